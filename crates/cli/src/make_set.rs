@@ -1,7 +1,7 @@
 //! `duramen mkfs --raid*`: makes a set of disks, and a volume on it.
 //!
-//! The disks are opened first, all of them, and looked at. Then the set is made, the file system on
-//! it, and last the folder with the settings: a run that was cut off leaves disks with labels and
+//! The disks are opened first, all of them, and looked at: what can be refused is so before anything
+//! is written. Then the set is made, the file system on it, and last the settings: a run that was cut off leaves disks with labels and
 //! no volume. What this run created goes again when it cannot end.
 
 use std::collections::BTreeSet;
@@ -14,9 +14,9 @@ use block::file::{Access, DiskFile};
 use block::slice::split;
 use designs::{Design, DiskRole};
 use duramen_settings::{RaidSettings, Settings};
-use raid::MakeOptions;
 use raid::assembly::Witness;
 use raid::layout::{Level, UNITS};
+use raid::{MakeOptions, RebuildError};
 use runtime::Runtime;
 use server::reactor;
 use ufs2::layout::Geometry;
@@ -65,6 +65,7 @@ pub(crate) fn make(
             let _ = fs::remove_file(path); // it holds nothing
         }
         if is_new {
+            let _ = fs::remove_file(folder.join(SETTINGS_NAME));
             let _ = fs::remove_file(folder.join(set_state::STATE_NAME));
             let _ = fs::remove_dir(folder);
         }
@@ -132,20 +133,11 @@ fn make_all(
         let sentence = format!("the disks are not of one size: {} bytes", sizes.join(", "));
         return Err(Failure::Usage(sentence));
     }
-    if !arguments.sparse {
-        let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
-        for (disk, path) in all {
-            disk.allocate().map_err(|source| Failure::no_space(path, source))?;
-        }
-    }
     let least = sizes.iter().copied().min().unwrap_or_default();
     let usual = MakeOptions::new(level);
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
-    let made = reactor::block_on(|runtime| async move {
-        make_on(arguments, (disks, spares), paths, (&options, design), &runtime).await
-    });
-    let made = made.map_err(Failure::Start)??;
+    let log_size = check_disks(arguments, &options, (paths, &disks), &spares)?;
     let folder = &arguments.volume;
     if !folder.exists() {
         fs::create_dir(folder).map_err(|source| Failure::File {
@@ -154,13 +146,56 @@ fn make_all(
             source,
         })?;
     }
-    set_state::write(folder, &made.set, &made.witness)?;
+    set_state::probe(folder)?;
+    if !arguments.sparse {
+        let all = disks.iter().zip(paths).chain(spares.iter().zip(&arguments.spare));
+        for (disk, path) in all {
+            disk.allocate().map_err(|source| Failure::no_space(path, source))?;
+        }
+    }
+    let made = reactor::block_on(|runtime| async move {
+        let options = (&options, log_size, design);
+        make_on(arguments, (disks, spares), paths, options, &runtime).await
+    });
+    let made = made.map_err(Failure::Start)??;
     let members = paths.iter().map(|path| real_place(path)).collect();
     let spares = arguments.spare.iter().map(|path| real_place(path)).collect();
     let raid = Some(RaidSettings { set: made.set, members, spares });
-    let log_size = Some(made.log_size);
-    write_settings(folder, &Settings { log_size, raid, ..Settings::of(design) })?;
+    write_settings(folder, &Settings { log_size: Some(log_size), raid, ..Settings::of(design) })?;
+    // Behind them: until then the volume is that of before, if there was one.
+    set_state::write(folder, &made.set, &made.witness)?;
     Ok(made.geometry)
+}
+
+/// Refuses what cannot be made of these disks. The size of the log otherwise.
+fn check_disks(
+    arguments: &MkfsArguments,
+    options: &MakeOptions,
+    (paths, disks): (&[PathBuf], &[DiskFile]),
+    spares: &[DiskFile],
+) -> Result<u64, Failure> {
+    let sizes: Vec<u64> = disks.iter().map(|disk| disk.geometry().size).collect();
+    let layout = options.layout(&sizes).map_err(|source| {
+        let (path, disks) = (arguments.volume.clone(), paths.to_vec());
+        Failure::Set { path, source, disks }
+    })?;
+    for (spare, path) in spares.iter().zip(&arguments.spare) {
+        let has = options.rows(layout.members, spare.geometry().size);
+        if has < layout.rows {
+            let error = RebuildError::TooSmall { has, needed: layout.rows };
+            return Err(Failure::Usage(format!("{}: {error}", path.display())));
+        }
+    }
+    let size = layout.size();
+    let log_size = arguments.log_size.unwrap_or_else(|| log_size_for(size));
+    let log_size = log_size.next_multiple_of(LARGEST_SECTOR);
+    let end = size.checked_sub(log_size).filter(|end| *end > 0).ok_or_else(|| {
+        let (size, log) = (show_size(size), show_size(log_size));
+        Failure::Usage(format!("the set has {size}, and no room for a log of {log}"))
+    })?;
+    let sectors = disks.iter().map(|disk| disk.geometry().logical_sector_size);
+    arguments.check_file_system(end, options.level.sector(sectors))?;
+    Ok(log_size)
 }
 
 /// Opens a disk that becomes a member, or creates it.
@@ -195,14 +230,13 @@ struct Made {
     geometry: Geometry,
     set: raid::label::Id,
     witness: Witness,
-    log_size: u64,
 }
 
 async fn make_on(
     arguments: &MkfsArguments,
     (disks, spares): (Vec<DiskFile>, Vec<DiskFile>),
     paths: &[PathBuf],
-    (options, design): (&MakeOptions, &'static Design),
+    (options, log_size, design): (&MakeOptions, u64, &'static Design),
     runtime: &Runtime,
 ) -> Result<Made, Failure> {
     let (path, disks) = (arguments.volume.clone(), disks.into_iter().map(at_once));
@@ -212,19 +246,11 @@ async fn make_on(
     let set = raid::open(devices, runtime, raid::OpenOptions::default()).await.map_err(failed)?;
     for (spare, at) in spares.into_iter().zip(&arguments.spare) {
         let device = at_once(spare);
-        let fits = set.fits(&*device);
-        fits.map_err(|error| Failure::Usage(format!("{}: {error}", at.display())))?;
         let made = raid::make_spare(&*device, &set.label().set).await;
         made.map_err(|source| Failure::Device { path: at.clone(), source })?;
     }
     let (label, set): (_, Rc<dyn BlockDevice>) = (set.label(), Rc::new(set));
-    let size = set.geometry().size;
-    let log_size = arguments.log_size.unwrap_or_else(|| log_size_for(size));
-    let log_size = log_size.next_multiple_of(LARGEST_SECTOR);
-    let end = size.checked_sub(log_size).filter(|end| *end > 0).ok_or_else(|| {
-        let (size, log) = (show_size(size), show_size(log_size));
-        Failure::Usage(format!("the set has {size}, and no room for a log of {log}"))
-    })?;
+    let end = set.geometry().size - log_size;
     let [disk, log] = split(set, end);
     let geometry = arguments.make_on(&disk, &path, design, runtime).await?;
     let device = |source| Failure::Device { path: path.clone(), source };
@@ -234,5 +260,5 @@ async fn make_on(
     disk.flush().await.map_err(device)?;
     disk.close().await.map_err(device)?;
     log.close().await.map_err(device)?;
-    Ok(Made { geometry, set: label.set, witness: Witness::of(&label), log_size })
+    Ok(Made { geometry, set: label.set, witness: Witness::of(&label) })
 }

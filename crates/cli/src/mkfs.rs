@@ -220,13 +220,14 @@ fn make_in_folder(
         return Err(Failure::Occupied { path: folder.clone(), what });
     }
     refuse_needed_log(&folder.join(LOG_NAME), arguments.force)?;
-    if disk.exists() {
+    let settled = if disk.exists() {
         let geometry = remake_disk(arguments, &disk, is_unfinished(folder))?;
-        return settle_in(arguments, geometry);
-    }
-    refuse_foreign_folder(folder)?;
-    let geometry = make_image(arguments, &disk)?;
-    let settled = settle_in(arguments, geometry).inspect_err(|_| remove_volume(folder))?;
+        settle_in(arguments, geometry)?
+    } else {
+        refuse_foreign_folder(folder)?;
+        let geometry = make_image(arguments, &disk)?;
+        settle_in(arguments, geometry).inspect_err(|_| remove_volume(folder))?
+    };
     if is_of_set {
         let _ = fs::remove_file(folder.join(STATE_NAME)); // the set is not its any more
     }

@@ -8,7 +8,7 @@ use designs::{Design, DiskRole};
 use duramen_settings::SMALLEST_LOG;
 use runtime::Runtime;
 use ufs2::layout::Geometry;
-use ufs2::mkfs::MkfsOptions;
+use ufs2::mkfs::{MkfsOptions, plan};
 
 use crate::choice::{Word, chosen};
 use crate::failure::Failure;
@@ -138,6 +138,27 @@ impl MkfsArguments {
         chosen(self.engine.as_deref(), self.policy.as_deref())
     }
 
+    /// What the file system is to be like on a device with sectors of so many bytes.
+    fn options(&self, sector: u32) -> MkfsOptions {
+        let smallest_fragment = u64::from(sector).max(512);
+        let fragment_size = (self.block_size / 8).max(smallest_fragment);
+        MkfsOptions {
+            block_size: self.block_size,
+            fragment_size: self.fragment_size.unwrap_or(fragment_size),
+            bytes_per_inode: self.bytes_per_inode,
+            reserve_percent: self.reserve,
+            volume_name: self.label.clone(),
+            ..MkfsOptions::default()
+        }
+    }
+
+    /// Refuses a file system that cannot be made on so many bytes, before anything is written.
+    pub(crate) fn check_file_system(&self, size: u64, sector: u32) -> Result<(), Failure> {
+        let planned = plan(size, u64::from(sector), &self.options(sector));
+        let failed = |source| Failure::Mkfs { path: self.volume.clone(), source };
+        planned.map(drop).map_err(failed)
+    }
+
     /// Makes the file system on a device, which is that of `path`.
     pub(crate) async fn make_on(
         &self,
@@ -146,17 +167,7 @@ impl MkfsArguments {
         design: &Design,
         runtime: &Runtime,
     ) -> Result<Geometry, Failure> {
-        let sector = u64::from(device.geometry().logical_sector_size);
-        let smallest_fragment = sector.max(512);
-        let fragment_size = (self.block_size / 8).max(smallest_fragment);
-        let options = MkfsOptions {
-            block_size: self.block_size,
-            fragment_size: self.fragment_size.unwrap_or(fragment_size),
-            bytes_per_inode: self.bytes_per_inode,
-            reserve_percent: self.reserve,
-            volume_name: self.label.clone(),
-            ..MkfsOptions::default()
-        };
+        let options = self.options(device.geometry().logical_sector_size);
         let make = design.work().make;
         let made = make(device, &options, &*runtime.random, runtime.clock.wall()).await;
         made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })

@@ -94,15 +94,11 @@ impl Array {
         }
     }
 
-    /// The least that can be read or written, in bytes: of a striped set the largest logical sector
-    /// of its members. Any other set asks its members for whole blocks alone, whatever it is asked.
+    /// The least that can be read or written, in bytes.
     pub(crate) fn sector(&self) -> u32 {
-        if self.layout.level != Level::Striped {
-            return 512;
-        }
         let devices = self.members.all_devices();
         let sectors = devices.iter().map(|device| device.geometry().logical_sector_size);
-        sectors.max().unwrap_or(512)
+        self.layout.level.sector(sectors)
     }
 
     pub(crate) fn stripe(&self) -> Stripe<'_> {

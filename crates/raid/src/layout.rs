@@ -36,6 +36,13 @@ impl Level {
     /// All of them, by their numbers in a label.
     pub const ALL: [Self; 3] = [Self::Striped, Self::Mirrored, Self::Parity];
 
+    /// The least that a set takes or gives, in bytes, of members with these logical sectors. One
+    /// with redundancy asks its members for whole blocks alone, whatever it is asked.
+    pub fn sector(self, of_members: impl Iterator<Item = u32>) -> u32 {
+        let smallest = 512;
+        if self == Self::Striped { of_members.max().unwrap_or(smallest) } else { smallest }
+    }
+
     /// How many members may be missing of so many.
     pub fn spare_of(self, members: usize) -> usize {
         match self {

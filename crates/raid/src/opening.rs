@@ -63,6 +63,29 @@ impl MakeOptions {
         self.data_start(members) + rows * self.unit + behind_data(rows, self.unit) + TAIL
     }
 
+    /// How a set is cut of disks of so many bytes.
+    ///
+    /// # Errors
+    /// [`OpenError`] if no set can be made of them.
+    pub fn layout(&self, sizes: &[u64]) -> Result<Layout, OpenError> {
+        let (level, members) = (self.level, sizes.len());
+        if !MEMBERS.contains(&members) || members < level.fewest() {
+            return Err(OpenError::Members(level, level.fewest(), *MEMBERS.end(), members));
+        }
+        let rows = |(disk, &size): (usize, &u64)| match self.rows(members, size) {
+            0 => Err(OpenError::TooSmall(disk, size, self.data_start(members))),
+            rows => Ok(rows),
+        };
+        let rows = sizes.iter().enumerate().map(rows).collect::<Result<Vec<u64>, OpenError>>()?;
+        let rows = rows.into_iter().min().unwrap_or_default();
+        Ok(Layout { level, members, unit: self.unit, rows })
+    }
+
+    /// For how many stripes a disk of so many bytes has room, in a set with so many members.
+    pub fn rows(&self, members: usize, size: u64) -> u64 {
+        rows_of(size, self.data_start(members), self.unit)
+    }
+
     /// Where the data area begins.
     fn data_start(&self, members: usize) -> u64 {
         let stripe = self.unit * members as u64;
@@ -145,25 +168,13 @@ pub async fn make(
     options: &MakeOptions,
     runtime: &Runtime,
 ) -> Result<(), OpenError> {
-    let (level, count) = (options.level, devices.len());
-    if !MEMBERS.contains(&count) || count < level.fewest() {
-        return Err(OpenError::Members(level, level.fewest(), *MEMBERS.end(), count));
-    }
-    let data_start = options.data_start(count);
-    let rows = |(disk, device): (usize, &Rc<dyn BlockDevice>)| {
-        let size = device.geometry().size;
-        match rows_of(size, data_start, options.unit) {
-            0 => Err(OpenError::TooSmall(disk, size, data_start)),
-            rows => Ok(rows),
-        }
-    };
-    let rows = devices.iter().enumerate().map(rows).collect::<Result<Vec<u64>, OpenError>>()?;
-    let rows = rows.into_iter().min().unwrap_or_default();
+    let sizes: Vec<u64> = devices.iter().map(|device| device.geometry().size).collect();
+    let layout = options.layout(&sizes)?;
+    let data_start = options.data_start(layout.members);
     let id = || new_id(&*runtime.random);
     let set = id();
     let slots = devices.iter().map(|_| Slot { member: id(), standing: Standing::InSync });
     let slots: Vec<Slot> = slots.collect();
-    let layout = Layout { level, members: count, unit: options.unit, rows };
     for (slot, device) in devices.iter().enumerate() {
         let emptied = async {
             wipe(&**device, data_start).await?;

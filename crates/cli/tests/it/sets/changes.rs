@@ -144,3 +144,34 @@ fn a_server_takes_whole_paths_alone() {
         assert!(answer.status == 400 && why.contains("a whole one"), "{why}");
     }
 }
+
+#[test]
+fn what_cannot_be_made_is_refused_before_anything_is_written() {
+    let place = Place::new(3);
+    let small = place.folder.path("small");
+    File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
+    let nowhere = place.folder.path("nowhere").join("data");
+    let held = || place.disks.iter().map(|disk| fs::read(disk).expect("it is ours"));
+    let refused = |volume: &Path, more: &[&str], why: &str| {
+        let before: Vec<Vec<u8>> = held().collect();
+        let disks: Vec<&str> = place.disks.iter().map(|disk| text(disk)).collect();
+        let told = on("mkfs", volume, &[&["--raid5"], &disks[..], &["--sparse"], more].concat());
+        assert!(told.code != 0 && told.errors.contains(why), "{}", told.errors);
+        assert!(held().eq(before), "nothing is written: {why}");
+    };
+    refused(&place.volume, &["--spare", text(&small)], "stripes");
+    refused(&place.volume, &["--log-size", "1G"], "no room for a log");
+    refused(&place.volume, &["--fragment-size", "8K", "--block-size", "4K"], "fragment");
+    refused(&nowhere, &[], "cannot create");
+    assert!(!place.volume.exists());
+    place.mkfs("--raid5", &[]).good();
+    let state = || fs::read(place.volume.join("set.state")).expect("it is there");
+    let before = state();
+    refused(&place.volume, &["--force", "--log-size", "1G"], "no room for a log");
+    assert_eq!(state(), before);
+    let obstacle = place.volume.join(".set.state.new");
+    fs::create_dir(&obstacle).expect("there is room");
+    refused(&place.volume, &["--force"], ".set.state.new");
+    fs::remove_dir(&obstacle).expect("it is empty");
+    assert!(Serving::start(&[&place.volume], &[]).stop().success());
+}
