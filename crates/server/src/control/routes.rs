@@ -15,6 +15,14 @@ use super::{Answer, Ask, Info, Question, Refused};
 
 /// How long the thread that serves may take for a moment's work. It is busy, or waits for a disk.
 const LIVE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take for an order, which waits for disks. All of a request has its time, too.
+const ORDER_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is told when there is no answer.
+const BUSY: &str = "the server does not answer: it is busy, or ends";
+/// What is told when an order is begun, and takes longer.
+const GOES_ON: &str = "the server has the order, and is not done with it yet: it goes on; 'duramen \
+                       raid status' tells what has become of it";
 
 /// Bytes that may be said with an order.
 const MOST_SAID: usize = 64 << 10;
@@ -88,7 +96,7 @@ impl Front {
     }
 
     async fn info(&self) -> Answer {
-        let live = match self.ask_server(Ask::Live).await {
+        let live = match self.ask_server(Ask::Live, LIVE_PATIENCE, BUSY).await {
             Ok(live) => live,
             Err(refusal) => return refusal,
         };
@@ -100,21 +108,19 @@ impl Front {
         }
     }
 
-    /// Asks the thread that serves.
+    /// Asks the thread that serves. `late` is told when it has the question, and no answer yet.
     async fn ask_server<T>(
         &self,
         ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+        patience: Duration,
+        late: &str,
     ) -> Result<T, Answer> {
         let (reply, answer) = oneshot::channel();
         let question = Question { desk: self.desk, ask: ask(reply) };
-        let asked = async {
-            self.ask.send(question).await.ok()?;
-            answer.await.ok()
-        };
-        timeout(LIVE_PATIENCE, asked).await.ok().flatten().ok_or_else(|| {
-            let why = "the server does not answer: it is busy, or ends";
-            Answer::refusal(StatusCode::SERVICE_UNAVAILABLE, why)
-        })
+        match timeout(LIVE_PATIENCE, self.ask.send(question)).await {
+            Ok(Ok(())) => wait_for(answer, patience, late).await,
+            _ => Err(Answer::refusal(StatusCode::SERVICE_UNAVAILABLE, BUSY)),
+        }
     }
 
     async fn act(&self, order: &str, body: Incoming) -> Answer {
@@ -124,7 +130,9 @@ impl Front {
             let why = "what is said with an order is JSON";
             return Answer::refusal(StatusCode::BAD_REQUEST, why);
         };
-        let acted = self.ask_server(|reply| Ask::Act(order.to_owned(), said, reply)).await;
+        let acted = self
+            .ask_server(|reply| Ask::Act(order.to_owned(), said, reply), ORDER_PATIENCE, GOES_ON)
+            .await;
         match acted {
             Ok(Ok(done)) => Answer::good(&done),
             Ok(Err(Refused::Unknown)) => {
@@ -156,5 +164,39 @@ impl Front {
                 Answer::refusal(StatusCode::CONFLICT, why)
             }
         }
+    }
+}
+
+/// Waits for an answer of the thread that serves.
+async fn wait_for<T>(
+    answer: oneshot::Receiver<T>,
+    patience: Duration,
+    late: &str,
+) -> Result<T, Answer> {
+    let why = match timeout(patience, answer).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(_)) => "the server ends",
+        Err(_) => late,
+    };
+    Err(Answer::refusal(StatusCode::SERVICE_UNAVAILABLE, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_takes_long_is_not_told_as_failed() {
+        let reactor = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        reactor.expect("a reactor").block_on(async {
+            let (reply, answer) = oneshot::channel::<u8>();
+            let late = wait_for(answer, Duration::ZERO, GOES_ON).await.expect_err("it takes long");
+            assert!(late.status == 503 && late.body.contains("it goes on"), "{late:?}");
+            assert!(reply.is_closed(), "nobody waits any more");
+            let (reply, answer) = oneshot::channel::<u8>();
+            drop(reply);
+            let ended = wait_for(answer, ORDER_PATIENCE, GOES_ON).await.expect_err("it is gone");
+            assert!(ended.body.contains("the server ends"), "{ended:?}");
+        });
     }
 }
