@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::RaidSettings;
+use futures::FutureExt;
 use raid::assembly::{Refused, Witness};
 use raid::label::{Id, Label, Slot, Standing, have_in_sync};
 
@@ -20,6 +21,7 @@ use crate::words;
 
 /// The least that a member can have, in bytes: a smaller file is none.
 const LEAST_MEMBER: u64 = 2 << 20;
+const AT_ONCE: &str = "a file is read at once";
 /// So many entries of a folder are looked at when disks are missing.
 const LOOKED_AT: usize = 4096;
 
@@ -76,7 +78,7 @@ impl Story {
 ///
 /// # Errors
 /// [`Failure::Set`] if two disks are the same member, and neither is the later one.
-pub(crate) async fn find_members(
+pub(crate) fn find_members(
     raid: &RaidSettings,
     witness: Option<&Witness>,
     tells: bool,
@@ -84,7 +86,7 @@ pub(crate) async fn find_members(
     let mut found: Vec<Member> = Vec::new();
     let mut seen = BTreeSet::new();
     for path in &raid.members {
-        match label_at(path).await {
+        match label_at(path) {
             Ok(label) if label.set == raid.set && seen.insert(disk_at(path)) => {
                 found.push(Member { path: path.clone(), label, is_listed: true });
             }
@@ -102,7 +104,7 @@ pub(crate) async fn find_members(
     if !story.is_whole(&found) {
         for path in disks_beside(raid) {
             if seen.insert(disk_at(&path))
-                && let Ok(label) = label_at(&path).await
+                && let Ok(label) = label_at(&path)
                 && label.set == raid.set
             {
                 if tells && story.has_in(&label.member()) {
@@ -140,16 +142,16 @@ fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Me
 }
 
 /// Where the spares of a set are: where they were last, or else beside the other disks.
-pub(crate) async fn find_spares(raid: &RaidSettings) -> Vec<PathBuf> {
+pub(crate) fn find_spares(raid: &RaidSettings) -> Vec<PathBuf> {
     let (mut spares, mut seen, mut missing) = (raid.spares.clone(), BTreeSet::new(), Vec::new());
     for (place, path) in spares.iter().enumerate() {
-        if !(is_spare(path, &raid.set).await && seen.insert(disk_at(path))) {
+        if !(is_spare(path, &raid.set) && seen.insert(disk_at(path))) {
             missing.push(place);
         }
     }
     if !missing.is_empty() {
         for path in disks_beside(raid) {
-            if is_spare(&path, &raid.set).await
+            if is_spare(&path, &raid.set)
                 && seen.insert(disk_at(&path))
                 && let Some(place) = missing.pop()
             {
@@ -161,9 +163,10 @@ pub(crate) async fn find_spares(raid: &RaidSettings) -> Vec<PathBuf> {
 }
 
 /// Whether a disk says that it is a spare of this set.
-pub(crate) async fn is_spare(path: &Path, set: &Id) -> bool {
+pub(crate) fn is_spare(path: &Path, set: &Id) -> bool {
     let Ok(disk) = DiskFile::open(path, Access::Glance) else { return false };
-    raid::spare_of(&FileDevice::new(disk)).await == Ok(Some(*set))
+    let found = raid::spare_of(&FileDevice::new(disk)).now_or_never();
+    found.expect(AT_ONCE) == Ok(Some(*set))
 }
 
 pub(crate) fn real(path: &Path) -> PathBuf {
@@ -199,10 +202,10 @@ fn disks_in(folder: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Why there is none, as a sentence.
-pub(crate) async fn label_at(path: &Path) -> Result<Label, String> {
+pub(crate) fn label_at(path: &Path) -> Result<Label, String> {
     let disk = DiskFile::open(path, Access::Glance).map_err(|error| error.to_string())?;
-    let label = raid::label_of(&FileDevice::new(disk)).await;
-    label.map_err(|error| match error {
+    let label = raid::label_of(&FileDevice::new(disk)).now_or_never();
+    label.expect(AT_ONCE).map_err(|error| match error {
         raid::OpenError::NoMember(_, bad) => bad.to_string(),
         raid::OpenError::Disk(_, error) => error.to_string(),
         other => other.to_string(),

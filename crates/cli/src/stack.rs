@@ -165,7 +165,7 @@ impl Volume {
             folder.map(|folder| set_state::read(folder, &raid.set)).transpose()?.flatten();
         let last = folder.map(|folder| set_state::last_in_sync(folder, &raid.set));
         let last = last.unwrap_or_default();
-        let found = find_members(raid, witness.as_ref(), is_written).await?;
+        let found = find_members(raid, witness.as_ref(), is_written)?;
         let story = Story::of(&found);
         let (mut members, mut devices) = (Vec::new(), Vec::<Rc<dyn BlockDevice>>::new());
         for member in found {
@@ -223,7 +223,7 @@ impl Volume {
         }
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
-        let spares = Rc::new(RefCell::new(find_spares(raid).await));
+        let spares = Rc::new(RefCell::new(find_spares(raid)));
         let (set, scrub) = (Rc::new(set), Rc::default());
         Ok(OpenSet { set, members, listed, spares, scrub, returned })
     }

@@ -6,18 +6,20 @@
 //!
 //! **A crash here means**, for a spare: it is listed as a spare and as a member. On it is what makes
 //! it a spare, or what wiping leaves, or a label that the others do not know yet: then it is taken
-//! again ([`Orders::is_left`]). Or the others know it: then it is a member that comes back.
+//! again ([`is_left`]). Or the others know it: then it is a member that comes back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::thread;
 use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
+use futures::channel::oneshot;
 use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
@@ -176,7 +178,7 @@ impl Orders {
         if self.open.spares.borrow().iter().any(|spare| real(spare) == path) {
             return Err(refusal(format_args!("{} is a spare already", path.display())));
         }
-        let device = self.open_new(&path, force)?;
+        let device = self.open_new(&path, force).await?;
         // First, so that nothing has become of the disk if that cannot be.
         let spares = [&self.open.spares.borrow()[..], std::slice::from_ref(&path)].concat();
         self.write(&self.open.listed.borrow(), &spares).map_err(refusal)?;
@@ -191,14 +193,20 @@ impl Orders {
 
     /// Opens a disk that is to become a spare or a member. It must be large enough, and hold
     /// nothing unless that may go.
-    fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
-        let disk = DiskFile::open(path, Access::ReadWrite).map_err(refusal)?;
-        if !force && let Some(what) = what_is_on(&disk, path).map_err(refusal)? {
-            let path = path.display();
-            let why = format_args!("{path} holds {what}; if that is meant, say --force");
-            return Err(refusal(why));
-        }
-        let device = (self.device)(disk.large_past_cache());
+    async fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
+        let place = path.to_owned();
+        let opened = elsewhere(move || {
+            let disk = DiskFile::open(&place, Access::ReadWrite).map_err(refusal)?;
+            match what_is_on(&disk, &place).map_err(refusal)?.filter(|_| !force) {
+                Some(what) => {
+                    let place = place.display();
+                    let why = format_args!("{place} holds {what}; if that is meant, say --force");
+                    Err(refusal(why))
+                }
+                None => Ok(disk.large_past_cache()),
+            }
+        });
+        let device = (self.device)(opened.await?);
         let fits = self.open.set.fits(&*device);
         fits.map_err(|error| refusal(format_args!("{}: {error}", path.display())))?;
         Ok(device)
@@ -231,9 +239,14 @@ impl Orders {
         let Some(slot) = out.filter(|_| !is_closed) else { return };
         let (path, spares) = (self.volume.path.display(), self.open.spares.borrow().clone());
         for spare in spares {
-            let is_one = self.is_left(&spare, &set).await || is_spare(&spare, &set).await;
-            if self.is_busy.get() || self.open.set.status().rebuild.is_some() {
-                return;
+            let is_listed = self.open.listed.borrow().iter().any(|it| real(it) == real(&spare));
+            let place = spare.clone();
+            let is_one = move || is_spare(&place, &set) || is_listed && is_left(&place, &set);
+            let is_one = elsewhere(is_one).await;
+            let now = self.open.set.status();
+            let has_begun = self.is_busy.get() || now.rebuild.is_some();
+            if has_begun || !is_out(&now.label.slots[slot]) {
+                return; // that may have taken a while
             }
             let begun = if is_one {
                 self.begin(slot, &spare, true).await
@@ -254,18 +267,6 @@ impl Orders {
                 Err(_) => {} // it was told; it may come back
             }
         }
-    }
-
-    /// Whether a cut left a spare that had begun to take a place: it is listed twice, and on it is
-    /// nothing, or a label of the set. A member that is in is refused by who takes it.
-    async fn is_left(&self, spare: &Path, set: &Id) -> bool {
-        let is_listed = self.open.listed.borrow().iter().any(|one| real(one) == real(spare));
-        is_listed
-            && match label_at(spare).await {
-                Ok(label) => label.set == *set,
-                Err(_) => DiskFile::open(spare, Access::Glance)
-                    .is_ok_and(|disk| what_is_on(&disk, spare).is_ok_and(|what| what.is_none())),
-            }
     }
 
     /// Has a disk ready to be made the member of a slot, which has none by then. No other is begun
@@ -316,7 +317,7 @@ impl Orders {
         } else {
             self.let_go(slot).await; // it may be the same disk
         }
-        let device = self.open_new(&path, force)?;
+        let device = self.open_new(&path, force).await?;
         let member = new_id(&*self.runtime.random);
         self.put_on_list(member, &path, slot).map_err(refusal)?;
         // Last: from here on the set has one less.
@@ -503,6 +504,24 @@ impl Orders {
     }
 }
 
+/// Whether a cut left a spare that had begun to take a place, if the list has it as a member, too:
+/// on it is nothing, or a label of the set. A member that is in is refused by who takes it.
+fn is_left(spare: &Path, set: &Id) -> bool {
+    match label_at(spare) {
+        Ok(label) => label.set == *set,
+        Err(_) => DiskFile::open(spare, Access::Glance)
+            .is_ok_and(|disk| what_is_on(&disk, spare).is_ok_and(|what| what.is_none())),
+    }
+}
+
+/// Does on a thread of its own what may wait for a disk: one that dies takes its time, and clients
+/// are served meanwhile.
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (answer, answered) = oneshot::channel();
+    thread::spawn(move || drop(answer.send(work()))); // who asked may be gone
+    answered.await.expect("a thread that panics ends the process, or what waits for it")
+}
+
 /// Says what has happened to the members of a set.
 fn tell_changes(path: &Path, before: &Status, now: &Status) {
     let path = path.display();
@@ -522,5 +541,16 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
                  written there; 'duramen raid scrub' looks for more"
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_wait_for_a_disk_holds_up_no_one() {
+        let there = elsewhere(|| thread::current().id());
+        assert_ne!(futures::executor::block_on(there), thread::current().id());
     }
 }

@@ -8,7 +8,6 @@ use raid::assembly::assemble;
 use raid::label::{Label, Standing};
 use raid::{Done, Met};
 use serde::{Deserialize, Serialize};
-use server::reactor;
 
 use crate::failure::Failure;
 use crate::members::{Member, find_members, find_spares};
@@ -107,13 +106,8 @@ impl Status {
         let raid = volume.settings.raid.as_ref().expect("it stands on a set");
         let witness = volume.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
         let witness = witness.transpose()?.flatten();
-        let found = reactor::block_on(async |_| {
-            Ok::<_, Failure>((
-                find_members(raid, witness.as_ref(), false).await?,
-                find_spares(raid).await,
-            ))
-        });
-        let (members, spares) = found.map_err(Failure::Start)??;
+        let members = find_members(raid, witness.as_ref(), false)?;
+        let spares = find_spares(raid);
         let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
         let (mut label, refused) =
             match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
