@@ -213,8 +213,8 @@ fn set_advice(error: &raid::OpenError) -> &'static str {
             "; if what is missing is gone for good, 'duramen serve --degraded' goes on without it"
         }
         raid::OpenError::Refused(Refused::AllOld { .. }) => {
-            "; if they were brought back from a backup, or what is missing is gone for good, 'duramen \
-             serve --degraded' goes on with what they hold, and what came later is lost"
+            "; if they were brought back from a backup, or what is missing is gone for good, \
+             'duramen serve --degraded' goes on with what they hold, and what came later is lost"
         }
         _ => "",
     }

@@ -1,8 +1,9 @@
 //! `duramen mkfs --raid*`: makes a set of disks, and a volume on it.
 //!
-//! The disks are opened first, all of them, and looked at: what can be refused is so before anything
-//! is written. Then the set is made, the file system on it, and last the settings: a run that was cut off leaves disks with labels and
-//! no volume. What this run created goes again when it cannot end.
+//! The disks are opened first, all of them, and looked at: what can be refused is so before
+//! anything is written. Then the set is made, the file system on it, and last the settings: a run
+//! that was cut off leaves disks with labels and no volume. What this run created goes again when
+//! it cannot end.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -65,8 +65,8 @@ pub(crate) struct ServeArguments {
     /// cleanly
     #[arg(long, conflicts_with_all = ["create", "log"])]
     pub(crate) read_only: bool,
-    /// Serve also what a part of the disks of a set has, though the others may have newer data:
-    /// when it is known that they have not, or that they are gone for good
+    /// Serve also what a part of the disks of a set has, or disks from a backup, though there may
+    /// be newer data: when it is known that there is none, or that it is gone for good
     #[arg(long)]
     pub(crate) degraded: bool,
     /// Make each volume that does not exist yet, of this size

@@ -166,6 +166,52 @@ impl Volume {
         let last = folder.map(|folder| set_state::last_in_sync(folder, &raid.set));
         let last = last.unwrap_or_default();
         let found = find_members(raid, witness.as_ref(), is_written)?;
+        let (members, devices) = self.open_members(found, access, device)?;
+        let mut options =
+            OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
+        options.witness = witness;
+        if let Some(folder) = folder {
+            options.is_new_story = is_written;
+            if is_written {
+                set_state::probe(folder)?;
+                let clock = runtime.clock.clone();
+                options.witnessed = set_state::keep(folder.to_owned(), raid.set, clock);
+            }
+        }
+        let set = raid::open(devices.clone(), runtime, options).await.map_err(|source| {
+            let disks = members.iter().map(|member| member.path.clone()).collect();
+            Failure::Set { path: self.path.clone(), source, disks }
+        })?;
+        let slots = set.label().slots;
+        let (mut listed, mut returned) = (raid.members.clone(), Vec::new());
+        for (one, device) in members.iter().zip(devices) {
+            let (slot, member) = (one.label.slot, one.label.member());
+            let Some(its) = slots.get(slot).filter(|slot| slot.member == member) else { continue };
+            let is_in = its.standing == Standing::InSync;
+            // What lies elsewhere and is older than the member is somebody's copy.
+            let is_late = last.get(&member).is_some_and(|&last| one.label.generation >= last);
+            if !one.is_listed && (is_in || is_late) {
+                listed.push(one.path.clone());
+            }
+            if !is_in && (one.is_listed || is_late) {
+                returned.push(Returned { slot, member, path: one.path.clone(), device });
+            }
+        }
+        let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
+        let returned = Rc::new(RefCell::new(returned));
+        let spares = Rc::new(RefCell::new(find_spares(raid)));
+        let (set, scrub) = (Rc::new(set), Rc::default());
+        Ok(OpenSet { set, members, listed, spares, scrub, returned })
+    }
+
+    /// Opens the disks of those that were found, without those that cannot be had if that does no
+    /// harm.
+    fn open_members(
+        &self,
+        found: Vec<Member>,
+        access: Access,
+        device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    ) -> Result<(Vec<Member>, Vec<Rc<dyn BlockDevice>>), Failure> {
         let story = Story::of(&found);
         let (mut members, mut devices) = (Vec::new(), Vec::<Rc<dyn BlockDevice>>::new());
         for member in found {
@@ -188,44 +234,14 @@ impl Volume {
                 }
             };
             let device = device(disk.large_past_cache());
-            devices.push(if is_written { device } else { Rc::new(ScratchDevice::new(device)) });
+            devices.push(if access == Access::ReadWrite {
+                device
+            } else {
+                Rc::new(ScratchDevice::new(device))
+            });
             members.push(member);
         }
-        let mut options =
-            OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
-        options.witness = witness;
-        if let Some(folder) = folder {
-            if is_written {
-                set_state::probe(folder)?;
-                let clock = runtime.clock.clone();
-                options.witnessed = set_state::keep(folder.to_owned(), raid.set, clock);
-            }
-        }
-        let set = raid::open(devices.clone(), runtime, options).await.map_err(|source| {
-            let disks = members.iter().map(|member| member.path.clone()).collect();
-            Failure::Set { path: self.path.clone(), source, disks }
-        })?;
-        let slots = set.label().slots;
-        let mut listed = raid.members.clone();
-        let is_its = |one: &&Member| slots.iter().any(|slot| slot.member == one.label.member());
-        let elsewhere = members.iter().filter(|member| !member.is_listed).filter(is_its);
-        listed.extend(elsewhere.map(|member| member.path.clone()));
-        let mut returned = Vec::new();
-        for (one, device) in members.iter().zip(devices) {
-            let (slot, member) = (one.label.slot, one.label.member());
-            let is_its = slots.get(slot).is_some_and(|slot| slot.member == member);
-            // What lies elsewhere may be somebody's copy.
-            let is_it = last.get(&member).is_some_and(|&last| one.label.generation >= last);
-            let may_be_written = one.is_listed || is_it;
-            if is_its && slots[slot].standing != Standing::InSync && may_be_written {
-                returned.push(Returned { slot, member, path: one.path.clone(), device });
-            }
-        }
-        let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
-        let returned = Rc::new(RefCell::new(returned));
-        let spares = Rc::new(RefCell::new(find_spares(raid)));
-        let (set, scrub) = (Rc::new(set), Rc::default());
-        Ok(OpenSet { set, members, listed, spares, scrub, returned })
+        Ok((members, devices))
     }
 
     fn told(&self, done: Result<(), IoError>) -> Result<(), Failure> {

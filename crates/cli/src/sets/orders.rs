@@ -4,9 +4,9 @@
 //! it there, and goes on with it. What can be refused, or cannot be written, is so before a good
 //! member is taken out. The one that is replaced goes from the list when the new one is made.
 //!
-//! **A crash here means**, for a spare: it is listed as a spare and as a member. On it is what makes
-//! it a spare, or what wiping leaves, or a label that the others do not know yet: then it is taken
-//! again ([`is_left`]). Or the others know it: then it is a member that comes back.
+//! **A crash here means**, for a spare: it is listed as a spare and as a member. On it is what
+//! makes it a spare, or what wiping leaves, or a label that the others do not know yet: then it is
+//! taken again ([`is_left`]). Or the others know it: then it is a member that comes back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

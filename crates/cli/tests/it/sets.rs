@@ -213,7 +213,7 @@ fn a_member_that_was_away_catches_up_by_itself() {
 
 #[test]
 fn a_member_that_is_out_is_found_under_another_name() {
-    let place = Place::made("--raid5", 3, &[]);
+    let place = Place::made("--raid1", 3, &[]);
     let away = place.folder.path("away");
     fs::create_dir(&away).expect("a new folder");
     let old = away.join("old");
@@ -226,6 +226,9 @@ fn a_member_that_is_out_is_found_under_another_name() {
     let copy = place.folder.path("a-copy");
     fs::copy(&old, &copy).expect("there is room");
     let before = fs::read(&copy).expect("it is ours");
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["fail", "1"]).good(); // where all disks are is written anew
+    assert!(serving.stop().success());
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
     assert!(fs::read(&copy).expect("it is ours") == before, "a copy of before is left alone");
     fs::rename(away.join("disk"), place.folder.path("renamed.img")).expect("it is there");
