@@ -188,8 +188,11 @@ impl Volume {
             let (slot, member) = (one.label.slot, one.label.member());
             let Some(its) = slots.get(slot).filter(|slot| slot.member == member) else { continue };
             let is_in = its.standing == Standing::InSync;
-            // What lies elsewhere and is older than the member is somebody's copy.
-            let is_late = last.get(&member).is_some_and(|&last| one.label.generation >= last);
+            // What lies elsewhere and is older than the member is somebody's copy; not so one that
+            // was never made to its end.
+            let is_begun = one.label.slots[slot].standing == Standing::Rebuilding;
+            let last = last.get(&member);
+            let is_late = is_begun || last.is_some_and(|&last| one.label.generation >= last);
             if !one.is_listed && (is_in || is_late) {
                 listed.push(one.path.clone());
             }

@@ -175,19 +175,26 @@ impl Orders {
             return Err(refusal(format_args!("{} has no use for a spare", layout.level)));
         }
         let path = real_place(path);
-        if self.open.spares.borrow().iter().any(|spare| real(spare) == path) {
+        let place = path.clone();
+        let is_listed = self.open.spares.borrow().iter().any(|spare| real(spare) == path);
+        // A cut may have left one that is listed, and none.
+        if is_listed && elsewhere(move || is_spare(&place, &set)).await {
             return Err(refusal(format_args!("{} is a spare already", path.display())));
         }
         let device = self.open_new(&path, force).await?;
         // First, so that nothing has become of the disk if that cannot be.
-        let spares = [&self.open.spares.borrow()[..], std::slice::from_ref(&path)].concat();
+        let mut spares = self.open.spares.borrow().clone();
+        spares.retain(|spare| real(spare) != path);
+        spares.push(path.clone());
         self.write(&self.open.listed.borrow(), &spares).map_err(refusal)?;
         if let Err(error) = raid::make_spare(&*device, &set).await {
             self.note_list(); // as it was
             return Err(refusal(format_args!("{}: {error}", path.display())));
         }
         let _ = device.close().await; // what it says is durable
-        self.open.spares.borrow_mut().push(path);
+        let mut spares = self.open.spares.borrow_mut();
+        spares.retain(|spare| real(spare) != path);
+        spares.push(path);
         Ok(())
     }
 

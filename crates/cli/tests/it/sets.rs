@@ -287,6 +287,12 @@ fn a_rebuild_that_was_cut_off_is_none() {
     assert_eq!(status["slots"][2]["uuid"], member);
     assert_eq!(place.state_of(2), "stale");
     assert!(serving.stop().success());
+    // It is begun anew, whatever the disk is called now.
+    fs::remove_file(place.volume.join("set.state")).expect("it is kept");
+    fs::rename(away.join("disk"), place.folder.path("renamed")).expect("it is there");
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.wait(|place| place.state_of(2) == "in_sync");
+    assert!(serving.stop().success());
 }
 
 #[test]

@@ -72,16 +72,23 @@ fn a_spare_that_is_not_there_for_a_moment_stays_one() {
 
 #[test]
 fn a_spare_that_was_cut_off_while_it_took_a_place_goes_on() {
-    for has_label in [false, true] {
+    // Of the two labels so many are those of the member that it was to become.
+    for labels in [None, Some(1), Some(2)] {
         let place = with_spare();
         let spare = &place.disks[3];
+        let before = fs::read(spare).expect("it is ours");
         wipe(spare);
-        if has_label {
+        if let Some(labels) = labels {
             fs::copy(&place.disks[1], spare).expect("there is room");
             relabel(spare, |label| {
                 label.generation += 1;
                 label.slots[1] = Slot { member: [9; 16], standing: Standing::Rebuilding };
             });
+            let mut bytes = fs::read(spare).expect("it is ours");
+            for at in places(SIZE).map(|at| at as usize).into_iter().skip(labels) {
+                bytes[at..][..4096].copy_from_slice(&before[at..][..4096]);
+            }
+            fs::write(spare, bytes).expect("there is room");
         }
         let last = format!("\"{}\"", text(&place.disks[2]));
         edit(&place, &last, &format!("{last}, \"{}\"", text(spare)));
@@ -91,6 +98,19 @@ fn a_spare_that_was_cut_off_while_it_took_a_place_goes_on() {
         assert_eq!(spares_of(&place), 0);
         assert!(serving.stop().success());
     }
+}
+
+#[test]
+fn a_disk_that_is_listed_and_no_spare_can_be_made_one() {
+    let place = with_spare();
+    wipe(&place.disks[3]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["spare", text(&place.disks[3])]).good();
+    place.raid(&["spare", text(&place.disks[3])]).failed(2, "is a spare already");
+    assert_eq!(spares_of(&place), 1);
+    place.raid(&["fail", "1"]).good();
+    place.wait(|place| place.status()["state"] == "clean");
+    assert!(serving.stop().success());
 }
 
 #[test]
