@@ -21,9 +21,10 @@ use crate::words;
 
 /// The least that a member can have, in bytes: a smaller file is none.
 const LEAST_MEMBER: u64 = 2 << 20;
-const AT_ONCE: &str = "a file is read at once";
 /// So many entries of a folder are looked at when disks are missing.
 const LOOKED_AT: usize = 4096;
+/// Why nothing is waited for.
+const AT_ONCE: &str = "a file is read at once";
 
 /// A disk with a label of the set.
 #[derive(Clone, Debug)]

@@ -31,6 +31,9 @@ use crate::set_state;
 use crate::volume::{FileSystem, Volume, file_system_on};
 use crate::words;
 
+/// Disks that are open.
+type Devices = Vec<Rc<dyn BlockDevice>>;
+
 /// What is open of a volume.
 pub(crate) struct Stack {
     /// What its file system stands on.
@@ -214,9 +217,9 @@ impl Volume {
         found: Vec<Member>,
         access: Access,
         device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
-    ) -> Result<(Vec<Member>, Vec<Rc<dyn BlockDevice>>), Failure> {
+    ) -> Result<(Vec<Member>, Devices), Failure> {
         let story = Story::of(&found);
-        let (mut members, mut devices) = (Vec::new(), Vec::<Rc<dyn BlockDevice>>::new());
+        let (mut members, mut devices) = (Vec::new(), Devices::new());
         for member in found {
             let disk = match DiskFile::open(&member.path, access) {
                 Ok(disk) => disk,
