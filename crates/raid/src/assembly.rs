@@ -462,6 +462,24 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_before_is_as_if_it_were_not_there() {
+        let all: Vec<Label> = (0..3).map(|slot| label(Level::Parity, 3, slot)).collect();
+        let later = |label: &Label| Label { generation: 4, ..label.clone() };
+        let witness = Witness::of(&later(&all[0]));
+        let labels = [all[0].clone(), later(&all[0]), later(&all[2])];
+        let assembled = assemble(&labels, Some(&witness), false).expect("two are enough");
+        assert_eq!(assembled.members, [Some(1), None, Some(2)], "the later one is the member");
+        let labels = [all[0].clone(), all[1].clone(), later(&all[2])];
+        let too_few = Err(Refused::TooFew { found: 1, needed: 2, of: 3 });
+        assert_eq!(assemble(&labels, Some(&witness), false), too_few);
+        assert_eq!(assemble(&labels, Some(&witness), true), too_few, "two ages are not mixed");
+        let old = assemble(&all, Some(&witness), false);
+        assert_eq!(old, Err(Refused::AllOld { found: 3, known: 4 }));
+        let meant = assemble(&all, Some(&witness), true).expect("a person says so");
+        assert_eq!(meant.members, [Some(0), Some(1), Some(2)]);
+    }
+
+    #[test]
     fn disks_that_do_not_belong_together_are_refused() {
         let (one, other) = (label(Level::Parity, 3, 0), label(Level::Parity, 3, 1));
         let strange = Label { set: [8; 16], ..other.clone() };

@@ -208,6 +208,12 @@ mod tests {
         })
     }
 
+    #[test]
+    fn only_a_striped_set_asks_for_as_much_as_its_members() {
+        let sector = |level: Level| level.sector([512, 4096, 512].into_iter());
+        assert_eq!(Level::ALL.map(sector), [4096, 512, 512]);
+    }
+
     proptest! {
         /// Invariant 1 of the crate.
         #[test]
