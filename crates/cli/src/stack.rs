@@ -174,7 +174,6 @@ impl Volume {
             OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
         options.witness = witness;
         if let Some(folder) = folder {
-            options.is_new_story = is_written;
             if is_written {
                 set_state::probe(folder)?;
                 let clock = runtime.clock.clone();
