@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use failure::Failure;
-use places::Places;
+use places::{Places, Takes};
 use runs::{Amount, Measured};
 use runtime::Runtime;
 use serde_json::{Value, json};
@@ -55,8 +55,11 @@ struct Arguments {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     depth: u32,
     /// For how long to overwrite
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
+    /// Have every transfer go past the page cache, not only the large ones
+    #[arg(long)]
+    past_cache: bool,
     /// Block devices or files that are there
     #[arg(required = true)]
     disks: Vec<PathBuf>,
@@ -87,6 +90,12 @@ impl Run {
     }
 }
 
+/// A time that makes sense.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "it is a number of seconds, and no more than 3600".to_owned())
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let measured = reactor::block_on(|runtime| async { measure(&arguments, runtime).await });
@@ -103,25 +112,27 @@ fn main() -> ExitCode {
 }
 
 async fn measure(arguments: &Arguments, runtime: Runtime) -> Result<Value, Failure> {
-    let Arguments { run, set: is_set, mib, kib, depth, seconds, ref disks } = *arguments;
+    let Arguments { run, set: is_set, mib, kib, depth, seconds, past_cache, ref disks } =
+        *arguments;
     let usual_kib = if run == Run::Overwrite { 8 } else { 1024 };
     let request = kib.unwrap_or(usual_kib) << 10;
     let amount = Amount { bytes: mib << 20, request, depth: depth as usize, seconds };
+    let takes = if past_cache { Takes::All } else { Takes::Large };
     let (last, others) = disks.split_last().expect("one is required");
     let (places, measured) = match (run, is_set) {
         (Run::Remake, _) if others.is_empty() => {
             return Err(Failure::Usage("remake needs a disk, and others to make it of".to_owned()));
         }
         (Run::Remake, true) => {
-            let places = Places::set(others, false, &runtime).await?;
+            let places = Places::set(others, takes, false, &runtime).await?;
             let measured = runs::rebuild(&places, last, &runtime).await?;
             (places, measured)
         }
         _ => {
             let places = if is_set {
-                Places::set(disks, run == Run::Write, &runtime).await?
+                Places::set(disks, takes, run == Run::Write, &runtime).await?
             } else {
-                Places::disks(disks)?
+                Places::disks(disks, takes)?
             };
             let devices = &places.devices;
             let measured = match run {

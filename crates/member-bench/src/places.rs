@@ -14,12 +14,21 @@ use server::disks::Disks;
 
 use crate::failure::Failure;
 
+/// Which transfers go past the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// Large ones, as those of a server's volume.
+    Large,
+    All,
+}
+
 /// Places that are written and read side by side.
 pub(crate) struct Places {
     /// The disks, or the set alone.
     pub(crate) devices: Vec<Rc<dyn BlockDevice>>,
     pub(crate) set: Option<Rc<Set>>,
     drives: Disks,
+    takes: Takes,
 }
 
 impl Places {
@@ -27,11 +36,11 @@ impl Places {
     ///
     /// # Errors
     /// [`Failure`] when one cannot be opened.
-    pub(crate) fn disks(paths: &[PathBuf]) -> Result<Places, Failure> {
+    pub(crate) fn disks(paths: &[PathBuf], takes: Takes) -> Result<Places, Failure> {
         let drives = Disks::new().map_err(Failure::Reactor)?;
-        let devices = paths.iter().map(|path| open(&drives, path));
+        let devices = paths.iter().map(|path| open(&drives, path, takes));
         let devices = devices.collect::<Result<Vec<_>, Failure>>()?;
-        Ok(Places { devices, set: None, drives })
+        Ok(Places { devices, set: None, drives, takes })
     }
 
     /// The set of these disks, as it is, or made anew.
@@ -40,15 +49,16 @@ impl Places {
     /// [`Failure`] when that cannot be.
     pub(crate) async fn set(
         paths: &[PathBuf],
+        takes: Takes,
         is_new: bool,
         runtime: &Runtime,
     ) -> Result<Places, Failure> {
-        let Places { devices: members, drives, .. } = Places::disks(paths)?;
+        let Places { devices: members, drives, .. } = Places::disks(paths, takes)?;
         if is_new {
             raid::make(&members, &MakeOptions::new(Level::Parity), runtime).await?;
         }
         let set = Rc::new(raid::open(members, runtime, OpenOptions::default()).await?);
-        Ok(Places { devices: vec![set.clone()], set: Some(set), drives })
+        Ok(Places { devices: vec![set.clone()], set: Some(set), drives, takes })
     }
 
     /// A further disk.
@@ -56,7 +66,7 @@ impl Places {
     /// # Errors
     /// [`Failure`] when it cannot be opened.
     pub(crate) fn further(&self, path: &Path) -> Result<Rc<dyn BlockDevice>, Failure> {
-        open(&self.drives, path)
+        open(&self.drives, path, self.takes)
     }
 
     /// What the set says it has done.
@@ -88,8 +98,10 @@ impl Places {
     }
 }
 
-/// As a server opens the disk of a volume.
-fn open(drives: &Disks, path: &Path) -> Result<Rc<dyn BlockDevice>, Failure> {
+fn open(drives: &Disks, path: &Path, takes: Takes) -> Result<Rc<dyn BlockDevice>, Failure> {
     let disk = DiskFile::open(path, Access::ReadWrite)?;
-    Ok(drives.device(disk.large_past_cache()))
+    Ok(drives.device(match takes {
+        Takes::Large => disk.large_past_cache(),
+        Takes::All => disk.past_cache(),
+    }))
 }

@@ -196,11 +196,7 @@ fn requests_of_each(devices: &Devices, amount: &Amount, shares: usize) -> Result
 }
 
 /// Makes so many requests, in their order, with so many under way at once.
-async fn all_at_once<F>(
-    count: u64,
-    depth: usize,
-    request: impl Fn(u64) -> F,
-) -> Result<(), IoError>
+async fn all_at_once<F>(count: u64, depth: usize, request: impl Fn(u64) -> F) -> Result<(), IoError>
 where
     F: Future<Output = Result<(), IoError>>,
 {

@@ -10,7 +10,7 @@
 //!   works.
 //! * [`lab`] holds the page with the papers' figures to what the lab gives.
 //! * [`race`] measures our server against another on devices of the same kind, and writes
-//!   docs/benchmarks.md.
+//!   docs/benchmarks.md; [`raid_race`] a set of disks against its disks, and against btrfs.
 //! * [`scale`] measures a volume of 1 TiB with many files, and a large directory, beside small
 //!   ones.
 //! * [`flame`] draws where the server's processor time goes.
@@ -36,6 +36,7 @@ pub mod lab;
 pub mod mutants;
 pub mod program;
 pub mod race;
+pub mod raid_race;
 mod repository;
 pub mod scale;
 mod servers;
@@ -44,6 +45,7 @@ mod temporary;
 pub mod test;
 pub mod tidy;
 mod totals;
+mod track;
 
 pub use failure::{Failure, Result};
 pub use repository::Repository;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
 use xtask::{
-    Repository, Result, bench_test, client_test, flame, lab, mutants, program, race, scale, setup,
-    test, tidy,
+    Repository, Result, bench_test, client_test, flame, lab, mutants, program, race, raid_race,
+    scale, setup, test, tidy,
 };
 
 /// The project's own chores.
@@ -44,6 +44,8 @@ enum Chore {
     Lab,
     /// Our server against nfs-ganesha on XFS mounted wsync, on devices of the same kind. Needs root
     Race(Race),
+    /// A set of disks against what its disks do, and against btrfs. Needs root
+    RaidRace(RaidRace),
     /// A volume of 1 TiB with many files, and a large directory, against small ones
     Scale(Scale),
     /// Draw where the server's processor time goes, as flame graphs. Needs perf
@@ -113,6 +115,29 @@ struct Race {
     /// Only rows whose names have this in them; writes a page only if it is told where
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
+}
+
+#[derive(Args)]
+struct RaidRace {
+    /// How often each is measured, by turns
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// For how long to overwrite each time
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    seconds: f64,
+    /// One round of little, to see that it works
+    #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
+    quick: bool,
+    /// Where to make the files of the devices, 4 GiB [default: where cargo builds]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Print a list for programs, not a table
+    #[arg(long)]
+    json: bool,
+    /// A page of which the part about sets is written, such as docs/benchmarks.md
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -221,6 +246,11 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
         Chore::Lab => lab::write(repository).map(|()| ExitCode::SUCCESS),
         Chore::Race(arguments) => {
             race::run(repository, &race_plan(repository, arguments)).map(passed)
+        }
+        Chore::RaidRace(RaidRace { rounds, seconds, quick, folder, json, output }) => {
+            let (rounds, seconds) = if quick { (1, 0.3) } else { (rounds, seconds) };
+            let plan = raid_race::Plan { rounds, seconds, quick, folder, json, output };
+            raid_race::run(repository, &plan).map(passed)
         }
         Chore::Flame(Flame { seconds, output }) => {
             let output = output.unwrap_or_else(|| repository.root().join("docs/flame"));

@@ -47,6 +47,9 @@ const BENCH: &[Need] = &[
 /// What makes the file system on which it is honest.
 const RACE: &[Need] = &[("/usr/sbin/mkfs.xfs", "xfsprogs")];
 
+/// What makes the file system that has sets of disks of its own.
+const RAID_RACE: &[Need] = &[("/usr/sbin/mkfs.btrfs", "btrfs-progs")];
+
 /// The Python library that reads a UFS2 disk.
 const DISSECT: &str = "dissect.ffs==3.12";
 
@@ -68,6 +71,11 @@ pub fn race() -> Result<()> {
     install(&[BENCH, RACE].concat())
 }
 
+/// Installs what a race of sets of disks needs.
+pub fn raid_race() -> Result<()> {
+    install(RAID_RACE)
+}
+
 /// Installs all that the tests need.
 pub fn all(repository: &Repository) -> Result<()> {
     install(&[GUEST, JUDGES, KILLERS, COUNTERS, BENCH].concat())?;
@@ -87,7 +95,7 @@ pub fn mutants() -> Result<()> {
     if found.is_ok_and(|found| found.trim() == format!("{program} {version}")) {
         return Ok(());
     }
-    println!("setup: building {program} {version}");
+    eprintln!("setup: building {program} {version}");
     let wanted = format!("={version}");
     let mut install = Command::new("cargo");
     command::run(install.args(["install", program, "--version", &wanted, "--locked", "--quiet"]))
@@ -101,7 +109,7 @@ pub fn python(repository: &Repository) -> Result<PathBuf> {
         command::capture(Command::new(python).args(["-c", "import dissect.ffs"])).is_ok()
     };
     if !imports(&python) {
-        println!("setup: {DISSECT} into {}", environment.display());
+        eprintln!("setup: {DISSECT} into {}", environment.display());
         let mut make = Command::new("/usr/bin/python3");
         command::capture(make.args(["-m", "venv", "--clear"]).arg(&environment))?;
         let mut install = Command::new(&python);
@@ -116,7 +124,7 @@ fn install(needs: &[Need]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
-    println!("setup: installing {}", packages.join(" "));
+    eprintln!("setup: installing {}", packages.join(" "));
     apt(&["update", "-qq"])?;
     let mut arguments = vec!["install", "-yqq", "--no-install-recommends"];
     arguments.extend(&packages);

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::disk::Disk;
-use super::janitor::{Janitor, quoted};
 use super::{Plan, rows::Load, rows::ROWS, rows::Row};
 use crate::failure::While;
 use crate::servers::bare::Bare;
 use crate::servers::duramen::{self, Server};
 use crate::servers::ganesha::Ganesha;
+use crate::track::disk::Disk;
+use crate::track::janitor::{Janitor, quoted};
 use crate::{Failure, Result, command};
 
 /// Which one.

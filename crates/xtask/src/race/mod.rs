@@ -14,30 +14,25 @@
 //!    second round.
 //! 3. A ratio is that of two measurements of one round; what counts is the median over the rounds.
 //!
-//! [`janitor`] tidies up, also after an interrupt.
+//! The [`janitor`](crate::track::janitor) tidies up, also after an interrupt.
 
 mod contestants;
-mod disk;
-mod janitor;
-mod machine;
 mod raw;
 mod results;
 mod rows;
-mod statistics;
 mod table;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 use contestants::{Contestant, Ground, Who};
-use janitor::Janitor;
 use results::Results;
 use rows::{Amount, LOADS, ROWS, Row};
 
-use crate::failure::While;
 use crate::servers::{bare, duramen, ganesha};
 use crate::temporary::TemporaryFolder;
+use crate::track::janitor::Janitor;
+use crate::track::{disk, machine, page};
 use crate::{Failure, Repository, Result, command, setup};
 
 /// The size of a device that holds data, in MiB.
@@ -96,7 +91,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let mut janitor = Janitor::start()?;
     janitor.remove(folder.path())?;
     let is_direct = disk::can_be_direct(folder.path());
-    let place = machine::describe(repository, folder.path())?;
+    let place = machine::describe(repository, folder.path(), "nfs-ganesha")?;
     println!("race: {} devices; files in {}", kind(is_direct), folder.path().display());
     let mapper = ganesha::mapper()?;
     if let Some(mapper) = &mapper {
@@ -125,10 +120,10 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     contestants.into_iter().try_for_each(Contestant::stop)?;
     drop(mapper);
     drop(janitor);
-    let page = page(plan, is_direct, &place, &results);
-    println!("{page}");
+    let part = part(plan, is_direct, &place, &results);
+    println!("{part}");
     if let Some(output) = &plan.output {
-        fs::write(output, page).while_doing(output.display())?;
+        page::write_part(output, &part)?;
     }
     Ok(results.troubles.is_empty())
 }
@@ -185,8 +180,8 @@ fn kind(is_direct: bool) -> &'static str {
     if is_direct { "loop, direct I/O," } else { "loop, buffered," }
 }
 
-/// The page for people.
-fn page(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
+/// The part of the page for people.
+fn part(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
     let direct = if is_direct {
         "The devices go past its cache (direct I/O)."
     } else {

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::statistics::Series;
 use crate::failure::While;
+use crate::track::statistics::Series;
 use crate::{Result, clock};
 
 /// What is written before each flush.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::contestants::{Sample, Who};
 use super::raw::Raw;
 use super::rows::{LOADS, Limit, Load, ROWS, Row, Unit};
-use super::statistics::{Series, Summary};
+use crate::track::statistics::{Series, Summary};
 
 /// A row under a load, by their places.
 type Place = (usize, usize);

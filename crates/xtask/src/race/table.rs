@@ -4,31 +4,14 @@ use std::fmt::Write;
 
 use super::contestants::Who;
 use super::results::{Found, Goal, Results};
-use super::statistics::{Series, Summary};
-
-/// A table: a head, and rows of as many cells.
-struct Table(String);
-
-impl Table {
-    fn new(head: &[&str]) -> Table {
-        let mut table = Table(String::new());
-        table.row(head.iter().map(|&cell| cell.to_owned()));
-        let rule = head.iter().enumerate().map(|(at, _)| if at == 0 { "---" } else { "---:" });
-        table.row(rule.map(str::to_owned));
-        table
-    }
-
-    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells: Vec<_> = cells.into_iter().collect();
-        self.0.push_str(&format!("| {} |\n", cells.join(" | ")));
-    }
-}
+use crate::track::statistics::{Series, Summary};
+use crate::track::table::{NOTHING, Table, short, spread};
 
 /// Everything that was measured.
 pub(super) fn render(results: &Results) -> String {
     let mut text = String::new();
     let mut section = |title: &str, table: Table| {
-        let _ = write!(text, "## {title}\n\n{}\n", table.0);
+        let _ = write!(text, "## {title}\n\n{}\n", table.text());
     };
     section("The device", device(results));
     section("The race", race(results));
@@ -196,9 +179,6 @@ fn file(results: &Results) -> Table {
     table
 }
 
-/// What stands where nothing is known.
-const NOTHING: &str = "?";
-
 fn of(found: &Found<'_>, who: Who) -> String {
     rate(found.rate(who), found.unit())
 }
@@ -211,26 +191,12 @@ fn median(ratio: Option<Summary>) -> String {
     rate(ratio.map(|ratio| ratio.median), "")
 }
 
-fn spread(summary: Option<Summary>) -> String {
-    let both = |summary: Summary| format!("{}..{}", short(summary.least), short(summary.most));
-    summary.map_or(NOTHING.to_owned(), both)
-}
-
 fn verdict(goal: Goal, of: &str) -> String {
     match (goal.is_reached(), of) {
         (true, "") => "yes".to_owned(),
         (false, "") => "**no**".to_owned(),
         (true, of) => format!("yes ({}{of})", short(goal.found)),
         (false, of) => format!("**no** ({}{of})", short(goal.found)),
-    }
-}
-
-/// A number with as many digits as mean something.
-fn short(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
     }
 }
 

@@ -57,7 +57,7 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     (&["duramen-torture", "duramen-lab"], &["tokio", "server"], "all of it runs in virtual time"),
     (
         &["xtask"],
-        &["designs", "duramen", "server", "ffs"],
+        &["designs", "duramen", "server", "ffs", "raid", "member-bench"],
         "it meets the product as a stranger would",
     ),
 ];

@@ -26,31 +26,31 @@ eval \"$list\"
 ";
 
 /// The janitor.
-pub(super) struct Janitor(Child);
+pub(crate) struct Janitor(Child);
 
 impl Janitor {
     /// Starts one that has nothing to do yet.
-    pub(super) fn start() -> Result<Janitor> {
+    pub(crate) fn start() -> Result<Janitor> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", SHELL]).stdin(Stdio::piped()).process_group(0);
         shell.spawn().map(Janitor).while_doing("starting a shell that tidies up")
     }
 
     /// Notes a command, of one line, that is to be run at the end.
-    pub(super) fn promise(&mut self, command: &str) -> Result<()> {
+    pub(crate) fn promise(&mut self, command: &str) -> Result<()> {
         assert!(!command.contains('\n'), "a promise is a line: {command}");
         let input = self.0.stdin.as_mut().expect("it was asked for, and is taken at the end alone");
         writeln!(input, "{command}").while_doing("telling the shell that tidies up")
     }
 
     /// Promises to remove a folder.
-    pub(super) fn remove(&mut self, folder: &Path) -> Result<()> {
+    pub(crate) fn remove(&mut self, folder: &Path) -> Result<()> {
         self.promise(&format!("rm -rf --one-file-system {}", quoted(folder)))
     }
 
     /// Promises to end a process, if it is there then and still the one whose command line has
     /// this word in it.
-    pub(super) fn end(&mut self, process: u32, word: &str) -> Result<()> {
+    pub(crate) fn end(&mut self, process: u32, word: &str) -> Result<()> {
         let is_there = format!("grep -qsF {} /proc/{process}/cmdline", quoted(word));
         let wait = format!("for i in 1 2 3 4 5 6 7 8 9 10; do {is_there} || break; sleep 1; done");
         self.promise(&format!(
@@ -67,7 +67,7 @@ impl Drop for Janitor {
 }
 
 /// A word for a shell, whatever is in it.
-pub(super) fn quoted(word: impl AsRef<Path>) -> String {
+pub(crate) fn quoted(word: impl AsRef<Path>) -> String {
     format!("'{}'", word.as_ref().to_string_lossy().replace('\'', "'\\''"))
 }
 

@@ -11,7 +11,7 @@ use crate::{Failure, Result, command};
 
 /// A loop device.
 #[derive(Clone, Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     path: PathBuf,
 }
 
@@ -21,7 +21,7 @@ impl Disk {
     ///
     /// Every byte is written once, so that the file system underneath has nothing to allocate
     /// later, as a real disk has not.
-    pub(super) fn make(
+    pub(crate) fn make(
         janitor: &mut Janitor,
         folder: &Path,
         name: &str,
@@ -47,7 +47,7 @@ impl Disk {
     }
 
     /// Its device node.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -58,14 +58,14 @@ impl Disk {
     }
 
     /// How many bytes it has read so far.
-    pub(super) fn read_bytes(&self) -> Result<u64> {
+    pub(crate) fn read_bytes(&self) -> Result<u64> {
         let text = self.read("stat")?;
         read_bytes(&text).ok_or_else(|| Failure::new(format!("{}: {text}", self.path.display())))
     }
 }
 
 /// Whether devices can go past the cache of the file system that has this folder.
-pub(super) fn can_be_direct(folder: &Path) -> bool {
+pub(crate) fn can_be_direct(folder: &Path) -> bool {
     let Ok(mut janitor) = Janitor::start() else { return false };
     let made = Disk::make(&mut janitor, folder, "probe", 1, true);
     drop(janitor);
@@ -73,7 +73,8 @@ pub(super) fn can_be_direct(folder: &Path) -> bool {
     made.is_ok()
 }
 
-fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
+/// Makes a file of so many MiB of zeros, each of which is written.
+pub(crate) fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
     let zeros = vec![0; 1 << 20];
     let mut file = File::create_new(path)?;
     (0..mib).try_for_each(|_| file.write_all(&zeros))?;

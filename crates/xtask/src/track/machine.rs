@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::{Repository, Result, command};
 
-/// Lines of a list.
-pub(super) fn describe(repository: &Repository, folder: &Path) -> Result<String> {
+/// Lines of a list. `other` is the package that ours is held against.
+pub(crate) fn describe(repository: &Repository, folder: &Path, other: &str) -> Result<String> {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = field(&memory, "MemTotal").and_then(|text| text.split(' ').next());
@@ -23,10 +23,10 @@ pub(super) fn describe(repository: &Repository, folder: &Path) -> Result<String>
     let mut git = Command::new("git");
     git.args(["describe", "--always", "--dirty"]).current_dir(repository.root());
     let version = command::capture(&mut git).unwrap_or_default();
-    let ganesha = package("nfs-ganesha");
+    let other_version = package(other);
     Ok(format!(
-        "* {}, of {}\n* {cores} cores of {}, {memory} GiB of memory\n* Linux {}, nfs-ganesha \
-         {ganesha}\n* the file system underneath: {underneath}\n",
+        "* {}, of {}\n* {cores} cores of {}, {memory} GiB of memory\n* Linux {}, {other} \
+         {other_version}\n* the file system underneath: {underneath}\n",
         date.trim(),
         version.trim(),
         field(&cpus, "model name").unwrap_or("an unknown processor"),

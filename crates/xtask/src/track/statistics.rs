@@ -2,19 +2,19 @@
 
 /// Measurements, in the order in which they were taken.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Series(Vec<f64>);
+pub(crate) struct Series(Vec<f64>);
 
 /// What they come to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Summary {
-    pub(super) median: f64,
-    pub(super) least: f64,
-    pub(super) most: f64,
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
 }
 
 impl Series {
     /// Adds one. What is no number, as a ratio to nothing, is none.
-    pub(super) fn add(&mut self, value: f64) {
+    pub(crate) fn add(&mut self, value: f64) {
         if value.is_finite() {
             self.0.push(value);
         }
@@ -22,7 +22,7 @@ impl Series {
 
     /// The median, of an even number the mean of the middle two, and the extremes. Nothing of
     /// nothing.
-    pub(super) fn summary(&self) -> Option<Summary> {
+    pub(crate) fn summary(&self) -> Option<Summary> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let (least, most) = (*sorted.first()?, *sorted.last()?);
@@ -35,7 +35,7 @@ impl Series {
     }
 
     /// The median.
-    pub(super) fn median(&self) -> Option<f64> {
+    pub(crate) fn median(&self) -> Option<f64> {
         self.summary().map(|summary| summary.median)
     }
 }

@@ -1,0 +1,226 @@
+//! A set against its disks, and against btrfs: `cargo xtask raid-race`.
+//!
+//! 1. Four files are written from end to end, and loop devices stand over them, past the cache of
+//!    the file system below. All are measured on these four: what they do by themselves, the set
+//!    that they make, and btrfs. No protocol and no file system of ours is in between.
+//! 2. Each measurement is one run of `member-bench`, with the same reactor and the same requests
+//!    for the set and for plain devices. Before each the kernel forgets what it could read again.
+//! 3. In a round each of the [`rows`] is measured once for all of its sides, one right after the
+//!    other, as long as none destroys what the next one needs. A ratio is that of two measurements
+//!    of one round; what counts is the median over the rounds.
+//!
+//! The [`janitor`](crate::track::janitor) tidies up, also after an interrupt.
+
+mod btrfs;
+mod program;
+mod rows;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use btrfs::Btrfs;
+use rows::{PEER, Results, Row, Who};
+
+use crate::temporary::TemporaryFolder;
+use crate::track::disk::{self, Disk};
+use crate::track::janitor::Janitor;
+use crate::track::{machine, page};
+use crate::{Failure, Repository, Result, command, setup};
+
+/// How many devices the set is made of. One of them is for parity.
+const MEMBERS: u64 = 4;
+
+/// Durable overwrites that are under way at once.
+const WRITERS: u32 = 32;
+
+/// What to measure, and how it is told.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How often each is measured.
+    pub rounds: u32,
+    /// For how long to overwrite each time.
+    pub seconds: f64,
+    /// Less of everything, to see that it works.
+    pub quick: bool,
+    /// Where the devices' files are to be, instead of with the products of the build.
+    pub folder: Option<PathBuf>,
+    /// Print a list for programs.
+    pub json: bool,
+    /// The page of which one part is written.
+    pub output: Option<PathBuf>,
+}
+
+/// MiB of everything.
+#[derive(Clone, Copy, Debug)]
+struct Amount {
+    /// A device.
+    disk: u64,
+    /// What is written of each in sequence.
+    written: u64,
+    /// What overwrites are drawn from.
+    overwritten: u64,
+}
+
+impl Plan {
+    fn amount(&self) -> Amount {
+        if self.quick {
+            Amount { disk: 256, written: 64, overwritten: 64 }
+        } else {
+            Amount { disk: 1024, written: 512, overwritten: 512 }
+        }
+    }
+}
+
+/// Races, prints what came of it, and writes its part of the page; says whether everything could be
+/// measured.
+///
+/// # Errors
+/// When there is nothing to race on.
+pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
+    let user = command::capture(Command::new("id").arg("-u"))?;
+    if user.trim() != "0" {
+        return Err(Failure::new(
+            "a race of sets needs root: it makes loop devices, mounts btrfs and empties the \
+             kernel's caches",
+        ));
+    }
+    let mut results = Results::default();
+    if let Err(failure) = setup::raid_race() {
+        results.troubles.push(format!("{PEER}: {failure}"));
+    }
+    let binary = program::build(repository)?;
+    let parent = plan.folder.clone().unwrap_or_else(|| repository.target());
+    let folder = TemporaryFolder::within(&parent, "raid-race")?;
+    let mut janitor = Janitor::start()?;
+    janitor.remove(folder.path())?;
+    let is_direct = disk::can_be_direct(folder.path());
+    let place = machine::describe(repository, folder.path(), "btrfs-progs")?;
+    let amount = plan.amount();
+    let names = (0..MEMBERS).map(|number| format!("member-{number}"));
+    let disks = names
+        .map(|name| Disk::make(&mut janitor, folder.path(), &name, amount.disk, is_direct))
+        .collect::<Result<Vec<_>>>()?;
+    let btrfs = Btrfs::at(folder.path().join("btrfs"), &mut janitor)?;
+    let disks: Vec<_> = disks.iter().map(Disk::path).collect();
+    let track = Track { binary: &binary, disks: &disks, amount, seconds: plan.seconds, btrfs };
+    for round in 0..plan.rounds {
+        eprintln!("raid-race: round {} of {}", round + 1, plan.rounds);
+        track.round(round, &mut results);
+    }
+    drop(janitor);
+    let part = part(plan, is_direct, &place, &results);
+    if plan.json {
+        println!("{:#}", results.json());
+    } else {
+        println!("{part}");
+    }
+    if let Some(output) = &plan.output {
+        page::write_part(output, &part)?;
+    }
+    results.troubles.iter().for_each(|trouble| eprintln!("raid-race: NOT MEASURED: {trouble}"));
+    Ok(results.are_whole())
+}
+
+/// What is raced on.
+struct Track<'a> {
+    binary: &'a Path,
+    disks: &'a [&'a Path],
+    amount: Amount,
+    seconds: f64,
+    btrfs: Btrfs,
+}
+
+impl Track<'_> {
+    /// Each row once for all of its sides. Their order is that in which each finds what it needs:
+    /// raw writers destroy the set, and a copy destroys the member that is out.
+    fn round(&self, round: u32, results: &mut Results) {
+        let Amount { written, overwritten, .. } = self.amount;
+        let (all, payload) = (written * MEMBERS, written * (MEMBERS - 1));
+        let mut note = |row: Row, who: Who, rate: Result<f64>| match rate {
+            Ok(rate) => {
+                eprintln!("raid-race: {}: {who:?} {rate:.0}", row.name());
+                results.add(row, who, round, rate);
+            }
+            Err(failure) => {
+                results.troubles.push(format!("{}: {who:?}: {failure}", row.name()));
+            }
+        };
+        let three_quarters = |rate| rate * (MEMBERS - 1) as f64 / MEMBERS as f64;
+        let raw = self.mib_per_s(&format!("write --mib {all}"), self.disks);
+        note(Row::Write, Who::Limit, raw.map(three_quarters));
+        let ours = self.mib_per_s(&format!("write --set --mib {payload}"), self.disks);
+        note(Row::Write, Who::Ours, ours);
+        let read = |words: &str| self.mib_per_s(&format!("{words} --mib {payload}"), self.disks);
+        if round.is_multiple_of(2) {
+            note(Row::Read, Who::Limit, read("read"));
+        }
+        let whole = read("read --set");
+        note(Row::Read, Who::Ours, whole.clone());
+        if !round.is_multiple_of(2) {
+            note(Row::Read, Who::Limit, read("read"));
+        }
+        note(Row::Degraded, Who::Limit, whole);
+        let others = &self.disks[..self.disks.len() - 1];
+        let degraded = self.mib_per_s(&format!("read --set --mib {payload}"), others);
+        note(Row::Degraded, Who::Ours, degraded);
+        let copied = self.mib_per_s(&format!("remake --depth 4 --mib {written}"), self.disks);
+        note(Row::Rebuild, Who::Limit, copied);
+        note(Row::Rebuild, Who::Ours, self.mib_per_s("remake --set", self.disks));
+        note(Row::Overwrite, Who::Ours, self.overwrites(" --set", self.disks));
+        note(Row::Overwrite, Who::Limit, self.overwrites(" --past-cache", self.disks));
+        let peer =
+            self.btrfs.with_file(self.disks, overwritten, |file| self.overwrites("", &[file]));
+        note(Row::Overwrite, Who::Peer, peer);
+    }
+
+    fn mib_per_s(&self, words: &str, disks: &[&Path]) -> Result<f64> {
+        program::figure(&program::measure(self.binary, words, disks)?, "mib_per_s")
+    }
+
+    fn overwrites(&self, how: &str, disks: &[&Path]) -> Result<f64> {
+        let (seconds, mib) = (self.seconds, self.amount.overwritten);
+        let words =
+            format!("overwrite{how} --mib {mib} --depth {WRITERS} --kib 8 --seconds {seconds}");
+        program::figure(&program::measure(self.binary, &words, disks)?, "requests_per_s")
+    }
+}
+
+/// The part of the page for people.
+fn part(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
+    let direct = if is_direct {
+        "past its cache (direct I/O)"
+    } else {
+        "through its cache: it has no direct I/O for them"
+    };
+    let Amount { disk, written, overwritten } = plan.amount();
+    format!(
+        "# A set of disks
+
+`cargo xtask raid-race --rounds {rounds} --seconds {seconds}`
+
+{place}
+A RAID-5 set of four members as a device, without a file system and a protocol, against what its
+members do by themselves and against {PEER}, all on the same four loop devices over files of {disk}
+MiB, which were written from end to end before and are used {direct}. One program makes all
+requests, by io_uring, on one thread; transfers of 64 KiB and more go past the page cache for the
+set and for plain devices alike, smaller ones of the set go through it, as a server has them.
+
+Sequential requests are of 1 MiB, 16 under way at once: for the set together, for raw devices four
+on each. A write ends with a flush. {written} MiB of each device are written and read. The raw copy
+reads three devices and writes the fourth with four pieces of 1 MiB under way; rates of it and of a
+rebuild are of what the new member gets. Overwrites are of {overwritten} MiB that were written
+before, at multiples of 8 KiB, by {WRITERS} writers for {seconds} s, each of which waits until its
+write is durable (`RWF_DSYNC`). Those of the set and of the file of btrfs go through the page cache;
+those of the raw devices go past it, which is faster there. btrfs is made with `mkfs.btrfs -d raid5
+-m raid1`, and has otherwise what it has by itself. The kernel forgets all that it could read again
+before each measurement.
+
+Rates are medians; a ratio is that of two measurements of the same round, and of ratios there are
+the median and the least and the most. The machine was not idle otherwise.
+
+{table}",
+        rounds = plan.rounds,
+        seconds = plan.seconds,
+        table = results.text(),
+    )
+}
