@@ -58,7 +58,7 @@ fn complaint(words: &str, disks: &[PathBuf]) -> (Option<i32>, String) {
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// How many bytes from its beginning are not zeros, but for those of the pattern that are.
+/// Whether so many bytes from the beginning were written, and nothing behind.
 fn is_written(path: &Path, length: u64) -> bool {
     let bytes = fs::read(path).expect("a file");
     let (written, rest) = bytes.split_at(length as usize);

@@ -188,9 +188,9 @@ impl Track<'_> {
 /// The part of the page for people.
 fn part(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
     let direct = if is_direct {
-        "past its cache (direct I/O)"
+        "The devices go past its cache (direct I/O)."
     } else {
-        "through its cache: it has no direct I/O for them"
+        "The devices go through its cache: it has no direct I/O for them."
     };
     let Amount { disk, written, overwritten } = plan.amount();
     format!(
@@ -200,17 +200,18 @@ fn part(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String 
 
 {place}
 A RAID-5 set of four members as a device, without a file system and a protocol, against what its
-members do by themselves and against {PEER}, all on the same four loop devices over files of {disk}
-MiB, which were written from end to end before and are used {direct}. One program makes all
-requests, by io_uring, on one thread; transfers of 64 KiB and more go past the page cache for the
-set and for plain devices alike, smaller ones of the set go through it, as a server has them.
+members do by themselves and against {PEER}, all on the same four loop devices over files of
+{disk} MiB of one file system, which were written from end to end before. {direct}
+`member-bench` makes all requests, by io_uring, on one thread. Transfers of 64 KiB and more go past
+the page cache for the set and for plain devices alike, smaller ones of the set go through it, as a
+server has them.
 
 Sequential requests are of 1 MiB, 16 under way at once: for the set together, for raw devices four
-on each. A write ends with a flush. {written} MiB of each device are written and read. The raw copy
-reads three devices and writes the fourth with four pieces of 1 MiB under way; rates of it and of a
-rebuild are of what the new member gets. Overwrites are of {overwritten} MiB that were written
-before, at multiples of 8 KiB, by {WRITERS} writers for {seconds} s, each of which waits until its
-write is durable (`RWF_DSYNC`). Those of the set and of the file of btrfs go through the page cache;
+on each. A write ends with a flush. Of each device {written} MiB are written; as much payload as
+that comes to is read of the set and of the devices. The raw copy reads three devices and writes the
+fourth, with four pieces of 1 MiB under way; rates of it and of a rebuild are of what the new member
+gets. Overwrites are of {overwritten} MiB that were written before, at multiples of 8 KiB, by
+{WRITERS} writers for {seconds} s, each of which waits until its write is durable (`RWF_DSYNC`). Those of the set and of the file of btrfs go through the page cache;
 those of the raw devices go past it, which is faster there. btrfs is made with `mkfs.btrfs -d raid5
 -m raid1`, and has otherwise what it has by itself. The kernel forgets all that it could read again
 before each measurement.
