@@ -94,7 +94,8 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let mut janitor = Janitor::start()?;
     janitor.remove(folder.path())?;
     let is_direct = disk::can_be_direct(folder.path());
-    let place = machine::describe(repository, folder.path(), "btrfs-progs")?;
+    let machine = machine::describe(repository, folder.path(), "btrfs-progs")?;
+    let place = Place { machine, load: machine::load() };
     let amount = plan.amount();
     let names = (0..MEMBERS).map(|number| format!("member-{number}"));
     let disks = names
@@ -119,6 +120,12 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     }
     results.troubles.iter().for_each(|trouble| eprintln!("raid-race: NOT MEASURED: {trouble}"));
     Ok(results.are_whole())
+}
+
+/// Where it was, for readers.
+struct Place {
+    machine: String,
+    load: String,
 }
 
 /// What is raced on.
@@ -186,22 +193,24 @@ impl Track<'_> {
 }
 
 /// The part of the page for people.
-fn part(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
+fn part(plan: &Plan, is_direct: bool, place: &Place, results: &Results) -> String {
     let direct = if is_direct {
         "The devices go past its cache (direct I/O)."
     } else {
         "The devices go through its cache: it has no direct I/O for them."
     };
     let Amount { disk, written, overwritten } = plan.amount();
+    let Place { machine, load } = place;
     format!(
         "# A set of disks
 
-`cargo xtask raid-race --rounds {rounds} --seconds {seconds}`
+`cargo xtask raid-race {words}`
 
-{place}
+{machine}
 A RAID-5 set of four members as a device, without a file system and a protocol, against what its
 members do by themselves and against {PEER}, all on the same four loop devices over files of
-{disk} MiB of one file system, which were written from end to end before. {direct}
+{disk} MiB of one file system, which were written from end to end before.
+{direct}
 `member-bench` makes all requests, by io_uring, on one thread. Transfers of 64 KiB and more go past
 the page cache for the set and for plain devices alike, smaller ones of the set go through it, as a
 server has them.
@@ -211,17 +220,40 @@ on each. A write ends with a flush. Of each device {written} MiB are written; as
 that comes to is read of the set and of the devices. The raw copy reads three devices and writes the
 fourth, with four pieces of 1 MiB under way; rates of it and of a rebuild are of what the new member
 gets. Overwrites are of {overwritten} MiB that were written before, at multiples of 8 KiB, by
-{WRITERS} writers for {seconds} s, each of which waits until its write is durable (`RWF_DSYNC`). Those of the set and of the file of btrfs go through the page cache;
-those of the raw devices go past it, which is faster there. btrfs is made with `mkfs.btrfs -d raid5
--m raid1`, and has otherwise what it has by itself. The kernel forgets all that it could read again
-before each measurement.
+{WRITERS} writers for {seconds} s, each of which waits until its write is durable (`RWF_DSYNC`).
+Those of the set and of the file of btrfs go through the page cache; those of the raw devices go
+past it, which is faster there. btrfs is made with `mkfs.btrfs -d raid5 -m raid1`, and has otherwise
+what it has by itself. The kernel forgets all that it could read again before each measurement.
 
 Rates are medians; a ratio is that of two measurements of the same round, and of ratios there are
-the median and the least and the most. The machine was not idle otherwise.
+the median and the least and the most. The machine was not idle otherwise: its load was {load} when
+the race began, which counts who computes or waits for a disk.
 
 {table}",
-        rounds = plan.rounds,
+        words = if plan.quick {
+            "--quick".to_owned()
+        } else {
+            format!("--rounds {} --seconds {}", plan.rounds, plan.seconds)
+        },
         seconds = plan.seconds,
         table = results.text(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_has_a_title_a_command_and_no_line_that_is_too_long() {
+        let (rounds, seconds) = (100, 0.125);
+        let plan = Plan { rounds, seconds, quick: false, folder: None, json: false, output: None };
+        let place = Place { machine: "* a machine\n".to_owned(), load: "10.25".to_owned() };
+        for is_direct in [false, true] {
+            let part = part(&plan, is_direct, &place, &Results::default());
+            assert!(part.starts_with("# A set of disks\n\n`cargo xtask raid-race --rounds 100 "));
+            let long = part.lines().find(|line| !line.starts_with('|') && line.len() > 100);
+            assert_eq!(long, None);
+        }
+    }
 }

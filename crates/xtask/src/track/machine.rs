@@ -34,6 +34,12 @@ pub(crate) fn describe(repository: &Repository, folder: &Path, other: &str) -> R
     ))
 }
 
+/// How many want to compute or wait for a disk, on average over the last minute.
+pub(crate) fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
+}
+
 /// The version of a Debian package.
 fn package(name: &str) -> String {
     let mut query = Command::new("dpkg-query");
