@@ -149,7 +149,10 @@ impl Track<'_> {
                 results.add(row, who, round, rate);
             }
             Err(failure) => {
-                results.troubles.push(format!("{}: {who:?}: {failure}", row.name()));
+                let trouble = format!("{}: {who:?}: {failure}", row.name());
+                if !results.troubles.contains(&trouble) {
+                    results.troubles.push(trouble);
+                }
             }
         };
         let three_quarters = |rate| rate * (MEMBERS - 1) as f64 / MEMBERS as f64;
