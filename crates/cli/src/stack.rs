@@ -173,12 +173,12 @@ impl Volume {
         let mut options =
             OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
         options.witness = witness;
-        if let Some(folder) = folder {
-            if is_written {
-                set_state::probe(folder)?;
-                let clock = runtime.clock.clone();
-                options.witnessed = set_state::keep(folder.to_owned(), raid.set, clock);
-            }
+        if let Some(folder) = folder
+            && is_written
+        {
+            set_state::probe(folder)?;
+            let clock = runtime.clock.clone();
+            options.witnessed = set_state::keep(folder.to_owned(), raid.set, clock);
         }
         let set = raid::open(devices.clone(), runtime, options).await.map_err(|source| {
             let disks = members.iter().map(|member| member.path.clone()).collect();
@@ -192,7 +192,7 @@ impl Volume {
             let is_in = its.standing == Standing::InSync;
             // What lies elsewhere and is older than the member is somebody's copy; not so one that
             // was never made to its end.
-            let is_begun = one.label.slots[slot].standing == Standing::Rebuilding;
+            let is_begun = one.label.slots[slot].standing.is_coming();
             let last = last.get(&member);
             let is_late = is_begun || last.is_some_and(|&last| one.label.generation >= last);
             if !one.is_listed && (is_in || is_late) {

@@ -63,6 +63,11 @@ impl Standing {
     pub const ALL: [Self; 5] =
         [Self::InSync, Self::Stale, Self::Rebuilding, Self::Empty, Self::CatchingUp];
 
+    /// Whether it is out, and is being brought up to date.
+    pub fn is_coming(self) -> bool {
+        matches!(self, Self::Rebuilding | Self::CatchingUp)
+    }
+
     fn number(self) -> u8 {
         Self::ALL.iter().position(|&one| one == self).expect("it is one of them") as u8
     }

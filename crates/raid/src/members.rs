@@ -28,7 +28,7 @@ use runtime::Clock;
 use runtime::sync::{Lock, Signal};
 
 use crate::assembly::Witness;
-use crate::label::{Label, Slot, Standing};
+use crate::label::{Id, Label, Slot, Standing};
 use crate::labels::write_label;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};

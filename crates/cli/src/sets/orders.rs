@@ -236,7 +236,7 @@ impl Orders {
     /// Has a spare take the place of a member that is out, if there are both.
     async fn take_over(&self) {
         let Label { slots, set, layout, .. } = self.open.set.label();
-        let is_out = |slot: &Slot| matches!(slot.standing, Standing::Stale | Standing::Rebuilding);
+        let is_out = |slot: &Slot| slot.standing == Standing::Stale || slot.standing.is_coming();
         let out = slots.iter().position(is_out);
         let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
         if left < layout.needed() {

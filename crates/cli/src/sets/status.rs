@@ -152,8 +152,9 @@ impl Status {
             let state = match (known.standing, member) {
                 (Standing::InSync, None) => "missing",
                 // A cut came in between: it has to be begun anew.
-                (Standing::Rebuilding, _) if rebuild.is_none_or(|it| it.slot != slot) => {
-                    word_for(Standing::Stale)
+                (coming, _) if coming.is_coming() => {
+                    let is_under_way = rebuild.is_some_and(|it| it.slot == slot);
+                    word_for(if is_under_way { Standing::Rebuilding } else { Standing::Stale })
                 }
                 (standing, _) => word_for(standing),
             };

@@ -31,6 +31,14 @@ async fn scribble(set: &Set, expected: &mut [u8], prng: &mut Prng, writes: u64) 
     }
 }
 
+/// A member fails at a flush, and is well again.
+async fn lose(set: &Set, disks: &[Rc<Disk>], slot: usize) {
+    disks[slot].fail(Verb::Flush, 1, Persistence::Forever);
+    set.flush().await.expect("the others are enough");
+    assert_eq!(set.label().slots[slot].standing, Standing::Stale);
+    disks[slot].heal();
+}
+
 /// Opens a set anew, by what its disks hold: as after a kill, or after a stop.
 async fn again(executor: &Executor, set: Set, disks: &mut Vec<Rc<Disk>>, is_closed: bool) -> Set {
     set.flush().await.expect("the others are there");
@@ -91,7 +99,7 @@ fn goes_and_comes(level: Level, count: usize, seed: u64) -> Result<(), String> {
         set.write(0, data, Durability::Plain).await.expect("nothing fails");
         scribble(&set, &mut expected, &mut prng, 4).await;
         match prng.below(3) {
-            0 => set.fail(GONE).await.expect("the others are enough"),
+            0 => lose(&set, &disks, GONE).await,
             1 => disks[GONE].fail(Verb::Write, prng.between(1, 5), Persistence::Forever),
             _ => disks[GONE].fail(Verb::Flush, prng.between(1, 3), Persistence::Forever),
         }
@@ -152,7 +160,7 @@ fn bytes_read(level: Level, count: usize, is_another: bool, is_restarted: bool) 
         let written = bytes(&set, 1);
         set.write(0, vec![written.into()], Durability::Plain).await.expect("nothing fails");
         set.flush().await.expect("nothing fails");
-        set.fail(GONE).await.expect("the others are enough");
+        lose(&set, &disks, GONE).await;
         let data = vec![vec![7; 4096].into()];
         set.write(64 << 10, data, Durability::Plain).await.expect("nothing fails");
         if is_restarted {
@@ -194,7 +202,7 @@ fn a_copy_from_long_ago_gets_everything() -> Result<(), String> {
         set.write(0, all(&expected), Durability::Plain).await.expect("nothing fails");
         set.flush().await.expect("nothing fails");
         let copy = Disk::new(&executor, disks[GONE].contents());
-        set.fail(2).await.expect("the others are enough");
+        lose(&set, &disks, 2).await;
         let other = set.label().slots[2].member;
         set.rebuild(2, disks[2].clone(), other, |_, _| ()).await.expect("nothing fails");
         expected = bytes(&set, 2);
@@ -202,7 +210,7 @@ fn a_copy_from_long_ago_gets_everything() -> Result<(), String> {
         set.flush().await.expect("nothing fails");
         let whole = async |disk: &Rc<Disk>| -> Label { label_of(&**disk).await.expect("it has") };
         assert!(whole(&copy).await.whole < whole(&disks[GONE]).await.whole);
-        set.fail(GONE).await.expect("the others are enough");
+        lose(&set, &disks, GONE).await;
         let member = member_of(&set);
         set.rebuild(GONE, copy.clone(), member, |_, _| ()).await.expect("nothing fails");
         judge(&executor, &set, &[disks[0].clone(), copy, disks[2].clone()], &expected).await
