@@ -29,7 +29,7 @@ use bytes::Bytes;
 use futures::future::{Either, join, join_all, select, try_join_all};
 use runtime::sync::Lock;
 
-use crate::blocks::Blocks;
+use crate::blocks::{BLOCK, Blocks};
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
 use crate::members::{Members, lost};
@@ -113,16 +113,65 @@ impl Array {
         if let [piece] = pieces[..] {
             return self.read_piece(piece, buffer).await;
         }
-        let reads = pieces.iter().map(|&piece| {
-            let room = Buffer::unfilled(piece.length as usize);
-            self.read_piece(piece, room)
-        });
+        let runs = self.runs(&pieces);
         // Each comes to its end: one may be about to mend.
-        let parts = join_all(reads).await.into_iter().collect::<Result<Vec<Buffer>, IoError>>()?;
-        for (piece, part) in pieces.iter().zip(parts) {
-            buffer[(piece.at - at) as usize..][..part.len()].copy_from_slice(&part);
+        let parts = join_all(runs.iter().map(|run| self.read_run(run))).await;
+        for part in parts {
+            for (at_set, bytes) in part? {
+                buffer[(at_set - at) as usize..][..bytes.len()].copy_from_slice(&bytes);
+            }
         }
         Ok(buffer)
+    }
+
+    /// These pieces, those together that lie side by side on a member.
+    fn runs(&self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
+        let mut runs: Vec<Vec<Piece>> = Vec::new();
+        let is_there = |piece: &Piece| self.written.has(piece.offset / self.layout.unit);
+        for &piece in pieces {
+            let is_next = |run: &&mut Vec<Piece>| {
+                let last = run[run.len() - 1];
+                let is_behind =
+                    (last.member, last.offset + last.length) == (piece.member, piece.offset);
+                is_behind && is_there(&last) && is_there(&piece)
+            };
+            // Mirrors are asked by turns.
+            let is_one_of_many = self.layout.level == Level::Parity;
+            match runs.iter_mut().rev().find(is_next).filter(|_| is_one_of_many) {
+                Some(run) => run.push(piece),
+                None => runs.push(vec![piece]),
+            }
+        }
+        runs
+    }
+
+    /// Reads pieces that lie side by side on a member, at once if that can tell all of them. Where
+    /// in the set each is, and its bytes.
+    async fn read_run(&self, run: &[Piece]) -> Result<Vec<(u64, Bytes)>, IoError> {
+        if let Some(read) = self.read_at_once(run).await {
+            return Ok(read);
+        }
+        let reads = run.iter().map(async |&piece| {
+            let room = Buffer::unfilled(piece.length as usize);
+            let read = self.read_piece(piece, room).await?;
+            Ok((piece.at, read.freeze()))
+        });
+        join_all(reads).await.into_iter().collect()
+    }
+
+    async fn read_at_once(&self, run: &[Piece]) -> Option<Vec<(u64, Bytes)>> {
+        let [first, .., last] = run else { return None };
+        let from = first.offset / BLOCK * BLOCK;
+        let length = (last.offset + last.length).next_multiple_of(BLOCK) - from;
+        let room = Buffer::unfilled(length as usize);
+        let read = self.members.read(first.member, self.data_start + from, room);
+        let (read, sums) = join(read, self.sums.of(first.member, from, length)).await;
+        let read = read.filter(|read| sums.fit(from, read).all(|fits| fits))?.freeze();
+        let of_piece = |piece: &Piece| {
+            let within = (piece.offset - from) as usize;
+            (piece.at, read.slice(within..within + piece.length as usize))
+        };
+        Some(run.iter().map(of_piece).collect())
     }
 
     async fn read_piece(&self, piece: Piece, mut buffer: Buffer) -> Result<Buffer, IoError> {

@@ -8,7 +8,8 @@
 //! have what no flush has covered when it goes, or not. A flush of all of them forgets those that
 //! it covers. While one is out nothing is forgotten. What the block does not have yet is still in the
 //! log, and a return takes it from there: the block goes home with the checksums that follow from
-//! the same records ([`crate::sums`]), and these are needed until then.
+//! the same records ([`crate::sums`]), and these are needed until then. Checksums that go home
+//! without a member are missed by it like data, though that may have been flushed long before.
 //!
 //! Invariant:
 //! 1. Regions are forgotten only when all members are in, and flushed since they were touched.
@@ -108,7 +109,7 @@ impl Missed {
             let room = Buffer::unfilled(MAP_BLOCK as usize);
             let Some(read) = members.read(slot, MISSED_START, room).await else { continue };
             let Some(one) = Regions::decode(&read, &set) else { continue };
-            if one.since == whole {
+            if one.since == whole && whole > 0 {
                 is_unknown = false;
                 saved.since = whole;
                 saved.touched.extend(one.touched);
@@ -139,7 +140,9 @@ impl Missed {
 
     /// A record that is durable, or the next one, touches a stripe.
     pub(crate) fn touch(&self, stripe: u64, record: u64) {
-        self.touched.borrow_mut().insert(stripe / self.each, record);
+        let mut touched = self.touched.borrow_mut();
+        let last = touched.entry(stripe / self.each).or_default();
+        *last = record.max(*last);
     }
 
     /// The same of all that it changes.

@@ -256,8 +256,8 @@ pub async fn open(
         members.call_out_missing();
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    let sums = Rc::new(Sums::new(members.clone()));
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
+    let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
     let (log, map) = recover(&members, &sums, &missed, runtime).await?;
     members.are_open();
     sums.know(map.clone());
@@ -351,13 +351,13 @@ async fn recover(
     }
     members.flush().await;
     settle().await?;
-    missed.are_flushed(last + 1);
     for sequence in needed.filter(|_| !is_planted(Bug::ForgottenSums)) {
         take_sums(members, sums, &found[&sequence].record).await;
     }
     if !sums.bring_home().await.map_err(|_| OpenError::Failed)? {
         return Err(OpenError::Full);
     }
+    missed.are_flushed(last + 1);
     missed.bring_home().await;
     settle().await?;
     let end = latest.start + latest.bytes.len() as u64;

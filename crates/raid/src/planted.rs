@@ -45,6 +45,8 @@ planted::bugs! {
     EarlyBits,
     /// A table of checksums is written over what holds.
     OnePlace,
+    /// A member that comes back lacks checksums that went home without it.
+    ForgottenTables,
     /// A member that is made again gets no checksums of others.
     LostTables,
     /// What is written to a member that is out is acknowledged though the others cannot tell it.

@@ -36,7 +36,7 @@ use crate::stripe::{Column, Given};
 use crate::wipe::wipe;
 
 /// Stripes that are under way at once.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 32;
 /// Stripes that are passed while no other task has a turn.
 const PASSED: u64 = 256;
 /// After so many bytes of a member checksums that have changed go home.
@@ -150,7 +150,8 @@ impl Array {
             && [label.member(), ours.slots[slot].member] == [member; 2];
         let is_catching_up = label.slots[label.slot].standing == Standing::CatchingUp;
         let is_as_it_went = label.is_whole() || is_catching_up || is_planted(Bug::OldReturns);
-        let is_of_then = label.whole == ours.whole || is_planted(Bug::OldReturns);
+        let is_of_then = label.whole == ours.whole && ours.whole > 0;
+        let is_of_then = is_of_then || is_planted(Bug::OldReturns);
         self.missed.is_known() && is_it && is_as_it_went && is_of_then
     }
 
@@ -242,10 +243,7 @@ impl Array {
         for block in (0..column.blocks()).filter(|&block| !given.has(block)) {
             sums.lose(offset + block as u64 * BLOCK);
         }
-        if !is_planted(Bug::LostTables) {
-            let held = self.sums.held_by(slot, stripe).await;
-            held.iter().for_each(|tables| tables.come_to(slot, &self.layout));
-        }
+        self.sums.read_held_by(slot, stripe).await;
         let unit = vec![Bytes::from(given.bytes)];
         self.members.write(slot, self.data_start + offset, unit, Durability::Plain).await;
     }

@@ -40,6 +40,7 @@ use crate::blocks::BLOCK;
 use crate::label::{Id, Label, SUMS, TABLE_PLACES, map_size, tables_size};
 use crate::layout::Layout;
 use crate::members::Members;
+use crate::missed::Missed;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
 use crate::table::{Found, InHand, Kept, NO_RECORD, Table, Version, not, sums_of, tables_of};
@@ -111,11 +112,14 @@ pub(crate) struct Sums {
     written: OnceCell<Rc<Written>>,
     /// Groups of tables that have their places, by the member whose blocks they are of.
     roomy: RefCell<BTreeSet<(usize, u64)>>,
+    /// How many members have come.
+    arrivals: Cell<u64>,
+    missed: Rc<Missed>,
     now: Cell<u64>,
 }
 
 impl Sums {
-    pub(crate) fn new(members: Rc<Members>) -> Self {
+    pub(crate) fn new(members: Rc<Members>, missed: Rc<Missed>) -> Self {
         let Label { layout, data_start, set, generation, .. } = members.label();
         Self {
             members,
@@ -129,6 +133,8 @@ impl Sums {
             base: generation.min(u32::MAX.into()) << 32,
             written: OnceCell::new(),
             roomy: RefCell::default(),
+            arrivals: Cell::default(),
+            missed,
             now: Cell::new(0),
         }
     }
@@ -161,7 +167,7 @@ impl Sums {
         for table in of_group.tables().filter(|table| !self.has_room(table)) {
             let group = table.number / GROUP;
             let _alone = self.placing.alone(self.turn_of(table.slot, group)).await;
-            if !self.has_room(table) && self.is_unused(group * GROUP..(group + 1) * GROUP) {
+            if !self.has_room(table) && self.is_free(table.slot, group) {
                 self.place_group(table.slot, group).await;
             }
             while table.is_going() {
@@ -205,9 +211,25 @@ impl Sums {
         self.written.get().is_some_and(|map| map.has_none(tables.start * bytes / unit..end))
     }
 
+    /// Those of a group that are known.
+    fn known_of(&self, slot: usize, group: u64) -> Vec<Rc<Table>> {
+        let (first, end) = ((slot, group * GROUP), (slot, (group + 1) * GROUP));
+        self.known.borrow().range(first..end).map(|(_, table)| table.clone()).collect()
+    }
+
+    /// Whether nothing that counts stands in the places of a group, nor is on its way there.
+    fn is_free(&self, slot: usize, group: u64) -> bool {
+        self.is_unused(group * GROUP..(group + 1) * GROUP)
+            && self.known_of(slot, group).iter().all(|table| table.is_nowhere())
+    }
+
     /// Gives the tables of a group their places, of which none is used.
     async fn place_group(&self, slot: usize, group: u64) {
         let first = group * GROUP;
+        // None of them goes home meanwhile.
+        let waiting = self.known_of(slot, group);
+        waiting.iter().for_each(|table| table.is_placed.set(true));
+        let arrivals = self.arrivals.get();
         let all = tables_of(0, self.data_end()).end;
         let length = (GROUP.min(all - first) * TABLE_PLACES * BLOCK) as usize;
         let writes = (0..2).map(|copy| {
@@ -215,8 +237,12 @@ impl Sums {
             self.members.write(holder, at, vec![zeros(length)], Durability::Plain)
         });
         join_all(writes).await;
+        waiting.iter().for_each(|table| table.is_placed.set(false));
+        if self.arrivals.get() != arrivals {
+            return; // one that has come lacks them
+        }
         self.roomy.borrow_mut().insert((slot, group));
-        for (_, table) in self.known.borrow().range((slot, first)..(slot, first + GROUP)) {
+        for table in self.known_of(slot, group) {
             assert!(table.all_kept().iter().all(|kept| kept.holds.is_none()), "it is not used");
             table.kept.iter().for_each(|kept| kept.set(Kept { holds: None, has_room: true }));
         }
@@ -229,23 +255,25 @@ impl Sums {
         in_use.all(|(_, kept)| kept.get().has_room)
     }
 
-    /// Tables of other members that a member has of a stripe, in hand.
-    pub(crate) async fn held_by(&self, slot: usize, stripe: u64) -> Vec<InHand> {
-        let mut held = Vec::new();
-        for other in (0..self.layout.members).filter(|&it| self.layout.holders(it).contains(&slot))
-        {
-            held.push(self.of(other, stripe * self.layout.unit, self.layout.unit).await);
+    /// Has a member that comes get the tables that it is to have of a stripe: it does when they are
+    /// read, and did when it came, if they were known by then.
+    pub(crate) async fn read_held_by(&self, slot: usize, stripe: u64) {
+        let is_held = |other: &usize| self.layout.holders(*other).contains(&slot);
+        for other in (0..self.layout.members).filter(is_held) {
+            self.of(other, stripe * self.layout.unit, self.layout.unit).await;
         }
-        held
     }
 
     /// A member comes back. What is known of the tables that it has is of before, or of what it
     /// would have got since.
     pub(crate) fn come_back(&self, slot: usize) {
         self.roomy.borrow_mut().retain(|(of, _)| !self.layout.holders(*of).contains(&slot));
+        self.arrivals.set(self.arrivals.get() + 1);
         for table in self.known.borrow().values() {
-            if self.layout.holders(table.slot).contains(&slot) {
-                table.come_to(slot, &self.layout);
+            match self.layout.holders(table.slot).contains(&slot) {
+                true if table.is_empty() => table.leave(slot, &self.layout),
+                true => table.come_to(slot, &self.layout),
+                false => {}
             }
         }
     }
@@ -293,10 +321,25 @@ impl Sums {
             }
             let is_home = had_room == [true, true] && settled.is_ok();
             table.has_gone(is_home);
+            self.note_who_misses(table);
             are_home &= is_home || !self.is_needed(table);
         }
         self.gone.notify();
         settled.map(|()| are_home)
+    }
+
+    /// A table has gone home, perhaps without one of the two that have it.
+    fn note_who_misses(&self, table: &Table) {
+        let all = self.members.all();
+        let Some(map) = self.written.get().filter(|_| !is_planted(Bug::ForgottenTables)) else {
+            return;
+        };
+        if self.layout.holders(table.slot).iter().all(|&holder| all.has(holder)) {
+            return;
+        }
+        let stripes = table.known().into_iter().map(|block| block * BLOCK / self.layout.unit);
+        // With any stripe of it the member gets the table when it comes back.
+        stripes.filter(|&it| map.is_logged(it)).take(1).for_each(|it| self.missed.touch(it, 0));
     }
 
     /// Whether somebody waits for a table to come home: a record, or a member that comes.
@@ -402,6 +445,11 @@ impl Sums {
         let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
         let found = [one, other].map(Option::unwrap_or_default);
         let table = Rc::new(Table::new((slot, number), self.base, &found, are_in));
+        for holder in self.layout.holders(slot).into_iter().filter(|&it| !self.members.has(it)) {
+            if self.members.coming() == Some(holder) {
+                table.come_to(holder, &self.layout);
+            }
+        }
         for copy in (0..2).filter(|&copy| are_in[copy] && !table.is_latest(copy)) {
             table.change(NO_RECORD);
             if table.kept[copy].get().holds.is_none() && !table.is_empty() {

@@ -164,6 +164,9 @@ impl Table {
         let of_those_in = found.iter().zip(are_in).filter(|(_, is_in)| *is_in);
         let versions = of_those_in.flat_map(|(found, _)| found.versions.iter().flatten());
         let latest = versions.max_by_key(|it| it.number);
+        // Also of a member that is out: some day it may come back with that.
+        let numbers = found.iter().flat_map(|found| found.versions.iter().flatten());
+        let last = numbers.map(|it| it.number).max().unwrap_or_default();
         let unknown = || vec![0; SUMS as usize];
         Self {
             slot,
@@ -172,7 +175,7 @@ impl Table {
             former: RefCell::default(),
             changed: Cell::default(),
             going: Cell::default(),
-            version: Cell::new(latest.map_or(0, |it| it.number)),
+            version: Cell::new(last),
             base,
             kept: [0, 1].map(|copy| Cell::new(Kept::of(&found[copy]))),
             is_placed: Cell::default(),
@@ -191,9 +194,29 @@ impl Table {
         has == self.version.get()
     }
 
+    /// The blocks of which something is known.
+    pub(crate) fn known(&self) -> Vec<u64> {
+        let sums = self.sums.borrow();
+        let blocks = (self.number * SUMS..).zip(&*sums);
+        blocks.filter(|(_, sum)| **sum != 0).map(|(block, _)| block).collect()
+    }
+
     /// Nothing is known of its blocks.
     pub(crate) fn is_empty(&self) -> bool {
         self.sums.borrow().iter().all(|&sum| sum == 0)
+    }
+
+    /// Nobody has anything of it, nor is to have.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        let is_under_way = self.has_changed() || self.is_going() || self.is_placed.get();
+        !is_under_way && self.all_kept() == [Kept::default(); 2]
+    }
+
+    /// One of the two members that have it has nothing of it that counts.
+    pub(crate) fn leave(&self, holder: usize, layout: &Layout) {
+        let holders = layout.holders(self.slot);
+        let kept = self.kept.iter().zip(holders).filter(|(_, member)| *member == holder);
+        kept.for_each(|(kept, _)| kept.set(Kept::default()));
     }
 
     pub(crate) fn change(&self, record: u64) {
@@ -230,12 +253,12 @@ impl Table {
         }
     }
 
-    /// One of the two members that have it has nothing of it that counts.
+    /// A member that has nothing of it that counts is to have it.
     pub(crate) fn come_to(&self, holder: usize, layout: &Layout) {
-        let holders = layout.holders(self.slot);
-        let kept = self.kept.iter().zip(holders).filter(|(_, member)| *member == holder);
-        kept.for_each(|(kept, _)| kept.set(Kept::default()));
-        self.change(NO_RECORD);
+        if !is_planted(Bug::LostTables) {
+            self.leave(holder, layout);
+            self.change(NO_RECORD);
+        }
     }
 
     /// Its bytes as they are now, and their version.
@@ -328,13 +351,6 @@ impl InHand {
         for (table, place) in self.places(offset, BLOCK) {
             let sum = table.sums.borrow()[place];
             self.change(offset, &[not(sum)], NO_RECORD);
-        }
-    }
-
-    /// One of the two members that have them is a new one, and has nothing of them.
-    pub(crate) fn come_to(&self, holder: usize, layout: &Layout) {
-        for table in &self.0 {
-            table.come_to(holder, layout);
         }
     }
 }

@@ -133,8 +133,12 @@ impl Written {
 
     /// Whether no stripe of a range was, as far as anybody was told.
     pub(crate) fn has_none(&self, mut stripes: Range<u64>) -> bool {
-        let logged = self.logged.borrow();
-        stripes.all(|it| logged[it as usize / 8] >> (it % 8) & 1 == 0 && !self.is_fresh(it))
+        stripes.all(|it| !self.is_logged(it) && !self.is_fresh(it))
+    }
+
+    /// Whether a durable record, or the map at home, says that it was written.
+    pub(crate) fn is_logged(&self, stripe: u64) -> bool {
+        self.logged.borrow()[stripe as usize / 8] >> (stripe % 8) & 1 == 1
     }
 
     /// Whether it is fresh.
