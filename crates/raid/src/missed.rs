@@ -6,9 +6,9 @@
 //!
 //! Which records touched which region last is known in memory, also while all are in: a member may
 //! have what no flush has covered when it goes, or not. A flush of all of them forgets those that
-//! it covers. While one is out nothing is forgotten. What the block does not have yet is still in the
-//! log, and a return takes it from there: the block goes home with the checksums that follow from
-//! the same records ([`crate::sums`]), and these are needed until then. Checksums that go home
+//! it covers. While one is out nothing is forgotten. What the block does not have yet is still in
+//! the log, and a return takes it from there: the block goes home with the checksums that follow
+//! from the same records ([`crate::sums`]), and these are needed until then. Checksums that go home
 //! without a member are missed by it like data, though that may have been flushed long before.
 //!
 //! Invariant:

@@ -207,7 +207,8 @@ pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
 
 /// Opens the set of which these disks are members, in any order. It gets a new generation: copies
 /// of members that were made before are known as such by the witness from now on. A disk that
-/// cannot be read is as if it were not there. Whoever gives up waiting closes the devices before another try.
+/// cannot be read is as if it were not there. Whoever gives up waiting closes the devices before
+/// another try.
 ///
 /// # Errors
 /// [`OpenError`] says why not; nothing that is needed has changed then.

@@ -114,11 +114,11 @@ impl Array {
         }
         self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
-        let mut next = 0;
+        let mut next = self.fill(slot, 0, has_most, &mut progress).await?;
         while next < needed {
-            next = self.fill(slot, next, has_most, &mut progress).await?;
             // Its checksums go home, before they take much memory.
             self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
+            next = self.fill(slot, next, has_most, &mut progress).await?;
         }
         // Every stripe was held still since it began, so that what was known of the slot's last
         // member, and every record that is for that, is older than this.

@@ -1,5 +1,6 @@
 //! Runs a workload, and tries what cuts leave of it.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -32,6 +33,8 @@ const THOROUGH: u128 = 8;
 /// Of so many images one is returned from once more after a member has rotted, in the full form
 /// and in the short one.
 const ROTTEN: (u128, u128) = (8, 3);
+/// After one of so many returns a member catches up that is there and out.
+const CATCH_UP: u64 = 5;
 /// Bytes of a block that rots.
 const BLOCK: u64 = 4096;
 
@@ -101,6 +104,7 @@ impl Search {
         let run = play(base, workload)?;
         let mut prng = Prng::new(self.seed);
         let mut known: HashMap<Vec<Option<u128>>, Returned> = HashMap::new();
+        let returns = Cell::new(0);
         let serials = serials_of(&run.traces);
         let last = serials.last().map_or(0, |last| last + 1);
         let platters: Vec<Vec<Platter>> = run
@@ -120,7 +124,8 @@ impl Search {
                 None if workload.pattern.has_rebuild() && serial < last => vec![COMING],
                 None => (0..cut.len()).collect(),
             };
-            let moment = Moment { base, cut: &cut, allowed: &allowed, witness, losable };
+            let returns = &returns;
+            let moment = Moment { base, cut: &cut, allowed: &allowed, witness, losable, returns };
             moment
                 .try_all(self, &mut known, &mut prng, counts)
                 .map_err(|wrong| format!("{wrong}, cut before event {serial}"))?;
@@ -137,6 +142,8 @@ struct Moment<'m> {
     witness: Option<Witness>,
     /// Disks of which any one may be lost with the power.
     losable: Vec<usize>,
+    /// How many returns there were.
+    returns: &'m Cell<u64>,
 }
 
 impl Moment<'_> {
@@ -357,7 +364,8 @@ impl Moment<'_> {
             // What is recorded is what every start does.
             if let Some(set) = opened.set.as_ref().filter(|_| !is_recorded) {
                 scrub(set, is_rotten).await?;
-                if catch_up(set, &disks).await? {
+                let turn = self.returns.replace(self.returns.get() + 1);
+                if turn.is_multiple_of(CATCH_UP) && catch_up(set, &disks).await? {
                     self.base.fits_together(set, &disks)?;
                     let room = Buffer::zeroed(self.base.size as usize);
                     let again = set.read(0, room).await.map_err(|error| error.to_string())?;
