@@ -33,7 +33,7 @@ fn a_set_with_parity_keeps_the_contract_whichever_disk_is_lost() {
 /// What is found once has to be found again by whoever looks for it.
 #[test]
 fn a_workload_is_the_same_each_time() {
-    let tried = || named(&options(Device::Raid5, 1), "raid5-4-Returned-0+4096-3584+1024").counts;
+    let tried = || named(&options(Device::Raid5, 1), "raid5-3-Rebuilt-0+8192-3584+1024").counts;
     assert_eq!(tried(), tried());
 }
 

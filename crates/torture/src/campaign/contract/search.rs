@@ -34,7 +34,7 @@ const THOROUGH: u128 = 8;
 /// and in the short one.
 const ROTTEN: (u128, u128) = (8, 3);
 /// After one of so many returns a member catches up that is there and out.
-const CATCH_UP: u64 = 5;
+const CATCH_UP: u64 = 20;
 /// Bytes of a block that rots.
 const BLOCK: u64 = 4096;
 
