@@ -126,18 +126,19 @@ impl Array {
 
     /// These pieces, those together that lie side by side on a member.
     fn runs(&self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
+        if self.layout.level != Level::Parity {
+            return pieces.iter().map(|&piece| vec![piece]).collect(); // mirrors are asked by turns
+        }
         let mut runs: Vec<Vec<Piece>> = Vec::new();
         let is_there = |piece: &Piece| self.written.has(piece.offset / self.layout.unit);
         for &piece in pieces {
             let is_next = |run: &&mut Vec<Piece>| {
                 let last = run[run.len() - 1];
-                let is_behind =
-                    (last.member, last.offset + last.length) == (piece.member, piece.offset);
-                is_behind && is_there(&last) && is_there(&piece)
+                (last.member, last.offset + last.length) == (piece.member, piece.offset)
+                    && is_there(&last)
+                    && is_there(&piece)
             };
-            // Mirrors are asked by turns.
-            let is_one_of_many = self.layout.level == Level::Parity;
-            match runs.iter_mut().rev().find(is_next).filter(|_| is_one_of_many) {
+            match runs.iter_mut().rev().find(is_next) {
                 Some(run) => run.push(piece),
                 None => runs.push(vec![piece]),
             }

@@ -33,6 +33,7 @@ use crate::layout::Layout;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
+use crate::written::{has_bit, set_bits};
 
 /// So that nothing else passes for it.
 const KIND: [u8; 8] = *b"raid mis";
@@ -61,16 +62,14 @@ impl Regions {
     fn encode(&self, set: &Id) -> Bytes {
         let mut raw = Raw::new_zeroed();
         (raw.kind, raw.set, raw.since) = (KIND, *set, self.since.into());
-        for &region in &self.touched {
-            raw.bits[region as usize / 8] |= 1 << (region % 8);
-        }
+        set_bits(&mut raw.bits, self.touched.iter().copied());
         sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
     }
 
     fn decode(bytes: &[u8], set: &Id) -> Option<Self> {
         let raw = Raw::ref_from_bytes(bytes).ok()?;
         let is_it = raw.kind == KIND && raw.set == *set;
-        let has = |region: &u64| raw.bits[*region as usize / 8] >> (region % 8) & 1 == 1;
+        let has = |&region: &u64| has_bit(&raw.bits, region);
         let touched = || (0..BITS as u64 * 8).filter(has).collect();
         let is_whole = is_it && is_sealed(bytes, offset_of!(Raw, checksum));
         is_whole.then(|| Self { since: raw.since.get(), touched: touched() })

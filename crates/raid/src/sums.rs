@@ -445,10 +445,9 @@ impl Sums {
         let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
         let found = [one, other].map(Option::unwrap_or_default);
         let table = Rc::new(Table::new((slot, number), self.base, &found, are_in));
-        for holder in self.layout.holders(slot).into_iter().filter(|&it| !self.members.has(it)) {
-            if self.members.coming() == Some(holder) {
-                table.come_to(holder, &self.layout);
-            }
+        let is_its = |&it: &usize| self.layout.holders(slot).contains(&it) && !self.members.has(it);
+        if let Some(holder) = self.members.coming().filter(is_its) {
+            table.come_to(holder, &self.layout);
         }
         for copy in (0..2).filter(|&copy| are_in[copy] && !table.is_latest(copy)) {
             table.change(NO_RECORD);

@@ -127,8 +127,7 @@ impl Written {
 
     /// Whether a stripe was written.
     pub(crate) fn has(&self, stripe: u64) -> bool {
-        let is_home = self.home.borrow()[stripe as usize / 8] >> (stripe % 8) & 1 == 1;
-        is_home || self.is_fresh(stripe)
+        has_bit(&self.home.borrow(), stripe) || self.is_fresh(stripe)
     }
 
     /// Whether no stripe of a range was, as far as anybody was told.
@@ -138,7 +137,7 @@ impl Written {
 
     /// Whether a durable record, or the map at home, says that it was written.
     pub(crate) fn is_logged(&self, stripe: u64) -> bool {
-        self.logged.borrow()[stripe as usize / 8] >> (stripe % 8) & 1 == 1
+        has_bit(&self.logged.borrow(), stripe)
     }
 
     /// Whether it is fresh.
@@ -215,7 +214,7 @@ impl Written {
 
     /// A stripe that was written for the first time is at home.
     pub(crate) fn come_home(&self, stripe: u64) {
-        self.home.borrow_mut()[stripe as usize / 8] |= 1 << (stripe % 8);
+        set_bits(&mut self.home.borrow_mut(), [stripe]);
     }
 
     /// What a record has of the map that writes these stripes for the first time.
@@ -226,7 +225,7 @@ impl Written {
             let (first, from) = (number * MAP_BITS * 8, (number * MAP_BITS) as usize);
             let mut bits = logged[from..][..MAP_BITS as usize].to_vec();
             let here = stripes.iter().filter(|stripe| **stripe / 8 / MAP_BITS == number);
-            set(&mut bits, &here.map(|stripe| stripe - first).collect::<Vec<_>>());
+            set_bits(&mut bits, here.map(|stripe| stripe - first));
             let (offset, data) =
                 (self.start + number * MAP_BLOCK, encode(&self.set, number, &bits));
             Change::new(slots, offset, vec![data])
@@ -236,7 +235,7 @@ impl Written {
 
     /// That record is durable.
     pub(crate) fn are_logged(&self, stripes: &[u64]) {
-        set(&mut self.logged.borrow_mut(), stripes);
+        set_bits(&mut self.logged.borrow_mut(), stripes.iter().copied());
     }
 
     /// All of it, as it is in durable records.
@@ -246,6 +245,12 @@ impl Written {
     }
 }
 
-fn set(bits: &mut [u8], stripes: &[u64]) {
-    stripes.iter().for_each(|&stripe| bits[stripe as usize / 8] |= 1 << (stripe % 8));
+/// Whether a bit is set, of which the lowest of a byte comes first.
+pub(crate) fn has_bit(bits: &[u8], at: u64) -> bool {
+    bits[at as usize / 8] >> (at % 8) & 1 == 1
+}
+
+/// Sets such bits.
+pub(crate) fn set_bits(bits: &mut [u8], all: impl IntoIterator<Item = u64>) {
+    all.into_iter().for_each(|at| bits[at as usize / 8] |= 1 << (at % 8));
 }
