@@ -355,6 +355,7 @@ fn measure(mut file: &File, is_device: bool, access: Access) -> io::Result<Geome
         logical_sector_size,
         physical_sector_size,
         read_only: access != Access::ReadWrite,
+        stripe: None,
     })
 }
 

@@ -59,6 +59,7 @@ pub use pages::ALIGNMENT;
 pub use pieces::{gather, length_of, slices, zeros};
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
@@ -77,6 +78,31 @@ pub struct Geometry {
     pub physical_sector_size: u32,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// How it lies on several disks, if it does.
+    pub stripe: Option<Stripe>,
+}
+
+/// How a set of disks is cut. Where nothing is needed of a whole stripe, a [`BlockDevice::discard`]
+/// of it spares the next writes there what keeps the neighbours of what they change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// Bytes that lie on one disk, side by side.
+    pub unit: u64,
+    /// Disks that have data of one stripe.
+    pub width: u64,
+}
+
+impl Stripe {
+    /// Bytes of data in a stripe.
+    pub fn length(&self) -> u64 {
+        self.unit * self.width
+    }
+
+    /// The whole stripes in a range of bytes, by their numbers.
+    pub fn within(&self, range: &Range<u64>) -> Range<u64> {
+        let first = range.start.div_ceil(self.length());
+        first..(range.end / self.length()).max(first)
+    }
 }
 
 impl Geometry {
@@ -188,8 +214,9 @@ pub trait BlockDevice {
     /// The barrier: see the crate's contract.
     fn flush(&self) -> Io<()>;
 
-    /// Tells the device that a range holds nothing; later reads of it give anything or zeros.
-    /// A hint: a device that cannot do it succeeds without doing it.
+    /// Tells the device that a range holds nothing: until it is written again, which is to begin
+    /// when this has completed, reads of it give anything or zeros. A cut may bring back anything
+    /// as well. A hint: a device that cannot do it succeeds without doing it.
     fn discard(&self, offset: u64, length: u64) -> Io<()>;
 
     /// Waits for what is in flight and lets go of the device. Does not flush.

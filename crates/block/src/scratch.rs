@@ -131,6 +131,7 @@ mod tests {
                 logical_sector_size: sector,
                 physical_sector_size: sector,
                 read_only: true,
+                stripe: None,
             }
         }
 

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 
-use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
+use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Stripe, Verb, length_of};
 
 /// See the module's prose.
 pub struct Slice {
@@ -70,7 +70,9 @@ impl Slice {
 impl BlockDevice for Slice {
     fn geometry(&self) -> Geometry {
         let size = self.range.end - self.range.start;
-        Geometry { size, ..self.whole.device.geometry() }
+        let whole = self.whole.device.geometry();
+        let is_whole = |stripe: &Stripe| self.range.start.is_multiple_of(stripe.length());
+        Geometry { size, stripe: whole.stripe.filter(is_whole), ..whole }
     }
 
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {

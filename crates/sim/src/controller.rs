@@ -83,6 +83,7 @@ impl Controller {
                 logical_sector_size: sector,
                 physical_sector_size: options.physical_sector_size,
                 read_only: options.read_only,
+                stripe: options.stripe,
             },
             timing: options.timing,
             state: RefCell::new(State {

@@ -1,5 +1,7 @@
 //! What kind of disk it is.
 
+use block::Stripe;
+
 use crate::image::SECTOR_SIZE;
 use crate::platter::Honesty;
 use crate::timing::Timing;
@@ -17,6 +19,8 @@ pub struct Options {
     pub physical_sector_size: u32,
     /// Whether it refuses writes.
     pub read_only: bool,
+    /// How it says that it is cut. It is one disk all the same; what is discarded may be anything.
+    pub stripe: Option<Stripe>,
 }
 
 impl Default for Options {
@@ -27,6 +31,7 @@ impl Default for Options {
             logical_sector_size: SECTOR_SIZE as u32,
             physical_sector_size: 4096,
             read_only: false,
+            stripe: None,
         }
     }
 }
