@@ -188,6 +188,15 @@ impl DataPath {
         self.write(start, pieces).await
     }
 
+    /// Nothing is needed of these bytes until they are written: a set of disks has less to do then.
+    pub async fn vacate(&self, range: Range<u64>) {
+        let stripe = self.device.geometry().stripe;
+        if stripe.is_some_and(|stripe| !stripe.within(&range).is_empty()) {
+            // A hint. Whoever cannot take it fails at the write.
+            let _ = self.device.discard(range.start, range.end - range.start).await;
+        }
+    }
+
     /// Keeps whole units of data that have just been written.
     pub fn keep_written(&self, start: u64, data: &Bytes) {
         // On a damaged disk a block may lie anywhere, and be no stretch.

@@ -74,6 +74,9 @@ impl Ffs {
             let pieces = [zeros(before), content.data.slice(skip..)];
             let length = (end - first) * fragment;
             payload.add(fragment, place.address() + first, &pieces, length as usize);
+            if matches!(place, Spot::New(_)) || is_planted(Bug::VacatedData) {
+                payload.note_new(place.address() + first..place.address() + end);
+            }
         }
         Ok((payload, shown))
     }
@@ -227,7 +230,9 @@ impl Ffs {
     }
 
     /// Writes payload for `update`, all that it has, by the fragments at which it begins: to the
-    /// device and not yet to stable storage. What the log carries is not written here.
+    /// device and not yet to stable storage. What the log carries is not written here. Of the
+    /// fragments that are `new` nothing is needed: this Update takes them, and nothing that is
+    /// durable points at them.
     ///
     /// # Errors
     /// [`FsError::Io`].
@@ -235,11 +240,13 @@ impl Ffs {
         &self,
         update: &mut Update,
         payload: Vec<(u64, Vec<Bytes>)>,
+        new: &[Range<u64>],
     ) -> Result<(), FsError> {
         assert!(update.payload.is_empty(), "the payload of an Update comes at once");
         let beside = self.policy.beside();
         update.carried = beside.map(|beside| beside.carries(&payload)).unwrap_or_default();
         if !update.carried.is_delayed {
+            join_all(new.iter().map(|place| self.home.vacate(place))).await;
             let write = |(address, pieces): &(_, Vec<Bytes>)| {
                 self.home.write_data(*address, pieces.clone())
             };
@@ -367,6 +374,8 @@ impl Spot {
 pub struct Payload {
     /// Address, pieces, and the fragment behind the last.
     runs: Vec<(u64, Vec<Bytes>, u64)>,
+    /// Where nothing stood that is needed.
+    new: Vec<Range<u64>>,
 }
 
 impl Payload {
@@ -385,6 +394,19 @@ impl Payload {
             }
             _ => self.runs.push((address, pieces, end)),
         }
+    }
+
+    /// These fragments are taken for it.
+    fn note_new(&mut self, fragments: Range<u64>) {
+        match self.new.last_mut() {
+            Some(before) if before.end == fragments.start => before.end = fragments.end,
+            _ => self.new.push(fragments),
+        }
+    }
+
+    /// The fragments that were taken for it, neighbours together.
+    pub(crate) fn new_places(&self) -> Vec<Range<u64>> {
+        self.new.clone()
     }
 
     /// Addresses and pieces.

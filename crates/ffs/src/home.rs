@@ -266,6 +266,12 @@ impl Home {
         self.data.write_over(start, data).await.map_err(refused_or_lost)
     }
 
+    /// Nothing is needed of these fragments, and no block that is in use points at them, until data
+    /// is written there.
+    pub(crate) async fn vacate(&self, fragments: &Range<u64>) {
+        self.data.vacate(self.bytes_of(fragments.start, fragments.end - fragments.start)).await;
+    }
+
     /// Takes data, from fragment `address` on, that the log has or is about to have.
     pub(crate) fn delay(&self, address: u64, pieces: &[Bytes]) {
         self.data.delay(self.geometry.byte_address(address), pieces);

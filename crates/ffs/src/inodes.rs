@@ -292,7 +292,7 @@ impl Ffs {
         update.touch_inode(node, |dinode| dinode.direct[0].set(address as i64));
         let rest = (run * geometry.fragment_size) as usize - target.len();
         let pieces = vec![Bytes::copy_from_slice(target), zeros(rest)];
-        self.write_payload(update, vec![(address, pieces)]).await
+        self.write_payload(update, vec![(address, pieces)], &[]).await
     }
 
     /// The body of a directory that begins with this Update: one fragment with one chunk.

@@ -223,6 +223,8 @@ planted::bugs! {
     UnlandedDelays,
     /// A write before the old end of a file that grows takes nothing along of what is between.
     TornTails,
+    /// Of data that is written over nothing is needed meanwhile.
+    VacatedData,
     /// Data whose write fails counts as written.
     ForgottenPayloadErrors,
     /// A block of inodes is looked at on the disk though it has a buffer.

@@ -53,7 +53,7 @@ impl Ffs {
             let new = self.map().take(update, node, near, need).await?;
             self.map().set(update, node, last, new).await?;
             let length = (need * geometry.fragment_size) as usize;
-            self.write_payload(update, vec![(new, vec![zeros(length)])]).await?;
+            self.write_payload(update, vec![(new, vec![zeros(length)])], &[]).await?;
         } else if address != 0 && need < have {
             self.map().give_back(update, node, address + need, have - need).await?;
         }
@@ -96,7 +96,7 @@ impl Ffs {
         pieces.push(zeros(length as usize - keep));
         let mut update = Update::new(Space::Superuser);
         update.manner().may_wait_for_batch = true;
-        self.write_payload(&mut update, vec![(start, pieces)]).await?;
+        self.write_payload(&mut update, vec![(start, pieces)], &[]).await?;
         self.commit(update).await.map(|_| ())
     }
 

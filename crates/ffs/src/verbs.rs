@@ -210,7 +210,8 @@ impl Engine for Ffs {
     }
 
     async fn write_blocks(&self, update: &mut Update, payload: Payload) -> Result<bool, FsError> {
-        self.write_payload(update, payload.runs()).await?;
+        let new = payload.new_places();
+        self.write_payload(update, payload.runs(), &new).await?;
         Ok(!update.carried.is_delayed)
     }
 

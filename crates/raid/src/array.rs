@@ -21,6 +21,7 @@
 
 use std::cell::Cell;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -235,7 +236,7 @@ impl Array {
             }
         }
         // What was written has its place; what was not may find none.
-        if self.members.are_full() && stripes.iter().any(|&(it, _)| !self.written.has(it)) {
+        if self.members.are_full() && stripes.iter().any(|&(it, _)| !self.written.has_room(it)) {
             return Err(IoError::new(Verb::Write, at, 0, ErrorKind::StorageFull));
         }
         let write = |(stripe, parts)| self.write_stripe(stripe, parts, durability);
@@ -277,6 +278,39 @@ impl Array {
             return written;
         }
         self.write_logged(stripe, parts, first).await
+    }
+
+    /// Nothing is needed of these bytes: whole stripes of them are as if they had never been
+    /// written. One for which the log has no room stays as it is.
+    pub(crate) async fn vacate(&self, range: &Range<u64>) -> Result<(), IoError> {
+        if self.layout.level == Level::Striped {
+            return Ok(());
+        }
+        let stripes = self.shape().within(range).filter(|&stripe| self.written.has(stripe));
+        let vacated = join_all(stripes.map(|stripe| self.vacate_stripe(stripe))).await;
+        vacated.into_iter().filter(|it| !it.as_ref().is_err_and(IoError::is_full)).collect()
+    }
+
+    async fn vacate_stripe(&self, stripe: u64) -> Result<(), IoError> {
+        let _alone = self.stripes.alone(stripe).await;
+        self.members.settled(Verb::Discard).await?;
+        self.written.settled(stripe).await;
+        if !self.written.is_logged(stripe) {
+            return Ok(()); // it is written in its place as it is
+        }
+        let vacated = vec![Change::vacated(stripe * self.layout.unit)];
+        if is_planted(Bug::EarlyPlaces) {
+            self.written.forget(stripe);
+            return Ok(());
+        }
+        let record = self.log.append(vacated, None).await?;
+        self.log.gone_home(record); // the round has brought the bit home
+        Ok(())
+    }
+
+    /// How it is cut, for who writes whole stripes.
+    pub(crate) fn shape(&self) -> block::Stripe {
+        block::Stripe { unit: self.layout.unit, width: self.layout.width() }
     }
 
     /// What a write to a stripe changes, and the checksums of that, which have their places.

@@ -147,7 +147,8 @@ impl Missed {
     /// The same of all that it changes.
     pub(crate) fn touch_all(&self, changes: &[Change], record: u64) {
         let Layout { rows, unit, .. } = self.layout;
-        for change in changes.iter().filter(|change| change.offset < rows * unit) {
+        let is_of_data = |it: &&Change| it.offset < rows * unit && !it.is_vacated;
+        for change in changes.iter().filter(is_of_data) {
             let end = change.offset + change.length().max(1);
             for stripe in change.offset / unit..end.div_ceil(unit) {
                 self.touch(stripe, record);

@@ -23,8 +23,8 @@ use runtime::Runtime;
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble};
 use crate::label::{
-    BadLabel, DATA_START, LOG_LEAST, Label, MAP_BITS, MAP_BLOCK, MISSED_START, Slot, Standing,
-    TAIL, behind_data, new_id, rows_of,
+    BadLabel, DATA_START, LOG_LEAST, Label, MAP_BLOCK, MISSED_START, Slot, Standing, TAIL,
+    behind_data, new_id, rows_of,
 };
 use crate::labels::{NoLabel, Read, read_labels, write_label};
 use crate::layout::{Layout, Level, MEMBERS};
@@ -36,7 +36,7 @@ use crate::record::{BLOCK, Change, Record, Slots, decode, size_at};
 use crate::set::Set;
 use crate::sums::Sums;
 use crate::wipe::wipe;
-use crate::written::{self, Written};
+use crate::written::{self, MapBlock, Written};
 
 /// Bytes of a log that are read at once.
 const AT_ONCE: u64 = 1 << 20;
@@ -338,8 +338,9 @@ async fn recover(
         settle().await?;
     }
     has_room(members)?;
-    for sequence in needed.clone() {
-        for change in &found[&sequence].record.changes {
+    let needed = still_needed(&found, needed, label.layout.unit);
+    for (_, changes) in &needed {
+        for change in changes {
             members.bring_home(label.data_start, slice::from_ref(change)).await;
         }
         if is_planted(Bug::HalfReturns) {
@@ -347,13 +348,11 @@ async fn recover(
         }
     }
     has_room(members)?;
-    for sequence in needed.clone() {
-        missed.touch_all(&found[&sequence].record.changes, sequence);
-    }
+    needed.iter().for_each(|(sequence, changes)| missed.touch_all(changes, *sequence));
     members.flush().await;
     settle().await?;
-    for sequence in needed.filter(|_| !is_planted(Bug::ForgottenSums)) {
-        take_sums(members, sums, &found[&sequence].record).await;
+    for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
+        take_sums(members, sums, changes, *sequence).await;
     }
     if !sums.bring_home().await.map_err(|_| OpenError::Failed)? {
         return Err(OpenError::Full);
@@ -372,16 +371,39 @@ fn has_room(members: &Members) -> Result<(), OpenError> {
     if members.gave_up() { Err(OpenError::Full) } else { Ok(()) }
 }
 
-/// What a record says of checksums of those that are in.
-async fn take_sums(members: &Members, sums: &Sums, record: &Record) {
+/// What belongs home of records: of a stripe that a later record has vacated, nothing.
+fn still_needed(
+    found: &BTreeMap<u64, Found>,
+    needed: RangeInclusive<u64>,
+    unit: u64,
+) -> Vec<(u64, Vec<Change>)> {
+    let of_record = |sequence: &u64| &found[sequence].record.changes;
+    let vacated = needed.clone().flat_map(|sequence| {
+        let changes = of_record(&sequence).iter().filter(|change| change.is_vacated);
+        changes.map(move |change| (change.offset / unit, sequence))
+    });
+    let vacated: BTreeMap<u64, u64> = vacated.collect(); // the last of each
+    let is_needed = |change: &Change, sequence| {
+        let vacated = vacated.get(&(change.offset / unit)).filter(|_| !is_planted(Bug::OldStripes));
+        !change.is_vacated && vacated.is_none_or(|&it| it <= sequence)
+    };
+    let of_each = needed.map(|sequence| {
+        let changes = of_record(&sequence).iter().filter(|change| is_needed(change, sequence));
+        (sequence, changes.cloned().collect())
+    });
+    of_each.collect()
+}
+
+/// What changes of a record say of checksums of those that are in.
+async fn take_sums(members: &Members, sums: &Sums, changes: &[Change], record: u64) {
     let here = members.slots();
     let of_those_in = |change: &Change| Change {
         slots: change.slots.iter().filter(|&slot| here.has(slot)).collect(),
         ..change.clone()
     };
-    let group: Vec<Change> = record.changes.iter().map(of_those_in).collect();
+    let group: Vec<Change> = changes.iter().map(of_those_in).collect();
     let of_group = sums.of_group(&group).await;
-    of_group.are_logged(record.place.sequence);
+    of_group.are_logged(record);
     of_group.are_home();
 }
 
@@ -414,34 +436,28 @@ fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Res
     Ok(())
 }
 
-/// The map of what was written: all that any member has of it. Where one has less, it is written
-/// there once more. That of a striped set says nothing.
+/// The map of what was written: of each block the latest that any member has. Where one has another,
+/// it is written there once more. That of a striped set says nothing.
 async fn read_map(members: &Members) -> Result<Written, OpenError> {
     let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);
-    let blocks = length / MAP_BLOCK;
-    let mut bits = vec![0; (blocks * MAP_BITS) as usize];
     if layout.level == Level::Striped {
-        return Ok(Written::new(&layout, set, bits));
+        return Ok(Written::nothing(&layout, set));
     }
     let mut read = Vec::new();
     for slot in members.slots().iter() {
         read.push((slot, read_blocks(members, slot, data_start + start, length).await));
     }
-    for (number, bits) in (0..).zip(bits.chunks_exact_mut(MAP_BITS as usize)) {
+    let mut blocks = Vec::new();
+    for number in 0..length / MAP_BLOCK {
         let of_block = |bytes: &[u8]| {
             let at = (number * MAP_BLOCK) as usize;
-            written::decode(&bytes[at..][..MAP_BLOCK as usize], &set, number).map(<[u8]>::to_vec)
+            written::decode(&bytes[at..][..MAP_BLOCK as usize], &set, number)
         };
-        let known: Vec<Vec<u8>> = read.iter().filter_map(|(_, bytes)| of_block(bytes)).collect();
-        if known.is_empty() {
-            return Err(OpenError::Map(number));
-        }
-        for known in known {
-            bits.iter_mut().zip(known).for_each(|(bit, known)| *bit |= known);
-        }
+        let known = read.iter().filter_map(|(_, bytes)| of_block(bytes)).collect();
+        blocks.push(MapBlock::latest(known).ok_or(OpenError::Map(number))?);
     }
-    let map = Written::new(&layout, set, bits);
+    let map = Written::new(&layout, set, &blocks);
     let whole = map.all(members.slots());
     let less = read.iter().filter(|(_, read)| read[..] != whole.data[0][..]).map(|(slot, _)| *slot);
     let less: Slots = less.collect();

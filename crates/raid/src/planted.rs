@@ -43,6 +43,12 @@ planted::bugs! {
     ForgottenSums,
     /// That stripes were written is in a record before they are durable.
     EarlyBits,
+    /// A stripe that was vacated is written in its place before the log says so.
+    EarlyPlaces,
+    /// A return brings home what a stripe had before it was vacated.
+    OldStripes,
+    /// Of the map of what was written an old block counts as well.
+    OldMaps,
     /// A table of checksums is written over what holds.
     OnePlace,
     /// A member that comes back lacks checksums that went home without it.

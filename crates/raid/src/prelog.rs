@@ -47,7 +47,7 @@ use crate::missed::Missed;
 use crate::planted::{Bug, is_planted};
 use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
 use crate::sums::Sums;
-use crate::written::Written;
+use crate::written::{Moves, Written};
 
 /// Work that cannot be done yet is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -116,6 +116,7 @@ pub(crate) struct PreLog {
     runtime: Runtime,
     set: Id,
     level: Level,
+    unit: u64,
     /// Where the data area begins on each member, and bytes of the ring before it.
     data_start: u64,
     size: u64,
@@ -161,6 +162,7 @@ impl PreLog {
             runtime,
             set,
             level: layout.level,
+            unit: layout.unit,
             data_start,
             size: data_start - LOG_START,
             waiting: RefCell::default(),
@@ -305,7 +307,7 @@ impl PreLog {
                 self.waiting.borrow_mut().push_front(next);
                 break;
             }
-            let of_map = u64::from(first.is_some());
+            let of_map = u64::from(first.is_some()) + self.vacated(group).count() as u64;
             let more_changes = group.len() + of_map as usize;
             let more = group.iter().map(Change::held).sum::<u64>() + of_map * MAP_BLOCK;
             let size = size_of_record(changes + more_changes, bytes + more);
@@ -383,14 +385,15 @@ impl PreLog {
                 return Err(IoError::new(Verb::Write, 0, 0, ErrorKind::StorageFull));
             }
         }
-        let (mut changes, mut stripes) = (Vec::new(), Vec::new());
+        let (mut changes, mut moves) = (Vec::new(), Moves::default());
         for waiting in groups {
             if let Job::Group(group, first) = &waiting.job {
                 changes.extend(group.iter().cloned());
-                stripes.extend(*first);
+                moves.written.extend(*first);
+                moves.vacated.extend(self.vacated(group));
             }
         }
-        let of_map = self.map.changes(&stripes, self.members.all());
+        let of_map = self.map.changes(&moves, self.members.all());
         if !is_planted(Bug::UnloggedMaps) {
             changes.extend(of_map.iter().cloned());
         }
@@ -400,9 +403,15 @@ impl PreLog {
             self.fresh.set(self.fresh.get() + size);
             self.grown.notify();
         }
-        self.map.are_logged(&stripes);
+        self.map.are_logged(&moves);
         self.members.bring_home(self.data_start, &of_map).await;
         Ok(record)
+    }
+
+    /// The stripes of which a group says that nothing is needed.
+    fn vacated<'g>(&self, group: &'g Group) -> impl Iterator<Item = u64> + use<'g> {
+        let unit = self.unit;
+        group.iter().filter(|it| it.is_vacated).map(move |it| it.offset / unit)
     }
 
     /// The most bytes of a record that has what is not home, and of an empty one before it.

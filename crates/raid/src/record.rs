@@ -30,6 +30,8 @@ const ZEROS: usize = 64 << 10;
 const IS_ZEROS: u32 = 1 << 31;
 /// The same: it is not what belongs there.
 const IS_LOST: u32 = 1 << 30;
+/// Instead of a length: nothing is needed of the stripe that is here.
+const IS_VACATED: u32 = 1 << 29;
 /// Where in a head its checksum stands, in bytes.
 const CHECKSUM: usize = 8;
 
@@ -79,12 +81,20 @@ pub struct Change {
     /// It is not what belongs there, and gets checksums that it does not fit: nothing is to be made
     /// of it.
     pub is_lost: bool,
+    /// It is none: nothing is needed of the stripe that begins here, whatever earlier records have
+    /// of it.
+    pub is_vacated: bool,
 }
 
 impl Change {
     /// These bytes.
     pub fn new(slots: Slots, offset: u64, data: Vec<Bytes>) -> Self {
-        Self { slots, offset, data, is_zeros: false, is_lost: false }
+        Self { slots, offset, data, is_zeros: false, is_lost: false, is_vacated: false }
+    }
+
+    /// That nothing is needed of the stripe that begins here in the data area of each member.
+    pub fn vacated(offset: u64) -> Self {
+        Self { is_vacated: true, ..Self::new(Slots(0), offset, Vec::new()) }
     }
 
     /// Zeros.
@@ -205,7 +215,9 @@ pub fn encode(place: &Place, changes: &[Change]) -> (Vec<Bytes>, u32) {
 
 fn flags_of(change: &Change) -> u32 {
     let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
-    flag(change.is_zeros, IS_ZEROS) | flag(change.is_lost, IS_LOST)
+    flag(change.is_zeros, IS_ZEROS)
+        | flag(change.is_lost, IS_LOST)
+        | flag(change.is_vacated, IS_VACATED)
 }
 
 /// Changes the first bytes of each block of data, or changes them back.
@@ -253,6 +265,9 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
         let (slots, offset) = (Slots(raw.slots.get()), raw.offset.get());
         let (length, is_lost) =
             (raw.length.get() & !(IS_ZEROS | IS_LOST), raw.length.get() & IS_LOST != 0);
+        if raw.length.get() == IS_VACATED {
+            return Some(Change::vacated(offset));
+        }
         if raw.length.get() & IS_ZEROS != 0 {
             let is_fit = u64::from(length) <= *UNITS.end();
             return is_fit.then(|| Change::zeros(slots, offset, length.into()));
@@ -290,6 +305,9 @@ mod tests {
     fn changes() -> impl Strategy<Value = Vec<Change>> {
         let change = (any::<u32>(), any::<u64>(), 0..9_usize, any::<u8>()).prop_map(
             |(slots, offset, sectors, byte)| {
+                if byte < 16 {
+                    return Change::vacated(offset);
+                }
                 if byte < 64 {
                     return Change::zeros(Slots(slots), offset, (sectors * 65_536) as u64);
                 }
@@ -311,9 +329,10 @@ mod tests {
             prop_assert_eq!(size_at(&bytes, [8; 16]), None);
             let read = decode(&bytes).expect("it is whole");
             prop_assert_eq!((read.place, read.checksum), (place(), checksum));
-            let flat = |changes: &[Change]| -> Vec<(Slots, u64, Bytes, bool)> {
+            let flat = |changes: &[Change]| -> Vec<(Slots, u64, Bytes, [bool; 2])> {
                 let each = changes.iter();
-                each.map(|it| (it.slots, it.offset, joined(&it.data), it.is_zeros)).collect()
+                let flags = |it: &Change| [it.is_zeros, it.is_vacated];
+                each.map(|it| (it.slots, it.offset, joined(&it.data), flags(it))).collect()
             };
             prop_assert_eq!(flat(&read.changes), flat(&told));
         }

@@ -57,6 +57,7 @@ impl Set {
             logical_sector_size: array.sector(),
             physical_sector_size: physical.unwrap_or(512),
             read_only: of_all.iter().any(|it| it.read_only),
+            stripe: Some(array.shape()),
         };
         let (calls, ended) = (Cell::new(0), Signal::new());
         Self(Rc::new(Inner { array, tasks, geometry, calls, ended }))
@@ -243,11 +244,15 @@ impl BlockDevice for Set {
         self.run(Verb::Flush, async move |set| set.array.flush().await)
     }
 
-    /// A hint that is not passed on: what a member gives of a range that it has let go would not
-    /// fit the parity.
+    /// Whole stripes are vacated. The hint is not passed on: what a member gives of a range that it
+    /// has let go would not fit the parity.
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
         let checked = self.0.geometry.check(Verb::Discard, offset, length);
-        self.run(Verb::Discard, async move |_| checked)
+        self.run(Verb::Discard, async move |set| {
+            checked?;
+            let vacated = set.array.vacate(&(offset..offset + length)).await;
+            vacated.map_err(of_range(Verb::Discard, offset, length))
+        })
     }
 
     fn close(&self) -> Io<()> {

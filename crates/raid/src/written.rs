@@ -10,19 +10,24 @@
 //! and again, until a flush. That makes it durable, with its checksums, and only then has a record
 //! say the bits of all that are fresh. Meanwhile they stand still.
 //!
-//! Records become durable one after the other, and each has the bits of all before it. So the map
-//! on a member only ever gains bits, whichever of two writes of one block comes last: rounds bring
-//! it home themselves, before the next begins. Its blocks have sums, and a start takes all bits
-//! that any member has.
+//! A stripe of which nothing is needed any more can be *vacated*: a record takes its bit back, and
+//! then it is as if it had never been written. So what is written to it next needs no log either.
+//! Until that record is durable it is written as before: a return would believe what it was. From
+//! then on no return brings home what earlier records have of it.
+//!
+//! Records become durable one after the other, and each has the bits of all before it. Rounds bring
+//! the map home themselves, before the next begins. Its blocks have sums and versions; of what the
+//! members have the latest version counts.
 //!
 //! Invariants:
 //! 1. A bit is in the log with what the stripe is, or on all members when that is at home.
 //! 2. Readers go by the bits of stripes that are at home, or fresh.
 //! 3. A stripe is written in its place only while no record has its bit, nor will have it before a
-//!    flush.
+//!    flush; one that had it, once a durable record has taken it back.
+//! 4. A block of the map has a later version than any with other bits, on whatever member.
 //!
 //! Not asserted: 1, which is about what a cut leaves: torture's campaign `contract` cuts there; 2,
-//! which is what the functions are named for.
+//! which is what the functions are named for; 4, which takes reading all members.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,10 +42,13 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::label::{Id, MAP_BITS, MAP_BLOCK, is_sealed, map_size, sealed};
 use crate::layout::Layout;
+use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
 
 /// So that no table of checksums passes for a block of the map.
-const KIND: [u8; 8] = *b"raid map";
+const KIND: [u8; 4] = *b"rmap";
+/// The same of the first form, which had no version where this one has it: all are older.
+const FIRST_KIND: ([u8; 4], [u8; 4]) = (*b"raid", *b" map");
 
 /// A block of the map.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -48,7 +56,8 @@ const KIND: [u8; 8] = *b"raid map";
 struct Raw {
     checksum: U32,
     number: U32,
-    kind: [u8; 8],
+    kind: [u8; 4],
+    version: U32,
     set: Id,
     bits: [u8; MAP_BITS as usize],
 }
@@ -60,6 +69,10 @@ pub(crate) struct Written {
     start: u64,
     /// The bits that are in durable records, or at home.
     logged: RefCell<Vec<u8>>,
+    /// Of each block the version that has them.
+    versions: RefCell<Vec<u32>>,
+    /// The bits that were ever set since the set was opened.
+    ever: RefCell<Vec<u8>>,
     /// The bits of stripes that are at home.
     home: RefCell<Vec<u8>>,
     /// Stripes that are fresh, or are about to be.
@@ -82,47 +95,117 @@ enum Fresh {
     Settling,
 }
 
+/// Bits that a record changes, by the stripes.
+#[derive(Default)]
+pub(crate) struct Moves {
+    /// These are written for the first time.
+    pub(crate) written: Vec<u64>,
+    /// Of these nothing is needed any more.
+    pub(crate) vacated: Vec<u64>,
+}
+
+impl Moves {
+    fn all(&self) -> impl Iterator<Item = u64> {
+        self.written.iter().chain(&self.vacated).copied()
+    }
+
+    /// Makes them in bits, of which the first is that of this stripe.
+    fn make(&self, bits: &mut [u8], first: u64) {
+        let end = first + bits.len() as u64 * 8;
+        let here = |all: &[u64]| -> Vec<u64> {
+            all.iter().filter(|it| (first..end).contains(it)).map(|it| it - first).collect()
+        };
+        clear_bits(bits, here(&self.vacated));
+        set_bits(bits, here(&self.written));
+    }
+}
+
+/// A block of the map, as a member has it.
+#[derive(Clone, Debug)]
+pub(crate) struct MapBlock {
+    version: u32,
+    bits: Vec<u8>,
+}
+
+impl MapBlock {
+    /// What counts of what members have of one block. `None` when that is nothing.
+    pub(crate) fn latest(known: Vec<Self>) -> Option<Self> {
+        known.into_iter().reduce(|mut one, other| {
+            // They go round, but no two of members are that far from each other.
+            let is_later = other.version.wrapping_sub(one.version) as i32 > 0;
+            if one.version == other.version || is_planted(Bug::OldMaps) {
+                one.bits.iter_mut().zip(&other.bits).for_each(|(bit, other)| *bit |= other);
+            } else if is_later {
+                return other;
+            }
+            one
+        })
+    }
+}
+
 /// Where the map of a set is in the data area of each member, and how long, in bytes.
 pub(crate) fn place(layout: &Layout) -> (u64, u64) {
     (layout.rows * layout.unit, map_size(layout.rows))
 }
 
 /// A block of the map with these bits, those of stripes from `MAP_BITS * 8 * number` on.
-fn encode(set: &Id, number: u64, bits: &[u8]) -> Bytes {
+fn encode(set: &Id, number: u64, version: u32, bits: &[u8]) -> Bytes {
     let mut raw = Raw::new_zeroed();
     (raw.kind, raw.set, raw.number) = (KIND, *set, (number as u32).into());
+    raw.version = version.into();
     raw.bits.copy_from_slice(bits);
     sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
 }
 
-/// The bits of a block of the map, if that is what these bytes are.
-pub(crate) fn decode<'b>(bytes: &'b [u8], set: &Id, number: u64) -> Option<&'b [u8]> {
+/// A block of the map, if that is what these bytes are.
+pub(crate) fn decode(bytes: &[u8], set: &Id, number: u64) -> Option<MapBlock> {
     let raw = Raw::ref_from_bytes(bytes).ok()?;
-    let is_it = raw.kind == KIND && raw.set == *set && u64::from(raw.number.get()) == number;
-    (is_it && is_sealed(bytes, offset_of!(Raw, checksum))).then_some(&raw.bits)
+    let is_first = (raw.kind, raw.version.to_bytes()) == FIRST_KIND;
+    let is_kind = is_first || raw.kind == KIND;
+    let is_it = is_kind && raw.set == *set && u64::from(raw.number.get()) == number;
+    let version = if is_first { 0 } else { raw.version.get() };
+    let is_whole = is_it && is_sealed(bytes, offset_of!(Raw, checksum));
+    is_whole.then(|| MapBlock { version, bits: raw.bits.to_vec() })
 }
 
 /// A map with these bits.
-fn encode_all(set: &Id, bits: &[u8]) -> Bytes {
-    let blocks = (0..).zip(bits.chunks_exact(MAP_BITS as usize));
-    let blocks: Vec<Bytes> = blocks.map(|(number, bits)| encode(set, number, bits)).collect();
+fn encode_all(set: &Id, bits: &[u8], versions: &[u32]) -> Bytes {
+    let blocks = (0..).zip(bits.chunks_exact(MAP_BITS as usize).zip(versions));
+    let encode = |(number, (bits, &version))| encode(set, number, version, bits);
+    let blocks: Vec<Bytes> = blocks.map(encode).collect();
     Buffer::joined(&blocks).freeze()
 }
 
 /// The map of a set of which no stripe was written.
 pub(crate) fn empty(layout: &Layout, set: &Id) -> Bytes {
     let blocks = map_size(layout.rows) / MAP_BLOCK;
-    encode_all(set, &vec![0; (blocks * MAP_BITS) as usize])
+    encode_all(set, &vec![0; (blocks * MAP_BITS) as usize], &vec![0; blocks as usize])
 }
 
 impl Written {
-    /// With these bits, of whole blocks.
-    pub(crate) fn new(layout: &Layout, set: Id, bits: Vec<u8>) -> Self {
+    /// With these blocks, which are all.
+    pub(crate) fn new(layout: &Layout, set: Id, blocks: &[MapBlock]) -> Self {
         let (start, length) = place(layout);
-        assert_eq!(bits.len() as u64, length / MAP_BLOCK * MAP_BITS, "all of the map");
-        let (logged, home) = (RefCell::new(bits.clone()), RefCell::new(bits));
-        let (fresh, is_taking, moved) = (RefCell::default(), Cell::new(false), Signal::new());
-        Self { set, start, logged, home, fresh, is_taking, moved }
+        assert_eq!(blocks.len() as u64, length / MAP_BLOCK, "all of the map");
+        let bits: Vec<u8> = blocks.iter().flat_map(|block| &block.bits).copied().collect();
+        let versions = blocks.iter().map(|block| block.version).collect();
+        Self {
+            set,
+            start,
+            logged: RefCell::new(bits.clone()),
+            versions: RefCell::new(versions),
+            ever: RefCell::new(bits.clone()),
+            home: RefCell::new(bits),
+            fresh: RefCell::default(),
+            is_taking: Cell::new(false),
+            moved: Signal::new(),
+        }
+    }
+
+    /// Of a set of which no stripe was written.
+    pub(crate) fn nothing(layout: &Layout, set: Id) -> Self {
+        let empty = MapBlock { version: 0, bits: vec![0; MAP_BITS as usize] };
+        Self::new(layout, set, &vec![empty; (map_size(layout.rows) / MAP_BLOCK) as usize])
     }
 
     /// Whether a stripe was written.
@@ -130,9 +213,15 @@ impl Written {
         has_bit(&self.home.borrow(), stripe) || self.is_fresh(stripe)
     }
 
-    /// Whether no stripe of a range was, as far as anybody was told.
+    /// Whether no stripe of a range was since the set was opened, nor before, as far as anybody was
+    /// told.
     pub(crate) fn has_none(&self, mut stripes: Range<u64>) -> bool {
-        stripes.all(|it| !self.is_logged(it) && !self.is_fresh(it))
+        stripes.all(|it| !has_bit(&self.ever.borrow(), it) && !self.is_fresh(it))
+    }
+
+    /// Whether a host that is full has room for it, as far as is known.
+    pub(crate) fn has_room(&self, stripe: u64) -> bool {
+        self.has(stripe) || has_bit(&self.ever.borrow(), stripe)
     }
 
     /// Whether a durable record, or the map at home, says that it was written.
@@ -217,32 +306,47 @@ impl Written {
         set_bits(&mut self.home.borrow_mut(), [stripe]);
     }
 
-    /// What a record has of the map that writes these stripes for the first time.
-    pub(crate) fn changes(&self, stripes: &[u64], slots: Slots) -> Vec<Change> {
-        let blocks: BTreeSet<u64> = stripes.iter().map(|stripe| stripe / 8 / MAP_BITS).collect();
+    /// What a record has of the map that makes these moves.
+    pub(crate) fn changes(&self, moves: &Moves, slots: Slots) -> Vec<Change> {
         let logged = self.logged.borrow();
         let change = |number: u64| {
-            let (first, from) = (number * MAP_BITS * 8, (number * MAP_BITS) as usize);
+            let from = (number * MAP_BITS) as usize;
             let mut bits = logged[from..][..MAP_BITS as usize].to_vec();
-            let here = stripes.iter().filter(|stripe| **stripe / 8 / MAP_BITS == number);
-            set_bits(&mut bits, here.map(|stripe| stripe - first));
+            moves.make(&mut bits, number * MAP_BITS * 8);
+            let version = self.versions.borrow()[number as usize].wrapping_add(1);
             let (offset, data) =
-                (self.start + number * MAP_BLOCK, encode(&self.set, number, &bits));
+                (self.start + number * MAP_BLOCK, encode(&self.set, number, version, &bits));
             Change::new(slots, offset, vec![data])
         };
-        blocks.into_iter().map(change).collect()
+        blocks_of(moves).into_iter().map(change).collect()
     }
 
     /// That record is durable.
-    pub(crate) fn are_logged(&self, stripes: &[u64]) {
-        set_bits(&mut self.logged.borrow_mut(), stripes.iter().copied());
+    pub(crate) fn are_logged(&self, moves: &Moves) {
+        for number in blocks_of(moves) {
+            let version = &mut self.versions.borrow_mut()[number as usize];
+            *version = version.wrapping_add(1); // invariant 4
+        }
+        moves.make(&mut self.logged.borrow_mut(), 0);
+        set_bits(&mut self.ever.borrow_mut(), moves.written.iter().copied());
+        clear_bits(&mut self.home.borrow_mut(), moves.vacated.iter().copied());
+    }
+
+    /// A stripe loses its bit in memory alone.
+    pub(crate) fn forget(&self, stripe: u64) {
+        clear_bits(&mut self.home.borrow_mut(), [stripe]);
     }
 
     /// All of it, as it is in durable records.
     pub(crate) fn all(&self, slots: Slots) -> Change {
-        let data = vec![encode_all(&self.set, &self.logged.borrow())];
+        let data = vec![encode_all(&self.set, &self.logged.borrow(), &self.versions.borrow())];
         Change::new(slots, self.start, data)
     }
+}
+
+/// The blocks of the map in which bits change.
+fn blocks_of(moves: &Moves) -> BTreeSet<u64> {
+    moves.all().map(|stripe| stripe / 8 / MAP_BITS).collect()
 }
 
 /// Whether a bit is set, of which the lowest of a byte comes first.
@@ -253,4 +357,9 @@ pub(crate) fn has_bit(bits: &[u8], at: u64) -> bool {
 /// Sets such bits.
 pub(crate) fn set_bits(bits: &mut [u8], all: impl IntoIterator<Item = u64>) {
     all.into_iter().for_each(|at| bits[at as usize / 8] |= 1 << (at % 8));
+}
+
+/// Takes such bits back.
+fn clear_bits(bits: &mut [u8], all: impl IntoIterator<Item = u64>) {
+    all.into_iter().for_each(|at| bits[at as usize / 8] &= !(1 << (at % 8)));
 }

@@ -47,6 +47,7 @@ fn counters(disks: &[Rc<Disk>]) -> Counters {
         all.writes += one.writes;
         all.flushes += one.flushes;
         all.bytes_read += one.bytes_read;
+        all.bytes_written += one.bytes_written;
         all
     })
 }
@@ -97,6 +98,35 @@ fn a_set_without_memory_reads_before_each_small_write() {
         };
         assert_eq!(cost(&disks, write), [2, 4, 0]);
     }
+}
+
+/// A record of two members says which stripes are vacated, and another that they were written; the
+/// rest is what a new set would do: data and parity in their places, and checksums with the flush.
+#[test]
+fn a_whole_stripe_of_which_nothing_is_needed_is_neither_read_nor_logged() {
+    const STRIPES: u64 = 5;
+    let executor = Executor::new(1);
+    let (set, disks) = set(&executor, 4, Timing::default(), 8 << 20);
+    warm(&executor, &set);
+    let stripe = set.geometry().stripe.expect("it is cut").length();
+    let logged = |is_vacated: bool| {
+        let before = counters(&disks);
+        executor.block_on(async {
+            if is_vacated {
+                set.discard(0, STRIPES * stripe).await.expect("nothing fails");
+            }
+            let data = vec![vec![3; (STRIPES * stripe) as usize].into()];
+            set.write(0, data, Durability::Plain).await.expect("nothing fails");
+            set.flush().await.expect("nothing fails");
+        });
+        let after = counters(&disks);
+        let home = STRIPES * (stripe + set.layout().unit);
+        (after.reads - before.reads, after.bytes_written - before.bytes_written - home)
+    };
+    let (reads, bytes) = logged(false);
+    assert!(reads == 0 && bytes > 2 * STRIPES * stripe, "all of it is logged twice: {bytes}");
+    let (reads, bytes) = logged(true);
+    assert!(reads == 0 && bytes < stripe, "{reads} reads, {bytes} bytes beside what goes home");
 }
 
 /// What checksums cost who reads what was not read lately: 8 KiB of two others for each 4 MiB.

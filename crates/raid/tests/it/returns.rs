@@ -15,13 +15,16 @@ use crate::losses::{all_of, bytes, copies, devices, new_disks, opened, options};
 const GONE: usize = 1;
 
 /// Changes pieces of a set and of what it should hold, of its first half or anywhere; now and then
-/// with a flush.
+/// of what is vacated before, and with a flush.
 async fn scribble(set: &Set, expected: &mut [u8], prng: &mut Prng, writes: u64) {
     let of = prng.between(1, 2) as usize;
     for _ in 0..writes {
         let length = 512 * prng.between(1, 40) as usize;
         let at = 512 * prng.below((expected.len() / of - length) as u64 / 512) as usize;
         prng.fill(&mut expected[at..at + length]);
+        if prng.chance(1, 3) {
+            set.discard(at as u64, length as u64).await.expect("the others are there");
+        }
         let data = vec![expected[at..at + length].to_vec().into()];
         let durability = [Durability::Plain, Durability::Through][prng.index(2)];
         set.write(at as u64, data, durability).await.expect("the others are there");

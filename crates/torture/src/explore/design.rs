@@ -43,6 +43,9 @@ pub struct Shape {
     pub sync_interval: Duration,
     /// and how many bytes of it do.
     pub sync_bytes: u64,
+    /// Bytes of the stripes in which the volume says that it is cut, if it does: of whole ones that
+    /// are new it is told so.
+    pub stripe: Option<u64>,
 }
 
 /// Blocks of 4 KiB and fragments of 512 bytes: the smallest volume, so that little has to be read.
@@ -57,6 +60,7 @@ impl Default for Shape {
             cache_bytes: CACHE_BYTES,
             sync_interval,
             sync_bytes,
+            stripe: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::str::FromStr;
 
-use block::BlockDevice;
+use block::{BlockDevice, Stripe};
 use sim::{Choice, Digest, Disk, Event, Executor, Fate, Image, Mark, NoChoice, Platter, Prng};
 use sim::{Remains, Trace, Traced};
 
@@ -51,6 +51,17 @@ impl Disks {
     /// Disks that hold `images`.
     pub fn new(executor: &Executor, images: &Images) -> Self {
         Self(images.0.iter().map(|image| Disk::new(executor, image.clone())).collect())
+    }
+
+    /// The same, of which the volume says that it is cut in stripes of so many bytes.
+    pub fn cut(executor: &Executor, images: &Images, stripe: Option<u64>) -> Self {
+        let stripe = stripe.map(|unit| Stripe { unit, width: 1 });
+        let disk = |(number, image): (usize, &Image)| {
+            let stripe = stripe.filter(|_| number == 0);
+            let options = sim::Options { stripe, ..sim::Options::default() };
+            Disk::with_options(executor, image.clone(), options)
+        };
+        Self(images.0.iter().enumerate().map(disk).collect())
     }
 
     /// Disks that go on with what is on these platters, pending writes and all.

@@ -32,6 +32,7 @@ impl BlockDevice for Ram {
             logical_sector_size: 512,
             physical_sector_size: 512,
             read_only: false,
+            stripe: None,
         }
     }
 

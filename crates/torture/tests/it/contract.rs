@@ -41,15 +41,18 @@ fn a_workload_is_the_same_each_time() {
 #[test]
 fn bugs_of_a_set_are_found() {
     use std::collections::BTreeSet;
+    use std::sync::Mutex;
+    use std::thread;
 
     use raid::planted::{Bug, plant};
 
-    let (mut well, mut missed) = (BTreeSet::new(), Vec::new());
-    for (bug, workload) in [
+    let rows = [
         (Bug::DataFirst, "raid5-3-Apart-0+512-3584+1024"),
         (Bug::DataFirst, "raid1-2-Apart-0+512-3072+1536"),
         (Bug::EarlyBits, "raid5-3-Flushed-0+512-0+512-fresh"),
         (Bug::EarlyBits, "raid1-2-Flushed-0+512-0+512-fresh"),
+        (Bug::EarlyPlaces, "raid5-3-Vacated-0+512-0+8192"),
+        (Bug::EarlyPlaces, "raid1-2-Vacated-0+512-0+8192"),
         (Bug::ForgottenSums, "raid5-3-Through-0+512-0+4096-fresh"),
         (Bug::HalfReturns, "raid5-3-Through-0+512-0+4096-fresh"),
         (Bug::HastyMembers, "raid5-3-Rebuilt-0+8192-3584+1024"),
@@ -57,6 +60,8 @@ fn bugs_of_a_set_are_found() {
         (Bug::LonelyRecords, "raid5-3-Through-0+512-0+4096-fresh"),
         (Bug::LonelyReturns, "raid5-3-Through-0+512-0+4096-fresh"),
         (Bug::OldRecords, "raid5-3-Returned-0+8192-4096+16384"),
+        (Bug::OldStripes, "raid5-3-Vacated-0+16896-0+8192"),
+        (Bug::OldStripes, "raid1-2-Vacated-0+512-0+8192"),
         (Bug::StaleBlocks, "raid5-4-Together-0+4096-3584+1024"),
         (Bug::StaleParity, "raid5-3-Apart-0+512-4096+16384-0w1"),
         (Bug::UnjudgedReads, "raid1-2-Flushed-0+512-3584+1024"),
@@ -65,19 +70,31 @@ fn bugs_of_a_set_are_found() {
         (Bug::UnsummedRecords, "raid5-3-Flushed-0+512-0+512-fresh"),
         (Bug::UntoldLosses, "raid5-3-Apart-0+512-4096+16384-0w1"),
         (Bug::UnzeroedStripes, "raid5-3-Flushed-0+512-0+512-fresh"),
-    ] {
-        let (device, _) = workload.split_once('-').expect("its device comes first");
-        let options = options(device.parse().expect("it is one"), 1);
-        plant(Some(bug));
-        let found = named(&options, workload).violations;
-        plant(None);
-        match found.first() {
-            Some(found) => println!("{bug:?}: {found}"),
-            None => missed.push(format!("{bug:?} is not found by {workload}")),
+    ];
+    // A bug is planted in one thread: two work, each at what comes next. Without a bug every
+    // workload passes.
+    let workloads: BTreeSet<&str> = rows.iter().map(|(_, workload)| *workload).collect();
+    let planted = rows.into_iter().map(|(bug, workload)| (Some(bug), workload));
+    let all = planted.chain(workloads.into_iter().map(|workload| (None, workload)));
+    let (all, wrong) = (Mutex::new(all), Mutex::new(Vec::new()));
+    let next = || all.lock().expect("to take one cannot fail").next();
+    let work = || {
+        while let Some((bug, workload)) = next() {
+            let (device, _) = workload.split_once('-').expect("its device comes first");
+            let options = options(device.parse().expect("it is one"), 1);
+            plant(bug);
+            let found = named(&options, workload).violations;
+            plant(None);
+            println!("{bug:?} by {workload}: {:?}", found.first());
+            if bug.is_some() == found.is_empty() {
+                let told = format!("{bug:?} by {workload}: {found:?}");
+                wrong.lock().expect("to add one cannot fail").push(told);
+            }
         }
-        if well.insert(workload) {
-            assert_eq!(named(&options, workload).violations, Vec::<String>::new());
-        }
-    }
-    assert_eq!(missed, Vec::<String>::new());
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    assert_eq!(wrong.into_inner().expect("both are done"), Vec::<String>::new());
 }

@@ -16,6 +16,20 @@ fn every_byte_that_an_answer_covers_is_there_after_a_cut() {
     }
 }
 
+/// Of blocks that a file has just got nothing is needed, and a set of disks makes use of that.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn what_is_written_over_is_not_called_free() {
+    use ffs::planted::{Bug, plant};
+    for design in [Design::SYNC, Design::LOG] {
+        plant(Some(Bug::VacatedData));
+        let outcome = data::first(&options(design), 20);
+        plant(None);
+        let [found] = &outcome.violations[..] else { panic!("it is found") };
+        assert!(found.contains("stripes of"), "{found}");
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_story_that_fails_is_told_with_the_steps_that_matter() {

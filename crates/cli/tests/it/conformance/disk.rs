@@ -74,6 +74,7 @@ impl BlockDevice for MemoryDisk {
             logical_sector_size: 512,
             physical_sector_size: 512,
             read_only: false,
+            stripe: None,
         }
     }
 

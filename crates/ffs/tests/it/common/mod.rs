@@ -103,6 +103,7 @@ impl MemoryDisk {
             logical_sector_size: 512,
             physical_sector_size: 512,
             read_only: false,
+            stripe: None,
         };
         Self {
             geometry,

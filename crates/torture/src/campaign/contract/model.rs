@@ -2,7 +2,8 @@
 //!
 //! Every sector shows a *version*: that of the beginning, or that of one of the writes. A write
 //! that no flush covers may be there or not, sector by sector. One that is covered has to be there,
-//! or a later one that may be.
+//! or a later one that may be. Of what was discarded any bytes may be there, until a write to it is
+//! covered.
 
 use sim::{Event, Mark, Trace};
 
@@ -10,6 +11,8 @@ use super::workload::Workload;
 
 /// Bytes of a sector.
 pub(super) const SECTOR: u64 = 512;
+/// Beside the versions that a sector may show: it may show anything.
+const ANYTHING: u8 = 1 << 7;
 
 /// Calls of a workload, each with a mark when it is issued and one when it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub(super) enum Call {
     /// A write, by its number.
     Write(usize),
     Flush,
+    /// Of the range of a write, by its number.
+    Discard(usize),
 }
 
 /// What is written to a sector by a version: 0 is what was there at first, which is zeros of a set
@@ -105,14 +110,18 @@ impl Timeline {
     /// event with this serial.
     pub(super) fn allowed(&self, serial: u64, sectors: u64) -> Vec<u8> {
         let before = |time: Option<u64>| time.filter(|&time| time < serial);
-        let spans = self.calls.iter();
-        let writes: Vec<(usize, Span)> = spans
-            .filter_map(|&(call, span)| match call {
-                Call::Write(number) => Some((number, span)),
-                Call::Flush => None,
-            })
-            .filter(|(_, span)| before(span.issued).is_some())
-            .collect();
+        let issued = |pick: fn(Call) -> Option<usize>| -> Vec<(usize, Span)> {
+            let calls = self.calls.iter().filter(|(_, span)| before(span.issued).is_some());
+            calls.filter_map(|&(call, span)| Some((pick(call)?, span))).collect()
+        };
+        let writes = issued(|call| match call {
+            Call::Write(number) => Some(number),
+            Call::Flush | Call::Discard(_) => None,
+        });
+        let discards = issued(|call| match call {
+            Call::Discard(number) => Some(number),
+            Call::Flush | Call::Write(_) => None,
+        });
         let is_durable = |span: &Span| {
             let Some(answered) = before(span.answered) else { return false };
             let covers = |&(call, flush): &(Call, Span)| {
@@ -138,8 +147,11 @@ impl Timeline {
                         is_durable(later) && follows
                     })
                 };
+                let mut discards = discards.iter().filter(|(number, _)| covers(*number));
+                let may_be_any = discards.any(|(_, span)| !is_over(before(span.answered)));
+                let any = if may_be_any { ANYTHING } else { 0 };
                 let old = u8::from(!is_over(Some(0)));
-                here.iter().fold(old, |allowed, (number, span)| {
+                here.iter().fold(old | any, |allowed, (number, span)| {
                     let may_be = !is_over(before(span.answered));
                     allowed | u8::from(may_be) << (number + 1)
                 })
@@ -154,7 +166,7 @@ impl Timeline {
 /// The first that does not, in words.
 pub(super) fn judge(shown: &[u8], allowed: &[u8]) -> Result<(), String> {
     for (sector, (&shown, &allowed)) in shown.iter().zip(allowed).enumerate() {
-        if shown & allowed == 0 {
+        if shown & allowed == 0 && allowed & ANYTHING == 0 {
             let words = |versions: u8| {
                 let versions = (0..3).filter(|version| versions >> version & 1 == 1);
                 versions.map(|version: u8| version.to_string()).collect::<Vec<_>>().join(", ")

@@ -463,7 +463,14 @@ async fn make(
     workload: &Workload,
     call: Call,
 ) -> Result<(), block::IoError> {
-    let Call::Write(write) = call else { return device.flush().await };
+    let write = match call {
+        Call::Flush => return device.flush().await,
+        Call::Discard(write) => {
+            let (at, length) = workload.writes[write];
+            return device.discard(at, length).await;
+        }
+        Call::Write(write) => write,
+    };
     let (at, length) = workload.writes[write];
     let data = vec![bytes(write as u8 + 1, at, length).into()];
     let is_through = workload.pattern.is_through();
@@ -475,6 +482,9 @@ fn calls_of(pattern: Pattern) -> Vec<Call> {
     match pattern {
         Pattern::Flushed | Pattern::Together | Pattern::Crossed | Pattern::Rebuilt => {
             vec![Call::Write(0), Call::Write(1), Call::Flush]
+        }
+        Pattern::Vacated => {
+            vec![Call::Write(0), Call::Discard(1), Call::Write(1), Call::Flush]
         }
         Pattern::Apart => vec![Call::Write(0), Call::Flush, Call::Write(1), Call::Flush],
         Pattern::Through | Pattern::Returned | Pattern::CaughtUp => {

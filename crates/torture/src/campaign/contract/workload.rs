@@ -28,6 +28,8 @@ pub(super) enum Pattern {
     Returned,
     /// The same, but it comes back as it went.
     CaughtUp,
+    /// One; nothing is needed where the other goes; the other, a flush.
+    Vacated,
 }
 
 impl Pattern {
@@ -41,7 +43,7 @@ impl Pattern {
         matches!(self, Self::Rebuilt | Self::Returned | Self::CaughtUp)
     }
 
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Flushed,
         Self::Apart,
         Self::Through,
@@ -50,6 +52,7 @@ impl Pattern {
         Self::Rebuilt,
         Self::Returned,
         Self::CaughtUp,
+        Self::Vacated,
     ];
 }
 

@@ -22,7 +22,7 @@ const RECENT: usize = 6;
 /// Draws a story.
 pub(super) fn generate(seed: u64) -> Story {
     let mut prng = Prng::new(seed);
-    let shape = shape(&mut prng);
+    let shape = Shape { stripe: stripe(seed), ..shape(&mut prng) };
     let files = 1 + prng.index(FILES);
     // Most files are small, so that writes meet; some have all kinds of indirect blocks.
     let longest = match prng.below(10) {
@@ -50,6 +50,12 @@ pub(super) fn generate(seed: u64) -> Story {
     Story { seed, shape, lives }
 }
 
+/// Of each other story the volume says that it is cut, in stripes of a block or several.
+fn stripe(seed: u64) -> Option<u64> {
+    let mut prng = Prng::new(!seed);
+    prng.chance(1, 2).then(|| 4096 << prng.below(6))
+}
+
 fn shape(prng: &mut Prng) -> Shape {
     let sizes = [(4096, 512), (4096, 512), (8192, 1024), (32_768, 4096), (65_536, 8192)];
     let (block_size, fragment_size) = sizes[prng.index(sizes.len())];
@@ -68,6 +74,7 @@ fn shape(prng: &mut Prng) -> Shape {
         cache_bytes: caches[prng.index(caches.len())],
         sync_interval,
         sync_bytes,
+        stripe: None,
     }
 }
 

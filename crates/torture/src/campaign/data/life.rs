@@ -48,7 +48,7 @@ pub(super) fn live(
     life: &Life,
 ) -> Result<Lived, String> {
     let executor = Executor::new(seed);
-    let disks = Rc::new(Disks::new(&executor, images));
+    let disks = Rc::new(Disks::cut(&executor, images, shape.stripe));
     disks.start_recording();
     let stage = within(&executor, "to come back", async {
         let opened = design.open_as(disks.devices(), executor.runtime(), shape).await;

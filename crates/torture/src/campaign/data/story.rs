@@ -180,6 +180,9 @@ impl fmt::Display for Story {
             "    blocks of {block_size}/{fragment_size}, a log of {log_bytes}, {cache_bytes} of \
              memory, a sync every {sync_interval:?}"
         )?;
+        if let Some(stripe) = self.shape.stripe {
+            write!(f, ", stripes of {stripe}")?;
+        }
         for life in &self.lives {
             life.steps.iter().try_for_each(|step| write!(f, "\n    {step}"))?;
             write!(f, "\n    {}", format!("{:?}", life.end).to_lowercase())?;
