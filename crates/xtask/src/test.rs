@@ -6,10 +6,17 @@
 //! only when it fails.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::client_test::{self, Plan};
-use crate::{Repository, Result, Totals, bench_test, clock, command, lab, program, setup};
+use crate::{Failure, Repository, Result, Totals, bench_test, clock, command, lab, program, setup};
+
+/// All tests. With all features: bugs can be planted then, and those that should find them are run
+/// too.
+const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
 
 /// Runs everything; says whether all of it passed.
 pub fn run(repository: &Repository) -> Result<bool> {
@@ -18,15 +25,10 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("format", || check(repository, &["fmt", "--all", "--check"]));
     let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     totals += step("lint", || check(repository, &lint));
-    // With all features: bugs can be planted then, and those that should find them are run too.
-    let tests = ["test", "--workspace", "--all-features", "--no-fail-fast"];
-    totals += step("unit and integration tests", || cargo_test(&mut cargo(repository, &tests)));
-    // A stranger's clone has no folder `shared` beside it. Where it is, the tests that look for it
-    // do another thing: once they are to do without.
-    let alone = ["test", "-p", "ffs", "--all-features", "--lib", "--test", "it", "--no-fail-fast"];
-    totals += step("the tests of ffs, in the repository alone", || {
-        cargo_test(cargo(repository, &alone).env("DURAMEN_ALONE", "1"))
+    totals += step("unit and integration tests", || {
+        run_tests(cargo(repository, &TESTS).arg("--no-fail-fast"))
     });
+    totals += step("the tests of ffs, in the repository alone", || ffs_alone(repository));
     // Some minutes, fast. `cargo xtask torture --full` does the whole.
     let sample = ["all", "--seed", "1"].map(OsString::from);
     totals += step("the torture campaigns", || {
@@ -73,9 +75,50 @@ fn check(repository: &Repository, arguments: &[&str]) -> Result<Totals> {
     command::run(&mut cargo(repository, arguments)).map(|()| Totals::default())
 }
 
-fn cargo_test(cargo: &mut Command) -> Result<Totals> {
+/// A stranger's clone has no folder `shared` beside it. Where it is, the tests that look for it do
+/// another thing: once they are to do without. They are the programs that were built for all tests:
+/// for this crate by itself cargo would build much anew, since some of its dependencies have fewer
+/// features then.
+fn ffs_alone(repository: &Repository) -> Result<Totals> {
+    let mut build = cargo(repository, &TESTS);
+    build.args(["--no-run", "--quiet", "--message-format", "json-render-diagnostics"]);
+    let built = command::capture(&mut build);
+    let built = built.map_err(|_| Failure::new("there are tests that do not build"))?;
+    let folder = repository.root().join("crates/ffs");
+    let manifest = folder.join("Cargo.toml");
     let mut totals = Totals::default();
-    let passed = command::watch(cargo, |line| {
+    for name in ["ffs", "it"] {
+        let program = test_program(&built, &manifest.to_string_lossy(), name)?;
+        let mut tests = Command::new(program);
+        // As cargo has it.
+        tests.current_dir(&folder).env("CARGO_MANIFEST_DIR", &folder);
+        totals += run_tests(tests.env("DURAMEN_ALONE", "1"))?;
+    }
+    Ok(totals)
+}
+
+/// Which program has the tests of the target `name` of a package, by what cargo says about a build.
+fn test_program(built: &str, manifest: &str, name: &str) -> Result<PathBuf> {
+    let messages = built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter_map(|message| {
+        let is_it = message["manifest_path"] == manifest
+            && message["target"]["name"] == name
+            && message["profile"]["test"] == true;
+        is_it.then(|| message["executable"].as_str().map(PathBuf::from))?
+    });
+    match (programs.next(), programs.next()) {
+        (Some(program), None) => Ok(program),
+        (None, _) => Err(Failure::new(format!("{manifest}: no tests of {name} were built"))),
+        (Some(_), Some(_)) => {
+            Err(Failure::new(format!("{manifest}: the tests of {name} were built twice")))
+        }
+    }
+}
+
+/// Runs programs of tests, and counts.
+fn run_tests(tests: &mut Command) -> Result<Totals> {
+    let mut totals = Totals::default();
+    let passed = command::watch(tests, |line| {
         totals += Totals::from_cargo_line(line).unwrap_or_default();
     })?;
     if !passed && totals.failed == 0 {
@@ -83,4 +126,32 @@ fn cargo_test(cargo: &mut Command) -> Result<Totals> {
         totals.failed = 1;
     }
     Ok(totals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_of_a_target_is_found_among_all_that_cargo_has_built() {
+        let artifact = |manifest: &str, name: &str, test: bool, executable: &str| {
+            format!(r#"{{"manifest_path":"/{manifest}","target":{{"name":"{name}"}},"#,)
+                + &format!(r#""profile":{{"test":{test}}},"executable":{executable}}}"#)
+        };
+        let built = [
+            artifact("a", "it", true, r#""/a-it""#),
+            artifact("b", "b", false, "null"),
+            artifact("b", "b", true, r#""/b-b""#),
+            artifact("b", "it", true, r#""/b-it""#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let found = |name: &str| test_program(&built.join("\n"), "/b", name);
+        assert_eq!(found("it"), Ok(PathBuf::from("/b-it")));
+        assert_eq!(found("b"), Ok(PathBuf::from("/b-b")));
+        let failure = found("other").expect_err("there is none").to_string();
+        assert_eq!(failure, "/b: no tests of other were built");
+        let twice =
+            test_program(&[&built[3], &built[3]].map(String::as_str).join("\n"), "/b", "it");
+        assert!(twice.is_err());
+    }
 }

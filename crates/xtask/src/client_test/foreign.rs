@@ -7,37 +7,36 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
+use super::Site;
 use super::judges::Evidence;
 use super::mounted;
 use super::report::Report;
 use crate::failure::While;
 use crate::servers::duramen::Server;
-use crate::{Failure, Repository, Result, guest};
+use crate::{Failure, Result, guest};
 
 const OUR_ORDER: &str = "images/freebsd14-little-endian.img.xz";
 const OTHER_ORDER: &str = "images/freebsd14-big-endian.img.xz";
 
-/// Serves copies of the disks from `folder`.
-pub(super) fn test(repository: &Repository, binary: &Path, folder: &Path, report: &mut Report) {
+/// What a part of the test is called.
+pub(super) const NAME: &str = "foreign";
+
+/// Serves copies of the disks.
+pub(super) fn test(site: Site<'_>, report: &mut Report) {
     for (packed, test) in [(OUR_ORDER, use_it as Test), (OTHER_ORDER, read_it as Test)] {
-        let found = repository.shared().map(|shared| shared.join(packed));
+        let found = site.repository.shared().map(|shared| shared.join(packed));
         match found.filter(|found| found.is_file()) {
-            Some(found) => test(repository, binary, &found, folder, report),
+            Some(found) => test(site, &found, report),
             None => println!("client test: foreign disk: SKIPPED, {packed} is not here"),
         }
     }
 }
 
-type Test = fn(&Repository, &Path, &Path, &Path, &mut Report);
+type Test = fn(Site<'_>, &Path, &mut Report);
 
 /// Reads the disk; not a byte of it may change.
-fn read_it(
-    repository: &Repository,
-    binary: &Path,
-    packed: &Path,
-    folder: &Path,
-    report: &mut Report,
-) {
+fn read_it(site: Site<'_>, packed: &Path, report: &mut Report) {
+    let Site { repository, binary, folder } = site;
     let folder = folder.join("other-order");
     let image = folder.join("volume.img");
     report.step("foreign disk of the other byte order", || {
@@ -57,13 +56,8 @@ fn read_it(
 }
 
 /// Reads the disk, changes it, and shows it to the judges.
-fn use_it(
-    repository: &Repository,
-    binary: &Path,
-    packed: &Path,
-    folder: &Path,
-    report: &mut Report,
-) {
+fn use_it(site: Site<'_>, packed: &Path, report: &mut Report) {
+    let Site { repository, binary, folder } = site;
     let image = folder.join("volume.img");
     let share = folder.join("foreign");
     let mut served = None;

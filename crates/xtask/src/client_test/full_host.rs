@@ -13,9 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Plan;
 use super::mounted;
 use super::report::{Report, Transcript};
+use super::{Plan, Site};
 use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Repository, Result, command};
@@ -51,21 +51,23 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        // What the server has logged is kept beside it, for who asks why the test failed.
+        let _ = fs::copy(self.place.join("volume.log"), self.place.with_extension("log"));
         // The server has ended, unless the test itself failed.
         let _ = command::run(Command::new("umount").arg(&self.place));
     }
 }
 
-/// Plays it on new volumes, with the program of `server`.
-pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report: &mut Report) {
+/// Plays it on new volumes.
+pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     for policy in ["log", "sync"] {
         let mut played = None;
         report.script(&format!("{NAME}, policy {policy}"), |transcript| {
-            let place = server.folder().join(format!("{NAME}-{policy}"));
+            let place = site.folder.join(format!("{NAME}-{policy}"));
             let host = Host::mount(place)?;
-            let served = server.create_small(&host.place.join("volume"), policy)?;
+            let served = Server::create_small(site.binary, &host.place.join("volume"), policy)?;
             let (host, server) = played.insert((host, served));
-            play(repository, host, server, policy, plan, transcript)
+            play(site.repository, host, server, policy, plan, transcript)
         });
         let Some((_host, mut server)) = played else { continue };
         report.step(&format!("{NAME}, policy {policy}: stop"), || server.stop());

@@ -2,15 +2,19 @@
 //!
 //! 1. A new volume is made and served, by the release binary, on a port of 127.0.0.1.
 //! 2. Guests mount it and run the [`scenarios`], one after the other, each in a fresh kernel. In
-//!    two of them the server is killed again and again; its clients must notice nothing. Three have
-//!    volumes of their own: one kills their repair as well ([`zeros`]), one fills what holds them
-//!    ([`full_host`]), one takes their disks away ([`raid`]).
+//!    two of them the server is killed again and again; its clients must notice nothing.
 //! 3. A last guest lists the whole tree as NFS shows it: the *manifest*.
 //! 4. The server is asked to end, and must end well.
 //! 5. The program's own checker finds nothing, and the [`judges`] read the disk: the UFS driver of
 //!    the kernel, the Sleuth Kit, dissect.ffs and, where it is at hand, a checker of all invariants
 //!    of the format. Each must find the manifest there, byte by byte.
-//! 6. The same in small for a [`foreign`] disk, made by a FreeBSD kernel.
+//! 6. Beside all that, in a second *lane*, run the scenarios that have volumes of their own: one
+//!    kills their repair as well ([`zeros`]), one fills what holds them ([`full_host`]), one takes
+//!    their disks away ([`raid`]). And the same in small for a [`foreign`] disk, made by a FreeBSD
+//!    kernel.
+//!
+//! A guest has one processor, and it and its server mostly wait for each other: two lanes fill a
+//! small machine. They have a folder each, a port for each server, and a [`Report`] each.
 //!
 //! One test is one check of a script, or one judge. A scenario that cannot be carried out is a
 //! failed test.
@@ -29,10 +33,13 @@ mod scenarios;
 mod zeros;
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 use judges::Evidence;
 use report::Report;
+use scenarios::{Apart, Together};
 
 use crate::failure::While;
 use crate::servers::duramen::{self, Server};
@@ -46,46 +53,91 @@ pub struct Plan {
     pub full: bool,
     /// Show what the guests print.
     pub verbose: bool,
-    /// Keep the volume, and say where it is.
+    /// Keep the volumes, and say where they are.
     pub keep: bool,
     /// The scenarios to run; all of them if this is empty.
     pub scenarios: Vec<String>,
 }
 
+/// Where a part of the test happens, and with what.
+#[derive(Clone, Copy, Debug)]
+struct Site<'a> {
+    repository: &'a Repository,
+    /// The program whose server is tested.
+    binary: &'a Path,
+    /// Nothing else is in it.
+    folder: &'a Path,
+}
+
 /// Carries out the plan, and counts.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
     setup::all(repository)?;
+    let (together, apart) = scenarios::chosen(plan)?;
     let folder = TemporaryFolder::new("client-test")?;
     let folder = if plan.keep { folder.keep() } else { folder };
-    let mut report = Report::new(plan.verbose);
     let binary = duramen::build(repository)?;
-    if let Err(failure) = own_volume(repository, &binary, folder.path(), plan, &mut report) {
-        report.step("the rest", || Err(failure));
-    }
-    if plan.scenarios.is_empty() {
-        foreign::test(repository, &binary, folder.path(), &mut report);
-    }
-    if report.totals().failed > 0 {
-        println!("client test: the server's last words:\n{}", duramen::last_words(folder.path()));
-    }
+    let site = Site { repository, binary: &binary, folder: folder.path() };
+    let totals = thread::scope(|scope| {
+        let second = scope.spawn(|| own_volumes(site, &apart, plan));
+        let mut totals = part(site, "shared", plan, |site, report| {
+            if let Err(failure) = shared_volume(site, &together, plan, report) {
+                report.step("the rest", || Err(failure));
+            }
+        });
+        totals += second.join().unwrap_or_else(|panic| resume_unwind(panic));
+        totals
+    });
     if plan.keep {
-        println!("client test: the volume is in {}", folder.path().display());
+        println!("client test: the volumes are in {}", folder.path().display());
     }
-    Ok(report.totals())
+    Ok(totals)
 }
 
-/// Everything about a volume that we made.
-fn own_volume(
-    repository: &Repository,
-    binary: &Path,
-    folder: &Path,
+/// Everything about volumes that belong to a scenario each, and about disks of others.
+fn own_volumes(site: Site<'_>, scenarios: &[Apart], plan: &Plan) -> Totals {
+    let mut totals = Totals::default();
+    for Apart { name, test } in scenarios {
+        totals += part(site, name, plan, |site, report| test(site, plan, report));
+    }
+    if plan.scenarios.is_empty() {
+        totals += part(site, foreign::NAME, plan, foreign::test);
+    }
+    totals
+}
+
+/// Carries out a part of the test in a new folder in that of `site`, and counts. If something
+/// failed there, its servers have the last words.
+fn part(
+    site: Site<'_>,
+    name: &str,
+    plan: &Plan,
+    test: impl FnOnce(Site<'_>, &mut Report),
+) -> Totals {
+    let folder = site.folder.join(name);
+    let mut report = Report::new(plan.verbose);
+    match fs::create_dir(&folder).while_doing(folder.display()) {
+        Ok(()) => test(Site { folder: &folder, ..site }, &mut report),
+        Err(failure) => report.step(name, || Err(failure)),
+    }
+    if report.totals().failed > 0 {
+        let words = duramen::last_words(&folder);
+        println!("client test: {name}: the last words of its servers:\n{words}");
+    }
+    report.totals()
+}
+
+/// Everything about the volume that most scenarios share.
+fn shared_volume(
+    site: Site<'_>,
+    scenarios: &[Together],
     plan: &Plan,
     report: &mut Report,
 ) -> Result<()> {
+    let Site { repository, binary, folder } = site;
     let share = folder.join("share");
     fs::create_dir(&share).while_doing(share.display())?;
     let mut server = Server::create(binary, &folder.join("volume"))?;
-    for scenario in scenarios::chosen(plan)? {
+    for scenario in scenarios {
         scenario.run(repository, &mut server, plan, report);
         server.must_be_alive()?;
     }

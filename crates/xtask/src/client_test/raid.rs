@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::judges::Evidence;
 use super::report::{Report, Transcript};
-use super::{Plan, mounted};
+use super::{Plan, Site, mounted};
 use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, clock};
@@ -45,13 +45,14 @@ struct Place {
     server: Server,
 }
 
-/// Plays it on new volumes, with the program of `server`.
-pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report: &mut Report) {
+/// Plays it on new volumes.
+pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
+    let repository = site.repository;
     for (level, disks, policy) in [("raid5", 4, "log"), ("raid1", 2, "sync")] {
         let name = format!("{NAME}, {level}");
         let mut played = None;
         report.script(&name, |transcript| {
-            let place = played.insert(Place::make(server, level, disks, policy)?);
+            let place = played.insert(Place::make(site, level, disks, policy)?);
             place.play(repository, plan, transcript)
         });
         let Some(mut place) = played else { continue };
@@ -73,8 +74,8 @@ pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report
 }
 
 impl Place {
-    fn make(server: &Server, level: &str, disks: usize, policy: &str) -> Result<Place> {
-        let folder = server.folder().join(format!("{NAME}-{level}"));
+    fn make(site: Site<'_>, level: &str, disks: usize, policy: &str) -> Result<Place> {
+        let folder = site.folder.join(format!("{NAME}-{level}"));
         fs::create_dir(&folder).while_doing(folder.display())?;
         let share = folder.join("share");
         fs::create_dir(&share).while_doing(share.display())?;
@@ -86,7 +87,7 @@ impl Place {
             clear(disk)?;
             words.push(disk.to_string_lossy().into_owned());
         }
-        let server = server.create_on_set(&folder.join("volume"), &words)?;
+        let server = Server::create_on_set(site.binary, &folder.join("volume"), &words)?;
         Ok(Place { folder, disks, server })
     }
 

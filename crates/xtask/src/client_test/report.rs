@@ -1,4 +1,5 @@
-//! What a person reads while the test runs, and the count at its end.
+//! What a person reads while the test runs, and the count at its end. Two tests that run side by
+//! side have a report each; what belongs to one step of them is printed at once.
 
 use crate::clock;
 use crate::{Failure, Result, Totals};
@@ -16,7 +17,8 @@ pub(super) struct Report {
 /// What a script has said, line by line, in the language of `guest/checks.py`.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    aloud: bool,
+    /// What it is called where its lines are shown as they come.
+    aloud: Option<String>,
     checks: Totals,
     complaints: Vec<String>,
     lines: Vec<String>,
@@ -48,7 +50,8 @@ impl Report {
     /// Carries out one step that runs a script, whose checks are the tests.
     pub(super) fn script(&mut self, name: &str, step: impl FnOnce(&mut Transcript) -> Result<i32>) {
         let start = clock::now();
-        let mut transcript = Transcript { aloud: self.verbose, ..Transcript::default() };
+        let aloud = self.verbose.then(|| name.to_owned());
+        let mut transcript = Transcript { aloud, ..Transcript::default() };
         let ended = step(&mut transcript);
         let seconds = start.elapsed().as_secs_f64();
         let failure = transcript.verdict(ended);
@@ -62,8 +65,8 @@ impl Report {
             let checks = transcript.checks.passed;
             println!("client test: {name}: {did}; {checks} checks ({seconds:.1} s)");
         } else {
-            println!("client test: {name}: FAILED ({seconds:.1} s)");
-            transcript.complain(failure);
+            let complaint = transcript.complaint(failure);
+            println!("client test: {name}: FAILED ({seconds:.1} s){complaint}");
         }
     }
 }
@@ -79,8 +82,8 @@ impl Transcript {
         } else if let Some(sentence) = line.strip_prefix("did: ") {
             self.did = Some(sentence.to_owned());
         }
-        if self.aloud {
-            println!("    {line}");
+        if let Some(name) = &self.aloud {
+            println!("    {name}: {line}");
         }
         if !line.starts_with("progress ") {
             self.lines.push(line.to_owned());
@@ -93,13 +96,15 @@ impl Transcript {
     }
 
     /// Tells what went wrong: the failed checks, and if that is not all, the last lines too.
-    fn complain(&self, failure: Option<Failure>) {
-        self.complaints.iter().for_each(|line| println!("    {line}"));
+    /// Each in a line of its own.
+    fn complaint(&self, failure: Option<Failure>) -> String {
+        let mut told = self.complaints.clone();
         if let Some(failure) = failure {
             let first = self.lines.len().saturating_sub(LAST_LINES);
-            self.lines[first..].iter().for_each(|line| println!("    {line}"));
-            println!("    {failure}");
+            told.extend_from_slice(&self.lines[first..]);
+            told.push(failure.to_string());
         }
+        told.iter().map(|line| format!("\n    {line}")).collect()
     }
 
     /// What is wrong beyond the failed checks: a script that ended badly, or before its end.

@@ -2,31 +2,32 @@
 
 use super::mounted;
 use super::report::Report;
-use super::{Plan, exactly_once, full_host, raid, zeros};
+use super::{Plan, Site, exactly_once, full_host, raid, zeros};
 use crate::guest;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
 
-/// One scenario.
+/// A scenario on the volume that is judged in the end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scenario {
+pub(super) struct Together {
     name: &'static str,
     what: What,
 }
 
-/// What happens in a scenario.
+/// What happens in such a scenario.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// A script of the guest runs.
     Script(Script),
     /// See [`exactly_once`].
     ExactlyOnce,
-    /// See [`zeros`].
-    Zeros,
-    /// See [`full_host`].
-    FullHost,
-    /// See [`raid`].
-    Raid,
+}
+
+/// A scenario on volumes of its own, which it makes, and judges itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Apart {
+    pub(super) name: &'static str,
+    pub(super) test: fn(Site<'_>, &Plan, &mut Report),
 }
 
 /// A script of the guest.
@@ -39,16 +40,19 @@ struct Script {
     crashes: [usize; 2],
 }
 
-const SCENARIOS: &[Scenario] = &[
+const TOGETHER: &[Together] = &[
     script("semantics", "semantics.py", [&[], &[]], [0, 0]),
     script("copy", "copy_tree.py", [&["5000"], &["50000"]], [0, 0]),
     script("git", "git.sh", [&["/usr/include/linux"], &["/usr/include"]], [0, 0]),
     script("directory", "directory.py", [&["20000"], &["200000"]], [0, 0]),
     script("crash", "crash_copy.py", [&["1000", "64"], &["10000", "640"]], [3, 30]),
-    Scenario { name: exactly_once::NAME, what: What::ExactlyOnce },
-    Scenario { name: zeros::NAME, what: What::Zeros },
-    Scenario { name: full_host::NAME, what: What::FullHost },
-    Scenario { name: raid::NAME, what: What::Raid },
+    Together { name: exactly_once::NAME, what: What::ExactlyOnce },
+];
+
+const APART: &[Apart] = &[
+    Apart { name: zeros::NAME, test: zeros::test },
+    Apart { name: full_host::NAME, test: full_host::test },
+    Apart { name: raid::NAME, test: raid::test },
 ];
 
 const fn script(
@@ -56,24 +60,32 @@ const fn script(
     file: &'static str,
     arguments: [&'static [&'static str]; 2],
     crashes: [usize; 2],
-) -> Scenario {
-    Scenario { name, what: What::Script(Script { file, arguments, crashes }) }
+) -> Together {
+    Together { name, what: What::Script(Script { file, arguments, crashes }) }
 }
 
 /// The scenarios of `plan`.
-pub(super) fn chosen(plan: &Plan) -> Result<Vec<Scenario>> {
+pub(super) fn chosen(plan: &Plan) -> Result<(Vec<Together>, Vec<Apart>)> {
     if plan.scenarios.is_empty() {
-        return Ok(SCENARIOS.to_vec());
+        return Ok((TOGETHER.to_vec(), APART.to_vec()));
     }
-    let find = |name: &String| {
-        let found = SCENARIOS.iter().find(|scenario| scenario.name == name).copied();
-        let names = SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
-        found.ok_or_else(|| Failure::new(format!("no scenario {name}; there are {names}")))
-    };
-    plan.scenarios.iter().map(find).collect()
+    let (mut together, mut apart) = (Vec::new(), Vec::new());
+    for name in &plan.scenarios {
+        if let Some(found) = TOGETHER.iter().find(|scenario| scenario.name == name) {
+            together.push(*found);
+        } else if let Some(found) = APART.iter().find(|scenario| scenario.name == name) {
+            apart.push(*found);
+        } else {
+            let names = TOGETHER.iter().map(|scenario| scenario.name);
+            let names = names.chain(APART.iter().map(|scenario| scenario.name));
+            let names = names.collect::<Vec<_>>().join(", ");
+            return Err(Failure::new(format!("no scenario {name}; there are {names}")));
+        }
+    }
+    Ok((together, apart))
 }
 
-impl Scenario {
+impl Together {
     /// Runs the scenario, and reports.
     pub(super) fn run(
         &self,
@@ -85,9 +97,6 @@ impl Scenario {
         match self.what {
             What::Script(script) => script.run(self.name, repository, server, plan, report),
             What::ExactlyOnce => exactly_once::test(repository, server, plan, report),
-            What::Zeros => zeros::test(repository, server, plan, report),
-            What::FullHost => full_host::test(repository, server, plan, report),
-            What::Raid => raid::test(repository, server, plan, report),
         }
     }
 }
@@ -126,5 +135,27 @@ impl Script {
             }
             running.finish()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(wanted: &[&str]) -> Result<(Vec<&'static str>, Vec<&'static str>)> {
+        let scenarios = wanted.iter().map(|&name| name.to_owned()).collect();
+        let (together, apart) = chosen(&Plan { scenarios, ..Plan::default() })?;
+        let together = together.iter().map(|scenario| scenario.name).collect();
+        Ok((together, apart.iter().map(|scenario| scenario.name).collect()))
+    }
+
+    #[test]
+    fn scenarios_are_chosen_by_their_names_and_all_without_one() {
+        let (together, apart) = names(&[]).expect("all are there");
+        assert_eq!((together.len(), apart.len()), (TOGETHER.len(), APART.len()));
+        assert_eq!(names(&["raid", "git", "copy"]), Ok((vec!["git", "copy"], vec!["raid"])));
+        let failure = names(&["git", "gti"]).expect_err("there is none of this name").to_string();
+        assert!(failure.starts_with("no scenario gti; there are semantics, "), "{failure}");
+        assert!(failure.ends_with(", raid"), "{failure}");
     }
 }

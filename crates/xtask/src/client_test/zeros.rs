@@ -17,10 +17,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::Plan;
 use super::mounted;
 use super::relay::Relay;
 use super::report::{Report, Transcript};
+use super::{Plan, Site};
 use crate::failure::While;
 use crate::guest;
 use crate::servers::duramen::Server;
@@ -39,22 +39,22 @@ const REPLAYED: &str = "log entries were replayed first";
 /// How long a repair may go on until it is cut off, where nothing is replayed.
 const HEAD_START: Duration = Duration::from_millis(5);
 
-/// Plays it on new volumes, with the program of `server`.
-pub(super) fn test(repository: &Repository, server: &Server, plan: &Plan, report: &mut Report) {
+/// Plays it on new volumes.
+pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     for (policy, is_delayed) in PLAYED {
         let mut played = None;
         let name =
             if is_delayed { format!("{policy}, delayed") } else { format!("policy {policy}") };
         report.script(&format!("{NAME}, {name}"), |transcript| {
-            let folder = server.folder().join(format!("{NAME}-{policy}-{is_delayed}"));
+            let folder = site.folder.join(format!("{NAME}-{policy}-{is_delayed}"));
             fs::create_dir(&folder).while_doing(folder.display())?;
             let volume = folder.join("volume");
             let served = if is_delayed {
-                server.create_delayed(&volume, policy)?
+                Server::create_delayed(site.binary, &volume, policy)?
             } else {
-                server.create_with_policy(&volume, policy)?
+                Server::create_with_policy(site.binary, &volume, policy)?
             };
-            let play = Play { repository, server: played.insert(served), policy };
+            let play = Play { repository: site.repository, server: played.insert(served), policy };
             play.run(plan, transcript)
         });
         let Some(mut server) = played else { continue };

@@ -137,13 +137,14 @@ fn build_preload(folder: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Whether `/dev/shm` has room for the guest's memory. In a container it may be tiny, and a guest
-/// that outgrows it is killed without a word.
+/// Whether `/dev/shm` has room for the memory of two guests: so many may be at work at a time, and
+/// the other has not yet taken all of its own. In a container it may be tiny, and a guest that
+/// outgrows it is killed without a word.
 fn shared_memory_suffices() -> Result<bool> {
     let free = command::capture(Command::new("stat").args(["-f", "-c", "%a %S", "/dev/shm"]))?;
     let mut figures = free.split_whitespace().map(|figure| figure.parse::<u64>().unwrap_or(0));
     let bytes = figures.next().unwrap_or(0) * figures.next().unwrap_or(0);
-    Ok(bytes > MEMORY_MIB << 20)
+    Ok(bytes > 2 * (MEMORY_MIB << 20))
 }
 
 #[cfg(test)]

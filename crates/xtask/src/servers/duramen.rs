@@ -1,10 +1,12 @@
 //! Our own server: a process, its volume and its port.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -90,39 +92,34 @@ impl Server {
         Told { configuration, ..usual }.serve()
     }
 
-    /// Makes another volume for the same program, with this policy, and serves it.
-    pub(crate) fn create_with_policy(&self, volume: &Path, policy: &str) -> Result<Server> {
-        self.make(volume, &["--size", SIZE, "--policy", policy])?.serve()
+    /// Makes a volume with this policy, and serves it.
+    pub(crate) fn create_with_policy(binary: &Path, volume: &Path, policy: &str) -> Result<Server> {
+        Told::make(binary, volume, &["--size", SIZE, "--policy", policy])?.serve()
     }
 
     /// The same, of a volume that is declared delayed.
-    pub(crate) fn create_delayed(&self, volume: &Path, policy: &str) -> Result<Server> {
-        let usual = self.make(volume, &["--size", SIZE, "--policy", policy])?;
+    pub(crate) fn create_delayed(binary: &Path, volume: &Path, policy: &str) -> Result<Server> {
+        let usual = Told::make(binary, volume, &["--size", SIZE, "--policy", policy])?;
         Told { configuration: format!("{CONFIGURATION}{DELAYED}"), ..usual }.serve()
     }
 
     /// The same, small, with the smallest log, if it has one.
-    pub(crate) fn create_small(&self, volume: &Path, policy: &str) -> Result<Server> {
+    pub(crate) fn create_small(binary: &Path, volume: &Path, policy: &str) -> Result<Server> {
         let log: &[&str] = if policy == "log" { &["--log-size", "2M"] } else { &[] };
-        self.make(volume, &[&["--size", "1G", "--policy", policy], log].concat())?.serve()
+        let words = [&["--size", "1G", "--policy", policy], log].concat();
+        Told::make(binary, volume, &words)?.serve()
     }
 
     /// Makes a volume on a set of disks, as these words have it, and serves it.
-    pub(crate) fn create_on_set(&self, volume: &Path, words: &[String]) -> Result<Server> {
+    pub(crate) fn create_on_set(binary: &Path, volume: &Path, words: &[String]) -> Result<Server> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.make(volume, &words)?.serve()
+        Told::make(binary, volume, &words)?.serve()
     }
 
     /// `duramen raid` with a word about the volume; gives what that prints.
     pub(crate) fn raid(&self, word: &str, more: &[&str]) -> Result<String> {
         let mut raid = Command::new(&self.told.binary);
         command::capture(raid.args(["raid", word]).arg(&self.told.volume).args(more))
-    }
-
-    /// Makes a volume for the same program; gives what its server is told.
-    fn make(&self, volume: &Path, words: &[&str]) -> Result<Told> {
-        command::capture(Command::new(&self.told.binary).arg("mkfs").arg(volume).args(words))?;
-        Told::usual(&self.told.binary, volume, &[])
     }
 
     /// Serves `volume` with so much memory; makes it first if it is to have a size.
@@ -301,6 +298,12 @@ impl Told {
         })
     }
 
+    /// Makes a volume; gives what its server is told.
+    fn make(binary: &Path, volume: &Path, words: &[&str]) -> Result<Told> {
+        command::capture(Command::new(binary).arg("mkfs").arg(volume).args(words))?;
+        Told::usual(binary, volume, &[])
+    }
+
     fn serve(self) -> Result<Server> {
         let process = self.start()?;
         Ok(Server { told: self, process })
@@ -354,36 +357,65 @@ fn wait_until_ready(lines: &Receiver<String>) -> Result<()> {
 
 /// Sends each line that the server prints, and reads on when no receiver listens any more, so that
 /// the server never waits for us.
-fn announce(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
+fn announce(output: impl io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(std::io::Result::ok) {
+        for line in BufReader::new(output).lines().map_while(io::Result::ok) {
             let _ = sender.send(line);
         }
     });
     receiver
 }
 
-/// The last lines of the log of the server of our own volume, in the test's `folder`.
+/// The last lines of each log of a server in `folder` and in the folders in it, behind its path.
 pub(crate) fn last_words(folder: &Path) -> String {
-    let log = fs::read_to_string(folder.join("volume.log")).unwrap_or_default();
-    let lines = log.lines().collect::<Vec<_>>();
-    lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
+    let mut words = String::new();
+    for log in logs(folder, 1) {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        let lines = text.lines().collect::<Vec<_>>();
+        let last = lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n");
+        words.push_str(&format!("{}:\n{last}\n", log.display()));
+    }
+    words
 }
 
-/// A port that no program uses. It is one below those that the system gives to outgoing
-/// connections: while the server is down its clients try to connect, and a port of that range could
+/// The logs in `folder` and, so many levels down, in the folders in it.
+fn logs(folder: &Path, levels: u32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(io::Result::ok);
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut found = Vec::new();
+    for path in paths {
+        if levels > 0 && path.is_dir() {
+            found.extend(logs(&path, levels - 1));
+        } else if path.is_file() && path.extension().is_some_and(|ending| ending == "log") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The ports that may be given to servers. They are below those that the system gives to outgoing
+/// connections: while a server is down its clients try to connect, and a port of that range could
 /// meet itself.
+const PORTS: Range<u16> = 21_000..30_000;
+
+/// A port of [`PORTS`] that no program uses. It was not given before, until all have been: a server
+/// that is down just now has its port back when it starts again.
 pub(crate) fn free_port() -> Result<u16> {
     free_ports().map(|[port]| port)
 }
 
 /// The same for several, which differ.
 pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
-    let first = 21_000 + (std::process::id() % 8_000) as u16;
+    static NEXT: Mutex<Option<u16>> = Mutex::new(None);
+    let mut next = NEXT.lock().expect("who holds it does not panic");
+    let first = next.unwrap_or(PORTS.start + (std::process::id() % 8_000) as u16);
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let ports: Vec<_> = (first..30_000).filter(free).take(COUNT).collect();
-    ports.try_into().map_err(|_| Failure::new("no free port from 21000 to 30000"))
+    let all = (first..PORTS.end).chain(PORTS.start..first);
+    let ports: Vec<_> = all.filter(free).take(COUNT).collect();
+    *next = ports.last().map(|last| last + 1);
+    ports.try_into().map_err(|_| Failure::new(format!("no free port in {PORTS:?}")))
 }
 
 /// Runs `duramen bench`; gives its report.
@@ -392,4 +424,38 @@ pub(crate) fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<serde_
     bench.args(["bench", target, "--json"]).args(more);
     let report = command::capture(&mut bench)?;
     serde_json::from_str(&report).while_doing("the report of duramen bench")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::temporary::TemporaryFolder;
+
+    #[test]
+    fn a_port_is_not_given_twice_while_no_server_has_it_yet() {
+        let given = [free_ports().expect("two are free"), free_ports().expect("two more are")];
+        let [[one, two], [three, four]] = given;
+        assert_eq!(BTreeSet::from([one, two, three, four]).len(), 4, "{given:?}");
+    }
+
+    #[test]
+    fn the_last_words_are_those_of_all_servers() {
+        let folder = TemporaryFolder::new("last-words").expect("a temporary folder");
+        let further = folder.path().join("further");
+        fs::create_dir_all(further.join("deeper")).expect("there is room");
+        let log = (0..=LAST_WORDS).map(|number| format!("line {number}\n")).collect::<String>();
+        let logs = [folder.path().join("volume.log"), further.join("volume.log")];
+        for path in &logs {
+            fs::write(path, &log).expect("there is room");
+        }
+        fs::write(further.join("deeper/volume.log"), &log).expect("there is room");
+        let words = last_words(folder.path());
+        for path in &logs {
+            let begin = format!("{}:\nline 1\nline 2\n", path.display());
+            assert!(words.contains(&begin), "{words}");
+        }
+        assert_eq!(words.matches(&format!("line {LAST_WORDS}\n")).count(), 2, "{words}");
+    }
 }
