@@ -13,8 +13,8 @@
 //! `sums` all of these; `prelog` is the log in front of every write, `written` which stripes were
 //! ever written; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
 //! and `plan` what a write changes on which member. `array` reads and writes, `rebuild` is how it
-//! makes a member again, and `scrub` how it looks at everything; `set` is that as a device, and
-//! `opening` how it is made and comes back.
+//! makes a member again, with the `pace` that leaves the others to clients, and `scrub` how it
+//! looks at everything; `set` is that as a device, and `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -42,6 +42,7 @@ pub mod layout;
 mod members;
 mod missed;
 mod opening;
+mod pace;
 pub mod parity;
 mod plan;
 #[doc(hidden)]

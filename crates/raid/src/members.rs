@@ -30,6 +30,7 @@ use runtime::sync::{Lock, Signal};
 use crate::assembly::Witness;
 use crate::label::{Id, Label, Slot, Standing};
 use crate::labels::write_label;
+use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
 use crate::status::Counts;
@@ -69,6 +70,8 @@ pub(crate) struct Members {
     /// The witness was not told of the last story when the set was closed.
     is_untold: Cell<bool>,
     pub(crate) counts: Counts,
+    /// Who has them when.
+    pub(crate) pace: Pace,
 }
 
 impl Members {
@@ -83,7 +86,7 @@ impl Members {
         let (told, counts) = (Cell::new(label.generation), Counts::new(devices.len()));
         label.generation += 1;
         let (devices, label) = (RefCell::new(devices), RefCell::new(label));
-        let coming = Cell::new(None);
+        let (coming, pace) = (Cell::new(None), Pace::new(clock.clone()));
         Self {
             devices,
             coming,
@@ -99,6 +102,7 @@ impl Members {
             gave_up: Cell::new(false),
             is_untold: Cell::new(false),
             counts,
+            pace,
         }
     }
 

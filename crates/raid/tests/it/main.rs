@@ -5,6 +5,7 @@ mod costs;
 mod losses;
 mod returns;
 mod rot;
+mod shares;
 
 /// What comes of work while a bug is planted.
 #[cfg(feature = "planted-bugs")]
