@@ -108,14 +108,16 @@ pub(crate) fn find_members(
                 && let Ok(label) = label_at(&path)
                 && label.set == raid.set
             {
-                if tells && story.has_in(&label.member()) {
-                    words::say(format_args!("a member of the set is now {}", path.display()));
-                }
                 found.push(Member { path, label, is_listed: false });
             }
         }
     }
-    without_twins(found, witness)
+    let found = without_twins(found, witness)?;
+    let is_moved = |one: &&Member| !one.is_listed && story.has_in(&one.label.member());
+    for Member { path, .. } in found.iter().filter(|_| tells).filter(is_moved) {
+        words::say(format_args!("a member of the set is now {}", path.display()));
+    }
+    Ok(found)
 }
 
 /// Of disks that are the same member the latest is it; the others are copies. Of two that are alike

@@ -266,6 +266,7 @@ fn of_a_disk_and_its_copy_the_later_one_is_the_member() {
     let told = refused.errors.lines().last().expect("it says why").to_owned();
     assert!(refused.code == 1 && told.contains("one may be a copy of the other"), "{told}");
     assert!(told.contains("disk-1") && told.contains("twin"), "{told}");
+    assert!(!refused.errors.contains("is now"), "it takes none for it: {}", refused.errors);
 }
 
 #[test]
