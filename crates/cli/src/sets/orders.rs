@@ -12,14 +12,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::thread;
 use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
-use futures::channel::oneshot;
 use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
@@ -30,6 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 
+use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::folder::real_place;
 use crate::members::{Member, is_spare, label_at, real};
@@ -521,14 +520,6 @@ fn is_left(spare: &Path, set: &Id) -> bool {
     }
 }
 
-/// Does on a thread of its own what may wait for a disk: one that dies takes its time, and clients
-/// are served meanwhile.
-async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (answer, answered) = oneshot::channel();
-    thread::spawn(move || drop(answer.send(work()))); // who asked may be gone
-    answered.await.expect("a thread that panics ends the process, or what waits for it")
-}
-
 /// Says what has happened to the members of a set.
 fn tell_changes(path: &Path, before: &Status, now: &Status) {
     let path = path.display();
@@ -548,16 +539,5 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
                  written there; 'duramen raid scrub' looks for more"
             ));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_may_wait_for_a_disk_holds_up_no_one() {
-        let there = elsewhere(|| thread::current().id());
-        assert_ne!(futures::executor::block_on(there), thread::current().id());
     }
 }
