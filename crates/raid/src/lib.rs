@@ -61,8 +61,9 @@ mod turns;
 mod wipe;
 mod written;
 
+pub use labels::Read;
 pub use members::Witnessed;
-pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, make, open};
+pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open};
 pub use rebuild::RebuildError;
 pub use scrub::{ScrubError, Scrubbed};
 pub use set::{FailError, Set};

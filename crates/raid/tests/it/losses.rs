@@ -135,6 +135,21 @@ fn a_member_that_fails_is_out_and_what_it_missed_is_there() {
 }
 
 #[test]
+fn of_disks_that_contradict_each_other_the_right_ones_are_named() {
+    let executor = Executor::new(5);
+    let disks = new_disks(&executor, 3);
+    executor.block_on(async {
+        let (devices, runtime) = (devices(&disks), executor.runtime());
+        make(&devices, &options(Level::Parity), &runtime).await.expect("room");
+        let copy = copies(&executor, &disks[2..]).remove(0);
+        disks[0].fail(Verb::Read, 1, Persistence::Forever); // it is none of them
+        let found = [&disks[..], &[copy]].concat();
+        let refused = opened(&executor, &found).await.err();
+        assert_eq!(refused, Some(Refused::Contradiction(2, 3).into()));
+    });
+}
+
+#[test]
 fn what_a_member_cannot_read_comes_from_the_others_and_is_mended() {
     for (level, count) in [(Level::Mirrored, 2), (Level::Parity, 4)] {
         let executor = Executor::new(3);
