@@ -347,7 +347,12 @@ impl Orders {
         label.slots[slot].member = new;
         let mut members = self.open.members.borrow_mut();
         members.retain(|member| real(&member.path) != path);
-        members.push(Member { path: path.to_owned(), label, is_listed: true });
+        members.push(Member {
+            path: path.to_owned(),
+            label,
+            is_listed: true,
+            is_overwritten: false,
+        });
         Ok(())
     }
 

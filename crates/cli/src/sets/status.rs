@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use duramen_settings::text_of;
-use raid::assembly::assemble;
+use raid::assembly::{Refused, assemble_without};
 use raid::label::{Label, Standing};
 use raid::{Done, Met};
 use serde::{Deserialize, Serialize};
@@ -109,31 +109,39 @@ impl Status {
         let members = find_members(raid, witness.as_ref(), false)?;
         let spares = find_spares(raid);
         let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
-        let (mut label, refused) =
-            match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
-                Ok(assembly) => (assembly.label, None),
-                Err(refused) => {
-                    let latest = labels.into_iter().max_by_key(|label| label.generation);
-                    let latest = latest.ok_or_else(|| Failure::Set {
-                        path: volume.path.clone(),
-                        source: refused.clone().into(),
-                        disks: Vec::new(),
-                    })?;
-                    (latest, Some(refused))
-                }
-            };
-        // A copy that was made before has missed writes, whatever its label says.
+        let remains: Vec<usize> =
+            (0..members.len()).filter(|&place| members[place].is_overwritten).collect();
+        let is_meant = volume.is_degraded_meant;
+        let assembled = assemble_without(&remains, &labels, witness.as_ref(), is_meant);
+        let failure = |refused: Refused, disks| {
+            let path = volume.path.clone();
+            Failure::Set { path, source: refused.into(), disks }
+        };
+        let paths = || members.iter().map(|member| member.path.clone()).collect();
+        let (mut label, used, refused) = match assembled {
+            Ok(assembly) => (assembly.label, Some(assembly.members), None),
+            Err(refused) => {
+                let latest = labels.into_iter().max_by_key(|label| label.generation);
+                let latest = latest.ok_or_else(|| failure(refused.clone(), Vec::new()))?;
+                (latest, None, Some(failure(refused, paths())))
+            }
+        };
+        // A copy that was made before has missed writes, whatever its label says; and what was
+        // written over is not read if the others are enough.
         let is_old =
             |member: &Member| witness.as_ref().is_some_and(|it| it.is_before(&member.label));
-        for slot in &mut label.slots {
-            if members.iter().any(|one| one.label.member() == slot.member && is_old(one)) {
-                slot.standing = Standing::Stale;
+        for (slot, known) in label.slots.iter_mut().enumerate() {
+            let its = members.iter().find(|one| one.label.member() == known.member);
+            let is_passed_over = || used.as_ref().is_some_and(|used| used[slot].is_none());
+            let is_in = known.standing == Standing::InSync;
+            if its.is_some_and(|its| is_old(its) || is_in && is_passed_over()) {
+                known.standing = Standing::Stale;
             }
         }
         let status = Self::from_label(&label, &members, None, &[], Done::default());
         let mut status = status.with_spares(&spares);
         if let Some(refused) = refused {
-            words::say(format_args!("{}: {refused}", volume.path.display()));
+            words::say(refused);
             status.state = State::Failed;
         }
         Ok(status)

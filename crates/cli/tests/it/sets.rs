@@ -4,6 +4,7 @@ mod changes;
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -475,6 +476,19 @@ fn a_copy_of_a_member_is_no_member() {
         assert!(Serving::start(&[&place.volume], &[]).stop().success());
         place.assert_whole(&[("one", &letter(1)), ("two", &letter(2)), ("three", &letter(3))]);
     }
+}
+
+#[test]
+fn a_disk_that_was_written_over_is_told_as_out_also_while_nobody_serves() {
+    let place = Place::made("--raid5", 3, &[]);
+    let disk = File::options().write(true).open(&place.disks[1]).expect("it is there");
+    disk.write_all_at(&[b'?'; 4096], 0).expect("there is room");
+    assert_eq!(
+        (&place.status()["state"], place.state_of(1).as_str()),
+        (&"degraded".into(), "stale")
+    );
+    let told = place.raid(&["status"]).output;
+    assert!(told.contains("raid5 of 3 disks, degraded"), "{told}");
 }
 
 #[test]
