@@ -28,6 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 
+use super::scrub::named;
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::folder::real_place;
@@ -448,6 +449,10 @@ impl Orders {
         let work = async move {
             let told = job.clone();
             let done = orders.scrub(move |done, total| told.advance(done, total)).await;
+            let done = match done {
+                Ok(scrub) => Ok(orders.named(scrub).await),
+                Err(error) => Err(error),
+            };
             orders.is_scrubbing.set(false);
             let path = orders.volume.path.display();
             let end = match done {
@@ -485,6 +490,18 @@ impl Orders {
         };
         self.open.set.scrub(tell).await?;
         Ok(self.open.scrub.borrow().clone().unwrap_or_default())
+    }
+
+    /// The same with the files of what is lost. Clients are served while it is found out whose that
+    /// is.
+    pub(super) async fn named(&self, scrub: Scrub) -> Scrub {
+        if scrub.lost.is_empty() {
+            return scrub;
+        }
+        let (volume, lost) = ((*self.volume).clone(), scrub.lost.clone());
+        let scrub = Scrub { lost: elsewhere(move || named(&volume, lost)).await, ..scrub };
+        *self.open.scrub.borrow_mut() = Some(scrub.clone());
+        scrub
     }
 
     /// Makes members again that were found and are out, and tells of members that go.

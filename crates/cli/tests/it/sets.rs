@@ -613,6 +613,9 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
         let lost = scrub["lost"].as_array().expect("a list");
         let of_one = lost.iter().find(|lost| lost["path"] == "/one").expect("it is named");
         assert_eq!((&of_one["offset"], &of_one["length"]), (&4096.into(), &4096.into()));
+        if is_served {
+            assert_eq!(place.status()["scrub"], scrub, "its server names them as well");
+        }
         let told = place.raid(&["scrub"]);
         let line = "lost: /one: 4096 bytes at byte 4096";
         assert!(told.code == 1 && told.output.contains(line), "{}", told.output);
