@@ -8,7 +8,8 @@
 //! made again. [`label`] is what each member says of itself, `labels` how that is read and written,
 //! `spare` what a disk says that waits to become one, `wipe` how a disk forgets what stood there
 //! before, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
-//! found. `members` is who is in, and how a member leaves, [`Status`] what they have met, and
+//! found. `members` is who is in, and how a member leaves, `watch` which of
+//! them do not answer, [`Status`] what they have met, and
 //! `missed` what those have missed that are out; `table` has checksums of what they hold, and
 //! `sums` all of these; `prelog` is the log in front of every write, `written` which stripes were
 //! ever written; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
@@ -58,6 +59,7 @@ mod stripe;
 mod sums;
 mod table;
 mod turns;
+mod watch;
 mod wipe;
 mod written;
 

@@ -88,7 +88,7 @@ impl Set {
         Status {
             label: members.label(),
             rebuild: members.rebuild(),
-            met: members.counts.met(),
+            met: members.met(),
             done: Done { log_writes: self.log_writes(), ..members.counts.done() },
         }
     }

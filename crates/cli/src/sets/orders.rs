@@ -561,5 +561,15 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
                  written there; 'duramen raid scrub' looks for more"
             ));
         }
+        if let (None, Some(time)) = (before.silent_for, now.silent_for) {
+            let time = time.as_secs();
+            words::say(format_args!(
+                "{path}: the member of slot {slot} has not answered for {time} s, while others \
+                 have; what needs it waits until it does, or the system gives up on it"
+            ));
+        }
+        if let (Some(_), None) = (before.silent_for, now.silent_for) {
+            words::say(format_args!("{path}: the member of slot {slot} answers again, or is out"));
+        }
     }
 }

@@ -56,13 +56,24 @@ struct SlotStatus {
     write_errors: u64,
     checksum_errors: u64,
     mended: u64,
+    /// For so long it has not answered, if that is long.
+    silent_seconds: u64,
 }
 
 impl SlotStatus {
     fn new(slot: usize, path: Option<PathBuf>, uuid: String, state: &str, met: Met) -> Self {
-        let Met { read_errors, write_errors, checksum_errors, mended } = met;
-        let state = state.to_owned();
-        Self { slot, path, uuid, state, read_errors, write_errors, checksum_errors, mended }
+        let Met { read_errors, write_errors, checksum_errors, mended, silent_for } = met;
+        Self {
+            slot,
+            path,
+            uuid,
+            state: state.to_owned(),
+            read_errors,
+            write_errors,
+            checksum_errors,
+            mended,
+            silent_seconds: silent_for.unwrap_or_default().as_secs(),
+        }
     }
 }
 
@@ -241,6 +252,7 @@ impl Status {
                 (slot.write_errors, "write errors"),
                 (slot.checksum_errors, "checksum errors"),
                 (slot.mended, "mended"),
+                (slot.silent_seconds, "seconds without an answer"),
             ];
             let met = met.iter().filter(|(count, _)| *count > 0);
             let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();
