@@ -80,6 +80,9 @@ pub(crate) enum Failure {
         /// Why not.
         source: journal::JournalError,
     },
+    /// A set was to be made, and whoever asked for it did not want it any more.
+    #[error("interrupted: no volume was made, and {0}")]
+    Interrupted(&'static str),
     /// The disk holds no file system that we can use.
     #[error("{}: {source}{}", path.display(), superblock_advice(source))]
     Superblock {

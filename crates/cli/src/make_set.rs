@@ -3,18 +3,22 @@
 //! The disks are opened first, all of them, and looked at: what can be refused is so before
 //! anything is written. Then the set is made, the file system on it, and last the settings: a run
 //! that was cut off leaves disks with labels and no volume. What this run created goes again when
-//! it cannot end.
+//! it cannot end, or is interrupted: it runs on a thread of its own, beside one that hears signals
+//! ([`crate::making`]).
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::slice::split;
 use designs::{Design, DiskRole};
 use duramen_settings::{RaidSettings, Settings};
+use futures::FutureExt;
+use futures::future::Either;
 use raid::assembly::Witness;
 use raid::layout::{Level, UNITS};
 use raid::{MakeOptions, RebuildError};
@@ -22,9 +26,11 @@ use runtime::Runtime;
 use server::reactor;
 use ufs2::layout::Geometry;
 
+use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::folder::{parent, real_place, sync_folder};
 use crate::log::log_size_for;
+use crate::making::{Making, Stage};
 use crate::mkfs_arguments::MkfsArguments;
 use crate::occupied::{refuse_foreign_folder, what_is_on};
 use crate::set_state;
@@ -58,19 +64,21 @@ pub(crate) fn make(
     let folder = &arguments.volume;
     arguments.check_log_size(design)?;
     check(arguments, level, paths)?;
-    let is_new = !folder.exists();
-    let mut created = Vec::new();
-    let made = make_all(arguments, (level, paths), design, &mut created);
-    made.inspect_err(|_| {
-        for path in created {
-            let _ = fs::remove_file(path); // it holds nothing
+    let names = [SETTINGS_NAME, set_state::STATE_NAME, set_state::NEW_STATE_NAME];
+    let inside = names.map(|name| folder.join(name));
+    let making = Arc::new(Making::default());
+    let (run, arguments, paths) = (making.clone(), arguments.clone(), paths.to_vec());
+    let work = move || make_all(&arguments, (level, &paths), design, &run);
+    let made = reactor::block_on(|_| async {
+        match server::unless_ended(elsewhere(work).boxed_local()).await? {
+            Either::Left(made) => made,
+            Either::Right(rest) => match making.interrupt(&inside) {
+                Some(stage) => Err(stage.interrupted()),
+                None => rest.await,
+            },
         }
-        if is_new {
-            let _ = fs::remove_file(folder.join(SETTINGS_NAME));
-            let _ = fs::remove_file(folder.join(set_state::STATE_NAME));
-            let _ = fs::remove_dir(folder);
-        }
-    })
+    });
+    made.map_err(Failure::Start).flatten().inspect_err(|_| making.take_away(&inside))
 }
 
 /// Refuses what can be seen to make no sense before anything is opened.
@@ -118,14 +126,14 @@ fn make_all(
     arguments: &MkfsArguments,
     (level, paths): (Level, &[PathBuf]),
     design: &'static Design,
-    created: &mut Vec<PathBuf>,
+    making: &Making,
 ) -> Result<Geometry, Failure> {
     let (mut disks, mut spares) = (Vec::new(), Vec::new());
     for path in paths {
-        disks.push(open_member(arguments, path, created)?);
+        disks.push(open_member(arguments, path, making)?);
     }
     for path in &arguments.spare {
-        spares.push(open_member(arguments, path, created)?);
+        spares.push(open_member(arguments, path, making)?);
     }
     let sizes: Vec<u64> = disks.iter().map(|disk| disk.geometry().size).collect();
     let is_file = |path: &PathBuf| path.is_file();
@@ -141,11 +149,8 @@ fn make_all(
     let log_size = check_disks(arguments, &options, (paths, &disks), &spares)?;
     let folder = &arguments.volume;
     if !folder.exists() {
-        fs::create_dir(folder).map_err(|source| Failure::File {
-            verb: "create",
-            path: folder.clone(),
-            source,
-        })?;
+        let failed = |source| Failure::File { verb: "create", path: folder.clone(), source };
+        making.create(folder, || fs::create_dir(folder).map_err(failed))?;
     }
     set_state::probe(folder)?;
     if !arguments.sparse {
@@ -154,11 +159,13 @@ fn make_all(
             disk.allocate().map_err(|source| Failure::no_space(path, source))?;
         }
     }
+    making.go_on(Stage::Writing)?;
     let made = reactor::block_on(|runtime| async move {
         let options = (&options, log_size, design);
         make_on(arguments, (disks, spares), paths, options, &runtime).await
     });
     let made = made.map_err(Failure::Start)??;
+    making.go_on(Stage::Ending)?;
     let members = paths.iter().map(|path| real_place(path)).collect();
     let spares = arguments.spare.iter().map(|path| real_place(path)).collect();
     let raid = Some(RaidSettings { set: made.set, members, spares });
@@ -203,15 +210,14 @@ fn check_disks(
 fn open_member(
     arguments: &MkfsArguments,
     path: &Path,
-    created: &mut Vec<PathBuf>,
+    making: &Making,
 ) -> Result<DiskFile, Failure> {
     if !path.exists() {
         let size = arguments.size.ok_or_else(|| {
             let path = path.display();
             Failure::Usage(format!("there is no {path}; with --size, such as 4G, it is made"))
         })?;
-        let disk = DiskFile::create(path, size)?;
-        created.push(path.to_owned());
+        let disk = making.create(path, || Ok(DiskFile::create(path, size)?))?;
         sync_folder(parent(path))?;
         return Ok(disk);
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::RaidSettings;
 use futures::FutureExt;
+use raid::Read;
 use raid::assembly::{Refused, Witness};
 use raid::label::{Id, Label, Slot, Standing, have_in_sync};
 
@@ -33,6 +34,8 @@ pub(crate) struct Member {
     pub(crate) label: Label,
     /// Whether the settings name its path.
     pub(crate) is_listed: bool,
+    /// Whether something else was written over a part of its label, and who knows what else.
+    pub(crate) is_overwritten: bool,
 }
 
 impl Member {
@@ -87,11 +90,14 @@ pub(crate) fn find_members(
     let mut found: Vec<Member> = Vec::new();
     let mut seen = BTreeSet::new();
     for path in &raid.members {
-        match label_at(path) {
-            Ok(label) if label.set == raid.set && seen.insert(disk_at(path)) => {
-                found.push(Member { path: path.clone(), label, is_listed: true });
+        match labels_at(path) {
+            Ok(Read { label, is_overwritten })
+                if label.set == raid.set && seen.insert(disk_at(path)) =>
+            {
+                let path = path.clone();
+                found.push(Member { path, label, is_listed: true, is_overwritten });
             }
-            Ok(label) if label.set == raid.set => {} // the same disk once more
+            Ok(read) if read.label.set == raid.set => {} // the same disk once more
             Ok(_) if tells => {
                 words::say(format_args!("{}: it is of another set of disks", path.display()));
             }
@@ -105,17 +111,19 @@ pub(crate) fn find_members(
     if !story.is_whole(&found) {
         for path in disks_beside(raid) {
             if seen.insert(disk_at(&path))
-                && let Ok(label) = label_at(&path)
+                && let Ok(Read { label, is_overwritten }) = labels_at(&path)
                 && label.set == raid.set
             {
-                if tells && story.has_in(&label.member()) {
-                    words::say(format_args!("a member of the set is now {}", path.display()));
-                }
-                found.push(Member { path, label, is_listed: false });
+                found.push(Member { path, label, is_listed: false, is_overwritten });
             }
         }
     }
-    without_twins(found, witness)
+    let found = without_twins(found, witness)?;
+    let is_moved = |one: &&Member| !one.is_listed && story.has_in(&one.label.member());
+    for Member { path, .. } in found.iter().filter(|_| tells).filter(is_moved) {
+        words::say(format_args!("a member of the set is now {}", path.display()));
+    }
+    Ok(found)
 }
 
 /// Of disks that are the same member the latest is it; the others are copies. Of two that are alike
@@ -204,8 +212,13 @@ fn disks_in(folder: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// Why there is none, as a sentence.
 pub(crate) fn label_at(path: &Path) -> Result<Label, String> {
+    labels_at(path).map(|read| read.label)
+}
+
+/// The same, and whether it was written over.
+fn labels_at(path: &Path) -> Result<Read, String> {
     let disk = DiskFile::open(path, Access::Glance).map_err(|error| error.to_string())?;
-    let label = raid::label_of(&FileDevice::new(disk)).now_or_never();
+    let label = raid::labels_of(&FileDevice::new(disk)).now_or_never();
     label.expect(AT_ONCE).map_err(|error| match error {
         raid::OpenError::NoMember(_, bad) => bad.to_string(),
         raid::OpenError::Disk(_, error) => error.to_string(),

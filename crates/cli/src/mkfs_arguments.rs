@@ -18,7 +18,7 @@ const DEFAULT_BLOCK_SIZE: u64 = 32_768;
 const DEFAULT_RESERVE: u64 = 8;
 
 /// The arguments of `duramen mkfs`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct MkfsArguments {
     /// What to make it in: see 'duramen --help'
     pub(crate) volume: PathBuf,

@@ -102,6 +102,44 @@ pub enum Refused {
     },
 }
 
+impl Refused {
+    /// The same where the label of each place is that of the disk which stands there in `disks`.
+    pub(crate) fn of(self, disks: &[usize]) -> Self {
+        match self {
+            Self::OtherSet(place) => Self::OtherSet(disks[place]),
+            Self::Contradiction(one, other) => Self::Contradiction(disks[one], disks[other]),
+            Self::Apart(one, other) => Self::Apart(disks[one], disks[other]),
+            other => other,
+        }
+    }
+}
+
+/// Judges what was found, without the disks of these places that were written over, if the others
+/// are enough: as [`assemble`] does.
+///
+/// # Errors
+/// [`Refused`].
+pub fn assemble_without(
+    remains: &[usize],
+    labels: &[Label],
+    witness: Option<&Witness>,
+    is_meant: bool,
+) -> Result<Assembly, Refused> {
+    let rest: Vec<usize> = (0..labels.len()).filter(|place| !remains.contains(place)).collect();
+    let latest = remains.iter().map(|&place| labels[place].generation).max();
+    let of_rest: Vec<Label> = rest.iter().map(|&place| labels[place].clone()).collect();
+    if let Some(latest) = latest
+        && let Ok(Assembly { label, members, stale }) = assemble(&of_rest, witness, is_meant)
+        // What is left may know that the others are older.
+        && latest <= label.generation
+    {
+        let members = members.into_iter().map(|place| place.map(|place| rest[place])).collect();
+        let stale = stale.into_iter().map(|(slot, place)| (slot, rest[place])).collect();
+        return Ok(Assembly { label, members, stale });
+    }
+    assemble(labels, witness, is_meant)
+}
+
 /// Judges the labels of the disks that were found. `witness` is what is known outside of the set,
 /// if anything is; `is_meant` if a person says that what is missing is not newer. A copy that was
 /// made before counts as lost. Where all that were found are older than the witness, a person may

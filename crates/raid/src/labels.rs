@@ -5,11 +5,12 @@ use block::{BlockDevice, Buffer, Durability, IoError};
 use crate::label::{BadLabel, LABEL_SIZE, Label, MAGIC, places};
 
 /// What the labels of a disk say.
-pub(crate) struct Read {
-    pub(crate) label: Label,
+pub struct Read {
+    /// The copy that holds.
+    pub label: Label,
     /// Where the other copy should be is something else, which no cut leaves: who knows what else
     /// was written over.
-    pub(crate) is_overwritten: bool,
+    pub is_overwritten: bool,
 }
 
 /// Why a disk has no label.

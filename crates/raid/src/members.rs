@@ -30,9 +30,11 @@ use runtime::sync::{Lock, Signal};
 use crate::assembly::Witness;
 use crate::label::{Id, Label, Slot, Standing};
 use crate::labels::write_label;
+use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
-use crate::status::Counts;
+use crate::status::{Counts, Met};
+use crate::watch::{Calls, Watched};
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
@@ -48,6 +50,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Members {
     /// By slot.
     devices: RefCell<Vec<Option<Rc<dyn BlockDevice>>>>,
+    /// The calls of each of them.
+    calls: RefCell<Vec<Rc<Calls>>>,
     /// The member that is made again, and how many stripes it has.
     coming: Cell<Option<(usize, u64)>>,
     /// What holds of the set; its slot is no one's.
@@ -69,6 +73,8 @@ pub(crate) struct Members {
     /// The witness was not told of the last story when the set was closed.
     is_untold: Cell<bool>,
     pub(crate) counts: Counts,
+    /// Who has them when.
+    pub(crate) pace: Pace,
 }
 
 impl Members {
@@ -80,12 +86,15 @@ impl Members {
         clock: Rc<dyn Clock>,
     ) -> Self {
         assert_eq!(devices.len(), label.slots.len(), "a device, or none, for each slot");
+        let watched = devices.into_iter().map(|device| watched(device, &clock));
+        let (devices, calls): (Vec<_>, Vec<_>) = watched.unzip();
         let (told, counts) = (Cell::new(label.generation), Counts::new(devices.len()));
         label.generation += 1;
         let (devices, label) = (RefCell::new(devices), RefCell::new(label));
-        let coming = Cell::new(None);
+        let (coming, pace) = (Cell::new(None), Pace::new(clock.clone()));
         Self {
             devices,
+            calls: RefCell::new(calls),
             coming,
             label,
             told,
@@ -99,6 +108,7 @@ impl Members {
             gave_up: Cell::new(false),
             is_untold: Cell::new(false),
             counts,
+            pace,
         }
     }
 
@@ -219,7 +229,9 @@ impl Members {
     /// settled.
     pub(crate) fn begin(&self, slot: usize, device: Rc<dyn BlockDevice>, becomes: Slot) {
         assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
-        self.devices.borrow_mut()[slot] = Some(device);
+        let (device, calls) = watched(Some(device), &self.clock);
+        self.devices.borrow_mut()[slot] = device;
+        self.calls.borrow_mut()[slot] = calls;
         self.coming.set(Some((slot, 0)));
         let mut label = self.label.borrow_mut();
         label.slots[slot] = becomes;
@@ -279,6 +291,13 @@ impl Members {
             self.counts.meet(slot, |met| met.write_errors += 1);
             self.call_out(slot);
         }
+    }
+
+    /// What each has met, and which do not answer.
+    pub(crate) fn met(&self) -> Vec<Met> {
+        let silences = Calls::silences(&self.calls.borrow());
+        let met = self.counts.met().into_iter().zip(silences);
+        met.map(|(met, silent_for)| Met { silent_for, ..met }).collect()
     }
 
     /// Calls those out of which there is no device.
@@ -440,6 +459,16 @@ impl Members {
         });
         join_all(flushes.collect::<Vec<_>>()).await;
     }
+}
+
+/// A device whose calls are noted, and these.
+fn watched(
+    device: Option<Rc<dyn BlockDevice>>,
+    clock: &Rc<dyn Clock>,
+) -> (Option<Rc<dyn BlockDevice>>, Rc<Calls>) {
+    let calls = Rc::new(Calls::new(clock.clone()));
+    let watched = device.map(|device| Rc::new(Watched::new(device, calls.clone())) as Rc<_>);
+    (watched, calls)
 }
 
 /// What is answered when the members that are left do not have it. The range is the caller's.

@@ -21,7 +21,7 @@ use futures::future::join_all;
 use runtime::Runtime;
 
 use crate::array::Array;
-use crate::assembly::{Assembly, Refused, Witness, assemble};
+use crate::assembly::{Assembly, Refused, Witness, assemble_without};
 use crate::label::{
     BadLabel, DATA_START, LOG_LEAST, Label, MAP_BLOCK, MISSED_START, Slot, Standing, TAIL,
     behind_data, new_id, rows_of,
@@ -202,7 +202,15 @@ pub async fn make(
 /// # Errors
 /// Why it has none, or why that cannot be read, as [`OpenError`] of disk 0.
 pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
-    read_labels(device).await.map(|read| read.label).map_err(|none| OpenError::of(0, none))
+    labels_of(device).await.map(|read| read.label)
+}
+
+/// The label of a disk, and whether that was written over.
+///
+/// # Errors
+/// As [`label_of`].
+pub async fn labels_of(device: &dyn BlockDevice) -> Result<Read, OpenError> {
+    read_labels(device).await.map_err(|none| OpenError::of(0, none))
 }
 
 /// Opens the set of which these disks are members, in any order. It gets a new generation: copies
@@ -228,7 +236,7 @@ pub async fn open(
                 if has < layout.rows {
                     continue; // a copy on a disk that is too small
                 }
-                found.push((devices[disk].clone(), read));
+                found.push((disk, read));
             }
             Err(NoLabel::Unread(_)) => {}
             Err(none) => return Err(OpenError::of(disk, none)),
@@ -241,15 +249,14 @@ pub async fn open(
     let witnessed = options.witness.as_ref().map(|witness| witness.generation);
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
-    let (found, assembled) = choose(found, &options)?;
-    let Assembly { mut label, members, .. } = assembled;
+    let Assembly { mut label, members, .. } = choose(&found, &options)?;
     label.number = number;
     let were_all_in = label.is_whole();
     if were_all_in {
         label.whole = label.generation;
     }
     label.generation = latest;
-    let in_slots = members.iter().map(|place| place.map(|place| found[place].0.clone()));
+    let in_slots = members.iter().map(|place| place.map(|place| devices[found[place].0].clone()));
     let (in_slots, clock) = (in_slots.collect(), runtime.clock.clone());
     let members = Members::new(in_slots, label, options.witnessed, clock);
     let members = Rc::new(members);
@@ -266,30 +273,15 @@ pub async fn open(
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 
-/// A disk, and what its label says.
-type Labelled = (Rc<dyn BlockDevice>, Read);
-
-/// Judges what was found: without the disks that were written over, if the others are enough.
-fn choose(
-    found: Vec<Labelled>,
-    options: &OpenOptions,
-) -> Result<(Vec<Labelled>, Assembly), OpenError> {
-    let judge = |is_asked: &dyn Fn(&Labelled) -> bool| {
-        let asked = found.iter().filter(|one| is_asked(one));
-        let labels: Vec<Label> = asked.map(|(_, read)| read.label.clone()).collect();
-        assemble(&labels, options.witness.as_ref(), options.is_meant)
-    };
-    let is_left = |(_, read): &Labelled| read.is_overwritten && !is_planted(Bug::Remains);
-    let left = found.iter().filter(|one| is_left(one)).map(|(_, read)| read.label.generation);
-    if let Some(latest) = left.max()
-        && let Ok(assembled) = judge(&|one| !is_left(one))
-        // What is left may know that the others are older.
-        && latest <= assembled.label.generation
-    {
-        return Ok((found.into_iter().filter(|one| !is_left(one)).collect(), assembled));
-    }
-    let assembled = judge(&|_| true)?;
-    Ok((found, assembled))
+/// Judges what was found: which disk, and what its label says.
+fn choose(found: &[(usize, Read)], options: &OpenOptions) -> Result<Assembly, Refused> {
+    let (disks, reads): (Vec<usize>, Vec<&Read>) =
+        found.iter().map(|(disk, read)| (*disk, read)).unzip();
+    let labels: Vec<Label> = reads.iter().map(|read| read.label.clone()).collect();
+    let is_left = |place: &usize| reads[*place].is_overwritten && !is_planted(Bug::Remains);
+    let left: Vec<usize> = (0..reads.len()).filter(is_left).collect();
+    let assembled = assemble_without(&left, &labels, options.witness.as_ref(), options.is_meant);
+    assembled.map_err(|refused| refused.of(&disks))
 }
 
 /// A record that was found, and where in the ring.

@@ -15,6 +15,8 @@
 //! ([`crate::missed`]). What stood on any other device counts for nothing. Its log is emptied
 //! first: an old one may have records of this set.
 //!
+//! While clients call it leaves them the members for half of the time ([`crate::pace`]).
+//!
 //! **Commit point**: the labels of all others say that it is in.
 
 use std::rc::Rc;
@@ -35,7 +37,7 @@ use crate::planted::{Bug, is_planted};
 use crate::stripe::{Column, Given};
 use crate::wipe::wipe;
 
-/// Stripes that are under way at once.
+/// Stripes that are under way at once: a batch.
 const AT_ONCE: usize = 32;
 /// Stripes that are passed while no other task has a turn.
 const PASSED: u64 = 256;
@@ -176,10 +178,19 @@ impl Array {
         };
         let (mut begun, mut come, mut filled) = (first, first, 0);
         let (mut under_way, mut done) = (FuturesOrdered::new(), Ok(()));
+        let pace = &self.members.pace;
+        let mut batch = pace.begin();
         loop {
-            while done.is_ok() && begun < rows && filled < FILLED && under_way.len() < AT_ONCE {
-                under_way.push_back(give(begun));
-                begun += 1;
+            if under_way.is_empty() && done.is_ok() {
+                pace.rest(&batch).await;
+            }
+            // Where clients call, what is under way comes to its end first.
+            if under_way.is_empty() || !pace.is_shared(&batch) {
+                batch = pace.begin();
+                while done.is_ok() && begun < rows && filled < FILLED && under_way.len() < AT_ONCE {
+                    under_way.push_back(give(begun));
+                    begun += 1;
+                }
             }
             // What has begun comes to its end, whatever becomes of the member.
             let Some((_alone, is_due)) = under_way.next().await else { break };

@@ -89,7 +89,7 @@ impl Set {
         Status {
             label: members.label(),
             rebuild: members.rebuild(),
-            met: members.counts.met(),
+            met: members.met(),
             done: Done { log_writes: self.log_writes(), ..members.counts.done() },
         }
     }
@@ -215,6 +215,7 @@ impl BlockDevice for Set {
             return async move { Err(error) }.boxed_local();
         }
         self.run(Verb::Read, async move |set| {
+            let _client = set.array.members.pace.client();
             let read = set.array.read(offset, buffer).await;
             read.map_err(of_range(Verb::Read, offset, length))
         })
@@ -226,6 +227,7 @@ impl BlockDevice for Set {
             return async move { Err(error) }.boxed_local();
         }
         let written = self.run(Verb::Write, async move |set| {
+            let _client = set.array.members.pace.client();
             let written = set.array.write(offset, data, durability).await;
             written.map_err(of_range(Verb::Write, offset, length))
         });

@@ -1,6 +1,7 @@
 //! How a set stands, and what it has met and done since it was opened: for administrators.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use crate::label::Label;
 
@@ -16,6 +17,8 @@ pub struct Met {
     /// Blocks that it could not read, or that were wrong, and that were made anew; or their
     /// checksums.
     pub mended: u64,
+    /// For how long a call of it has no answer, if that is long and others have answered since.
+    pub silent_for: Option<Duration>,
 }
 
 /// What a set was asked to do, and did for it, since it was opened.

@@ -22,6 +22,9 @@
 //!    nothing is known of it.
 //! 2. The record of a sum that is not at home on both members is needed ([`Sums::needed_from`]).
 //! 3. A table that is changed, or that somebody has in hand, stays in memory.
+//! 4. The first record that any table needs is known: each record that is written names it, and
+//!    tables are many. A change of a table makes it an earlier one, and nothing but going home a
+//!    later one.
 //!
 //! Not asserted: 1 and 2, which are about what a cut leaves: torture's campaign `contract` cuts
 //! there, and judges each return by the sums.
@@ -106,6 +109,8 @@ pub(crate) struct Sums {
     placing: Rc<Turns>,
     /// Tables have gone home.
     gone: Signal,
+    /// The first record that any table needs.
+    needed: Rc<Cell<u64>>,
     /// A version that is later than any from before the set was opened.
     base: u64,
     /// What was ever written, when that is known.
@@ -130,6 +135,7 @@ impl Sums {
             reading: Rc::default(),
             placing: Rc::default(),
             gone: Signal::new(),
+            needed: Rc::new(Cell::new(NO_RECORD)),
             base: generation.min(u32::MAX.into()) << 32,
             written: OnceCell::new(),
             roomy: RefCell::default(),
@@ -283,6 +289,11 @@ impl Sums {
         if is_planted(Bug::ForgottenSums) {
             return NO_RECORD;
         }
+        self.needed.get()
+    }
+
+    /// The same, as the tables have it.
+    fn first_needed(&self) -> u64 {
         let known = self.known.borrow();
         known.values().map(|table| table.needed_from()).min().unwrap_or(NO_RECORD)
     }
@@ -292,6 +303,7 @@ impl Sums {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn bring_home(&self) -> Result<bool, IoError> {
+        assert_eq!(self.needed.get(), self.first_needed(), "invariant 4");
         let all: Vec<Rc<Table>> = self.known.borrow().values().cloned().collect();
         let (waiting, going): (Vec<_>, Vec<_>) = all
             .into_iter()
@@ -324,6 +336,7 @@ impl Sums {
             self.note_who_misses(table);
             are_home &= is_home || !self.is_needed(table);
         }
+        self.needed.set(self.first_needed());
         self.gone.notify();
         settled.map(|()| are_home)
     }
@@ -444,7 +457,8 @@ impl Sums {
         let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
         let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
         let found = [one, other].map(Option::unwrap_or_default);
-        let table = Rc::new(Table::new((slot, number), self.base, &found, are_in));
+        let table = Table::new((slot, number), (self.base, &self.needed), &found, are_in);
+        let table = Rc::new(table);
         let is_its = |&it: &usize| self.layout.holders(slot).contains(&it) && !self.members.has(it);
         if let Some(holder) = self.members.coming().filter(is_its) {
             table.come_to(holder, &self.layout);
@@ -461,7 +475,7 @@ impl Sums {
     /// A table that was never used, whatever stands in its places.
     fn begin(&self, slot: usize, number: u64) -> Rc<Table> {
         let nothing = [Found::default(), Found::default()];
-        let table = Table::new((slot, number), self.base, &nothing, [true; 2]);
+        let table = Table::new((slot, number), (self.base, &self.needed), &nothing, [true; 2]);
         let has_room = self.roomy.borrow().contains(&(slot, number / GROUP));
         table.kept.iter().for_each(|kept| kept.set(Kept { holds: None, has_room }));
         self.keep(Rc::new(table))

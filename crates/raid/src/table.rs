@@ -135,6 +135,8 @@ pub(crate) struct Table {
     sums: RefCell<Vec<u32>>,
     /// What those were of blocks that are logged and not at home yet.
     former: RefCell<BTreeMap<usize, u32>>,
+    /// The first record that any table needs, or an earlier one.
+    needed: Rc<Cell<u64>>,
     /// The first record of which it has something that is not at home.
     changed: Cell<Option<u64>>,
     /// The same of what is on its way home.
@@ -157,7 +159,7 @@ impl Table {
     /// Of what those of the two members have of it that are in: the latest.
     pub(crate) fn new(
         (slot, number): (usize, u64),
-        base: u64,
+        (base, needed): (u64, &Rc<Cell<u64>>),
         found: &[Found; 2],
         are_in: [bool; 2],
     ) -> Self {
@@ -173,6 +175,7 @@ impl Table {
             number,
             sums: RefCell::new(latest.map_or_else(unknown, |it| it.sums.clone())),
             former: RefCell::default(),
+            needed: needed.clone(),
             changed: Cell::default(),
             going: Cell::default(),
             version: Cell::new(last),
@@ -222,6 +225,7 @@ impl Table {
     pub(crate) fn change(&self, record: u64) {
         let first = self.changed.get().map_or(record, |first| first.min(record));
         self.changed.set(Some(first));
+        self.needed.set(self.needed.get().min(first));
     }
 
     pub(crate) fn needed_from(&self) -> u64 {
@@ -373,7 +377,12 @@ mod tests {
 
     /// A table of which the members have nothing.
     fn new(slot: usize, number: u64) -> Table {
-        Table::new((slot, number), 0, &[Found::default(), Found::default()], [true; 2])
+        Table::new(
+            (slot, number),
+            (0, &Rc::default()),
+            &[Found::default(), Found::default()],
+            [true; 2],
+        )
     }
 
     fn found(table: &Table, bytes: &[&[u8]; 4]) -> [Found; 2] {
@@ -394,7 +403,7 @@ mod tests {
         let mut torn = three.to_vec();
         torn[600] ^= 1;
         let latest = |bytes: &[&[u8]; 4]| {
-            let table = Table::new((2, 5), 0, &found(&table, bytes), [true; 2]);
+            let table = Table::new((2, 5), (0, &Rc::default()), &found(&table, bytes), [true; 2]);
             let sum = table.sums.borrow()[0];
             (sum, table.all_kept().map(|kept| kept.next()), [0, 1].map(|it| table.is_latest(it)))
         };

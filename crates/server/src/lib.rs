@@ -43,4 +43,4 @@ pub use config::{Config, ConfigError};
 pub use dispatch::{Fsid, Volume};
 pub use ready::ReadyInfo;
 pub use server::{ServeError, Server, ServerHandle, Settings};
-pub use signals::{Signals, serve};
+pub use signals::{Signals, serve, unless_ended};

@@ -55,6 +55,20 @@ pub async fn serve(
     }
 }
 
+/// Does something, unless a signal comes first: then what is left to do of it. From now on SIGTERM,
+/// SIGINT and SIGHUP do not kill the process. Within the reactor.
+///
+/// # Errors
+/// [`ServeError::Signals`].
+pub async fn unless_ended<F: Future + Unpin>(work: F) -> Result<Either<F::Output, F>, ServeError> {
+    let mut signals = Signals::new()?;
+    let signalled = signals.next().boxed_local();
+    Ok(match select(work, signalled).await {
+        Either::Left((done, _)) => Either::Left(done),
+        Either::Right((_, work)) => Either::Right(work),
+    })
+}
+
 /// SIGTERM, SIGINT and SIGHUP: as soon as these are there, none of them kills the process.
 pub struct Signals {
     terminate: Signal,

@@ -12,14 +12,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::thread;
 use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
-use futures::channel::oneshot;
 use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
@@ -30,6 +28,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 
+use super::scrub::named;
+use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::folder::real_place;
 use crate::members::{Member, is_spare, label_at, real};
@@ -348,7 +348,12 @@ impl Orders {
         label.slots[slot].member = new;
         let mut members = self.open.members.borrow_mut();
         members.retain(|member| real(&member.path) != path);
-        members.push(Member { path: path.to_owned(), label, is_listed: true });
+        members.push(Member {
+            path: path.to_owned(),
+            label,
+            is_listed: true,
+            is_overwritten: false,
+        });
         Ok(())
     }
 
@@ -444,6 +449,10 @@ impl Orders {
         let work = async move {
             let told = job.clone();
             let done = orders.scrub(move |done, total| told.advance(done, total)).await;
+            let done = match done {
+                Ok(scrub) => Ok(orders.named(scrub).await),
+                Err(error) => Err(error),
+            };
             orders.is_scrubbing.set(false);
             let path = orders.volume.path.display();
             let end = match done {
@@ -481,6 +490,18 @@ impl Orders {
         };
         self.open.set.scrub(tell).await?;
         Ok(self.open.scrub.borrow().clone().unwrap_or_default())
+    }
+
+    /// The same with the files of what is lost. Clients are served while it is found out whose that
+    /// is.
+    pub(super) async fn named(&self, scrub: Scrub) -> Scrub {
+        if scrub.lost.is_empty() {
+            return scrub;
+        }
+        let (volume, lost) = ((*self.volume).clone(), scrub.lost.clone());
+        let scrub = Scrub { lost: elsewhere(move || named(&volume, lost)).await, ..scrub };
+        *self.open.scrub.borrow_mut() = Some(scrub.clone());
+        scrub
     }
 
     /// Makes members again that were found and are out, and tells of members that go.
@@ -521,14 +542,6 @@ fn is_left(spare: &Path, set: &Id) -> bool {
     }
 }
 
-/// Does on a thread of its own what may wait for a disk: one that dies takes its time, and clients
-/// are served meanwhile.
-async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (answer, answered) = oneshot::channel();
-    thread::spawn(move || drop(answer.send(work()))); // who asked may be gone
-    answered.await.expect("a thread that panics ends the process, or what waits for it")
-}
-
 /// Says what has happened to the members of a set.
 fn tell_changes(path: &Path, before: &Status, now: &Status) {
     let path = path.display();
@@ -548,16 +561,15 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
                  written there; 'duramen raid scrub' looks for more"
             ));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_may_wait_for_a_disk_holds_up_no_one() {
-        let there = elsewhere(|| thread::current().id());
-        assert_ne!(futures::executor::block_on(there), thread::current().id());
+        if let (None, Some(time)) = (before.silent_for, now.silent_for) {
+            let time = time.as_secs();
+            words::say(format_args!(
+                "{path}: the member of slot {slot} has not answered for {time} s, while others \
+                 have; what needs it waits until it does, or the system gives up on it"
+            ));
+        }
+        if let (Some(_), None) = (before.silent_for, now.silent_for) {
+            words::say(format_args!("{path}: the member of slot {slot} answers again, or is out"));
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! `duramen raid scrub`: has all of a set looked at, and names the files of what is lost.
 //!
-//! Who has the set open does the looking. What is lost there are places of the volume; whose they
-//! are, the checker knows ([`fsck`]): it looks at the volume through a device that cannot read just
-//! these, and says of each file what it misses.
+//! Who has the set open does the looking, and names what is lost. Those are places of the volume;
+//! whose they are, the checker knows ([`fsck`]): it looks at the volume through a device that
+//! cannot read just these, and says of each file what it misses. A server goes on meanwhile.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::words;
 /// # Errors
 /// [`Failure`], also when something is lost.
 pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
-    let mut scrub = match ask(volume, "scrub", &json!({}))? {
+    let scrub = match ask(volume, "scrub", &json!({}))? {
         Some(answer) => {
             follow(volume, &answer, "scrubbing")?;
             let scrub = told(volume).and_then(|status| status.scrub);
@@ -44,19 +44,10 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
             });
             let scrubbed = scrubbed.await;
             bar.finish_and_clear();
-            scrubbed.map_err(|error| Refused::Conflict(error.to_string()))
+            let scrub = scrubbed.map_err(|error| Refused::Conflict(error.to_string()))?;
+            Ok(orders.named(scrub).await)
         })?,
     };
-    if !scrub.lost.is_empty() {
-        scrub.lost = match name(volume, scrub.lost.clone()) {
-            Ok(named) => named,
-            Err(failure) => {
-                let path = volume.path.display();
-                words::say(format_args!("{path}: whose they are cannot be told: {failure}"));
-                scrub.lost
-            }
-        };
-    }
     if json {
         print_json(&scrub, output)?;
     } else {
@@ -74,6 +65,15 @@ fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<()
     let (path, Scrub { done_bytes, mended, .. }) = (volume.path.display(), scrub);
     let size = show_size(*done_bytes);
     Ok(writeln!(output, "{path}: looked at {size} of each disk, {mended} blocks mended")?)
+}
+
+/// These places of a volume by whose they are, as far as that can be told.
+pub(super) fn named(volume: &Volume, lost: Vec<Lost>) -> Vec<Lost> {
+    name(volume, lost.clone()).unwrap_or_else(|failure| {
+        let path = volume.path.display();
+        words::say(format_args!("{path}: whose what is lost is cannot be told: {failure}"));
+        lost
+    })
 }
 
 /// Whose these places of a volume are.

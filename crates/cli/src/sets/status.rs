@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use duramen_settings::text_of;
-use raid::assembly::assemble;
+use raid::assembly::{Refused, assemble_without};
 use raid::label::{Label, Standing};
 use raid::{Done, Met};
 use serde::{Deserialize, Serialize};
@@ -56,13 +56,24 @@ struct SlotStatus {
     write_errors: u64,
     checksum_errors: u64,
     mended: u64,
+    /// For so long it has not answered, if that is long.
+    silent_seconds: u64,
 }
 
 impl SlotStatus {
     fn new(slot: usize, path: Option<PathBuf>, uuid: String, state: &str, met: Met) -> Self {
-        let Met { read_errors, write_errors, checksum_errors, mended } = met;
-        let state = state.to_owned();
-        Self { slot, path, uuid, state, read_errors, write_errors, checksum_errors, mended }
+        let Met { read_errors, write_errors, checksum_errors, mended, silent_for } = met;
+        Self {
+            slot,
+            path,
+            uuid,
+            state: state.to_owned(),
+            read_errors,
+            write_errors,
+            checksum_errors,
+            mended,
+            silent_seconds: silent_for.unwrap_or_default().as_secs(),
+        }
     }
 }
 
@@ -109,31 +120,39 @@ impl Status {
         let members = find_members(raid, witness.as_ref(), false)?;
         let spares = find_spares(raid);
         let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
-        let (mut label, refused) =
-            match assemble(&labels, witness.as_ref(), volume.is_degraded_meant) {
-                Ok(assembly) => (assembly.label, None),
-                Err(refused) => {
-                    let latest = labels.into_iter().max_by_key(|label| label.generation);
-                    let latest = latest.ok_or_else(|| Failure::Set {
-                        path: volume.path.clone(),
-                        source: refused.clone().into(),
-                        disks: Vec::new(),
-                    })?;
-                    (latest, Some(refused))
-                }
-            };
-        // A copy that was made before has missed writes, whatever its label says.
+        let remains: Vec<usize> =
+            (0..members.len()).filter(|&place| members[place].is_overwritten).collect();
+        let is_meant = volume.is_degraded_meant;
+        let assembled = assemble_without(&remains, &labels, witness.as_ref(), is_meant);
+        let failure = |refused: Refused, disks| {
+            let path = volume.path.clone();
+            Failure::Set { path, source: refused.into(), disks }
+        };
+        let paths = || members.iter().map(|member| member.path.clone()).collect();
+        let (mut label, used, refused) = match assembled {
+            Ok(assembly) => (assembly.label, Some(assembly.members), None),
+            Err(refused) => {
+                let latest = labels.into_iter().max_by_key(|label| label.generation);
+                let latest = latest.ok_or_else(|| failure(refused.clone(), Vec::new()))?;
+                (latest, None, Some(failure(refused, paths())))
+            }
+        };
+        // A copy that was made before has missed writes, whatever its label says; and what was
+        // written over is not read if the others are enough.
         let is_old =
             |member: &Member| witness.as_ref().is_some_and(|it| it.is_before(&member.label));
-        for slot in &mut label.slots {
-            if members.iter().any(|one| one.label.member() == slot.member && is_old(one)) {
-                slot.standing = Standing::Stale;
+        for (slot, known) in label.slots.iter_mut().enumerate() {
+            let its = members.iter().find(|one| one.label.member() == known.member);
+            let is_passed_over = || used.as_ref().is_some_and(|used| used[slot].is_none());
+            let is_in = known.standing == Standing::InSync;
+            if its.is_some_and(|its| is_old(its) || is_in && is_passed_over()) {
+                known.standing = Standing::Stale;
             }
         }
         let status = Self::from_label(&label, &members, None, &[], Done::default());
         let mut status = status.with_spares(&spares);
         if let Some(refused) = refused {
-            words::say(format_args!("{}: {refused}", volume.path.display()));
+            words::say(refused);
             status.state = State::Failed;
         }
         Ok(status)
@@ -151,6 +170,10 @@ impl Status {
             let member = members.iter().find(|member| member.label.member() == known.member);
             let state = match (known.standing, member) {
                 (Standing::InSync, None) => "missing",
+                // Its label says so, and not yet those of the others.
+                (Standing::InSync, _) if rebuild.is_some_and(|it| it.slot == slot) => {
+                    word_for(Standing::Rebuilding)
+                }
                 // A cut came in between: it has to be begun anew.
                 (coming, _) if coming.is_coming() => {
                     let is_under_way = rebuild.is_some_and(|it| it.slot == slot);
@@ -229,6 +252,7 @@ impl Status {
                 (slot.write_errors, "write errors"),
                 (slot.checksum_errors, "checksum errors"),
                 (slot.mended, "mended"),
+                (slot.silent_seconds, "seconds without an answer"),
             ];
             let met = met.iter().filter(|(count, _)| *count > 0);
             let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();

@@ -4,6 +4,7 @@ mod changes;
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -266,6 +267,7 @@ fn of_a_disk_and_its_copy_the_later_one_is_the_member() {
     let told = refused.errors.lines().last().expect("it says why").to_owned();
     assert!(refused.code == 1 && told.contains("one may be a copy of the other"), "{told}");
     assert!(told.contains("disk-1") && told.contains("twin"), "{told}");
+    assert!(!refused.errors.contains("is now"), "it takes none for it: {}", refused.errors);
 }
 
 #[test]
@@ -477,6 +479,19 @@ fn a_copy_of_a_member_is_no_member() {
 }
 
 #[test]
+fn a_disk_that_was_written_over_is_told_as_out_also_while_nobody_serves() {
+    let place = Place::made("--raid5", 3, &[]);
+    let disk = File::options().write(true).open(&place.disks[1]).expect("it is there");
+    disk.write_all_at(&[b'?'; 4096], 0).expect("there is room");
+    assert_eq!(
+        (&place.status()["state"], place.state_of(1).as_str()),
+        (&"degraded".into(), "stale")
+    );
+    let told = place.raid(&["status"]).output;
+    assert!(told.contains("raid5 of 3 disks, degraded"), "{told}");
+}
+
+#[test]
 fn what_may_not_be_changed_stays_as_it_is() {
     let place = Place::made("--raid5", 3, &[]);
     let settings = || fs::read(place.volume.join("volume.toml")).expect("it is there");
@@ -598,6 +613,9 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
         let lost = scrub["lost"].as_array().expect("a list");
         let of_one = lost.iter().find(|lost| lost["path"] == "/one").expect("it is named");
         assert_eq!((&of_one["offset"], &of_one["length"]), (&4096.into(), &4096.into()));
+        if is_served {
+            assert_eq!(place.status()["scrub"], scrub, "its server names them as well");
+        }
         let told = place.raid(&["scrub"]);
         let line = "lost: /one: 4096 bytes at byte 4096";
         assert!(told.code == 1 && told.output.contains(line), "{}", told.output);

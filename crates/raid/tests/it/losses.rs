@@ -135,6 +135,48 @@ fn a_member_that_fails_is_out_and_what_it_missed_is_there() {
 }
 
 #[test]
+fn a_disk_that_does_not_answer_is_named() {
+    let executor = Executor::new(5);
+    let (disks, clock) = (new_disks(&executor, 4), executor.runtime().clock);
+    executor.block_on(async {
+        make(&devices(&disks), &options(Level::Parity), &executor.runtime()).await.expect("room");
+        let set = opened(&executor, &disks).await.expect("it is new");
+        let write = |byte| set.write(0, vec![vec![byte; 12_288].into()], Durability::Through);
+        write(1).await.expect("nothing fails");
+        let silences = || set.status().met.iter().map(|met| met.silent_for).collect::<Vec<_>>();
+        clock.sleep(Duration::from_secs(60)).await;
+        assert_eq!(silences(), [None; 4], "nobody is asked");
+        disks[1].inject(Fault::on(Verb::Write, Effect::Slow(Duration::from_secs(100))));
+        let look = async {
+            clock.sleep(Duration::from_secs(29)).await;
+            assert_eq!(silences(), [None; 4], "it may be slow");
+            clock.sleep(Duration::from_secs(11)).await;
+            let silent: Vec<bool> = silences().iter().map(Option::is_some).collect();
+            assert_eq!(silent, [false, true, false, false]);
+            assert_eq!(silences()[1].map(|it| it.as_secs()), Some(40));
+        };
+        let (written, ()) = futures::future::join(write(2), look).await;
+        written.expect("it answers in the end");
+        assert_eq!(silences(), [None; 4]);
+    });
+}
+
+#[test]
+fn of_disks_that_contradict_each_other_the_right_ones_are_named() {
+    let executor = Executor::new(5);
+    let disks = new_disks(&executor, 3);
+    executor.block_on(async {
+        let (devices, runtime) = (devices(&disks), executor.runtime());
+        make(&devices, &options(Level::Parity), &runtime).await.expect("room");
+        let copy = copies(&executor, &disks[2..]).remove(0);
+        disks[0].fail(Verb::Read, 1, Persistence::Forever); // it is none of them
+        let found = [&disks[..], &[copy]].concat();
+        let refused = opened(&executor, &found).await.err();
+        assert_eq!(refused, Some(Refused::Contradiction(2, 3).into()));
+    });
+}
+
+#[test]
 fn what_a_member_cannot_read_comes_from_the_others_and_is_mended() {
     for (level, count) in [(Level::Mirrored, 2), (Level::Parity, 4)] {
         let executor = Executor::new(3);

@@ -6,6 +6,7 @@ mod losses;
 mod returns;
 mod rot;
 mod vacated;
+mod shares;
 
 /// What comes of work while a bug is planted.
 #[cfg(feature = "planted-bugs")]

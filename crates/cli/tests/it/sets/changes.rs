@@ -1,5 +1,8 @@
 //! What is ordered of a set, and what it does by itself: replacements and spares, and cuts between.
 
+use std::io::Read;
+use std::process::{Command, Stdio};
+
 use raid::label::Slot;
 use server::control::client;
 
@@ -163,6 +166,34 @@ fn a_server_takes_whole_paths_alone() {
         let why = answer.error().expect("a sentence");
         assert!(answer.status == 400 && why.contains("a whole one"), "{why}");
     }
+}
+
+/// A run that waits, before anything is written, to write where nobody reads.
+#[test]
+fn a_run_that_is_interrupted_leaves_nothing_behind() {
+    let place = Place::new(2);
+    fs::create_dir(&place.volume).expect("a new folder");
+    let pipe = place.volume.join(".set.state.new");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("it is there").success());
+    let (old, new) = (&place.disks[0], place.folder.path("new"));
+    let before = fs::read(old).expect("it is there");
+    let mut process = Command::new(env!("CARGO_BIN_EXE_duramen"))
+        .args(["mkfs", text(&place.volume), "--raid1", text(old), text(&new), "--size", "24M"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was just built");
+    let tries = (0..300).take_while(|_| !new.exists()).inspect(|_| pause(TRY)).count();
+    assert!(tries < 300, "it makes nothing");
+    let sent = Command::new("kill").args(["-INT", &process.id().to_string()]).status();
+    assert!(sent.expect("kill is there").success());
+    let mut told = String::new();
+    let errors = process.stderr.as_mut().expect("it was asked for");
+    errors.read_to_string(&mut told).expect("text");
+    assert_eq!(process.wait().expect("it is our child").code(), Some(1), "{told}");
+    assert!(told.contains("interrupted") && told.contains("has changed"), "{told}");
+    assert!(!new.exists(), "what it created is gone");
+    assert!(fs::read(old).expect("it is there") == before);
 }
 
 #[test]

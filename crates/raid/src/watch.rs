@@ -1,0 +1,121 @@
+//! Members that do not answer.
+//!
+//! Each device of a set stands behind a [`Watched`] one, which notes since when calls of it are
+//! under way. A member is *silent* when one of them has had no answer for a while, and another
+//! member has answered since that began: where nobody answers it is no single disk. It is told, and
+//! stays in: who waits for it waits until the system gives up, which is an error of the member.
+//!
+//! Invariants:
+//! 1. A call is noted from when it is made until it has its answer, or nobody waits for that.
+//!
+//! Not asserted: 1, which is what making and dropping a [`Call`] does.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, Buffer, Durability, Geometry, Io};
+use bytes::Bytes;
+use futures::FutureExt;
+use runtime::{Clock, Instant};
+
+/// After so long without an answer a member is silent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The calls of a device.
+pub(crate) struct Calls {
+    clock: Rc<dyn Clock>,
+    /// When those began that are under way, in their order.
+    under_way: RefCell<BTreeMap<u64, Instant>>,
+    next: Cell<u64>,
+    /// When the last one had its answer.
+    answered: Cell<Instant>,
+}
+
+impl Calls {
+    pub(crate) fn new(clock: Rc<dyn Clock>) -> Self {
+        let (answered, next) = (Cell::default(), Cell::new(0));
+        Self { clock, under_way: RefCell::default(), next, answered }
+    }
+
+    /// For how long each of these devices is silent, if it is.
+    pub(crate) fn silences(all: &[Rc<Self>]) -> Vec<Option<Duration>> {
+        let of = |(place, calls): (usize, &Rc<Self>)| {
+            let began = *calls.under_way.borrow().values().next()?;
+            let waits = calls.clock.now().since(began);
+            let mut others = all.iter().enumerate().filter(|(other, _)| *other != place);
+            let is_alone = others.any(|(_, other)| other.answered.get() >= began);
+            Some(waits).filter(|waits| *waits >= PATIENCE && is_alone)
+        };
+        all.iter().enumerate().map(of).collect()
+    }
+
+    fn begin(self: &Rc<Self>) -> Call {
+        let (calls, number) = (self.clone(), self.next.get());
+        self.next.set(number + 1);
+        self.under_way.borrow_mut().insert(number, self.clock.now());
+        Call { calls, number }
+    }
+
+    fn noted<T: 'static>(self: &Rc<Self>, call: impl FnOnce() -> Io<T>) -> Io<T> {
+        let noted = self.begin();
+        let answer = call();
+        async move {
+            let answer = answer.await;
+            noted.calls.answered.set(noted.calls.clock.now());
+            answer
+        }
+        .boxed_local()
+    }
+}
+
+/// A call that is under way.
+struct Call {
+    calls: Rc<Calls>,
+    number: u64,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.calls.under_way.borrow_mut().remove(&self.number);
+    }
+}
+
+/// A device whose calls are noted.
+pub(crate) struct Watched {
+    device: Rc<dyn BlockDevice>,
+    calls: Rc<Calls>,
+}
+
+impl Watched {
+    pub(crate) fn new(device: Rc<dyn BlockDevice>, calls: Rc<Calls>) -> Self {
+        Self { device, calls }
+    }
+}
+
+impl BlockDevice for Watched {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.calls.noted(|| self.device.read(offset, buffer))
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.calls.noted(|| self.device.write(offset, data, durability))
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.calls.noted(|| self.device.flush())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.calls.noted(|| self.device.discard(offset, length))
+    }
+
+    fn close(&self) -> Io<()> {
+        self.device.close()
+    }
+}
