@@ -5,8 +5,8 @@ mod costs;
 mod losses;
 mod returns;
 mod rot;
-mod vacated;
 mod shares;
+mod vacated;
 
 /// What comes of work while a bug is planted.
 #[cfg(feature = "planted-bugs")]
