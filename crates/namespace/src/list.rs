@@ -74,7 +74,7 @@ impl<S: Store> Namespace<S> {
         if let Some(peek) = &peek {
             call.peeked(peek);
         }
-        let unknown = ObjectId { ino: Ino(ino), generation: 0 };
+        let unknown = ObjectId::live(Ino(ino), 0);
         DirectoryEntry {
             id: peek.map_or(unknown, |peek| peek.id),
             name,

@@ -127,7 +127,7 @@ pub async fn open(
     room.free_inos.replace(free);
     let generation = bodies[&ROOT].inode.generation;
     let limits = Limits {
-        root: ObjectId { ino: Ino(ROOT), generation },
+        root: ObjectId::live(Ino(ROOT), generation),
         block_size: BLOCK,
         capacity: u64::MAX,
         max_target: 4095,

@@ -18,6 +18,7 @@ mod error;
 mod file_system;
 mod in_front;
 mod name;
+mod object;
 mod remember;
 
 pub use attributes::{
@@ -31,18 +32,6 @@ pub use file_system::{
 };
 pub use in_front::InFront;
 pub use name::{MAX_NAME, Name};
+pub use object::{Ino, ObjectId, SnapshotNumber};
 pub use remember::{CallKey, CallOutcome, CallReply, LoggedReply, MAX_KEY, Repetitions, Requester};
 pub use runtime::Timestamp;
-
-/// The number of a file within its volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ino(pub u64);
-
-/// A file for ever: its number, and which of the files that have had this number it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId {
-    /// The number, reused after the file is gone.
-    pub ino: Ino,
-    /// Changed at every reuse of the number.
-    pub generation: u32,
-}

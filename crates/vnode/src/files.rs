@@ -377,7 +377,7 @@ impl<E: Engine> Files<E> {
         }
         self.check_not_orphan(ino)?;
         let attributes = attributes?;
-        let id = ObjectId { ino: attributes.ino, generation: attributes.generation };
+        let id = ObjectId::live(attributes.ino, attributes.generation);
         Ok(Stat { id, attributes, depends: Depends::NOTHING })
     }
 

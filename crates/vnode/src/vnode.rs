@@ -127,7 +127,7 @@ impl<I: Facts> Vnode<I> {
 
     /// The name of this file for ever.
     pub fn id(&self) -> ObjectId {
-        ObjectId { ino: Ino(self.ino), generation: self.generation }
+        ObjectId::live(Ino(self.ino), self.generation)
     }
 
     /// The chain of Updates that leaves it `size` bytes, or, without one, ends it.
