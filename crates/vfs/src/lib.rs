@@ -2,7 +2,8 @@
 //!
 //! [`FileSystem`] is the seam between `dispatch` and the engines. Its verbs are those of a
 //! stateless file service; its types are ours, not a protocol's and not a disk format's. What is
-//! to stand before a file system, and hand its verbs on, is [`InFront`].
+//! to stand before a file system, and hand its verbs on, is [`InFront`]. A file system may have
+//! [`Snapshots`]; what they hold is named and asked for like what is live.
 //!
 //! # No answer before its time
 //! Every verb answers with a [`Sealed`] value: the answer is fixed, but no caller may look at it
@@ -20,6 +21,7 @@ mod in_front;
 mod name;
 mod object;
 mod remember;
+mod snapshots;
 
 pub use attributes::{
     Attributes, Credentials, Device, FileKind, PostOp, SetAttributes, SetTime, Wcc, WccBefore,
@@ -35,3 +37,4 @@ pub use name::{MAX_NAME, Name};
 pub use object::{Ino, ObjectId, SnapshotNumber};
 pub use remember::{CallKey, CallOutcome, CallReply, LoggedReply, MAX_KEY, Repetitions, Requester};
 pub use runtime::Timestamp;
+pub use snapshots::{Snapshot, SnapshotState, SnapshotUsage, Snapshots, SnapshotsShown};
