@@ -1,11 +1,13 @@
 //! What an Update leaves of a file, and how the platter takes it.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use bytes::Bytes;
-use vfs::{FileKind, LoggedReply, Timestamp};
+use vfs::{FileKind, LoggedReply, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
 use vnode::chain::{Chain, ChainLink};
 
+use crate::held::{AllPinned, Pinned, Tree, without};
 use crate::inode::Inode;
 use crate::planted::{Bug, is_planted};
 
@@ -43,6 +45,14 @@ pub(crate) enum Record {
     End(u64),
     /// A chain begins or ends.
     Chain(ChainLink),
+    /// A snapshot is made, of this tree.
+    Pin(Snapshot, Rc<Tree>),
+    /// A snapshot is to be deleted since then.
+    Unpin(SnapshotNumber, Timestamp),
+    /// Files of it up to this number are gone, or all, with so many bytes that it alone had.
+    Thin(SnapshotNumber, Option<u64>, u64),
+    /// The live tree is what a snapshot holds.
+    RollBack(SnapshotNumber),
     /// An answer.
     Answer(Box<LoggedReply>),
 }
@@ -53,6 +63,7 @@ pub struct Platter {
     pub(crate) files: BTreeMap<u64, Stored>,
     pub(crate) chains: BTreeMap<u64, Chain>,
     pub(crate) answers: Vec<LoggedReply>,
+    pub(crate) pinned: AllPinned,
 }
 
 impl Platter {
@@ -90,6 +101,38 @@ impl Platter {
                 self.chains.remove(&ino);
             }
             Record::Answer(answer) => self.answers.push(*answer),
+            of_snapshots => self.take_of_snapshots(of_snapshots),
+        }
+    }
+
+    fn take_of_snapshots(&mut self, record: Record) {
+        let pinned = &mut self.pinned;
+        match record {
+            Record::Pin(snapshot, tree) => {
+                pinned.last = pinned.last.max(snapshot.number);
+                pinned.changed = pinned.changed.max(snapshot.created);
+                let number = snapshot.number;
+                pinned.each.insert(number, Pinned { snapshot, tree, freed_bytes: 0 });
+            }
+            Record::Unpin(number, at) => {
+                pinned.changed = pinned.changed.max(at);
+                if let Some(one) = pinned.each.get_mut(&number) {
+                    one.snapshot.state = SnapshotState::Deleting;
+                }
+            }
+            Record::Thin(number, Some(through), freed_bytes) => {
+                if let Some(one) = pinned.each.get_mut(&number) {
+                    one.tree = without(&one.tree, through);
+                    one.freed_bytes += freed_bytes;
+                }
+            }
+            Record::Thin(number, None, _) => _ = pinned.each.remove(&number),
+            Record::RollBack(number) => {
+                let tree = pinned.each.get(&number).map(|one| Tree::clone(&one.tree));
+                self.files = tree.expect("a snapshot that is found");
+                self.answers.clear();
+            }
+            _ => unreachable!("of files"),
         }
     }
 
