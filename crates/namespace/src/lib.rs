@@ -49,8 +49,10 @@ use vfs::{Depends, SnapshotsShown};
 use planted::{Bug, is_planted};
 
 pub use protection::Protection;
-pub use snapshots::{ReadySnapshots, SNAPSHOTS_NAME};
-pub use store::{AttributeChange, Listed, NewFile, Object, Stat, Store, Witness};
+pub use store::{AttributeChange, Listed, NewFile, Object, ReadySnapshots, Stat, Store, Witness};
+
+/// The name by which snapshots are found.
+pub const SNAPSHOTS_NAME: &[u8] = b".snapshot";
 
 /// A file system over a [`Store`].
 pub struct Namespace<S: Store> {

@@ -6,8 +6,8 @@ use crate::access::{self, EXECUTE, READ};
 use crate::call::{Call, FIRST};
 use crate::locks::without_file;
 use crate::planted::{Bug, is_planted};
-use crate::snapshots::{SNAPSHOTS_COOKIE, SNAPSHOTS_NAME};
-use crate::{Listed, Namespace, Object, Store};
+use crate::snapshots::SNAPSHOTS_COOKIE;
+use crate::{Listed, Namespace, Object, SNAPSHOTS_NAME, Store};
 
 impl<S: Store> Namespace<S> {
     pub(crate) async fn do_lookup(
@@ -65,7 +65,10 @@ impl<S: Store> Namespace<S> {
                 return Ok(found);
             }
             for entry in listed {
-                assert!(entry.cookie < SNAPSHOTS_COOKIE, "a Store gives small cookies");
+                assert!(
+                    entry.cookie < SNAPSHOTS_COOKIE,
+                    "invariant 2 of .snapshot: its cookie is larger"
+                );
                 cookie = entry.cookie;
                 if self.is_snapshots_name(&entry.name) && directory.is_live() {
                     continue; // shadowed

@@ -20,19 +20,18 @@
 //! 1. The cookies of a `.snapshot` are those of ".", of "..", and of the numbers of snapshots, in
 //!    this order, so that a listing goes on behind one that was deleted.
 //! 2. The cookie of the entry `.snapshot` is larger than any that a Store gives.
+//!
+//! Not asserted: 2, which `list` asserts.
 
 use bytes::Bytes;
 use vfs::{
-    Access, Answer, Attributes, Depends, Device, DirectoryEntry, Entries, FileKind, Found, FsError,
-    Name, ObjectId, Sealed, SnapshotNumber, SnapshotsShown, Timestamp,
+    Access, Answer, Attributes, Device, DirectoryEntry, Entries, FileKind, Found, FsError, Name,
+    ObjectId, Sealed, SnapshotNumber, SnapshotsShown,
 };
 
 use crate::call::Call;
 use crate::planted::{Bug, is_planted};
-use crate::{Namespace, Object, Store};
-
-/// The name by which snapshots are found.
-pub const SNAPSHOTS_NAME: &[u8] = b".snapshot";
+use crate::{Namespace, Object, ReadySnapshots, SNAPSHOTS_NAME, Store};
 
 /// The cookie of the entry `.snapshot` (invariant 2).
 pub(crate) const SNAPSHOTS_COOKIE: u64 = 1 << 62;
@@ -40,17 +39,6 @@ pub(crate) const SNAPSHOTS_COOKIE: u64 = 1 << 62;
 /// The cookies of "." and "..": those of snapshots follow (invariant 1).
 const DOT_COOKIE: u64 = 1;
 const DOT_DOT_COOKIE: u64 = 2;
-
-/// The snapshots that are found.
-#[derive(Clone, Debug, Default)]
-pub struct ReadySnapshots {
-    /// Their numbers, which rise, and their names.
-    pub all: Vec<(SnapshotNumber, Name)>,
-    /// When one was made or deleted last.
-    pub changed: Timestamp,
-    /// All changes that this shows and that may not be durable.
-    pub depends: Depends,
-}
 
 /// A `.snapshot` that was found.
 pub(crate) struct Listing<N> {

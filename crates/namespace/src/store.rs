@@ -8,11 +8,11 @@ use bytes::Bytes;
 use runtime::sync::Lock;
 use vfs::{
     Attributes, CallReply, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat,
-    LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Sequence, Snapshots, Stability,
-    Timestamp, Verifier,
+    LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Sequence, SnapshotNumber, Snapshots,
+    Stability, Timestamp, Verifier,
 };
 
-use crate::{Protection, ReadySnapshots};
+use crate::Protection;
 
 /// A file as the namespace sees it.
 pub trait Object {
@@ -114,6 +114,17 @@ pub struct Listed {
     pub name: Bytes,
     /// Where to go on after it.
     pub cookie: u64,
+}
+
+/// The snapshots that are found.
+#[derive(Clone, Debug, Default)]
+pub struct ReadySnapshots {
+    /// Their numbers, which rise, and their names.
+    pub all: Vec<(SnapshotNumber, Name)>,
+    /// When one was made or deleted last.
+    pub changed: Timestamp,
+    /// All changes that this shows and that may not be durable.
+    pub depends: Depends,
 }
 
 /// What a call tells of a file that it names, without the file itself.

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vfs::{FileKind, SnapshotState};
 
 use crate::disk::ROOT;
-use crate::held::Tree;
 use crate::inode::BLOCK;
-use crate::record::{Platter, Stored};
+use crate::record::{Platter, Stored, Tree};
 
 impl Platter {
     /// Whether each file is named as often as it says, and holds what it says, and names lead to it

@@ -33,10 +33,10 @@ use vnode::{
 
 use crate::body::{Body, RamChunk, change_entry};
 use crate::disk::{Disk, ROOT};
-use crate::held::{AllPinned, Bodies, Tree, next_step, usage};
+use crate::held::{Bodies, next_step, usage};
 use crate::inode::{BLOCK, Inode};
 use crate::planted::{Bug, is_planted};
-use crate::record::{Platter, Record, cut};
+use crate::record::{AllPinned, Platter, Record, Tree, cut};
 use crate::update::{Room, Update};
 
 /// Files that there may be.

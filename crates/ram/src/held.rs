@@ -1,61 +1,23 @@
-//! What a snapshot holds: on the platter, and for readers.
-//!
-//! A tree of the platter is shared by all that have it; its blocks are those of the live tree until
-//! that has others. What snapshots hold takes nothing of the room that is counted.
-//!
-//! Invariant: a tree does not change, but for files that go when it is being deleted.
+//! What a snapshot holds: what of it others hold as well, what goes with a step of its deletion,
+//! and its files as readers see them. It takes nothing of the room that is counted.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use bytes::Bytes;
-use vfs::{Snapshot, SnapshotNumber, SnapshotUsage, Timestamp};
-use vnode::FoundSnapshots;
+use vfs::{SnapshotNumber, SnapshotUsage};
 
 use crate::body::Body;
 use crate::inode::BLOCK;
-use crate::record::Stored;
+use crate::record::{AllPinned, Tree};
 
 /// Files that go with one step of a deletion.
 const FILES_PER_STEP: usize = 16;
-
-/// Files by their numbers.
-pub(crate) type Tree = BTreeMap<u64, Stored>;
-
-/// A snapshot on the platter.
-#[derive(Clone, Debug)]
-pub(crate) struct Pinned {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) tree: Rc<Tree>,
-    pub(crate) freed_bytes: u64,
-}
-
-/// All snapshots of a platter.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AllPinned {
-    pub(crate) each: BTreeMap<SnapshotNumber, Pinned>,
-    pub(crate) last: SnapshotNumber,
-    pub(crate) changed: Timestamp,
-}
-
-impl AllPinned {
-    /// What is told of them to an engine that begins.
-    pub(crate) fn found(&self) -> FoundSnapshots {
-        let all = self.each.values().map(|pinned| pinned.snapshot.clone()).collect();
-        FoundSnapshots { all, last: self.last, changed: self.changed }
-    }
-}
 
 /// The files that the next step of a deletion takes: all up to this number; none if no more are
 /// left behind it.
 pub(crate) fn next_step(tree: &Tree) -> Option<u64> {
     tree.keys().nth(FILES_PER_STEP).map(|&first_left| first_left - 1)
-}
-
-/// A tree without its files up to this number.
-pub(crate) fn without(tree: &Rc<Tree>, through: u64) -> Rc<Tree> {
-    Rc::new(tree.range(through + 1..).map(|(&ino, file)| (ino, file.clone())).collect())
 }
 
 /// Where a block stands, and what it is: two trees share it if both are the same.

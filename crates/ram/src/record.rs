@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use vfs::{FileKind, LoggedReply, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
+use vnode::FoundSnapshots;
 use vnode::chain::{Chain, ChainLink};
 
-use crate::held::{AllPinned, Pinned, Tree, without};
 use crate::inode::Inode;
 use crate::planted::{Bug, is_planted};
 
@@ -26,6 +26,39 @@ pub(crate) struct Stored {
     pub(crate) blocks: BTreeMap<u64, Bytes>,
     /// By the byte of the directory at which they stand.
     pub(crate) entries: BTreeMap<u64, Entry>,
+}
+
+/// Files by their numbers.
+pub(crate) type Tree = BTreeMap<u64, Stored>;
+
+/// A snapshot on the platter. Its tree is shared by all that have it, and never changes; a deletion
+/// puts smaller ones in its place. The blocks are those of the live tree, until that has others.
+#[derive(Clone, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) tree: Rc<Tree>,
+    pub(crate) freed_bytes: u64,
+}
+
+/// All snapshots of a platter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AllPinned {
+    pub(crate) each: BTreeMap<SnapshotNumber, Pinned>,
+    pub(crate) last: SnapshotNumber,
+    pub(crate) changed: Timestamp,
+}
+
+impl AllPinned {
+    /// What is told of them to an engine that begins.
+    pub(crate) fn found(&self) -> FoundSnapshots {
+        let all = self.each.values().map(|pinned| pinned.snapshot.clone()).collect();
+        FoundSnapshots { all, last: self.last, changed: self.changed }
+    }
+}
+
+/// A tree without its files up to this number.
+pub(crate) fn without(tree: &Rc<Tree>, through: u64) -> Rc<Tree> {
+    Rc::new(tree.range(through + 1..).map(|(&ino, file)| (ino, file.clone())).collect())
 }
 
 /// What one Update changes, piece by piece.

@@ -159,8 +159,8 @@ fn an_answer_is_not_remembered_without_what_it_shows() -> Result<(), String> {
     }
 }
 
-/// A snapshot is made, and a client asks for what is in it before it is durable; then it is deleted,
-/// and a client asks before that is.
+/// A snapshot is made, and a client asks for what is in it before it is durable; then it is
+/// deleted, and a client asks before that is.
 fn an_answer_about_a_snapshot_waits_until_it_is_durable() -> Result<(), String> {
     let fixture = Fixture::new();
     let who = Requester::root().who;

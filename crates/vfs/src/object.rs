@@ -7,9 +7,9 @@
 //!
 //! # File ids
 //! A client takes two objects with the same device and file id for one. So a file id has the number
-//! of the snapshot in its upper 24 bits, which are 0 for what is live, and all ones for `.snapshot`.
-//! An engine with snapshots has no inode number of more than 40 bits, and no snapshot number above
-//! [`SnapshotNumber::LAST`]. Engines without snapshots may use all 64.
+//! of the snapshot in its upper 24 bits, which are 0 for what is live, and all ones for
+//! `.snapshot`. An engine with snapshots has no inode number of more than 40 bits, and no snapshot
+//! number above [`SnapshotNumber::LAST`]. Engines without snapshots may use all 64.
 
 use crate::FsError;
 

@@ -19,9 +19,9 @@
 //!    if the horizon says so, but for what they rest on ([`Manner::rests_on`]) and what a
 //!    remembered answer shows ([`Engine::stage`]). An engine whose horizon passes in order is not
 //!    told what a move of a directory rests on: there '..' of two directories land in order, too.
-//! 6. Where there are snapshots, an inode number has 40 bits at most ([`vfs::Ino`]). The Update that
-//!    makes a snapshot is durable with all that was applied before it, or after that; whatever is
-//!    durable of later ones, the snapshot holds nothing of it.
+//! 6. Where there are snapshots, an inode number has 40 bits at most ([`vfs::Ino`]). The Update
+//!    that makes a snapshot is durable with all that was applied before it, or after that; whatever
+//!    is durable of later ones, the snapshot holds nothing of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

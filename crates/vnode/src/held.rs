@@ -7,6 +7,8 @@
 //!    file is dead for every task that has it.
 //! 4. An answer about a file of a snapshot waits for the change that made the snapshot; one that
 //!    shows which there are, or that one is gone, waits for all that changed them.
+//!
+//! Not asserted: 4, which the namespace asserts of all that an answer shows.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -39,13 +41,16 @@ struct Known {
     pinned_by: Depends,
 }
 
+/// Files of snapshots, by these and by their numbers.
+type Held<I> = BTreeMap<(SnapshotNumber, u64), Rc<Vnode<I>>>;
+
 /// See the module's prose.
 pub(crate) struct Book<I> {
     known: RefCell<Vec<Known>>,
     last: Cell<SnapshotNumber>,
     changed: Cell<Timestamp>,
     changes: Cell<Depends>,
-    files: RefCell<BTreeMap<(SnapshotNumber, u64), Rc<Vnode<I>>>>,
+    files: RefCell<Held<I>>,
     /// How many there may be before some are forgotten.
     most: Cell<usize>,
     memory: Meter,
