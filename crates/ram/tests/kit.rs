@@ -180,6 +180,14 @@ fn snapshots_that_were_told_survive_out_of_order() {
     }
 }
 
+#[test]
+fn snapshots_hold_no_change_in_its_middle() {
+    for seed in 1..=3 {
+        let whole = snapshots::steps_are_held_whole(&Memory::new(seed), seed);
+        assert_eq!(whole, Ok(()), "run {seed}");
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 fn vnode_bug<T>(bug: vnode::planted::Bug, run: impl FnOnce() -> T) -> T {
     vnode::planted::plant(Some(bug));
@@ -199,7 +207,9 @@ fn snapshots_that_do_not_hold_are_found() {
     let unwritten = vnode_bug(vnode::planted::Bug::UnwrittenPins, holds);
     let stay = || snapshots::told_snapshots_stay(&Memory::new(2), 2, 60);
     let untold = vnode_bug(vnode::planted::Bug::UnwrittenPins, stay);
-    for found in [live, lasting, unwritten, untold] {
+    let steps = || snapshots::steps_are_held_whole(&Memory::new(1), 1);
+    let amid = vnode_bug(vnode::planted::Bug::PinsAmidSteps, steps);
+    for found in [live, lasting, unwritten, untold, amid] {
         println!("{:.300}", found.expect_err("it is found"));
     }
 }

@@ -15,6 +15,9 @@
 //!
 //! # durability = "delayed"     # a crash may take back what was answered, but for what a client
 //! #                            # asks to be made durable (fsync, COMMIT, stable writes)
+//! # snapshots = "visible"      # each directory lists its .snapshot; "hidden", as without: it is
+//! #                            # found by its name alone; "off": not at all. It takes an engine
+//! #                            # that has snapshots
 //!
 //! [limits]
 //! connections = 1024           # more: who has been quiet for 5 s and longest makes room

@@ -55,8 +55,10 @@ pub enum SnapshotsShown {
 #[async_trait(?Send)]
 pub trait Snapshots {
     /// Makes a snapshot. It holds all that was answered before it was asked for, UNSTABLE data
-    /// among it, and is durable with this answer. A change in steps is in it from its first step to
-    /// its last, or not at all.
+    /// among it, and is durable with this answer. A file that becomes shorter in steps, or goes in
+    /// steps, is in it as before them or as behind them. Of what else is asked for meanwhile it
+    /// holds what a cut may leave: of UNSTABLE data any part, of a CREATE that sets a size perhaps
+    /// an empty file, of all other calls everything or nothing.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that none may have: ".", "..", and ".snapshot";

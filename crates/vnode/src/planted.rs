@@ -65,6 +65,8 @@ planted::bugs! {
     LostDirectories,
     /// An answer about a snapshot does not wait until the snapshot is durable.
     UnwaitedPins,
+    /// A snapshot holds a change in its middle.
+    PinsAmidSteps,
     /// A snapshot lacks UNSTABLE data that was answered before.
     UnwrittenPins,
     /// A snapshot that was deleted is still found.

@@ -4,8 +4,13 @@
 mod grow;
 mod seen;
 
+use futures::future::join;
+use runtime::Random;
+use runtime::sync::yield_now;
 use sim::Executor;
-use vfs::{FileSystem, FsError, ObjectId, Snapshot, SnapshotNumber, SnapshotState, Snapshots};
+use vfs::{
+    FileSystem, FsError, ObjectId, Snapshot, SnapshotNumber, SnapshotState, Snapshots, Stability,
+};
 use vnode::Engine;
 
 use crate::bench::Bench;
@@ -332,6 +337,50 @@ pub fn told_snapshots_stay(bench: &impl Bench, seed: u64, cuts: u64) -> Result<(
         wrong.map_err(|wrong| format!("{}, {told} told: {wrong}", bench.label(&cut)))?;
     }
     Ok(())
+}
+
+/// A large file becomes shorter in steps, or goes, while snapshots are made: each holds it as it was
+/// before, or as it is when that is done.
+///
+/// # Errors
+/// What is wrong.
+pub fn steps_are_held_whole(bench: &impl Bench, seed: u64) -> Result<(), String> {
+    const BLOCKS: u64 = 300;
+    let executor = Executor::new(seed);
+    executor.block_on(async {
+        let disks = bench.make(&executor).await;
+        let volume = bench.open(executor.runtime(), &disks).await?;
+        let chance = Seeded::new(seed);
+        let root = volume.files.root();
+        for round in 0..12 {
+            let text = format!("file {round}");
+            let file = volume.create(root, &text).await.map_err(|error| error.to_string())?;
+            let old = vec![round + 1; (BLOCKS * bench.block_size()) as usize];
+            let kept = volume.write(file, 0, old.clone(), Stability::Unstable).await;
+            kept.map_err(|error| error.to_string())?;
+            volume.commit(file).await.map_err(|error| error.to_string())?;
+            let new = (chance.next_u64() % 3) as usize * 1000;
+            let shorter = volume.resize(file, new as u64);
+            let name = format!("snapshot {round}");
+            let looks = chance.next_u64() % 30;
+            let pinned = async {
+                for _ in 0..looks {
+                    yield_now().await;
+                }
+                pin(&volume, &name).await
+            };
+            let (shorter, pinned) = join(shorter, pinned).await;
+            shorter.map_err(|error| error.to_string())?;
+            let held = volume.read(file.within(pinned?.number)).await;
+            let held = held.map_err(|error| error.to_string())?;
+            if held != old && held != old[..new] {
+                return Err(format!("round {round}: {} bytes, of {new} left", held.len()));
+            }
+            volume.remove(root, &text).await.map_err(|error| error.to_string())?;
+        }
+        volume.files.shutdown().await.map_err(|error| error.to_string())?;
+        bench.judge(&disks, "steps")
+    })
 }
 
 impl Kept {
