@@ -80,15 +80,16 @@ impl Handle {
     /// # Errors
     /// [`FsError::BadHandle`] for everything that [`Handle::encode`] never made.
     pub fn decode(bytes: &[u8]) -> Result<Self, FsError> {
+        let first: &[u8; HANDLE_SIZE] = bytes.first_chunk().ok_or(FsError::BadHandle)?;
         let snapshot = match bytes.len() {
             HANDLE_SIZE => SnapshotNumber::LIVE,
-            SNAPSHOT_HANDLE_SIZE => SnapshotNumber(u32::from_be_bytes(field(bytes, 24))),
+            SNAPSHOT_HANDLE_SIZE => SnapshotNumber(u32::from_be_bytes(field(first, 24))),
             _ => return Err(FsError::BadHandle),
         };
-        let ino = Ino(u64::from_be_bytes(field(bytes, 12)));
-        let generation = u32::from_be_bytes(field(bytes, 20));
+        let ino = Ino(u64::from_be_bytes(field(first, 12)));
+        let generation = u32::from_be_bytes(field(first, 20));
         let handle = Self {
-            fsid: Fsid(u64::from_be_bytes(field(bytes, 4))),
+            fsid: Fsid(u64::from_be_bytes(field(first, 4))),
             id: ObjectId { ino, generation, snapshot },
         };
         // Encoding again compares version, length, padding and check at one stroke.
@@ -103,8 +104,9 @@ pub(crate) fn handle_size(id: ObjectId) -> usize {
 
 /// The volume that a handle names, if it is one: for a caller that only asks where it belongs.
 pub(crate) fn fsid_of(handle: &[u8]) -> Option<Fsid> {
-    let has_length = [HANDLE_SIZE, SNAPSHOT_HANDLE_SIZE].contains(&handle.len());
-    has_length.then(|| Fsid(u64::from_be_bytes(field(handle, 4))))
+    let has_length = matches!(handle.len(), HANDLE_SIZE | SNAPSHOT_HANDLE_SIZE);
+    let first: &[u8; HANDLE_SIZE] = handle.first_chunk().filter(|_| has_length)?;
+    Some(Fsid(u64::from_be_bytes(field(first, 4))))
 }
 
 fn check(bytes: &[u8]) -> [u8; CHECK] {
@@ -112,8 +114,8 @@ fn check(bytes: &[u8]) -> [u8; CHECK] {
     u32::try_from(crc).expect("a 32-bit checksum").to_be_bytes()
 }
 
-/// A field of bytes that are as many as a handle has.
-fn field<const N: usize>(bytes: &[u8], start: usize) -> [u8; N] {
+/// A field of the bytes that a handle has at least.
+fn field<const N: usize>(bytes: &[u8; HANDLE_SIZE], start: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[start + index])
 }
 

@@ -25,7 +25,7 @@ impl<S: Store> FileSystem for Namespace<S> {
 
     async fn getattr(&self, id: ObjectId) -> Sealed<Result<Attributes, FsError>> {
         if id.is_listing() {
-            return self.listing_getattr(id).await;
+            return Box::pin(self.listing_getattr(id)).await;
         }
         let mut call = Call::new();
         let result = self.open(&mut call, id).await.map(|node| node.attributes());
@@ -51,7 +51,7 @@ impl<S: Store> FileSystem for Namespace<S> {
         name: &Name,
     ) -> Sealed<Answer<Found>> {
         if directory.is_listing() {
-            return self.listing_lookup(directory, name).await;
+            return Box::pin(self.listing_lookup(directory, name)).await;
         }
         let mut call = Call::new();
         let result = self.do_lookup(&mut call, who, directory, name).await;
@@ -65,7 +65,7 @@ impl<S: Store> FileSystem for Namespace<S> {
         asked: Access,
     ) -> Sealed<Answer<Access>> {
         if id.is_listing() {
-            return self.listing_access(id, asked).await;
+            return Box::pin(self.listing_access(id, asked)).await;
         }
         let mut call = Call::new();
         let result = self.open(&mut call, id).await.map(|node| {
@@ -227,7 +227,7 @@ impl<S: Store> FileSystem for Namespace<S> {
         accept: &mut dyn for<'e> FnMut(&'e DirectoryEntry) -> bool,
     ) -> Sealed<Answer<Entries>> {
         if directory.is_listing() {
-            return self.listing_readdir(directory, cookie, accept).await;
+            return Box::pin(self.listing_readdir(directory, cookie, accept)).await;
         }
         let mut call = Call::new();
         let style = (attributes, accept);
@@ -307,7 +307,7 @@ impl<S: Store> Namespace<S> {
         tell: impl FnOnce() -> T,
     ) -> Result<T, FsError> {
         if id.is_listing() {
-            self.open_listing(call, id).await?;
+            Box::pin(self.open_listing(call, id)).await?;
             return Ok(tell());
         }
         let node = self.open(call, id).await?;

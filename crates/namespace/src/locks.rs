@@ -27,7 +27,7 @@ impl<S: Store> Namespace<S> {
     ) -> Result<S::Node, FsError> {
         self.store.check_running()?;
         if !id.is_live() {
-            self.check_shown(call, id).await?;
+            Box::pin(self.check_shown(call, id)).await?;
         }
         let node = self.store.node(id).await;
         match &node {
@@ -41,7 +41,7 @@ impl<S: Store> Namespace<S> {
     /// for a `.snapshot`, which is no file.
     async fn check_shown(&self, call: &mut Call<S::Node>, id: ObjectId) -> Result<(), FsError> {
         if id.is_listing() {
-            Box::pin(self.open_listing(call, id)).await?;
+            self.open_listing(call, id).await?;
             return Err(FsError::IsDirectory);
         }
         if self.finds_snapshots() { Ok(()) } else { Err(FsError::Stale) }

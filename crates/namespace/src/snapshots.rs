@@ -16,6 +16,9 @@
 //!
 //! Where snapshots are not shown at all, what is in one is stale.
 //!
+//! The verbs for what is live look at a number and go on; what is here they call in a future of its
+//! own, so that theirs are no larger.
+//!
 //! Invariants:
 //! 1. The cookies of a `.snapshot` are those of ".", of "..", and of the numbers of snapshots, in
 //!    this order, so that a listing goes on behind one that was deleted.

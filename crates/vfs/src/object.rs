@@ -70,16 +70,19 @@ impl ObjectId {
     }
 
     /// Whether it may be changed, as far as that depends on where it stands.
+    #[inline]
     pub fn is_live(self) -> bool {
         self.snapshot == SnapshotNumber::LIVE
     }
 
     /// Whether it is a directory `.snapshot`.
+    #[inline]
     pub fn is_listing(self) -> bool {
         self.snapshot == SnapshotNumber::LISTING
     }
 
     /// What tells it from all other objects of the volume that a client may see at once.
+    #[inline]
     pub fn file_id(self) -> Ino {
         Ino(self.ino.0 | u64::from(self.snapshot.0) << INO_BITS)
     }

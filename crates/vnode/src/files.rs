@@ -338,6 +338,7 @@ impl<E: Engine> Files<E> {
     /// [`FsError::Corrupt`].
     pub async fn node(&self, id: ObjectId) -> Result<File<E>, FsError> {
         if !id.is_live() {
+            // As below.
             return Box::pin(self.held(id)).await;
         }
         let node = self.node_of(id.ino.0).await?;
