@@ -339,7 +339,7 @@ pub fn told_snapshots_stay(bench: &impl Bench, seed: u64, cuts: u64) -> Result<(
     Ok(())
 }
 
-/// A large file becomes shorter in steps, or goes, while snapshots are made: each holds it as it was
+/// A large file becomes shorter in steps while snapshots are made: each holds it as it was
 /// before, or as it is when that is done.
 ///
 /// # Errors
