@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use vfs::{Credentials, Delayed};
+use vfs::{Credentials, Delayed, SnapshotsShown};
 
 /// The user and group that a squashed caller becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,7 @@ impl Rule {
 pub struct Export {
     rules: Vec<Rule>,
     delayed: Option<Delayed>,
+    snapshots: SnapshotsShown,
 }
 
 /// Two rules of a volume speak of the same network.
@@ -104,7 +105,7 @@ impl Export {
         rules.sort_by_key(|rule| rule.network);
         match rules.windows(2).find(|pair| pair[0].network == pair[1].network) {
             Some(pair) => Err(AmbiguousRules { network: pair[0].network }),
-            None => Ok(Self { rules, delayed: None }),
+            None => Ok(Self { rules, delayed: None, snapshots: SnapshotsShown::default() }),
         }
     }
 
@@ -119,7 +120,7 @@ impl Export {
         let version_4 = Ipv4Net::new(Ipv4Addr::new(127, 0, 0, 0), 8).expect("8 is at most 32");
         let version_6 = Ipv6Net::from(Ipv6Addr::LOCALHOST);
         let rules = vec![loopback(version_4.into()), loopback(version_6.into())];
-        Self { rules, delayed: None }
+        Self { rules, delayed: None, snapshots: SnapshotsShown::default() }
     }
 
     /// The same, with answers that do not wait for the disk, but for COMMIT and WRITEs that ask for
@@ -131,6 +132,16 @@ impl Export {
     /// Whether answers do not wait for the disk.
     pub fn delayed(&self) -> Option<Delayed> {
         self.delayed
+    }
+
+    /// The same, with snapshots that clients find there.
+    pub fn with_snapshots(self, shown: SnapshotsShown) -> Self {
+        Self { snapshots: shown, ..self }
+    }
+
+    /// Where clients find snapshots.
+    pub fn snapshots(&self) -> SnapshotsShown {
+        self.snapshots
     }
 
     /// The rules, by network.

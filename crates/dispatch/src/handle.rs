@@ -1,23 +1,33 @@
 //! File handles: what a client keeps to name a file for ever.
 //!
-//! A handle is 28 bytes, of which every one is checked on its way back in:
+//! A handle of the live tree is of version 1 and has 28 bytes; one of what a snapshot holds, and of
+//! a directory `.snapshot`, is of version 2 and has 32. Every byte is checked on its way back in:
 //!
 //! ```text
 //! | version 1 | 0 0 0 | fsid 8 | ino 8 | generation 4 | CRC-32C of the 24 before 4 |
+//! | version 2 | 0 0 0 | fsid 8 | ino 8 | generation 4 | snapshot 4 | CRC-32C of the 28 before 4 |
 //! ```
+//!
+//! What is live keeps the handles that it always had. Version 2 with the number of the live tree is
+//! no handle: each object has one.
 //!
 //! It holds nothing that a restart changes, so a client never notices one. The check is against
 //! accidents (a handle of another server, a damaged packet), not against forgery: a client that may
 //! speak AUTH_SYS to us can claim any user anyway, and every verb checks permissions by itself.
 
-use crc_fast::{CrcAlgorithm, checksum};
-use vfs::{FsError, Ino, ObjectId};
+use std::ops::Deref;
 
-/// The length of a handle, in bytes; the protocol allows 64.
+use crc_fast::{CrcAlgorithm, checksum};
+use vfs::{FsError, Ino, ObjectId, SnapshotNumber};
+
+/// The length of a handle of the live tree, in bytes; the protocol allows 64.
 pub const HANDLE_SIZE: usize = 28;
+/// The length of a handle of what a snapshot holds, in bytes.
+pub const SNAPSHOT_HANDLE_SIZE: usize = 32;
 
 const VERSION: u8 = 1;
-const CHECKED: usize = 24;
+const SNAPSHOT_VERSION: u8 = 2;
+const CHECK: usize = 4;
 
 /// The number of a volume: in every file handle, and what clients see as the device number of its
 /// files. It must stay the same for as long as clients may keep handles.
@@ -33,17 +43,36 @@ pub struct Handle {
     pub id: ObjectId,
 }
 
+/// The bytes of a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandleBytes {
+    bytes: [u8; SNAPSHOT_HANDLE_SIZE],
+    length: usize,
+}
+
+impl Deref for HandleBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
 impl Handle {
     /// The bytes that a client gets.
-    pub fn encode(self) -> [u8; HANDLE_SIZE] {
-        let mut bytes = [0; HANDLE_SIZE];
-        bytes[0] = VERSION;
+    pub fn encode(self) -> HandleBytes {
+        let mut bytes = [0; SNAPSHOT_HANDLE_SIZE];
+        let length = handle_size(self.id);
+        bytes[0] = if self.id.is_live() { VERSION } else { SNAPSHOT_VERSION };
         bytes[4..12].copy_from_slice(&self.fsid.0.to_be_bytes());
         bytes[12..20].copy_from_slice(&self.id.ino.0.to_be_bytes());
         bytes[20..24].copy_from_slice(&self.id.generation.to_be_bytes());
-        let check = check(&bytes[..CHECKED]);
-        bytes[CHECKED..].copy_from_slice(&check);
-        bytes
+        if !self.id.is_live() {
+            bytes[24..28].copy_from_slice(&self.id.snapshot.0.to_be_bytes());
+        }
+        let check = check(&bytes[..length - CHECK]);
+        bytes[length - CHECK..length].copy_from_slice(&check);
+        HandleBytes { bytes, length }
     }
 
     /// Reads what a client sent.
@@ -51,30 +80,41 @@ impl Handle {
     /// # Errors
     /// [`FsError::BadHandle`] for everything that [`Handle::encode`] never made.
     pub fn decode(bytes: &[u8]) -> Result<Self, FsError> {
-        let bytes: &[u8; HANDLE_SIZE] = bytes.try_into().map_err(|_| FsError::BadHandle)?;
-        let handle = Self {
-            fsid: Fsid(u64::from_be_bytes(field(bytes, 4))),
-            id: ObjectId {
-                ino: Ino(u64::from_be_bytes(field(bytes, 12))),
-                generation: u32::from_be_bytes(field(bytes, 20)),
-            },
+        let first: &[u8; HANDLE_SIZE] = bytes.first_chunk().ok_or(FsError::BadHandle)?;
+        let snapshot = match bytes.len() {
+            HANDLE_SIZE => SnapshotNumber::LIVE,
+            SNAPSHOT_HANDLE_SIZE => SnapshotNumber(u32::from_be_bytes(field(first, 24))),
+            _ => return Err(FsError::BadHandle),
         };
-        // Encoding again compares version, padding and check at one stroke.
-        if handle.encode() == *bytes { Ok(handle) } else { Err(FsError::BadHandle) }
+        let ino = Ino(u64::from_be_bytes(field(first, 12)));
+        let generation = u32::from_be_bytes(field(first, 20));
+        let handle = Self {
+            fsid: Fsid(u64::from_be_bytes(field(first, 4))),
+            id: ObjectId { ino, generation, snapshot },
+        };
+        // Encoding again compares version, length, padding and check at one stroke.
+        if *handle.encode() == *bytes { Ok(handle) } else { Err(FsError::BadHandle) }
     }
+}
+
+/// The length of an object's handle, in bytes.
+pub(crate) fn handle_size(id: ObjectId) -> usize {
+    if id.is_live() { HANDLE_SIZE } else { SNAPSHOT_HANDLE_SIZE }
 }
 
 /// The volume that a handle names, if it is one: for a caller that only asks where it belongs.
 pub(crate) fn fsid_of(handle: &[u8]) -> Option<Fsid> {
-    let bytes: &[u8; HANDLE_SIZE] = handle.try_into().ok()?;
-    Some(Fsid(u64::from_be_bytes(field(bytes, 4))))
+    let has_length = matches!(handle.len(), HANDLE_SIZE | SNAPSHOT_HANDLE_SIZE);
+    let first: &[u8; HANDLE_SIZE] = handle.first_chunk().filter(|_| has_length)?;
+    Some(Fsid(u64::from_be_bytes(field(first, 4))))
 }
 
-fn check(bytes: &[u8]) -> [u8; 4] {
+fn check(bytes: &[u8]) -> [u8; CHECK] {
     let crc = checksum(CrcAlgorithm::Crc32Iscsi, bytes);
     u32::try_from(crc).expect("a 32-bit checksum").to_be_bytes()
 }
 
+/// A field of the bytes that a handle has at least.
 fn field<const N: usize>(bytes: &[u8; HANDLE_SIZE], start: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[start + index])
 }
@@ -83,13 +123,25 @@ fn field<const N: usize>(bytes: &[u8; HANDLE_SIZE], start: usize) -> [u8; N] {
 mod tests {
     use super::*;
 
+    const NUMBERS: [u32; 6] = [0, 1, 7, 0x1_0000, 0xff_fffe, u32::MAX];
+
     fn sample() -> Handle {
-        Handle { fsid: Fsid(0x0123_4567_89ab_cdef), id: ObjectId { ino: Ino(42), generation: 7 } }
+        Handle { fsid: Fsid(0x0123_4567_89ab_cdef), id: ObjectId::live(Ino(42), 7) }
+    }
+
+    /// The same file in each of some trees.
+    fn samples() -> impl Iterator<Item = Handle> {
+        let id = |number| sample().id.within(SnapshotNumber(number));
+        NUMBERS.into_iter().map(move |number| Handle { id: id(number), ..sample() })
     }
 
     #[test]
     fn a_handle_comes_back_as_it_went() {
-        assert_eq!(Handle::decode(&sample().encode()), Ok(sample()));
+        for handle in samples() {
+            assert_eq!(Handle::decode(&handle.encode()), Ok(handle));
+            assert_eq!(fsid_of(&handle.encode()), Some(handle.fsid));
+            assert_eq!(handle.encode().len(), handle_size(handle.id));
+        }
     }
 
     /// A client keeps handles over an upgrade of the server: these bytes must never change.
@@ -99,23 +151,59 @@ mod tests {
             1, 0, 0, 0, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 0, 0, 0, 0, 0, 0, 42, 0,
             0, 0, 7,
         ];
-        assert_eq!(sample().encode()[..CHECKED], expected);
+        assert_eq!(sample().encode()[..HANDLE_SIZE - CHECK], expected);
+        let held = Handle { id: sample().id.within(SnapshotNumber(0x0102_0304)), ..sample() };
+        let expected = [&[2], &expected[1..], &[1, 2, 3, 4]].concat();
+        assert_eq!(held.encode()[..SNAPSHOT_HANDLE_SIZE - CHECK], expected);
     }
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        for bit in 0..HANDLE_SIZE * 8 {
-            let mut bytes = sample().encode();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Handle::decode(&bytes), Err(FsError::BadHandle), "bit {bit}");
+        for handle in samples() {
+            for bit in 0..handle.encode().len() * 8 {
+                let mut bytes = handle.encode().to_vec();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Handle::decode(&bytes), Err(FsError::BadHandle), "bit {bit}");
+            }
         }
     }
 
     #[test]
     fn a_wrong_length_is_a_bad_handle() {
-        let bytes = sample().encode();
-        assert_eq!(Handle::decode(&bytes[..27]), Err(FsError::BadHandle));
+        for handle in samples() {
+            let bytes = handle.encode();
+            assert_eq!(Handle::decode(&bytes[..bytes.len() - 1]), Err(FsError::BadHandle));
+            assert_eq!(Handle::decode(&[&bytes[..], &[0]].concat()), Err(FsError::BadHandle));
+        }
         assert_eq!(Handle::decode(&[0; 64]), Err(FsError::BadHandle));
         assert_eq!(Handle::decode(&[]), Err(FsError::BadHandle));
+    }
+
+    /// Bytes with a good check that are of no form: an object has one handle.
+    #[test]
+    fn another_version_is_a_bad_handle() {
+        let forged = |version: u8, id: ObjectId| {
+            let mut bytes = Handle { id, ..sample() }.encode().to_vec();
+            let end = bytes.len() - CHECK;
+            bytes[0] = version;
+            let check = check(&bytes[..end]);
+            bytes[end..].copy_from_slice(&check);
+            Handle::decode(&bytes)
+        };
+        let (live, held) = (sample().id, sample().id.within(SnapshotNumber(9)));
+        assert_eq!(forged(1, live).map(|handle| handle.id), Ok(live));
+        assert_eq!(forged(2, held).map(|handle| handle.id), Ok(held));
+        for (version, id) in [(2, live), (1, held), (0, live), (3, live), (3, held), (255, held)] {
+            assert_eq!(forged(version, id), Err(FsError::BadHandle), "{version}: {id:?}");
+        }
+        let mut live_in_version_2 = held_bytes(held);
+        live_in_version_2[24..28].fill(0);
+        let check = check(&live_in_version_2[..28]);
+        live_in_version_2[28..].copy_from_slice(&check);
+        assert_eq!(Handle::decode(&live_in_version_2), Err(FsError::BadHandle));
+    }
+
+    fn held_bytes(id: ObjectId) -> Vec<u8> {
+        Handle { id, ..sample() }.encode().to_vec()
     }
 }

@@ -47,7 +47,7 @@ mod volume;
 
 pub use dispatcher::{CallObserver, Dispatcher};
 pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
-pub use handle::{Fsid, HANDLE_SIZE, Handle};
+pub use handle::{Fsid, HANDLE_SIZE, Handle, HandleBytes, SNAPSHOT_HANDLE_SIZE};
 pub use limits::{Limits, MAX_TRANSFER};
 pub use reply::{Reply, ReplyMemory};
 pub use reply_cache::{Counters, ReplyCache, Window};

@@ -147,9 +147,13 @@ impl Volumes {
         self.served().for_each(|volume| volume.file_system.ask_to_end());
     }
 
-    /// Whether they are delayed is what these rules say.
+    /// Whether they are delayed, and where their snapshots are found, is what these rules say.
     pub(crate) fn declare(&self, exports: &Exports) {
-        self.served().for_each(|volume| volume.declare(exports.of(&volume.name).delayed()));
+        for volume in self.served() {
+            let export = exports.of(&volume.name);
+            volume.declare(export.delayed());
+            volume.file_system.show_snapshots(export.snapshots());
+        }
     }
 
     /// All of them, with what is known of them besides.

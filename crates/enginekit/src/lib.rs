@@ -10,7 +10,8 @@
 //!   with a directory of its own.
 //! * [`bench`]: what an engine brings.
 //! * [`tree`]: several actors on one tree, cut at random moments. [`names`]: names that lead where
-//!   they should. [`told`]: what was told, and stays.
+//!   they should. [`told`]: what was told, and stays. [`snapshots`]: what was there, for an engine
+//!   that has them.
 //!
 //! Architecture invariant: it knows no engine, no format and no disk. Only tests need it.
 
@@ -19,6 +20,7 @@
 pub mod bench;
 pub mod names;
 pub mod random;
+pub mod snapshots;
 pub mod told;
 pub mod tree;
 pub mod volume;

@@ -285,7 +285,7 @@ async fn root(home: &Home) -> Result<ObjectId, OpenError> {
     if dinode.kind() != Some(FileKind::Directory) || geometry.verify_inode(&dinode).is_err() {
         return Err(OpenError::Damaged("the root directory is none".into()));
     }
-    Ok(ObjectId { ino: Ino(ROOT_INODE), generation: dinode.generation.get() })
+    Ok(ObjectId::live(Ino(ROOT_INODE), dinode.generation.get()))
 }
 
 #[cfg(test)]

@@ -27,10 +27,9 @@ impl<S: Store> Namespace<S> {
         name: &Name,
         how: CreateHow,
     ) -> Result<Found, FsError> {
-        let parent = self.open_directory(call, directory).await?;
-        call.about(FIRST, &parent);
-        self.check_writable()?;
-        if name.is_dot_or_dot_dot() {
+        let parent = self.open_directory_to_change(call, FIRST, directory).await?;
+        self.check_writable(&[&parent])?;
+        if name.is_dot_or_dot_dot() || self.is_snapshots_name(name.as_bytes()) {
             return Err(FsError::Exists);
         }
         let attributes = match how {
@@ -158,9 +157,8 @@ impl<S: Store> Namespace<S> {
         making: Making<'_>,
         attributes: SetAttributes,
     ) -> Result<Found, FsError> {
-        let parent = self.open_directory(call, directory).await?;
-        call.about(FIRST, &parent);
-        self.check_writable()?;
+        let parent = self.open_directory_to_change(call, FIRST, directory).await?;
+        self.check_writable(&[&parent])?;
         let (kind, device, target) = match making {
             Making::Directory => (FileKind::Directory, Device::default(), &[][..]),
             Making::Symlink(target) => (FileKind::Symlink, Device::default(), target),
@@ -179,7 +177,7 @@ impl<S: Store> Namespace<S> {
             FileKind::Regular => return Err(FsError::BadType),
             _ => {}
         }
-        if name.is_dot_or_dot_dot() {
+        if name.is_dot_or_dot_dot() || self.is_snapshots_name(name.as_bytes()) {
             return Err(FsError::Exists);
         }
         let _held = parent.lock().exclusive().await;
@@ -257,15 +255,13 @@ impl<S: Store> Namespace<S> {
         directory: ObjectId,
         name: &Name,
     ) -> Result<(), FsError> {
-        let node = self.open(call, id).await?;
-        call.about(FIRST, &node);
-        let parent = self.open_directory(call, directory).await?;
-        call.about(SECOND, &parent);
-        self.check_writable()?;
+        let node = self.open_to_change(call, FIRST, id).await?;
+        let parent = self.open_directory_to_change(call, SECOND, directory).await?;
+        self.check_writable(&[&node, &parent])?;
         if node.kind() == FileKind::Directory {
             return Err(FsError::NotOwner);
         }
-        if name.is_dot_or_dot_dot() {
+        if name.is_dot_or_dot_dot() || self.is_snapshots_name(name.as_bytes()) {
             return Err(FsError::Exists);
         }
         let _held = self.lock_all(call, &[&node, &parent]).await?;

@@ -35,9 +35,8 @@ impl<S: Store> Namespace<S> {
         (offset, data): (u64, Vec<Bytes>),
         stability: Stability,
     ) -> Result<Written, FsError> {
-        let node = self.open(call, id).await?;
-        call.about(FIRST, &node);
-        self.check_writable()?;
+        let node = self.open_to_change(call, FIRST, id).await?;
+        self.check_writable(&[&node])?;
         check_regular(&node)?;
         let length: usize = data.iter().map(Bytes::len).sum();
         let written = |committed, verifier| Written { count: length as u32, committed, verifier };
@@ -126,6 +125,9 @@ impl<S: Store> Namespace<S> {
         let node = self.open(call, id).await?;
         call.about(FIRST, &node);
         check_regular(&node)?;
+        if !id.is_live() {
+            return Ok(self.store.verifier()); // all that a snapshot holds is durable with it
+        }
         let _alone = self.lock_all(call, &[&node]).await?;
         let now = node.attributes();
         if access::check_data(who, &now, WRITE).is_err() {
@@ -147,7 +149,10 @@ impl<S: Store> Namespace<S> {
         call: &mut Call<S::Node>,
         id: ObjectId,
     ) -> Result<Bytes, FsError> {
-        let node = self.open(call, id).await?;
+        let node = match self.open(call, id).await {
+            Err(FsError::IsDirectory) => return Err(FsError::Invalid), // a `.snapshot`
+            node => node?,
+        };
         call.about(FIRST, &node);
         if node.kind() != FileKind::Symlink {
             return Err(FsError::Invalid);

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use vfs::{
     Access, Answer, Attributes, CreateHow, Credentials, Depends, Device, DirectoryEntry, Entries,
     FileKind, FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
-    PostOp, ReadData, Receipt, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier,
-    Wcc, Written,
+    PostOp, ReadData, Receipt, Requester, Sealed, SetAttributes, Snapshots, SnapshotsShown,
+    Stability, Timestamp, Verifier, Wcc, Written,
 };
 
 use crate::call::{Call, FIRST};
@@ -24,6 +24,9 @@ impl<S: Store> FileSystem for Namespace<S> {
     }
 
     async fn getattr(&self, id: ObjectId) -> Sealed<Result<Attributes, FsError>> {
+        if id.is_listing() {
+            return Box::pin(self.listing_getattr(id)).await;
+        }
         let mut call = Call::new();
         let result = self.open(&mut call, id).await.map(|node| node.attributes());
         self.seal_bare(call, result)
@@ -47,6 +50,9 @@ impl<S: Store> FileSystem for Namespace<S> {
         directory: ObjectId,
         name: &Name,
     ) -> Sealed<Answer<Found>> {
+        if directory.is_listing() {
+            return Box::pin(self.listing_lookup(directory, name)).await;
+        }
         let mut call = Call::new();
         let result = self.do_lookup(&mut call, who, directory, name).await;
         self.seal(call, result)
@@ -58,10 +64,14 @@ impl<S: Store> FileSystem for Namespace<S> {
         id: ObjectId,
         asked: Access,
     ) -> Sealed<Answer<Access>> {
+        if id.is_listing() {
+            return Box::pin(self.listing_access(id, asked)).await;
+        }
         let mut call = Call::new();
         let result = self.open(&mut call, id).await.map(|node| {
             call.about(FIRST, &node);
-            let is_fixed = self.store.is_read_only() || node.protection().immutable;
+            let may_change = self.check_writable(&[&node]).is_ok();
+            let is_fixed = !may_change || node.protection().immutable;
             let rights = access::rights(who, &node.attributes(), is_fixed);
             Access(rights.0 & asked.0)
         });
@@ -216,6 +226,9 @@ impl<S: Store> FileSystem for Namespace<S> {
         attributes: bool,
         accept: &mut dyn for<'e> FnMut(&'e DirectoryEntry) -> bool,
     ) -> Sealed<Answer<Entries>> {
+        if directory.is_listing() {
+            return Box::pin(self.listing_readdir(directory, cookie, accept)).await;
+        }
         let mut call = Call::new();
         let style = (attributes, accept);
         let result = self.do_readdir(&mut call, who, directory, cookie, style).await;
@@ -260,6 +273,14 @@ impl<S: Store> FileSystem for Namespace<S> {
         self.store.receipt(Depends::through(self.store.newest()))
     }
 
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        self.store.snapshots()
+    }
+
+    fn show_snapshots(&self, shown: SnapshotsShown) {
+        self.set_shown(shown);
+    }
+
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {
         self.store.take_remembered()
     }
@@ -285,6 +306,10 @@ impl<S: Store> Namespace<S> {
         id: ObjectId,
         tell: impl FnOnce() -> T,
     ) -> Result<T, FsError> {
+        if id.is_listing() {
+            Box::pin(self.open_listing(call, id)).await?;
+            return Ok(tell());
+        }
         let node = self.open(call, id).await?;
         call.about(FIRST, &node);
         Ok(tell())

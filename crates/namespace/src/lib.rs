@@ -19,6 +19,9 @@
 //! Not asserted: 3, which the engine's policy keeps; 5, which is about what a Store does not do
 //! between the two.
 //!
+//! What a snapshot holds is read by the same verbs, and changed by none; `snapshots` has the
+//! directories by which clients find it.
+//!
 //! What happens to a file without names is the Store's affair: it frees it, at once or in steps.
 
 mod access;
@@ -34,18 +37,22 @@ mod protection;
 mod remove;
 mod rename;
 mod set;
+mod snapshots;
 mod store;
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use runtime::sync::Lock;
-use vfs::Depends;
+use vfs::{Depends, SnapshotsShown};
 
 use planted::{Bug, is_planted};
 
 pub use protection::Protection;
-pub use store::{AttributeChange, Listed, NewFile, Object, Stat, Store, Witness};
+pub use store::{AttributeChange, Listed, NewFile, Object, ReadySnapshots, Stat, Store, Witness};
+
+/// The name by which snapshots are found.
+pub const SNAPSHOTS_NAME: &[u8] = b".snapshot";
 
 /// A file system over a [`Store`].
 pub struct Namespace<S: Store> {
@@ -54,12 +61,15 @@ pub struct Namespace<S: Store> {
     reparenting: Lock,
     /// The changes by which directories got other names, while these are not durable.
     moves: Cell<Depends>,
+    /// Where clients find snapshots.
+    shown: Cell<SnapshotsShown>,
 }
 
 impl<S: Store> Namespace<S> {
     /// The file system that `store` holds.
     pub fn new(store: Rc<S>) -> Self {
-        Self { store, reparenting: Lock::default(), moves: Cell::new(Depends::NOTHING) }
+        let (reparenting, moves, shown) = Default::default();
+        Self { store, reparenting, moves, shown }
     }
 
     /// What the names above a file may still wait for, beside the names themselves: an answer that

@@ -6,7 +6,8 @@ use crate::access::{self, EXECUTE, READ};
 use crate::call::{Call, FIRST};
 use crate::locks::without_file;
 use crate::planted::{Bug, is_planted};
-use crate::{Listed, Namespace, Object, Store};
+use crate::snapshots::SNAPSHOTS_COOKIE;
+use crate::{Listed, Namespace, Object, SNAPSHOTS_NAME, Store};
 
 impl<S: Store> Namespace<S> {
     pub(crate) async fn do_lookup(
@@ -19,9 +20,15 @@ impl<S: Store> Namespace<S> {
         let parent = self.open_directory(call, directory).await?;
         call.about(FIRST, &parent);
         access::check(who, &parent.attributes(), EXECUTE)?;
+        if self.is_snapshots_name(name.as_bytes()) && directory.is_live() {
+            return Box::pin(self.find_listing(call, &parent)).await;
+        }
+        if self.is_above_root(&parent, name.as_bytes()) {
+            return Ok(Box::pin(self.above_root(call)).await?.found());
+        }
         let _shared = parent.lock().shared().await;
         let ino = self.number_under_lock(call, &parent, name).await?.ok_or(FsError::NoEntry)?;
-        let peek = self.store.peek(ino).await.map_err(without_file)?;
+        let peek = self.store.peek(&parent, ino).await.map_err(without_file)?;
         call.peeked(&peek);
         let is_directory = peek.attributes.kind == FileKind::Directory;
         if name.is_dot_or_dot_dot() && !is_directory && !is_planted(Bug::AnyParent) {
@@ -49,11 +56,24 @@ impl<S: Store> Namespace<S> {
             let listed = self.store.list(&parent, cookie).await?;
             if listed.is_empty() {
                 found.eof = true;
+                if self.lists_snapshots(&parent) && cookie < SNAPSHOTS_COOKIE {
+                    let listing = self.listing_of(call, parent.clone())?;
+                    let entry = listing.entry(SNAPSHOTS_NAME, SNAPSHOTS_COOKIE);
+                    found.eof = accept(&entry);
+                    found.entries.extend(found.eof.then_some(entry));
+                }
                 return Ok(found);
             }
             for entry in listed {
+                assert!(
+                    entry.cookie < SNAPSHOTS_COOKIE,
+                    "invariant 2 of .snapshot: its cookie is larger"
+                );
                 cookie = entry.cookie;
-                let entry = self.entry(call, entry, attributes).await;
+                if self.is_snapshots_name(&entry.name) && directory.is_live() {
+                    continue; // shadowed
+                }
+                let entry = self.entry(call, &parent, entry, attributes).await?;
                 if !accept(&entry) {
                     return Ok(found);
                 }
@@ -66,20 +86,24 @@ impl<S: Store> Namespace<S> {
     async fn entry(
         &self,
         call: &mut Call<S::Node>,
+        parent: &S::Node,
         listed: Listed,
         attributes: bool,
-    ) -> DirectoryEntry {
+    ) -> Result<DirectoryEntry, FsError> {
         let Listed { ino, name, cookie } = listed;
-        let peek = if attributes { self.store.peek(ino).await.ok() } else { None };
+        if self.is_above_root(parent, &name) {
+            return Ok(Box::pin(self.above_root(call)).await?.entry(&name, cookie));
+        }
+        let peek = if attributes { self.store.peek(parent, ino).await.ok() } else { None };
         if let Some(peek) = &peek {
             call.peeked(peek);
         }
-        let unknown = ObjectId { ino: Ino(ino), generation: 0 };
-        DirectoryEntry {
+        let unknown = ObjectId::live(Ino(ino), 0).within(parent.id().snapshot);
+        Ok(DirectoryEntry {
             id: peek.map_or(unknown, |peek| peek.id),
             name,
             cookie,
             attributes: peek.map(|peek| peek.attributes),
-        }
+        })
     }
 }

@@ -26,12 +26,54 @@ impl<S: Store> Namespace<S> {
         id: ObjectId,
     ) -> Result<S::Node, FsError> {
         self.store.check_running()?;
+        if !id.is_live() {
+            Box::pin(self.check_shown(call, id)).await?;
+        }
         let node = self.store.node(id).await;
         match &node {
             Ok(node) => call.saw(node),
-            Err(_) => call.saw_changes(&self.store.removal(id.ino.0)),
+            Err(_) => call.saw_changes(&self.store.removal(id)),
         }
         node
+    }
+
+    /// [`FsError::Stale`] for what a snapshot holds, where none are shown; [`FsError::IsDirectory`]
+    /// for a `.snapshot`, which is no file.
+    async fn check_shown(&self, call: &mut Call<S::Node>, id: ObjectId) -> Result<(), FsError> {
+        if id.is_listing() {
+            self.open_listing(call, id).await?;
+            return Err(FsError::IsDirectory);
+        }
+        if self.finds_snapshots() { Ok(()) } else { Err(FsError::Stale) }
+    }
+
+    /// As [`Namespace::open`], of what is to be changed: the answer tells its attributes, which of
+    /// those that it tells of they are.
+    pub(crate) async fn open_to_change(
+        &self,
+        call: &mut Call<S::Node>,
+        which: usize,
+        id: ObjectId,
+    ) -> Result<S::Node, FsError> {
+        let opened = self.open(call, id).await;
+        if id.is_listing() && opened.as_ref().err() == Some(&FsError::IsDirectory) {
+            return Err(FsError::ReadOnly);
+        }
+        opened.inspect(|node| call.about(which, node))
+    }
+
+    /// As [`Namespace::open_to_change`], of a directory.
+    pub(crate) async fn open_directory_to_change(
+        &self,
+        call: &mut Call<S::Node>,
+        which: usize,
+        id: ObjectId,
+    ) -> Result<S::Node, FsError> {
+        let node = self.open_to_change(call, which, id).await?;
+        match node.kind() {
+            FileKind::Directory => Ok(node),
+            _ => Err(FsError::NotDirectory),
+        }
     }
 
     /// As [`Namespace::open`], of a directory.
@@ -45,11 +87,6 @@ impl<S: Store> Namespace<S> {
             FileKind::Directory => Ok(node),
             _ => Err(FsError::NotDirectory),
         }
-    }
-
-    /// [`FsError::ReadOnly`] on a volume that may not be changed.
-    pub(crate) fn check_writable(&self) -> Result<(), FsError> {
-        if self.store.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
     /// Takes the exclusive locks of all `nodes`; [`FsError::Stale`] if one of them was freed
@@ -85,7 +122,7 @@ impl<S: Store> Namespace<S> {
     ) -> Result<(), FsError> {
         call.saw(node);
         if node.is_dead() {
-            call.saw_changes(&self.store.removal(node.id().ino.0));
+            call.saw_changes(&self.store.removal(node.id()));
             return Err(FsError::Stale);
         }
         self.store.check_usable(node)

@@ -25,6 +25,8 @@ planted::bugs! {
     ShortSighted,
     /// A directory moves whether or not the way up from its new parent may be lost.
     LooseMoves,
+    /// What a snapshot holds is changed like what is live.
+    WritableSnapshots,
     /// What the attributes of a file were before is asked before the last step of a call.
     LateBefore,
 }

@@ -14,11 +14,13 @@ impl<S: Store> Namespace<S> {
         directory: ObjectId,
         name: &Name,
     ) -> Result<(), FsError> {
-        let parent = self.open_directory(call, directory).await?;
-        call.about(FIRST, &parent);
-        self.check_writable()?;
+        let parent = self.open_directory_to_change(call, FIRST, directory).await?;
+        self.check_writable(&[&parent])?;
         if name.is_dot_or_dot_dot() {
             return Err(FsError::Invalid);
+        }
+        if self.is_snapshots_name(name.as_bytes()) {
+            return Err(FsError::ReadOnly);
         }
         access::check(who, &parent.attributes(), EXECUTE)?;
         let ([node], _held) = self.lock_names(call, [(&parent, name)]).await?;
@@ -42,12 +44,12 @@ impl<S: Store> Namespace<S> {
         directory: ObjectId,
         name: &Name,
     ) -> Result<(), FsError> {
-        let parent = self.open_directory(call, directory).await?;
-        call.about(FIRST, &parent);
-        self.check_writable()?;
+        let parent = self.open_directory_to_change(call, FIRST, directory).await?;
+        self.check_writable(&[&parent])?;
         match name.as_bytes() {
             b"." => return Err(FsError::Invalid),
             b".." => return Err(FsError::NotEmpty),
+            name if self.is_snapshots_name(name) => return Err(FsError::ReadOnly),
             _ => {}
         }
         access::check(who, &parent.attributes(), EXECUTE)?;

@@ -47,13 +47,17 @@ impl<S: Store> Namespace<S> {
         (from, from_name): (ObjectId, &Name),
         (to, to_name): (ObjectId, &Name),
     ) -> Result<(), FsError> {
-        let from = self.open_directory(call, from).await?;
-        call.about(FIRST, &from);
-        let to = self.open_directory(call, to).await?;
-        call.about(SECOND, &to);
-        self.check_writable()?;
+        let from = self.open_directory_to_change(call, FIRST, from).await?;
+        let to = self.open_directory_to_change(call, SECOND, to).await?;
+        self.check_writable(&[&from, &to])?;
         if from_name.is_dot_or_dot_dot() || to_name.is_dot_or_dot_dot() {
             return Err(FsError::Invalid);
+        }
+        if self.is_snapshots_name(from_name.as_bytes()) {
+            return Err(FsError::ReadOnly);
+        }
+        if self.is_snapshots_name(to_name.as_bytes()) {
+            return Err(FsError::Exists);
         }
         access::check(who, &from.attributes(), EXECUTE)?;
         access::check(who, &to.attributes(), EXECUTE)?;

@@ -18,9 +18,8 @@ impl<S: Store> Namespace<S> {
         changes: SetAttributes,
         guard: Option<Timestamp>,
     ) -> Result<(), FsError> {
-        let node = self.open(call, id).await?;
-        call.about(FIRST, &node);
-        self.check_writable()?;
+        let node = self.open_to_change(call, FIRST, id).await?;
+        self.check_writable(&[&node])?;
         self.change_attributes(call, who, &node, changes, guard).await
     }
 

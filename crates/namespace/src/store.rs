@@ -8,8 +8,8 @@ use bytes::Bytes;
 use runtime::sync::Lock;
 use vfs::{
     Attributes, CallReply, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat,
-    LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Sequence, Stability, Timestamp,
-    Verifier,
+    LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Sequence, SnapshotNumber, Snapshots,
+    Stability, Timestamp, Verifier,
 };
 
 use crate::Protection;
@@ -116,6 +116,17 @@ pub struct Listed {
     pub cookie: u64,
 }
 
+/// The snapshots that are found.
+#[derive(Clone, Debug, Default)]
+pub struct ReadySnapshots {
+    /// Their numbers, which rise, and their names.
+    pub all: Vec<(SnapshotNumber, Name)>,
+    /// When one was made or deleted last.
+    pub changed: Timestamp,
+    /// All changes that this shows and that may not be durable.
+    pub depends: Depends,
+}
+
 /// What a call tells of a file that it names, without the file itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
@@ -184,14 +195,14 @@ pub trait Store: 'static {
     async fn node(&self, id: ObjectId) -> Result<Self::Node, FsError>;
     /// The file that has this number now, to which a name has led.
     async fn node_of(&self, ino: u64) -> Result<Self::Node, FsError>;
-    /// What is to be told of the file that has this number now, to which a name has led. Nothing
-    /// is awaited between looking at it and returning.
-    async fn peek(&self, ino: u64) -> Result<Stat, FsError>;
+    /// What is to be told of the file that has this number now, to which a name in `directory` has
+    /// led: in the same tree. Nothing is awaited between looking at it and returning.
+    async fn peek(&self, directory: &Self::Node, ino: u64) -> Result<Stat, FsError>;
     /// [`FsError::Io`] when a change of the file could not come to its end, and nothing else may be
     /// done to it before the volume is opened anew.
     fn check_usable(&self, node: &Self::Node) -> Result<(), FsError>;
-    /// What the removal of this number left behind, if that is not durable yet.
-    fn removal(&self, ino: u64) -> Depends;
+    /// What the removal of this number left behind, or of the snapshot, if that is not durable yet.
+    fn removal(&self, id: ObjectId) -> Depends;
 
     /// The inode behind a name; "." and ".." are names.
     async fn find(&self, directory: &Self::Node, name: &Name) -> Result<Option<u64>, FsError>;
@@ -321,6 +332,10 @@ pub trait Store: 'static {
     fn fsinfo(&self) -> FsInfo;
     /// Limits of names.
     fn pathconf(&self) -> PathConf;
+    /// The snapshots, if there may be any.
+    fn snapshots(&self) -> Option<&dyn Snapshots>;
+    /// Those that are found.
+    fn ready_snapshots(&self) -> ReadySnapshots;
     /// The answers that survived the last crash or stop: see [`vfs::FileSystem::take_remembered`].
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>>;
     /// A call was answered from memory: see [`vfs::FileSystem::count_repetition`].

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vfs::FileKind;
+use vfs::{FileKind, SnapshotState};
 
 use crate::disk::ROOT;
 use crate::inode::BLOCK;
-use crate::record::{Platter, Stored};
+use crate::record::{Platter, Stored, Tree};
 
 impl Platter {
     /// Whether each file is named as often as it says, and holds what it says, and names lead to it
@@ -18,6 +18,14 @@ impl Platter {
     pub fn check(&self, has_ended: bool) -> Result<(), String> {
         if has_ended && !self.chains.is_empty() {
             return Err(format!("chains have not ended: {:?}", self.chains));
+        }
+        for (number, pinned) in &self.pinned.each {
+            let is_whole = pinned.snapshot.state == SnapshotState::Ready;
+            let held = Self { files: Tree::clone(&pinned.tree), ..Self::default() };
+            let wrong = |wrong| format!("in snapshot {number:?}: {wrong}");
+            if is_whole {
+                held.check(true).map_err(wrong)?;
+            }
         }
         self.check_tree()?;
         let mut links: BTreeMap<u64, u32> = BTreeMap::new();

@@ -3,8 +3,9 @@
 //! An Update rests on another when they change the same thing: an inode, or what stands at one
 //! place of a directory. Names of a directory that come and go do not rest on each other, though
 //! each changes its times: of these the latest counts. All of them rest on the last change of the
-//! directory that is more than that, and the next such change rests on all of them. An Update rests
-//! besides on what its planner says, and on what the answer shows that is remembered with it.
+//! directory that is more than that, and the next such change rests on all of them. What makes a
+//! snapshot rests on all before it. An Update rests besides on what its planner says, and on what
+//! the answer shows that is remembered with it.
 //!
 //! Invariants:
 //! 1. The platter is closed: what an Update on it rests on is on it.
@@ -52,6 +53,8 @@ struct Pending {
 #[derive(Default)]
 struct Rests {
     inodes: BTreeMap<u64, Touched>,
+    /// The last that changed snapshots: these become durable in their order.
+    snapshots: u64,
     entries: BTreeMap<(u64, u64), u64>,
 }
 
@@ -182,6 +185,9 @@ impl Disk {
                 Record::Entry(ino, at, _) => {
                     after.extend(rests.entries.insert((*ino, *at), sequence));
                     after.extend(rests.inodes.get(ino).map(|touched| touched.last));
+                }
+                Record::Pin(..) | Record::Unpin(..) | Record::Thin(..) | Record::RollBack(_) => {
+                    after.insert(std::mem::replace(&mut rests.snapshots, sequence));
                 }
                 Record::Chain(_) | Record::Answer(_) => {}
             }

@@ -23,16 +23,20 @@ use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::{
     CallReply, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Ino, LoggedReply, Lost,
-    MAX_NAME, ObjectId, PathConf, Sequence, Timestamp,
+    MAX_NAME, ObjectId, PathConf, Sequence, SnapshotNumber, SnapshotUsage, Timestamp,
 };
 use vnode::horizon::Horizon;
-use vnode::{Content, Engine, EntryChange, Files, FilesOptions, Limits, Place, Space, Vnode};
+use vnode::{
+    Content, Engine, EntryChange, Files, FilesOptions, FoundSnapshots, Limits, Place,
+    SnapshotChange, Space, Vnode,
+};
 
 use crate::body::{Body, RamChunk, change_entry};
 use crate::disk::{Disk, ROOT};
+use crate::held::{Bodies, next_step, usage};
 use crate::inode::{BLOCK, Inode};
 use crate::planted::{Bug, is_planted};
-use crate::record::{Record, cut};
+use crate::record::{AllPinned, Platter, Record, Tree, cut};
 use crate::update::{Room, Update};
 
 /// Files that there may be.
@@ -75,6 +79,9 @@ pub struct Ram {
     budget: Rc<Budget>,
     horizon: Horizon,
     files: RefCell<BTreeMap<u64, Body>>,
+    /// Snapshots as every reader sees them, whatever of them is durable.
+    pinned: RefCell<AllPinned>,
+    held: Bodies,
     room: Rc<Room>,
     released: Signal,
     next: Cell<u64>,
@@ -127,7 +134,7 @@ pub async fn open(
     room.free_inos.replace(free);
     let generation = bodies[&ROOT].inode.generation;
     let limits = Limits {
-        root: ObjectId { ino: Ino(ROOT), generation },
+        root: ObjectId::live(Ino(ROOT), generation),
         block_size: BLOCK,
         capacity: u64::MAX,
         max_target: 4095,
@@ -144,6 +151,8 @@ pub async fn open(
         budget: Budget::new(options.cache_bytes, BLOCK, false),
         horizon: Horizon::out_of_order(),
         files: RefCell::new(bodies),
+        pinned: RefCell::new(platter.pinned),
+        held: Bodies::new(),
         room: Rc::new(room),
         released: Signal::new(),
         next: Cell::new(1),
@@ -213,14 +222,82 @@ impl Ram {
             records.push(Record::End(*ino));
         }
         records.extend(update.manner.chain.map(Record::Chain));
+        drop(files);
+        records.extend(self.snapshot_record(update, sequence));
         records
     }
 
-    fn chunk_of(&self, directory: u64, start: u64) -> Result<RamChunk, FsError> {
-        let files = self.files.borrow();
-        let chunks = files.get(&directory).map(|body| &body.chunks).ok_or(FsError::Stale)?;
-        let bytes = chunks.get(start as usize / CHUNK_SIZE).cloned().ok_or(FsError::Corrupt)?;
-        Ok(RamChunk { directory, start, bytes })
+    /// What an Update does to snapshots, and leaves of that.
+    fn snapshot_record(&self, update: &mut Update, sequence: u64) -> Option<Record> {
+        let record = match (update.snapshots.take(), update.thinned.take()) {
+            (Some(SnapshotChange::Pinned(snapshot)), _) => {
+                update.manner.rests_on = Depends::through(Sequence(sequence - 1));
+                Record::Pin(snapshot, Rc::new(self.live_tree()))
+            }
+            (Some(SnapshotChange::Deleted(number, at)), _) => Record::Unpin(number, at),
+            (Some(SnapshotChange::RolledBack(number)), _) => {
+                update.manner.rests_on = Depends::through(Sequence(sequence - 1));
+                self.touched.borrow_mut().clear();
+                return Some(Record::RollBack(number));
+            }
+            (None, Some((number, through))) => {
+                let before = usage(&self.pinned.borrow(), &self.live_tree(), number);
+                self.held.forget(number);
+                let mut after = Platter { pinned: self.pinned.take(), ..Platter::default() };
+                after.take(Record::Thin(number, through, 0));
+                let left = usage(&after.pinned, &self.live_tree(), number);
+                self.pinned.replace(after.pinned);
+                let freed = before.unique_bytes - left.unique_bytes;
+                if let Some(one) = self.pinned.borrow_mut().each.get_mut(&number) {
+                    one.freed_bytes += freed;
+                }
+                return Some(Record::Thin(number, through, freed));
+            }
+            (None, None) => return None,
+        };
+        let mut after = Platter { pinned: self.pinned.take(), ..Platter::default() };
+        after.take(record.clone());
+        self.pinned.replace(after.pinned);
+        Some(record)
+    }
+
+    /// The live tree as every reader sees it.
+    fn live_tree(&self) -> Tree {
+        let (platter, _) = self.disk.remains(|| true);
+        let mut tree = platter.files;
+        for (&(ino, generation), &time) in &*self.touched.borrow() {
+            let file = tree.get_mut(&ino).filter(|file| file.inode.generation == generation);
+            if let Some(file) = file {
+                file.inode.atime = time;
+            }
+        }
+        tree
+    }
+
+    /// Looks at what a file holds, live or in a snapshot, if it is there.
+    fn look<T>(&self, file: &Vnode<Inode>, look: impl FnOnce(&Body) -> T) -> Option<T> {
+        self.look_in(file.tree, file.ino, look)
+    }
+
+    fn look_in<T>(
+        &self,
+        tree: SnapshotNumber,
+        ino: u64,
+        look: impl FnOnce(&Body) -> T,
+    ) -> Option<T> {
+        if tree == SnapshotNumber::LIVE || is_planted(Bug::LiveSnapshots) {
+            return self.files.borrow().get(&ino).map(look);
+        }
+        let pinned = self.pinned.borrow();
+        let tree = pinned.each.get_key_value(&tree).map(|(&number, one)| (number, &*one.tree));
+        self.held.look(tree?, ino, look)
+    }
+
+    fn chunk_of(&self, directory: &Vnode<Inode>, start: u64) -> Result<RamChunk, FsError> {
+        let index = start as usize / CHUNK_SIZE;
+        let bytes = self.look(directory, |body| body.chunks.get(index).cloned());
+        let bytes = bytes.ok_or(FsError::Stale)?.ok_or(FsError::Corrupt)?;
+        Ok(RamChunk { directory: directory.ino, start, bytes })
     }
 
     /// Gives back what a file has from byte `size` on, the last blocks first, as many as one Update
@@ -396,7 +473,7 @@ impl Engine for Ram {
         if let Some(new) = update.and_then(|update| update.chunks.iter().find(is_it)) {
             return Ok(RamChunk { bytes: new.bytes.clone(), ..*new });
         }
-        self.chunk_of(directory.ino, start)
+        self.chunk_of(directory, start)
     }
 
     async fn add_chunk(&self, update: &mut Update, directory: &File) -> Result<RamChunk, FsError> {
@@ -435,12 +512,11 @@ impl Engine for Ram {
     }
 
     async fn place(&self, file: &Vnode<Inode>, block: u64) -> Result<Place, FsError> {
-        let files = self.files.borrow();
-        let data = files.get(&file.ino).and_then(|body| match file.kind {
+        let data = self.look(file, |body| match file.kind {
             FileKind::Directory => Some(Bytes::new()),
             _ => body.blocks.get(&block).cloned(),
         });
-        Ok(data.map_or(Place::Hole, Place::Memory))
+        Ok(data.flatten().map_or(Place::Hole, Place::Memory))
     }
 
     async fn page_cost(
@@ -582,6 +658,36 @@ impl Engine for Ram {
         self.room.free_blocks.set(self.room.free_blocks.get() + freed.blocks);
         self.room.free_inos.borrow_mut().extend(freed.inos);
         self.released.notify();
+    }
+
+    fn found_snapshots(&self) -> Option<FoundSnapshots> {
+        Some(self.pinned.borrow().found())
+    }
+
+    fn change_snapshots(&self, update: &mut Update, change: SnapshotChange) -> Result<(), FsError> {
+        update.snapshots = Some(change);
+        Ok(())
+    }
+
+    async fn load_held(&self, tree: SnapshotNumber, ino: u64) -> Result<File, FsError> {
+        let inode = self.look_in(tree, ino, |body| body.inode.clone()).ok_or(FsError::Stale)?;
+        Ok(Vnode::held(tree, (ino, inode.generation), inode.kind, inode))
+    }
+
+    async fn delete_held(
+        &self,
+        update: &mut Update,
+        tree: SnapshotNumber,
+    ) -> Result<bool, FsError> {
+        let pinned = self.pinned.borrow();
+        let one = pinned.each.get(&tree).ok_or(FsError::Stale)?;
+        let through = next_step(&one.tree);
+        update.thinned = Some((tree, through));
+        Ok(through.is_none())
+    }
+
+    fn snapshot_usage(&self, tree: SnapshotNumber) -> SnapshotUsage {
+        usage(&self.pinned.borrow(), &self.live_tree(), tree)
     }
 
     fn released(&self) -> &Signal {

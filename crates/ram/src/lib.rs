@@ -7,7 +7,8 @@
 //!
 //! Layers, from the bottom:
 //!
-//! * `inode`: what is known of a file. `record`: what an Update leaves of one.
+//! * `inode`: what is known of a file. `record`: what an Update leaves of one. `held`: what
+//!   snapshots hold.
 //! * [`disk`]: the platter, the Updates that are on their way to it, and what rests on what.
 //! * `body`: files as every reader sees them. `update`: what one operation changes.
 //! * `engine`: the verbs.
@@ -21,6 +22,7 @@ mod body;
 mod check;
 pub mod disk;
 mod engine;
+mod held;
 mod inode;
 #[doc(hidden)]
 pub mod planted;

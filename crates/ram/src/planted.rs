@@ -9,6 +9,8 @@ planted::bugs! {
     ReusedSlots,
     /// An answer is remembered without what it shows.
     LoneAnswers,
+    /// A snapshot shows what is live.
+    LiveSnapshots,
     /// The answers of what is durable are forgotten.
     ForgottenAnswers,
 }

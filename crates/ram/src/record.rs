@@ -1,9 +1,11 @@
 //! What an Update leaves of a file, and how the platter takes it.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use bytes::Bytes;
-use vfs::{FileKind, LoggedReply, Timestamp};
+use vfs::{FileKind, LoggedReply, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
+use vnode::FoundSnapshots;
 use vnode::chain::{Chain, ChainLink};
 
 use crate::inode::Inode;
@@ -26,6 +28,39 @@ pub(crate) struct Stored {
     pub(crate) entries: BTreeMap<u64, Entry>,
 }
 
+/// Files by their numbers.
+pub(crate) type Tree = BTreeMap<u64, Stored>;
+
+/// A snapshot on the platter. Its tree is shared by all that have it, and never changes; a deletion
+/// puts smaller ones in its place. The blocks are those of the live tree, until that has others.
+#[derive(Clone, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) tree: Rc<Tree>,
+    pub(crate) freed_bytes: u64,
+}
+
+/// All snapshots of a platter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AllPinned {
+    pub(crate) each: BTreeMap<SnapshotNumber, Pinned>,
+    pub(crate) last: SnapshotNumber,
+    pub(crate) changed: Timestamp,
+}
+
+impl AllPinned {
+    /// What is told of them to an engine that begins.
+    pub(crate) fn found(&self) -> FoundSnapshots {
+        let all = self.each.values().map(|pinned| pinned.snapshot.clone()).collect();
+        FoundSnapshots { all, last: self.last, changed: self.changed }
+    }
+}
+
+/// A tree without its files up to this number.
+pub(crate) fn without(tree: &Rc<Tree>, through: u64) -> Rc<Tree> {
+    Rc::new(tree.range(through + 1..).map(|(&ino, file)| (ino, file.clone())).collect())
+}
+
 /// What one Update changes, piece by piece.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
@@ -43,6 +78,14 @@ pub(crate) enum Record {
     End(u64),
     /// A chain begins or ends.
     Chain(ChainLink),
+    /// A snapshot is made, of this tree.
+    Pin(Snapshot, Rc<Tree>),
+    /// A snapshot is to be deleted since then.
+    Unpin(SnapshotNumber, Timestamp),
+    /// Files of it up to this number are gone, or all, with so many bytes that it alone had.
+    Thin(SnapshotNumber, Option<u64>, u64),
+    /// The live tree is what a snapshot holds.
+    RollBack(SnapshotNumber),
     /// An answer.
     Answer(Box<LoggedReply>),
 }
@@ -53,6 +96,7 @@ pub struct Platter {
     pub(crate) files: BTreeMap<u64, Stored>,
     pub(crate) chains: BTreeMap<u64, Chain>,
     pub(crate) answers: Vec<LoggedReply>,
+    pub(crate) pinned: AllPinned,
 }
 
 impl Platter {
@@ -90,6 +134,38 @@ impl Platter {
                 self.chains.remove(&ino);
             }
             Record::Answer(answer) => self.answers.push(*answer),
+            of_snapshots => self.take_of_snapshots(of_snapshots),
+        }
+    }
+
+    fn take_of_snapshots(&mut self, record: Record) {
+        let pinned = &mut self.pinned;
+        match record {
+            Record::Pin(snapshot, tree) => {
+                pinned.last = pinned.last.max(snapshot.number);
+                pinned.changed = pinned.changed.max(snapshot.created);
+                let number = snapshot.number;
+                pinned.each.insert(number, Pinned { snapshot, tree, freed_bytes: 0 });
+            }
+            Record::Unpin(number, at) => {
+                pinned.changed = pinned.changed.max(at);
+                if let Some(one) = pinned.each.get_mut(&number) {
+                    one.snapshot.state = SnapshotState::Deleting;
+                }
+            }
+            Record::Thin(number, Some(through), freed_bytes) => {
+                if let Some(one) = pinned.each.get_mut(&number) {
+                    one.tree = without(&one.tree, through);
+                    one.freed_bytes += freed_bytes;
+                }
+            }
+            Record::Thin(number, None, _) => _ = pinned.each.remove(&number),
+            Record::RollBack(number) => {
+                let tree = pinned.each.get(&number).map(|one| Tree::clone(&one.tree));
+                self.files = tree.expect("a snapshot that is found");
+                self.answers.clear();
+            }
+            _ => unreachable!("of files"),
         }
     }
 

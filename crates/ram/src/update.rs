@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use vnode::{EntryChange, Manner, Plan, Space, Vnode};
+use vfs::SnapshotNumber;
+use vnode::{EntryChange, Manner, Plan, SnapshotChange, Space, Vnode};
 
 use crate::body::RamChunk;
 use crate::inode::Inode;
@@ -68,6 +69,10 @@ pub struct Update {
     pub(crate) cuts: Vec<(u64, u64, usize)>,
     pub(crate) born: Vec<u64>,
     pub(crate) ended: Vec<u64>,
+    /// What it does to snapshots.
+    pub(crate) snapshots: Option<SnapshotChange>,
+    /// The snapshot of which it takes a part, and its files up to this number, or all.
+    pub(crate) thinned: Option<(SnapshotNumber, Option<u64>)>,
     /// Blocks that it gives back.
     pub(crate) freed_blocks: i64,
     pub(crate) taken: Taken,
@@ -85,6 +90,8 @@ impl Update {
             cuts: Vec::new(),
             born: Vec::new(),
             ended: Vec::new(),
+            snapshots: None,
+            thinned: None,
             freed_blocks: 0,
             taken: Taken::new(room),
         }
@@ -105,7 +112,8 @@ impl Update {
 
 impl Plan for Update {
     fn is_empty(&self) -> bool {
-        self.inodes.is_empty() && self.entries.is_empty()
+        let of_snapshots = self.snapshots.is_some() || self.thinned.is_some();
+        self.inodes.is_empty() && self.entries.is_empty() && !of_snapshots
     }
 
     fn manner(&mut self) -> &mut Manner {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
-use enginekit::{Bench, Volume, names, told, tree};
+use enginekit::{Bench, Volume, names, snapshots, told, tree};
 use ram::{Disk, Platter, Ram, RamOptions, open};
 use runtime::{Runtime, Timestamp};
 use sim::{Executor, Prng};
@@ -163,6 +163,55 @@ fn a_receipt_for_the_newest_change_alone_is_found() {
         told.err()
     });
     println!("{}", found.expect("the bug is not found"));
+}
+
+#[test]
+fn snapshots_hold_what_was_there() {
+    for seed in 1..=3 {
+        assert_eq!(snapshots::snapshots_hold(&Memory::new(seed), seed), Ok(()), "run {seed}");
+    }
+}
+
+#[test]
+fn snapshots_that_were_told_survive_out_of_order() {
+    for seed in 1..=3 {
+        let stay = snapshots::told_snapshots_stay(&Memory::new(seed), seed, 30);
+        assert_eq!(stay, Ok(()), "run {seed}");
+    }
+}
+
+#[test]
+fn snapshots_hold_no_change_in_its_middle() {
+    for seed in 1..=3 {
+        let whole = snapshots::steps_are_held_whole(&Memory::new(seed), seed);
+        assert_eq!(whole, Ok(()), "run {seed}");
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+fn vnode_bug<T>(bug: vnode::planted::Bug, run: impl FnOnce() -> T) -> T {
+    vnode::planted::plant(Some(bug));
+    let done = run();
+    vnode::planted::plant(None);
+    done
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn snapshots_that_do_not_hold_are_found() {
+    let holds = || snapshots::snapshots_hold(&Memory::new(1), 1);
+    ram::planted::plant(Some(ram::planted::Bug::LiveSnapshots));
+    let live = holds();
+    ram::planted::plant(None);
+    let lasting = vnode_bug(vnode::planted::Bug::LastingSnapshots, holds);
+    let unwritten = vnode_bug(vnode::planted::Bug::UnwrittenPins, holds);
+    let stay = || snapshots::told_snapshots_stay(&Memory::new(2), 2, 60);
+    let untold = vnode_bug(vnode::planted::Bug::UnwrittenPins, stay);
+    let steps = || snapshots::steps_are_held_whole(&Memory::new(1), 1);
+    let amid = vnode_bug(vnode::planted::Bug::PinsAmidSteps, steps);
+    for found in [live, lasting, unwritten, untold, amid] {
+        println!("{:.300}", found.expect_err("it is found"));
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ use ram::{Cut, Disk, Ram, RamOptions, open};
 use runtime::Timestamp;
 use sim::Executor;
 use vfs::{
-    CallKey, CreateHow, DirectoryEntry, FileSystem, Name, ObjectId, Requester, SetAttributes,
+    CallKey, CreateHow, DirectoryEntry, FileSystem, FsError, Name, ObjectId, Requester,
+    SetAttributes, SnapshotNumber,
 };
 use vnode::Files;
 
@@ -158,6 +159,78 @@ fn an_answer_is_not_remembered_without_what_it_shows() -> Result<(), String> {
     }
 }
 
+/// A snapshot is made, and a client asks for what is in it before it is durable; then it is
+/// deleted, and a client asks before that is.
+fn an_answer_about_a_snapshot_waits_until_it_is_durable() -> Result<(), String> {
+    let fixture = Fixture::new();
+    let who = Requester::root().who;
+    let (root, run) = (fixture.files.root(), &fixture.executor);
+    fixture.create("one");
+    fixture.make_all_durable();
+    let all = fixture.files.snapshots().expect("this engine has them");
+    let pinned = run.block_on(all.pin(&name("then")));
+    if pinned.open().now_or_never().is_some() {
+        return Err("a snapshot is told to be there that a cut takes".to_owned());
+    }
+    let tree = root.within(SnapshotNumber(1));
+    let listing = root.within(SnapshotNumber::LISTING);
+    let (one, then) = (name("one"), name("then"));
+    let told = || {
+        [
+            run.block_on(fixture.files.getattr(tree)).open().now_or_never().is_some(),
+            run.block_on(fixture.files.lookup(&who, tree, &one)).open().now_or_never().is_some(),
+            run.block_on(fixture.files.lookup(&who, listing, &then))
+                .open()
+                .now_or_never()
+                .is_some(),
+            run.block_on(fixture.files.getattr(listing)).open().now_or_never().is_some(),
+        ]
+    };
+    if told() != [false; 4] {
+        return Err(format!("what is in it is told before: {:?}", told()));
+    }
+    fixture.make_all_durable();
+    assert_eq!(told(), [true; 4], "it is durable");
+    let gone = run.block_on(all.delete(&then));
+    if gone.open().now_or_never().is_some() || told() != [false; 4] {
+        return Err(format!("a snapshot is told to be gone that comes back: {:?}", told()));
+    }
+    fixture.make_all_durable();
+    assert_eq!(told(), [true; 4], "it is durably gone");
+    Ok(())
+}
+
+/// A snapshot is made while changes before it and behind it are on their way.
+#[test]
+fn a_snapshot_is_durable_after_all_that_it_holds() {
+    let fixture = Fixture::new();
+    fixture.create("before");
+    let all = fixture.files.snapshots().expect("this engine has them");
+    drop(fixture.executor.block_on(all.pin(&name("then"))));
+    fixture.create("behind");
+    let pending = fixture.disk.pending();
+    assert_eq!(pending.len(), 3, "all are on their way");
+    fixture.disk.make_durable(pending[1]);
+    fixture.disk.make_durable(pending[2]);
+    assert_eq!(fixture.disk.pending(), pending[..2], "the snapshot rests on what is before it");
+    fixture.disk.make_durable(pending[0]);
+    assert_eq!(fixture.disk.pending(), [], "and comes with it");
+    let fixture = fixture.lose_the_rest();
+    let then = fixture.files.root().within(SnapshotNumber(1));
+    let names = [("before", Ok(())), ("behind", Err(FsError::NoEntry))];
+    for (text, right) in names {
+        let (who, text) = (Requester::root().who, name(text));
+        let found = fixture.executor.block_on(fixture.files.lookup(&who, then, &text));
+        let found = fixture.executor.block_on(found.open()).expect("it runs").into_inner().result;
+        assert_eq!(found.map(|_| ()), right, "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_told_of_a_snapshot_is_durable() {
+    assert_eq!(an_answer_about_a_snapshot_waits_until_it_is_durable(), Ok(()));
+}
+
 #[test]
 fn moves_of_directories_rest_on_the_way_up() {
     assert_eq!(a_directory_does_not_come_below_itself(), Ok(()));
@@ -215,7 +288,10 @@ fn broken_rules_are_found() {
     namespace::planted::plant(Some(namespace::planted::Bug::LooseMoves));
     let circle = a_directory_does_not_come_below_itself();
     namespace::planted::plant(None);
-    for found in [newest, reused, alone, circle] {
+    vnode::planted::plant(Some(vnode::planted::Bug::UnwaitedPins));
+    let unwaited = an_answer_about_a_snapshot_waits_until_it_is_durable();
+    vnode::planted::plant(None);
+    for found in [newest, reused, alone, circle, unwaited] {
         println!("{}", found.expect_err("it is found"));
     }
 }

@@ -15,6 +15,9 @@
 //!
 //! # durability = "delayed"     # a crash may take back what was answered, but for what a client
 //! #                            # asks to be made durable (fsync, COMMIT, stable writes)
+//! # snapshots = "visible"      # each directory lists its .snapshot; "hidden", as without: it is
+//! #                            # found by its name alone; "off": not at all. It takes an engine
+//! #                            # that has snapshots
 //!
 //! [limits]
 //! connections = 1024           # more: who has been quiet for 5 s and longest makes room
@@ -43,6 +46,7 @@ use std::time::Duration;
 
 use dispatch::{AmbiguousRules, Anonymous, Export, Exports, Limits, Rule, Squash, Window};
 use serde::Deserialize;
+use vfs::SnapshotsShown;
 
 pub use value::{ByteSize, Listen, Network, parse_address};
 
@@ -92,6 +96,22 @@ pub struct ExportSection {
     /// Whether answers wait for the disk.
     #[serde(default)]
     pub durability: DurabilityWord,
+    /// Where clients find snapshots, if the engine of the volume has them.
+    #[serde(default)]
+    pub snapshots: SnapshotsWord,
+}
+
+/// The words of `snapshots`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum SnapshotsWord {
+    /// Each directory lists its `.snapshot`.
+    Visible,
+    /// Each directory has a `.snapshot`, which is found by its name alone.
+    #[default]
+    Hidden,
+    /// Nowhere.
+    Off,
 }
 
 /// The words of `durability`.
@@ -326,7 +346,12 @@ impl Config {
                 DurabilityWord::Durable => export,
                 DurabilityWord::Delayed => export.declared_delayed(),
             };
-            exports.insert(volume, export);
+            let shown = match section.snapshots {
+                SnapshotsWord::Visible => SnapshotsShown::Visible,
+                SnapshotsWord::Hidden => SnapshotsShown::Hidden,
+                SnapshotsWord::Off => SnapshotsShown::Off,
+            };
+            exports.insert(volume, export.with_snapshots(shown));
         }
         Ok(exports)
     }
@@ -419,6 +444,16 @@ mod tests {
     }
 
     #[test]
+    fn snapshots_are_found_where_the_export_says_and_by_name_where_it_does_not() {
+        let text = "[exports.a]\nsnapshots = \"visible\"\n\n[exports.b]\nsnapshots = \"off\"\n\n\
+                    [exports.c]\nclients = []\n\n[exports.d]\nsnapshots = \"hidden\"\n";
+        let exports = parse(text).expect("words of the key").exports().expect("rules");
+        let found = ["a", "b", "c", "d", "e"].map(|name| exports.of(name).snapshots());
+        let (hidden, off) = (SnapshotsShown::Hidden, SnapshotsShown::Off);
+        assert_eq!(found, [SnapshotsShown::Visible, off, hidden, hidden, hidden]);
+    }
+
+    #[test]
     fn an_unknown_key_is_named_with_those_that_are_expected() {
         let error = parse("[limits]\nconections = 5\n").expect_err("a typing error");
         assert!(error.contains("duramen.toml"), "{error}");
@@ -435,6 +470,8 @@ mod tests {
             ("[exports.a]\nclients = [{ network = \"::1\", access = \"w\" }]", "`ro` or `rw`"),
             ("[exports.a]\nclients = [{ network = \"::1\" }]", "access"),
             ("[exports.a]\ndurability = \"lazy\"", "`durable` or `delayed`"),
+            ("[exports.a]\nsnapshots = \"listed\"", "`visible`, `hidden`, `off`"),
+            ("[exports.a]\nsnapshots = true", "string or table"),
             ("[limits]\nrequest_memory = 4096", "at least 2097152"),
             ("[limits]\nreply_memory = 4096", "at least 1048576"),
             ("listen = []", "at least one address"),

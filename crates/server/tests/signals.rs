@@ -179,7 +179,7 @@ fn mkdir() -> Vec<u8> {
     };
     use nfs3_types::rpc::{call_body, fragment_header, msg_body, rpc_msg};
     use nfs3_types::xdr_codec::Pack;
-    let root = vfs::ObjectId { ino: vfs::Ino(2), generation: 7 };
+    let root = vfs::ObjectId::live(vfs::Ino(2), 7);
     let handle = dispatch::Handle { fsid: Fsid(7), id: root }.encode();
     let dir = nfs_fh3 { data: Opaque::owned(handle.to_vec()) };
     let where_ = diropargs3 { dir, name: b"made".as_slice().into() };

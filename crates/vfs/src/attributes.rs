@@ -49,7 +49,7 @@ pub struct Attributes {
     pub used: u64,
     /// The device that a device file names.
     pub device: Device,
-    /// Its number.
+    /// Its number; of what a snapshot holds, its file id (see [`crate::ObjectId::file_id`]).
     pub ino: Ino,
     /// Which file of this number.
     pub generation: u32,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::{
     Attributes, Credentials, Device, FileKind, FsError, LoggedReply, Name, ObjectId, PostOp,
-    Receipt, Requester, Sealed, SetAttributes, Timestamp, Wcc,
+    Receipt, Requester, Sealed, SetAttributes, Snapshots, SnapshotsShown, Timestamp, Wcc,
 };
 
 /// An answer with the attributes that go along with it, in success and in refusal.
@@ -158,6 +158,10 @@ pub struct PathConf {
 /// owner may always read and write the file's data, since a stateless server cannot know that it
 /// was open before a chmod. A verb runs to its end once it is called: a future that is dropped
 /// between *apply* and the receipt leaves the operation done and unanswered.
+///
+/// What a snapshot holds is asked for by the same verbs, under an [`ObjectId`] with its number. A
+/// verb that would change any of it is refused with [`FsError::ReadOnly`]; so is a name that would
+/// lead into it from outside, or out of it.
 ///
 /// Verbs that must not be executed twice take a [`Requester`]: if it names the call, the answer is
 /// remembered with what it changes (see [`crate::CallKey`]).
@@ -344,6 +348,14 @@ pub trait FileSystem {
     /// A call of this volume was repeated and answered from memory; `over_a_start` if it was
     /// carried out before the last start. Kept for people, where answers are.
     fn count_repetition(&self, over_a_start: bool);
+
+    /// Its snapshots, if it may have any.
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
+
+    /// Clients find its snapshots there from now on.
+    fn show_snapshots(&self, _shown: SnapshotsShown) {}
 
     /// [`FileSystem::shutdown`] is near: no call waits any more for what takes long by itself.
     fn ask_to_end(&self) {}

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::{
     Access, Answer, Attributes, CreateHow, Credentials, Device, DirectoryEntry, Entries, FileKind,
     FileSystem, Found, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf, PostOp,
-    ReadData, Receipt, Requester, Sealed, SetAttributes, Stability, Timestamp, Verifier, Wcc,
-    Written,
+    ReadData, Receipt, Requester, Sealed, SetAttributes, Snapshots, SnapshotsShown, Stability,
+    Timestamp, Verifier, Wcc, Written,
 };
 
 /// A file system in front of another one, whose answers it gives.
@@ -217,6 +217,14 @@ impl<F: InFront> FileSystem for F {
 
     async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
         self.behind().ensure_named(id).await
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        self.behind().snapshots()
+    }
+
+    fn show_snapshots(&self, shown: SnapshotsShown) {
+        self.behind().show_snapshots(shown);
     }
 
     fn ask_to_end(&self) {

@@ -2,7 +2,8 @@
 //!
 //! [`FileSystem`] is the seam between `dispatch` and the engines. Its verbs are those of a
 //! stateless file service; its types are ours, not a protocol's and not a disk format's. What is
-//! to stand before a file system, and hand its verbs on, is [`InFront`].
+//! to stand before a file system, and hand its verbs on, is [`InFront`]. A file system may have
+//! [`Snapshots`]; what they hold is named and asked for like what is live.
 //!
 //! # No answer before its time
 //! Every verb answers with a [`Sealed`] value: the answer is fixed, but no caller may look at it
@@ -18,7 +19,9 @@ mod error;
 mod file_system;
 mod in_front;
 mod name;
+mod object;
 mod remember;
+mod snapshots;
 
 pub use attributes::{
     Attributes, Credentials, Device, FileKind, PostOp, SetAttributes, SetTime, Wcc, WccBefore,
@@ -31,18 +34,7 @@ pub use file_system::{
 };
 pub use in_front::InFront;
 pub use name::{MAX_NAME, Name};
+pub use object::{Ino, ObjectId, SnapshotNumber};
 pub use remember::{CallKey, CallOutcome, CallReply, LoggedReply, MAX_KEY, Repetitions, Requester};
 pub use runtime::Timestamp;
-
-/// The number of a file within its volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ino(pub u64);
-
-/// A file for ever: its number, and which of the files that have had this number it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId {
-    /// The number, reused after the file is gone.
-    pub ino: Ino,
-    /// Changed at every reuse of the number.
-    pub generation: u32,
-}
+pub use snapshots::{Snapshot, SnapshotState, SnapshotUsage, Snapshots, SnapshotsShown};

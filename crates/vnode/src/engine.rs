@@ -19,6 +19,9 @@
 //!    if the horizon says so, but for what they rest on ([`Manner::rests_on`]) and what a
 //!    remembered answer shows ([`Engine::stage`]). An engine whose horizon passes in order is not
 //!    told what a move of a directory rests on: there '..' of two directories land in order, too.
+//! 6. Where there are snapshots, an inode number has 40 bits at most ([`vfs::Ino`]). The Update
+//!    that makes a snapshot is durable with all that was applied before it, or after that; whatever
+//!    is durable of later ones, the snapshot holds nothing of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,10 +35,11 @@ use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
 use vfs::{
     Attributes, CallReply, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Lost, ObjectId,
-    PathConf, Sequence, Timestamp,
+    PathConf, Sequence, Snapshot, SnapshotNumber, SnapshotUsage, Timestamp,
 };
 
 use crate::chain::ChainLink;
+use crate::held::FoundSnapshots;
 use crate::horizon::Horizon;
 use crate::pages::{Content, Place};
 use crate::vnode::{Facts, Vnode};
@@ -115,6 +119,19 @@ pub struct EntryChange {
     /// Bytes of the chunk to set besides, each from an offset on: record lengths and a name, which
     /// mean nothing without a target. They need not be undone.
     pub layout: Vec<(usize, Box<[u8]>)>,
+}
+
+/// What an Update does to the snapshots of a volume. It does nothing else.
+#[derive(Clone, Debug)]
+pub enum SnapshotChange {
+    /// This one is made: it holds what every reader sees when the Update is applied. No change in
+    /// steps is in its middle then.
+    Pinned(Snapshot),
+    /// This one is to be deleted since then, and is found no more.
+    Deleted(SnapshotNumber, Timestamp),
+    /// The live tree is what this one holds, from the next opening on. Answers that are remembered
+    /// are forgotten, and numbers that were given away stay so.
+    RolledBack(SnapshotNumber),
 }
 
 /// What does not change while a volume is open.
@@ -419,6 +436,52 @@ pub trait Engine: Sized + 'static {
 
     /// Ends what the engine does by itself while it is served. A stop begins with it.
     async fn end_background(&self) {}
+
+    /// The snapshots that it had when it was opened; none where it cannot have any. The verbs below
+    /// that speak of snapshots are then not asked for.
+    fn found_snapshots(&self) -> Option<FoundSnapshots> {
+        None
+    }
+
+    /// Changes which snapshots there are.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when there is not enough room to hold one more.
+    fn change_snapshots(
+        &self,
+        _update: &mut Self::Update,
+        _change: SnapshotChange,
+    ) -> Result<(), FsError> {
+        Err(FsError::NotSupported)
+    }
+
+    /// The file that has this number in a snapshot, made by [`Vnode::held`]. The snapshot may be
+    /// deleted meanwhile. What is asked of the file afterwards is what readers ask: its chunks, the
+    /// places of its blocks.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when there is none; [`FsError::Io`], [`FsError::Corrupt`].
+    async fn load_held(&self, _tree: SnapshotNumber, _ino: u64) -> Result<File<Self>, FsError> {
+        Err(FsError::Stale)
+    }
+
+    /// Gives back a bounded part of what a deleted snapshot alone holds; says whether that was the
+    /// last. No reader has a file of it any more.
+    ///
+    /// # Errors
+    /// [`FsError::Io`], [`FsError::Corrupt`].
+    async fn delete_held(
+        &self,
+        _update: &mut Self::Update,
+        _tree: SnapshotNumber,
+    ) -> Result<bool, FsError> {
+        Err(FsError::NotSupported)
+    }
+
+    /// What a snapshot takes.
+    fn snapshot_usage(&self, _tree: SnapshotNumber) -> SnapshotUsage {
+        SnapshotUsage::default()
+    }
 
     /// Told whenever space becomes free.
     fn released(&self) -> &Signal;

@@ -31,7 +31,7 @@ use namespace::{Stat, Witness};
 use runtime::Runtime;
 use runtime::sync::{Permit, Semaphore};
 use vfs::{
-    Depends, FileKind, FsError, Ledger, LoggedReply, ObjectId, Receipt, Sequence, Timestamp,
+    Depends, FileKind, FsError, Ino, Ledger, LoggedReply, ObjectId, Receipt, Sequence, Timestamp,
     Verifier,
 };
 
@@ -39,13 +39,14 @@ use crate::chain::ChainLink;
 use crate::change::{Change, Ready};
 use crate::doubts::Doubts;
 use crate::engine::{Engine, File, Plan, Space};
+use crate::held::Book;
 use crate::planted::{Bug, is_planted};
 use crate::scans::Scans;
 use crate::table::Table;
 use crate::vnode::Vnode;
 
 /// Chains of Updates that may be under way at once: a log tells of all of them in one entry.
-const MOST_CHAINS: u64 = 64;
+pub(crate) const MOST_CHAINS: u64 = 64;
 
 /// A volume that is being served: an engine, with the files that are in use.
 pub struct Files<E: Engine> {
@@ -68,6 +69,8 @@ pub struct Files<E: Engine> {
     newest: Cell<Sequence>,
     /// Files in memory; see [`crate::table`].
     pub(crate) table: Table<E::Inode>,
+    /// Snapshots, and their files in memory; none where there cannot be any.
+    pub(crate) snapshots: Option<Book<E::Inode>>,
     pub(crate) scans: Scans,
     pub(crate) name_hash: NameHash,
     /// What to give back, and whose sequence to forget, when an Update is durable.
@@ -133,7 +136,10 @@ impl<E: Engine> Files<E> {
         };
         let is_blind = is_planted(Bug::OneHash) || is_planted(Bug::UncomparedNames);
         let name_hash = if is_blind { NameHash::blind() } else { NameHash::new(secret) };
-        let table = Table::new(engine.budget().beside().clone());
+        let beside = engine.budget().beside();
+        let table = Table::new(beside.clone());
+        let found = engine.found_snapshots();
+        let snapshots = found.map(|found| Book::new(found, beside.clone()));
         Rc::new_cyclic(|this| Self {
             ledger: Rc::new(engine.horizon().clone()),
             engine,
@@ -148,6 +154,7 @@ impl<E: Engine> Files<E> {
             verifier: Cell::new(verifier),
             newest: Cell::new(Sequence(0)),
             table,
+            snapshots,
             scans: Scans::default(),
             name_hash,
             leaving: RefCell::default(),
@@ -311,12 +318,16 @@ impl<E: Engine> Files<E> {
         if self.has_stopped() { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// What a removal of this inode left behind, if it is not durable yet.
-    pub(crate) fn removal(&self, ino: u64) -> Depends {
+    /// What a removal of this inode left behind, or of the snapshot that held it, if that is not
+    /// durable yet.
+    pub(crate) fn removal(&self, id: ObjectId) -> Depends {
         if is_planted(Bug::UnwaitedRemovals) {
             return Depends::NOTHING;
         }
-        let gone = self.gone.borrow().get(&ino).copied();
+        if !id.is_live() {
+            return self.snapshot_changes();
+        }
+        let gone = self.gone.borrow().get(&id.ino.0).copied();
         gone.map_or(Depends::NOTHING, |sequence| self.engine.horizon().up_to(sequence))
     }
 
@@ -326,6 +337,10 @@ impl<E: Engine> Files<E> {
     /// [`FsError::Stale`] when there is no such file any more, [`FsError::Io`],
     /// [`FsError::Corrupt`].
     pub async fn node(&self, id: ObjectId) -> Result<File<E>, FsError> {
+        if !id.is_live() {
+            // As below.
+            return Box::pin(self.held(id)).await;
+        }
         let node = self.node_of(id.ino.0).await?;
         let same = node.generation == id.generation || is_planted(Bug::AnyGeneration);
         if same { Ok(node) } else { Err(FsError::Stale) }
@@ -377,7 +392,7 @@ impl<E: Engine> Files<E> {
         }
         self.check_not_orphan(ino)?;
         let attributes = attributes?;
-        let id = ObjectId { ino: attributes.ino, generation: attributes.generation };
+        let id = ObjectId::live(attributes.ino, attributes.generation);
         Ok(Stat { id, attributes, depends: Depends::NOTHING })
     }
 
@@ -458,6 +473,8 @@ impl<E: Engine> Files<E> {
 
     /// Takes a vnode into the table.
     pub(crate) fn adopt(&self, node: &File<E>) {
+        let is_told_apart = self.snapshots.is_none() || node.ino <= Ino::LAST_BESIDE_SNAPSHOTS.0;
+        debug_assert!(is_told_apart, "promise 6 of an engine: inode numbers are small");
         self.table.insert(node);
         self.relieve_memory();
     }
@@ -470,6 +487,8 @@ impl<E: Engine> Files<E> {
             self.table.forget(self.engine.horizon().through(), budget.bytes() / 4 * 3);
         }
         if short {
+            let durable = self.engine.horizon().through();
+            self.snapshots.iter().for_each(|book| book.forget(durable));
             self.engine.evict();
         }
     }

@@ -39,7 +39,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Writes all UNSTABLE data back; what cannot be is lost, and the verifier says so.
-    async fn write_back_all(&self) {
+    pub(crate) async fn write_back_all(&self) {
         let nodes: Vec<File<E>> = self.dirty_files.borrow().values().cloned().collect();
         for node in nodes {
             let _alone = node.lock.exclusive().await;

@@ -9,11 +9,13 @@
 //!
 //! * [`horizon`]: how far a volume is durable. [`chain`]: changes that take several Updates.
 //!   `pages`, `reading`, `scans`: what is known of one file.
-//! * `vnode`: a file in memory. `table`: all of them. `doubts`: data whose write failed.
+//! * `vnode`: a file in memory. `table`: all of them. `held`: those of snapshots. `doubts`: data
+//!   whose write failed.
 //! * `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
 //! * `files`: the one place where a change is applied.
-//! * `data`, `names`, `second_names`, `lost_names`, `resize`, `housekeeping`: the verbs. `store`:
-//!   them in the namespace's words. `repair`: what an engine mends by itself while it is served.
+//! * `data`, `names`, `second_names`, `lost_names`, `resize`, `snapshots`, `housekeeping`: the
+//!   verbs. `store`: them in the namespace's words. `repair`: what an engine mends by itself while
+//!   it is served.
 //!
 //! Commit point: the engine's, where it advances its [`Horizon`](horizon::Horizon). A change is
 //! applied before, and every reply that shows it waits.
@@ -29,6 +31,7 @@ mod data;
 mod doubts;
 mod engine;
 mod files;
+mod held;
 pub mod horizon;
 mod housekeeping;
 mod lost_names;
@@ -41,13 +44,17 @@ mod repair;
 mod resize;
 mod scans;
 mod second_names;
+mod snapshots;
 mod store;
 mod table;
 mod vnode;
 
 pub use change::{Change, Ready};
-pub use engine::{Chunk, Engine, EntryChange, File, Limits, Manner, NameChange, Plan, Space};
+pub use engine::{
+    Chunk, Engine, EntryChange, File, Limits, Manner, NameChange, Plan, SnapshotChange, Space,
+};
 pub use files::{Files, FilesOptions};
+pub use held::FoundSnapshots;
 pub use housekeeping::{REFUSED_LOOK, REFUSED_MOST};
 pub use pages::{Content, Place};
 pub use repair::Dropped;

@@ -27,7 +27,12 @@ impl<E: Engine> Files<E> {
     /// [`FsError::Stale`] for a directory to which no name leads.
     pub(crate) async fn check_found(&self, node: &File<E>) -> Result<(), FsError> {
         let is_known = || node.kind != FileKind::Directory || self.engine.is_found(node.ino);
-        if !self.engine.may_have_second_names() || is_known() || is_planted(Bug::LostDirectories) {
+        let is_held = !node.id().is_live();
+        if is_held
+            || !self.engine.may_have_second_names()
+            || is_known()
+            || is_planted(Bug::LostDirectories)
+        {
             return Ok(());
         }
         // Rare, and its future would make that of each call large.
@@ -81,7 +86,7 @@ impl<E: Engine> Files<E> {
     /// As those of [`Files::node`]; [`FsError::Jukebox`] when that takes long, [`FsError::Io`] when
     /// it is not found out any more.
     pub(crate) async fn ensure_named(&self, id: ObjectId) -> Result<(), FsError> {
-        if !self.engine.may_have_second_names() || is_planted(Bug::HastyPromises) {
+        if !id.is_live() || !self.engine.may_have_second_names() || is_planted(Bug::HastyPromises) {
             return Ok(());
         }
         let node = self.node(id).await?;

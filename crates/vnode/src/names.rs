@@ -55,7 +55,7 @@ impl<E: Engine> Files<E> {
             if node.directory.borrow().is_some() {
                 return Ok(());
             }
-            match self.scans.begin(node.ino) {
+            match self.scans.begin(node.id().file_id().0) {
                 Some(scanning) => break scanning,
                 None => self.scans.ended.wait().await,
             }

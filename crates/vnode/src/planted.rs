@@ -63,6 +63,14 @@ planted::bugs! {
     HastyMoves,
     /// A handle names a directory to which no name leads any more.
     LostDirectories,
+    /// An answer about a snapshot does not wait until the snapshot is durable.
+    UnwaitedPins,
+    /// A snapshot holds a change in its middle.
+    PinsAmidSteps,
+    /// A snapshot lacks UNSTABLE data that was answered before.
+    UnwrittenPins,
+    /// A snapshot that was deleted is still found.
+    LastingSnapshots,
     /// What a client wants to stay is told to stay before it is known to have a name.
     HastyPromises,
 }

@@ -5,10 +5,10 @@ use std::pin::pin;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{Either, join, select};
-use namespace::{AttributeChange, Listed, NewFile, Stat, Store, Witness};
+use namespace::{AttributeChange, Listed, NewFile, ReadySnapshots, Stat, Store, Witness};
 use vfs::{
     Credentials, Depends, FileKind, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
-    Receipt, Sealed, Sequence, Stability, Timestamp, Verifier,
+    Receipt, Sealed, Sequence, Snapshots, Stability, Timestamp, Verifier,
 };
 
 use crate::change::{Change, Ready};
@@ -62,18 +62,21 @@ impl<E: Engine> Store for Files<E> {
         Ok(node)
     }
 
-    async fn peek(&self, ino: u64) -> Result<Stat, FsError> {
+    async fn peek(&self, directory: &File<E>, ino: u64) -> Result<Stat, FsError> {
+        if !directory.id().is_live() {
+            return Box::pin(self.peek_held(directory.tree, ino)).await;
+        }
         let peek = Files::peek(self, ino).await?;
         self.engine.note_found(ino);
         Ok(peek)
     }
 
     fn check_usable(&self, node: &File<E>) -> Result<(), FsError> {
-        self.check_not_stuck(node.ino)
+        if node.id().is_live() { self.check_not_stuck(node.ino) } else { Ok(()) }
     }
 
-    fn removal(&self, ino: u64) -> Depends {
-        Files::removal(self, ino)
+    fn removal(&self, id: ObjectId) -> Depends {
+        Files::removal(self, id)
     }
 
     async fn find(&self, directory: &File<E>, name: &Name) -> Result<Option<u64>, FsError> {
@@ -214,7 +217,7 @@ impl<E: Engine> Store for Files<E> {
         let read = self.read_data(node, offset, count);
         let (data, ()) = join(read, self.read_ahead(node, offset, count)).await;
         let data = data?;
-        if !self.is_read_only() && count > 0 {
+        if !self.is_read_only() && node.id().is_live() && count > 0 {
             self.engine.touch_access_time(node, self.now());
         }
         Ok(data)
@@ -305,6 +308,14 @@ impl<E: Engine> Store for Files<E> {
 
     fn pathconf(&self) -> PathConf {
         self.engine.limits().pathconf
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        self.snapshots.as_ref().map(|_| self as &dyn Snapshots)
+    }
+
+    fn ready_snapshots(&self) -> ReadySnapshots {
+        Files::ready_snapshots(self)
     }
 
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {

@@ -9,7 +9,7 @@
 //! that waited for its lock must look again.
 //!
 //! Invariants:
-//! 1. One vnode for an inode number at a time.
+//! 1. One vnode for an inode number of a tree at a time.
 //! 2. `depends` has every Update that changed the inode, its directory entries or its data and is
 //!    not durable: every reply that shows something of the file waits for all of them.
 //! 3. `volatile` is there exactly while pages of the file are dirty; its size is never below the
@@ -27,7 +27,7 @@ use bytes::Bytes;
 use directory::index::DirIndex;
 use namespace::{Object, Protection};
 use runtime::sync::Lock;
-use vfs::{Attributes, Depends, FileKind, Ino, ObjectId, Sequence, Timestamp};
+use vfs::{Attributes, Depends, FileKind, Ino, ObjectId, Sequence, SnapshotNumber, Timestamp};
 
 use crate::chain::Chain;
 use crate::pages::Pages;
@@ -75,6 +75,8 @@ pub struct Vnode<I> {
     pub ino: u64,
     /// Which file of this number.
     pub generation: u32,
+    /// The tree in which it stands: that of a snapshot never changes.
+    pub tree: SnapshotNumber,
     /// What it is; fixed for its life.
     pub kind: FileKind,
     /// Guards everything of the file; taken in the order of numbers.
@@ -104,10 +106,21 @@ pub struct Vnode<I> {
 impl<I: Facts> Vnode<I> {
     /// A file of which nothing but the inode is known: what an engine has read, or what an Update
     /// is about to make.
-    pub fn new((ino, generation): (u64, u32), kind: FileKind, inode: I) -> Rc<Self> {
+    pub fn new(number: (u64, u32), kind: FileKind, inode: I) -> Rc<Self> {
+        Self::held(SnapshotNumber::LIVE, number, kind, inode)
+    }
+
+    /// The same, in the tree of a snapshot.
+    pub fn held(
+        tree: SnapshotNumber,
+        (ino, generation): (u64, u32),
+        kind: FileKind,
+        inode: I,
+    ) -> Rc<Self> {
         Rc::new(Self {
             ino,
             generation,
+            tree,
             kind,
             lock: Lock::default(),
             pages: RefCell::default(),
@@ -127,7 +140,7 @@ impl<I: Facts> Vnode<I> {
 
     /// The name of this file for ever.
     pub fn id(&self) -> ObjectId {
-        ObjectId { ino: Ino(self.ino), generation: self.generation }
+        ObjectId { ino: Ino(self.ino), generation: self.generation, snapshot: self.tree }
     }
 
     /// The chain of Updates that leaves it `size` bytes, or, without one, ends it.
@@ -171,7 +184,7 @@ impl<I: Facts> Vnode<I> {
         if let Some(Volatile { size, mtime, ctime }) = self.volatile.get() {
             attributes = Attributes { size, mtime, ctime, ..attributes };
         }
-        Attributes { generation: self.generation, ..attributes }
+        Attributes { ino: self.id().file_id(), generation: self.generation, ..attributes }
     }
 
     /// The Updates that a reply about this file depends on.

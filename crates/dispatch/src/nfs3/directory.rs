@@ -13,8 +13,8 @@ use vfs::{DirectoryEntry, Entries, FsError};
 
 use super::create::wire_handle;
 use super::{Answered, convert, open};
-use crate::HANDLE_SIZE;
 use crate::caller::{Caller, Target};
+use crate::handle::handle_size;
 use crate::refused::Refused;
 
 /// The verifier of every cookie.
@@ -61,7 +61,7 @@ pub(super) async fn readdirplus(
     check_cookie(args.cookie, args.cookie_verifier)?;
     let Target { volume, id, who, .. } = &directory;
     let mut budget = ReaddirplusBudget::new(args.dircount, listing_size(args.maxcount));
-    let mut accept = |entry: &DirectoryEntry| budget.admit(entry.name.len(), HANDLE_SIZE);
+    let mut accept = |entry: &DirectoryEntry| budget.admit(entry.name.len(), handle_size(entry.id));
     let file_system = &volume.file_system;
     let sealed = file_system.readdir(who, *id, args.cookie, true, &mut accept).await;
     let post_op = |about| convert::post_op(volume.fsid, about);
@@ -94,7 +94,7 @@ fn check_cookie(cookie: u64, verifier: Verifier) -> Result<(), Refused> {
 }
 
 fn entry(listed: DirectoryEntry) -> Entry {
-    Entry { fileid: listed.id.ino.0, name: listed.name, cookie: listed.cookie }
+    Entry { fileid: listed.id.file_id().0, name: listed.name, cookie: listed.cookie }
 }
 
 fn too_small(about: PostOp) -> Failure<PostOp> {

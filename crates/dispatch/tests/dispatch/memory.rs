@@ -289,10 +289,7 @@ impl State {
 
     fn found(&self, ino: u64) -> Found {
         let attributes = self.nodes[&ino].attributes;
-        Found {
-            id: ObjectId { ino: attributes.ino, generation: attributes.generation },
-            attributes,
-        }
+        Found { id: ObjectId::live(attributes.ino, attributes.generation), attributes }
     }
 
     fn free_name(
@@ -487,7 +484,7 @@ impl State {
 #[async_trait(?Send)]
 impl FileSystem for MemoryFileSystem {
     fn root(&self) -> ObjectId {
-        ObjectId { ino: Ino(ROOT), generation: 7 }
+        ObjectId::live(Ino(ROOT), 7)
     }
 
     fn verifier(&self) -> Verifier {

@@ -138,7 +138,7 @@ async fn wander(volume: &Volume) {
         let Ok(listed) = durable.into_inner().result else { continue };
         for entry in listed.entries {
             let Some(attributes) = entry.attributes else { continue };
-            let id = ObjectId { ino: attributes.ino, generation: attributes.generation };
+            let id = ObjectId::live(attributes.ino, attributes.generation);
             if seen.len() > WIDEST || !seen.insert(id) {
                 continue;
             }

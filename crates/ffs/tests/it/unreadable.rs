@@ -189,7 +189,7 @@ fn what_cannot_be_read_ahead_fails_no_reader() {
         for file in long {
             let Attributes { ino, generation, .. } = file.attributes;
             let read = async |from: u64, count: u64| {
-                let id = ObjectId { ino, generation };
+                let id = ObjectId::live(ino, generation);
                 let sealed = volume.files.read(&volume.root, id, from, count as u32).await;
                 sealed.open().await.expect("running").into_inner().result
             };

@@ -1,8 +1,8 @@
 //! File handles that come back: only those that were given out are believed.
 
-use dispatch::{Fsid, HANDLE_SIZE, Handle};
+use dispatch::{Fsid, HANDLE_SIZE, Handle, SNAPSHOT_HANDLE_SIZE};
 use sim::Prng;
-use vfs::{FsError, Ino, ObjectId};
+use vfs::{FsError, Ino, ObjectId, SnapshotNumber};
 
 use super::Target;
 use crate::input::Input;
@@ -16,16 +16,28 @@ fn check(bytes: &[u8]) {
         Err(error) => assert_eq!(error, FsError::BadHandle),
     }
     let mut input = Input::new(bytes);
-    let id = ObjectId { ino: Ino(input.u64()), generation: input.u32() };
-    let made = Handle { fsid: Fsid(input.u64()), id };
-    assert_eq!(Handle::decode(&made.encode()), Ok(made));
-    let mut damaged = made.encode();
-    let bit = usize::from(input.u8()) % (HANDLE_SIZE * 8);
-    damaged[bit / 8] ^= 1 << (bit % 8);
-    assert_eq!(Handle::decode(&damaged), Err(FsError::BadHandle), "bit {bit} is noticed");
+    let live = ObjectId::live(Ino(input.u64()), input.u32());
+    let fsid = Fsid(input.u64());
+    let held = live.within(SnapshotNumber(input.u32()));
+    for id in [live, held] {
+        let made = Handle { fsid, id };
+        let size = if id.is_live() { HANDLE_SIZE } else { SNAPSHOT_HANDLE_SIZE };
+        assert_eq!(made.encode().len(), size, "its version follows from what it names");
+        assert_eq!(Handle::decode(&made.encode()), Ok(made));
+        let mut damaged = made.encode().to_vec();
+        let bit = usize::from(input.u8()) % (size * 8);
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(Handle::decode(&damaged), Err(FsError::BadHandle), "bit {bit} is noticed");
+    }
 }
 
 fn generate(prng: &mut Prng) -> Vec<u8> {
-    let id = ObjectId { ino: Ino(prng.below(1 << 32)), generation: prng.next_u64() as u32 };
+    let id = ObjectId::live(Ino(prng.below(1 << 32)), prng.next_u64() as u32);
+    let number = match prng.below(4) {
+        0 => u32::MAX,
+        1 => prng.next_u64() as u32,
+        _ => 0,
+    };
+    let id = id.within(SnapshotNumber(number));
     Handle { fsid: Fsid(prng.next_u64()), id }.encode().to_vec()
 }

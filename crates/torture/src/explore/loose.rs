@@ -179,7 +179,7 @@ mod tests {
         let (states, acts) = played(begun);
         let (left, _) = played(left);
         let view = left.last().expect("one at least").view();
-        let made = vfs::ObjectId { ino: vfs::Ino(0), generation: 0 };
+        let made = vfs::ObjectId::live(vfs::Ino(0), 0);
         let seen = Recovered { view, ids: Vec::new(), made, verifier: [0; 8] };
         let moments = Moments { acts: acts.iter().enumerate().collect(), states };
         moments.allow(&seen, |index| promised >> index & 1 == 1, |seen| Some(seen.file))

@@ -20,7 +20,7 @@ fn decoded(handle: &nfs_fh3) -> Handle {
 
 /// The same with another file.
 fn forged(like: Handle, ino: u64, generation: u32) -> Vec<u8> {
-    Handle { id: ObjectId { ino: Ino(ino), generation }, ..like }.encode().to_vec()
+    Handle { id: ObjectId::live(Ino(ino), generation), ..like }.encode().to_vec()
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn handles_of_files_that_are_not_there_are_stale() {
     let (mut peer, root) = server.mounted();
     let file = made_file(&mut peer, &root, b"file");
     let known = decoded(&file);
-    let Handle { id: ObjectId { ino: Ino(ino), generation }, .. } = known;
+    let Handle { id: ObjectId { ino: Ino(ino), generation, .. }, .. } = known;
     let top = decoded(&root).id.generation;
     let other = decoded(&peer.mount(b"/other").expect("it is exported"));
     assert_ne!(other.fsid, known.fsid);

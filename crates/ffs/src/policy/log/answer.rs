@@ -196,7 +196,7 @@ pub(crate) fn read(data: &[u8]) -> Option<LoggedReply> {
         return None;
     }
     let (ino, generation) = (Ino(head.ino.get()), head.generation.get());
-    let found = (ino.0 != 0).then_some(ObjectId { ino, generation });
+    let found = (ino.0 != 0).then_some(ObjectId::live(ino, generation));
     let at = Timestamp { seconds: head.at.get(), nanoseconds: head.nanoseconds.get() };
     let done = CallOutcome { found, attributes, about };
     Some(LoggedReply {
@@ -262,7 +262,7 @@ mod tests {
     fn examples() -> Vec<CallOutcome> {
         let (one, other) = (attributes(77), attributes(78));
         let whole = |of: Attributes| Wcc { before: Some(WccBefore::from(&of)), after: Some(of) };
-        let found = Some(ObjectId { ino: Ino(77), generation: 10 });
+        let found = Some(ObjectId::live(Ino(77), 10));
         vec![
             CallOutcome::default(),
             CallOutcome { found, attributes: Some(one), about: [whole(other), Wcc::default()] },

@@ -142,7 +142,7 @@ async fn walk(volume: &Volume, map: &Map) -> Result<Files, Failure> {
                 continue;
             }
             let mut file = known(attributes, path.clone());
-            let id = ObjectId { ino: attributes.ino, generation: attributes.generation };
+            let id = ObjectId::live(attributes.ino, attributes.generation);
             let read = read_file(volume, map, id, &mut file).await;
             read.map_err(|error| (path.clone(), error))?;
             files.insert(ino, file);

@@ -33,7 +33,7 @@ pub(in crate::targets) async fn all(files: &impl FileSystem) {
         waiting.extend(list(files, id).await);
     }
     let seen = seen.into_iter();
-    let seen = seen.map(|(ino, generation)| ObjectId { ino: vfs::Ino(ino), generation });
+    let seen = seen.map(|(ino, generation)| ObjectId::live(vfs::Ino(ino), generation));
     let seen: Vec<ObjectId> = seen.collect();
     for (place, &id) in seen.iter().enumerate() {
         // Each with one near and one far, in both directions.

@@ -48,7 +48,7 @@ fn nonsense() -> nfs_fh3 {
 }
 
 fn elsewhere() -> nfs_fh3 {
-    let id = vfs::ObjectId { ino: vfs::Ino(2), generation: 1 };
+    let id = vfs::ObjectId::live(vfs::Ino(2), 1);
     let handle = dispatch::Handle { fsid: dispatch::Fsid(99), id };
     nfs_fh3 { data: Opaque::owned(handle.encode().to_vec()) }
 }

@@ -1,0 +1,309 @@
+//! `.snapshot`: directories that no disk has, by which clients find what snapshots hold.
+//!
+//! Each directory of a volume with snapshots has one, found by its name and listed only where that
+//! is wanted. In it are the names of the snapshots that hold the directory, and each names the
+//! directory as it was then: `D/.snapshot/NAME` is D, under its own number and generation, in
+//! another tree. Where D was not there yet, its `.snapshot` has no such name.
+//!
+//! What is in a snapshot has no `.snapshot`. There ".." names the parent in the same snapshot; of
+//! the root, which has none, it names the `.snapshot` of the root, from which a client came that
+//! goes up. ".." of D's `.snapshot` names D.
+//!
+//! Nothing in a snapshot changes, nor does a `.snapshot`: the verbs that would change anything are
+//! refused with [`FsError::ReadOnly`], a RENAME or a LINK also when only one side is in a snapshot.
+//! While clients find `.snapshot`, no file is made with that name ([`FsError::Exists`]) or loses it
+//! ([`FsError::ReadOnly`]), and one that has it is shadowed.
+//!
+//! Where snapshots are not shown at all, what is in one is stale.
+//!
+//! The verbs for what is live look at a number and go on; what is here they call in a future of its
+//! own, so that theirs are no larger.
+//!
+//! Invariants:
+//! 1. The cookies of a `.snapshot` are those of ".", of "..", and of the numbers of snapshots, in
+//!    this order, so that a listing goes on behind one that was deleted.
+//! 2. The cookie of the entry `.snapshot` is larger than any that a Store gives.
+//!
+//! Not asserted: 2, which `list` asserts.
+
+use bytes::Bytes;
+use vfs::{
+    Access, Answer, Attributes, Device, DirectoryEntry, Entries, FileKind, Found, FsError, Name,
+    ObjectId, Sealed, SnapshotNumber, SnapshotsShown,
+};
+
+use crate::call::Call;
+use crate::planted::{Bug, is_planted};
+use crate::{Namespace, Object, ReadySnapshots, SNAPSHOTS_NAME, Store};
+
+/// The cookie of the entry `.snapshot` (invariant 2).
+pub(crate) const SNAPSHOTS_COOKIE: u64 = 1 << 62;
+
+/// The cookies of "." and "..": those of snapshots follow (invariant 1).
+const DOT_COOKIE: u64 = 1;
+const DOT_DOT_COOKIE: u64 = 2;
+
+/// A `.snapshot` that was found.
+pub(crate) struct Listing<N> {
+    /// The directory whose it is.
+    directory: N,
+    /// It.
+    id: ObjectId,
+    ready: ReadySnapshots,
+}
+
+impl<N: Object> Listing<N> {
+    pub(crate) fn attributes(&self) -> Attributes {
+        let changed = self.ready.changed;
+        Attributes {
+            kind: FileKind::Directory,
+            mode: 0o555,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            size: 512,
+            used: 0,
+            device: Device::default(),
+            ino: self.id.file_id(),
+            generation: self.id.generation,
+            atime: changed,
+            mtime: changed,
+            ctime: changed,
+        }
+    }
+
+    pub(crate) fn found(&self) -> Found {
+        Found { id: self.id, attributes: self.attributes() }
+    }
+
+    /// The same for an entry.
+    pub(crate) fn entry(&self, name: &[u8], cookie: u64) -> DirectoryEntry {
+        let name = Bytes::copy_from_slice(name);
+        DirectoryEntry { id: self.id, name, cookie, attributes: Some(self.attributes()) }
+    }
+}
+
+impl<S: Store> Namespace<S> {
+    /// Clients find snapshots there from now on.
+    pub(crate) fn set_shown(&self, shown: SnapshotsShown) {
+        self.shown.set(shown);
+    }
+
+    /// Whether clients find `.snapshot`.
+    pub(crate) fn finds_snapshots(&self) -> bool {
+        self.shown.get() != SnapshotsShown::Off && self.store.snapshots().is_some()
+    }
+
+    /// Whether a listing of this directory has it.
+    pub(crate) fn lists_snapshots(&self, directory: &S::Node) -> bool {
+        let is_visible = self.shown.get() == SnapshotsShown::Visible;
+        is_visible && directory.id().is_live() && self.finds_snapshots()
+    }
+
+    /// Whether this is the name of `.snapshot`, where clients find it.
+    pub(crate) fn is_snapshots_name(&self, name: &[u8]) -> bool {
+        name == SNAPSHOTS_NAME && self.finds_snapshots()
+    }
+
+    /// The directory `.snapshot` that `id` names.
+    pub(crate) async fn open_listing(
+        &self,
+        call: &mut Call<S::Node>,
+        id: ObjectId,
+    ) -> Result<Listing<S::Node>, FsError> {
+        self.store.check_running()?;
+        if !self.finds_snapshots() {
+            return Err(FsError::Stale);
+        }
+        let live = id.within(SnapshotNumber::LIVE);
+        let node = self.store.node(live).await;
+        let directory = node.inspect_err(|_| call.saw_changes(&self.store.removal(live)))?;
+        self.listing_of(call, directory)
+    }
+
+    /// The `.snapshot` of a directory.
+    pub(crate) fn listing_of(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: S::Node,
+    ) -> Result<Listing<S::Node>, FsError> {
+        call.saw(&directory);
+        if directory.kind() != FileKind::Directory || directory.is_dead() {
+            return Err(FsError::Stale);
+        }
+        let ready = self.store.ready_snapshots();
+        call.saw_changes(&ready.depends);
+        let id = directory.id().within(SnapshotNumber::LISTING);
+        Ok(Listing { directory, id, ready })
+    }
+
+    /// The `.snapshot` of the root, which is ".." of the root in each snapshot.
+    pub(crate) async fn above_root(
+        &self,
+        call: &mut Call<S::Node>,
+    ) -> Result<Listing<S::Node>, FsError> {
+        self.open_listing(call, self.store.root().within(SnapshotNumber::LISTING)).await
+    }
+
+    /// Whether the root of a snapshot is asked for its parent.
+    pub(crate) fn is_above_root(&self, directory: &S::Node, name: &[u8]) -> bool {
+        let id = directory.id();
+        name == b".." && !id.is_live() && id.ino == self.store.root().ino
+    }
+
+    /// LOOKUP of `.snapshot` in a directory.
+    pub(crate) async fn find_listing(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: &S::Node,
+    ) -> Result<Found, FsError> {
+        let _shared = directory.lock().shared().await;
+        self.see_alive(call, directory)?;
+        Ok(self.listing_of(call, directory.clone())?.found())
+    }
+
+    /// LOOKUP in a `.snapshot`.
+    async fn find_in_listing(
+        &self,
+        call: &mut Call<S::Node>,
+        listing: &Listing<S::Node>,
+        name: &Name,
+    ) -> Result<Found, FsError> {
+        match name.as_bytes() {
+            b"." => return Ok(listing.found()),
+            b".." => {
+                let (id, attributes) = (listing.directory.id(), listing.directory.attributes());
+                return Ok(Found { id, attributes });
+            }
+            _ => {}
+        }
+        let is_it = |(_, of): &&(SnapshotNumber, Name)| of == name;
+        let (number, _) = listing.ready.all.iter().find(is_it).ok_or(FsError::NoEntry)?;
+        let id = listing.directory.id().within(*number);
+        match self.store.node(id).await {
+            Ok(node) => {
+                call.saw(&node);
+                Ok(Found { id, attributes: node.attributes() })
+            }
+            Err(FsError::Stale) => Err(FsError::NoEntry), // it was not there yet, or is deleted
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next entry of a `.snapshot` behind `cookie`.
+    async fn next_listed(
+        &self,
+        call: &mut Call<S::Node>,
+        listing: &Listing<S::Node>,
+        cookie: u64,
+    ) -> Result<Option<DirectoryEntry>, FsError> {
+        if cookie < DOT_COOKIE {
+            return Ok(Some(listing.entry(b".", DOT_COOKIE)));
+        }
+        if cookie < DOT_DOT_COOKIE {
+            let directory = &listing.directory;
+            let (id, attributes) = (directory.id(), Some(directory.attributes()));
+            let (name, cookie) = (Bytes::from_static(b".."), DOT_DOT_COOKIE);
+            return Ok(Some(DirectoryEntry { id, name, cookie, attributes }));
+        }
+        for (number, name) in &listing.ready.all {
+            let behind = DOT_DOT_COOKIE + u64::from(number.0);
+            if behind <= cookie {
+                continue;
+            }
+            let id = listing.directory.id().within(*number);
+            let attributes = match self.store.node(id).await {
+                Ok(node) => {
+                    call.saw(&node);
+                    Some(node.attributes())
+                }
+                Err(FsError::Stale) => continue,
+                Err(_) => None, // it is damaged, and the others are not
+            };
+            let name = Bytes::copy_from_slice(name.as_bytes());
+            return Ok(Some(DirectoryEntry { id, name, cookie: behind, attributes }));
+        }
+        Ok(None)
+    }
+
+    async fn list_listing(
+        &self,
+        call: &mut Call<S::Node>,
+        listing: &Listing<S::Node>,
+        mut cookie: u64,
+        accept: &mut dyn FnMut(&DirectoryEntry) -> bool,
+    ) -> Result<Entries, FsError> {
+        let mut found = Entries::default();
+        while let Some(entry) = self.next_listed(call, listing, cookie).await? {
+            assert!(entry.cookie > cookie, "invariant 1: a listing goes on");
+            cookie = entry.cookie;
+            if !accept(&entry) {
+                return Ok(found);
+            }
+            found.entries.push(entry);
+        }
+        found.eof = true;
+        Ok(found)
+    }
+
+    /// GETATTR of a `.snapshot`.
+    pub(crate) async fn listing_getattr(
+        &self,
+        id: ObjectId,
+    ) -> Sealed<Result<Attributes, FsError>> {
+        let mut call = Call::new();
+        let listing = self.open_listing(&mut call, id).await;
+        self.seal_bare(call, listing.map(|listing| listing.attributes()))
+    }
+
+    /// LOOKUP in a `.snapshot`.
+    pub(crate) async fn listing_lookup(&self, id: ObjectId, name: &Name) -> Sealed<Answer<Found>> {
+        let mut call = Call::new();
+        let (result, about) = match self.open_listing(&mut call, id).await {
+            Ok(listing) => {
+                let about = Some(listing.attributes());
+                (self.find_in_listing(&mut call, &listing, name).await, about)
+            }
+            Err(error) => (Err(error), None),
+        };
+        self.seal(call, result).map(|answer| Answer { about, ..answer })
+    }
+
+    /// ACCESS of a `.snapshot`: every caller may look, and none may change anything.
+    pub(crate) async fn listing_access(
+        &self,
+        id: ObjectId,
+        asked: Access,
+    ) -> Sealed<Answer<Access>> {
+        let mut call = Call::new();
+        let listing = self.open_listing(&mut call, id).await;
+        let about = listing.as_ref().ok().map(Listing::attributes);
+        let may = Access((Access::READ | Access::LOOKUP) & asked.0);
+        self.seal(call, listing.map(|_| may)).map(|answer| Answer { about, ..answer })
+    }
+
+    /// READDIR of a `.snapshot`. What is told of it with and without attributes is known alike.
+    pub(crate) async fn listing_readdir(
+        &self,
+        id: ObjectId,
+        cookie: u64,
+        accept: &mut dyn FnMut(&DirectoryEntry) -> bool,
+    ) -> Sealed<Answer<Entries>> {
+        let mut call = Call::new();
+        let (result, about) = match self.open_listing(&mut call, id).await {
+            Ok(listing) => {
+                let about = Some(listing.attributes());
+                (self.list_listing(&mut call, &listing, cookie, accept).await, about)
+            }
+            Err(error) => (Err(error), None),
+        };
+        self.seal(call, result).map(|answer| Answer { about, ..answer })
+    }
+
+    /// [`FsError::ReadOnly`] on a volume that may not be changed, and for what a snapshot holds.
+    pub(crate) fn check_writable(&self, nodes: &[&S::Node]) -> Result<(), FsError> {
+        let is_held = nodes.iter().any(|node| !node.id().is_live());
+        let is_held = is_held && !is_planted(Bug::WritableSnapshots);
+        if is_held || self.store.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+}

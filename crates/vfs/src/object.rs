@@ -1,0 +1,118 @@
+//! What names an object of a volume: of the live tree, or of one that a snapshot holds.
+//!
+//! Each snapshot of a volume has a number that no other one ever has. What it holds is named like
+//! what is live, with that number beside it; so a name means the same over a restart, and nothing
+//! once the snapshot is gone. The directory `.snapshot` of a directory, which no disk has, is named
+//! like the directory, with a number that is kept for it.
+//!
+//! # File ids
+//! A client takes two objects with the same device and file id for one. So a file id has the number
+//! of the snapshot in its upper 24 bits, which are 0 for what is live, and all ones for
+//! `.snapshot`. An engine with snapshots has no inode number of more than 40 bits, and no snapshot
+//! number above [`SnapshotNumber::LAST`]. Engines without snapshots may use all 64.
+
+use crate::FsError;
+
+/// The number of a file within its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+/// Bits of a file id that an inode number may take where there are snapshots.
+const INO_BITS: u32 = 40;
+
+impl Ino {
+    /// The largest number of an inode on a volume that may have snapshots.
+    pub const LAST_BESIDE_SNAPSHOTS: Self = Self((1 << INO_BITS) - 1);
+}
+
+/// Which tree of a volume: the live one, or that which a snapshot holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotNumber(pub u32);
+
+impl SnapshotNumber {
+    /// The live tree.
+    pub const LIVE: Self = Self(0);
+    /// The largest number of a snapshot.
+    pub const LAST: Self = Self((1 << (u64::BITS - INO_BITS)) - 2);
+    /// No tree: the directory `.snapshot` of a live directory.
+    pub const LISTING: Self = Self(u32::MAX);
+
+    /// The number of the snapshot after this one.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when all numbers were given away.
+    pub fn next(self) -> Result<Self, FsError> {
+        if self < Self::LAST { Ok(Self(self.0 + 1)) } else { Err(FsError::NoSpace) }
+    }
+}
+
+/// An object for ever: its number, which of the files that have had this number it is, and in which
+/// tree it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// The number, reused after the file is gone.
+    pub ino: Ino,
+    /// Changed at every reuse of the number.
+    pub generation: u32,
+    /// The tree in which it stands.
+    pub snapshot: SnapshotNumber,
+}
+
+impl ObjectId {
+    /// An object of the live tree.
+    pub const fn live(ino: Ino, generation: u32) -> Self {
+        Self { ino, generation, snapshot: SnapshotNumber::LIVE }
+    }
+
+    /// The same file in another tree; or the directory `.snapshot` of it.
+    pub fn within(self, snapshot: SnapshotNumber) -> Self {
+        Self { snapshot, ..self }
+    }
+
+    /// Whether it may be changed, as far as that depends on where it stands.
+    #[inline]
+    pub fn is_live(self) -> bool {
+        self.snapshot == SnapshotNumber::LIVE
+    }
+
+    /// Whether it is a directory `.snapshot`.
+    #[inline]
+    pub fn is_listing(self) -> bool {
+        self.snapshot == SnapshotNumber::LISTING
+    }
+
+    /// What tells it from all other objects of the volume that a client may see at once.
+    #[inline]
+    pub fn file_id(self) -> Ino {
+        Ino(self.ino.0 | u64::from(self.snapshot.0) << INO_BITS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_ids_differ_where_objects_do() {
+        let trees = [SnapshotNumber::LIVE, SnapshotNumber(1), SnapshotNumber(2)];
+        let trees = trees.into_iter().chain([SnapshotNumber::LAST, SnapshotNumber::LISTING]);
+        let inos = [Ino(2), Ino(3), Ino(0xffff_ffff), Ino::LAST_BESIDE_SNAPSHOTS];
+        let ids = trees.flat_map(|tree| inos.map(|ino| ObjectId::live(ino, 7).within(tree)));
+        let told: std::collections::BTreeSet<Ino> = ids.map(ObjectId::file_id).collect();
+        assert_eq!(told.len(), 5 * 4);
+    }
+
+    #[test]
+    fn what_is_live_is_told_by_its_number_however_large() {
+        for number in [2, 1 << 40, u64::MAX] {
+            assert_eq!(ObjectId::live(Ino(number), 1).file_id(), Ino(number));
+        }
+    }
+
+    #[test]
+    fn numbers_of_snapshots_end_before_that_of_the_listing() {
+        assert_eq!(SnapshotNumber::LIVE.next(), Ok(SnapshotNumber(1)));
+        assert_eq!(SnapshotNumber(SnapshotNumber::LAST.0 - 1).next(), Ok(SnapshotNumber::LAST));
+        assert_eq!(SnapshotNumber::LAST.next(), Err(FsError::NoSpace));
+    }
+}

@@ -1,0 +1,207 @@
+//! What is known of the snapshots of a volume, and the files in them that are in use.
+//!
+//! Invariants:
+//! 1. Numbers of snapshots rise: none is given away twice.
+//! 2. Of the snapshots that are found no two have the same name.
+//! 3. A file of a snapshot is in memory only while the snapshot is found; when it is deleted, the
+//!    file is dead for every task that has it.
+//! 4. An answer about a file of a snapshot waits for the change that made the snapshot; one that
+//!    shows which there are, or that one is gone, waits for all that changed them.
+//!
+//! Not asserted: 4, which the namespace asserts of all that an answer shows.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use cache::Meter;
+use runtime::sync::Lock;
+use vfs::{Depends, FsError, Name, Sequence, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
+
+use crate::planted::{Bug, is_planted};
+use crate::vnode::{Facts, Vnode};
+
+/// Files of snapshots kept in memory, in use or not, before those that are not go.
+const MOST_HELD: usize = 4096;
+
+/// The snapshots that a volume had when it was opened.
+#[derive(Clone, Debug, Default)]
+pub struct FoundSnapshots {
+    /// All of them, also those that are being deleted, in the order of their numbers.
+    pub all: Vec<Snapshot>,
+    /// The largest number that was ever given away; that of the live tree if none was.
+    pub last: SnapshotNumber,
+    /// When one was made or deleted last.
+    pub changed: Timestamp,
+}
+
+/// A snapshot, and the change that made it, if that may not be durable.
+struct Known {
+    snapshot: Snapshot,
+    pinned_by: Depends,
+}
+
+/// Files of snapshots, by these and by their numbers.
+type Held<I> = BTreeMap<(SnapshotNumber, u64), Rc<Vnode<I>>>;
+
+/// See the module's prose.
+pub(crate) struct Book<I> {
+    known: RefCell<Vec<Known>>,
+    last: Cell<SnapshotNumber>,
+    changed: Cell<Timestamp>,
+    changes: Cell<Depends>,
+    files: RefCell<Held<I>>,
+    /// How many there may be before some are forgotten.
+    most: Cell<usize>,
+    memory: Meter,
+    /// Held by the verb that changes which snapshots there are.
+    pub(crate) changing: Lock,
+}
+
+impl<I: Facts> Book<I> {
+    pub(crate) fn new(found: FoundSnapshots, memory: Meter) -> Self {
+        let known = |snapshot| Known { snapshot, pinned_by: Depends::NOTHING };
+        Self {
+            known: RefCell::new(found.all.into_iter().map(known).collect()),
+            last: Cell::new(found.last),
+            changed: Cell::new(found.changed),
+            changes: Cell::default(),
+            files: RefCell::default(),
+            most: Cell::new(MOST_HELD),
+            memory,
+            changing: Lock::default(),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Snapshot> {
+        self.known.borrow().iter().map(|known| known.snapshot.clone()).collect()
+    }
+
+    /// When one was made or deleted last.
+    pub(crate) fn changed(&self) -> Timestamp {
+        self.changed.get()
+    }
+
+    /// All that changed which there are, as far as that may not be durable (invariant 4).
+    pub(crate) fn changes(&self) -> Depends {
+        if is_planted(Bug::UnwaitedPins) { Depends::NOTHING } else { self.changes.get() }
+    }
+
+    /// The snapshot of this name, if one is found.
+    pub(crate) fn find(&self, name: &Name) -> Option<Snapshot> {
+        let known = self.known.borrow();
+        let is_it = |known: &&Known| is_found(&known.snapshot) && known.snapshot.name == *name;
+        known.iter().find(is_it).map(|known| known.snapshot.clone())
+    }
+
+    /// The snapshot of this number, if it is being deleted.
+    pub(crate) fn deleting(&self, number: SnapshotNumber) -> Option<Snapshot> {
+        let known = self.known.borrow();
+        let is_it = |known: &&Known| known.snapshot.number == number && !is_found(&known.snapshot);
+        known.iter().find(is_it).map(|known| known.snapshot.clone())
+    }
+
+    /// The number for the next one.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when there is none.
+    pub(crate) fn next(&self) -> Result<SnapshotNumber, FsError> {
+        self.last.get().next()
+    }
+
+    /// The change by which a snapshot was made; [`FsError::Stale`] when it is not found.
+    pub(crate) fn pinned_by(&self, number: SnapshotNumber) -> Result<Depends, FsError> {
+        let known = self.known.borrow();
+        let is_it = |known: &&Known| known.snapshot.number == number && is_found(&known.snapshot);
+        let found = known.iter().find(is_it).ok_or(FsError::Stale)?;
+        Ok(if is_planted(Bug::UnwaitedPins) { Depends::NOTHING } else { found.pinned_by })
+    }
+
+    /// A snapshot was made by this change.
+    pub(crate) fn pinned(&self, snapshot: Snapshot, by: Depends) {
+        assert!(snapshot.number > self.last.get(), "invariant 1: a number is given away once");
+        assert!(self.find(&snapshot.name).is_none(), "invariant 2: its name was not found");
+        self.last.set(snapshot.number);
+        self.note(snapshot.created, by);
+        self.known.borrow_mut().push(Known { snapshot, pinned_by: by });
+    }
+
+    /// A snapshot is found no more since this change; gives the files of it that tasks may have.
+    pub(crate) fn deleted(
+        &self,
+        number: SnapshotNumber,
+        at: Timestamp,
+        by: Depends,
+    ) -> Vec<Rc<Vnode<I>>> {
+        self.note(at, by);
+        if is_planted(Bug::LastingSnapshots) {
+            return Vec::new();
+        }
+        for known in self.known.borrow_mut().iter_mut() {
+            if known.snapshot.number == number {
+                known.snapshot.state = SnapshotState::Deleting;
+            }
+        }
+        let mut files = self.files.borrow_mut();
+        let all = files.range((number, 0)..=(number, u64::MAX));
+        let dead: Vec<Rc<Vnode<I>>> = all.map(|(_, file)| file.clone()).collect();
+        for file in &dead {
+            file.die();
+            files.remove(&(number, file.ino));
+            self.memory.subtract(size_of::<Vnode<I>>());
+        }
+        let is_left = files.range((number, 0)..=(number, u64::MAX)).next().is_some();
+        assert!(!is_left, "invariant 3: no file of a deleted snapshot is in memory");
+        dead
+    }
+
+    /// Nothing of a snapshot is left.
+    pub(crate) fn ended(&self, number: SnapshotNumber) {
+        self.known.borrow_mut().retain(|known| known.snapshot.number != number);
+    }
+
+    fn note(&self, at: Timestamp, by: Depends) {
+        // A clock that goes back must not make two states look alike.
+        self.changed.set(at.max(self.changed.get()));
+        let mut changes = self.changes.get();
+        changes.join(&by);
+        self.changes.set(changes);
+    }
+
+    /// A file of a snapshot, if it is in memory.
+    pub(crate) fn file(&self, number: SnapshotNumber, ino: u64) -> Option<Rc<Vnode<I>>> {
+        self.files.borrow().get(&(number, ino)).cloned()
+    }
+
+    /// Takes a file of a snapshot into memory.
+    pub(crate) fn insert(&self, file: &Rc<Vnode<I>>, durable: Sequence) {
+        self.memory.add(size_of::<Vnode<I>>());
+        let old = self.files.borrow_mut().insert((file.tree, file.ino), file.clone());
+        assert!(old.is_none(), "one vnode for file {} of {:?}", file.ino, file.tree);
+        if self.files.borrow().len() > self.most.get() {
+            self.forget(durable);
+        }
+    }
+
+    /// Forgets the files that no task uses, and changes that are durable.
+    pub(crate) fn forget(&self, durable: Sequence) {
+        let mut files = self.files.borrow_mut();
+        let before = files.len();
+        files.retain(|_, file| Rc::strong_count(file) > 1);
+        self.memory.subtract((before - files.len()) * size_of::<Vnode<I>>());
+        self.most.set(MOST_HELD.max(2 * files.len()));
+        let is_open = |on: &Depends| on.newest() > durable;
+        for known in self.known.borrow_mut().iter_mut().filter(|known| !is_open(&known.pinned_by)) {
+            known.pinned_by = Depends::NOTHING;
+        }
+        if !is_open(&self.changes.get()) {
+            self.changes.set(Depends::NOTHING);
+        }
+    }
+}
+
+/// Whether a snapshot is found by its name.
+pub(crate) fn is_found(snapshot: &Snapshot) -> bool {
+    snapshot.state == SnapshotState::Ready
+}

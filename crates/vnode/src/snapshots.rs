@@ -1,0 +1,186 @@
+//! Snapshots: making and deleting them, going back to one, and finding the files in one.
+//!
+//! A file of a snapshot is a [`Vnode`] like any other, in a table of its own. Nothing changes it:
+//! the namespace refuses that by what the file is named. It has no UNSTABLE data, its access time
+//! stays, and its lock is taken by readers alone, and by a deletion that waits for them.
+
+use async_trait::async_trait;
+use namespace::{ReadySnapshots, Stat};
+use vfs::{
+    Depends, FsError, Ino, Name, ObjectId, Sealed, Sequence, Snapshot, SnapshotNumber,
+    SnapshotState, SnapshotUsage, Snapshots,
+};
+
+use crate::engine::{Engine, File, SnapshotChange, Space};
+use crate::files::{Files, MOST_CHAINS};
+use crate::held::{Book, is_found};
+use crate::planted::{Bug, is_planted};
+
+impl<E: Engine> Files<E> {
+    fn book(&self) -> Result<&Book<E::Inode>, FsError> {
+        self.snapshots.as_ref().ok_or(FsError::Stale)
+    }
+
+    /// The file of a snapshot that `id` names.
+    ///
+    /// # Errors
+    /// As [`Files::node`].
+    pub(crate) async fn held(&self, id: ObjectId) -> Result<File<E>, FsError> {
+        let node = self.held_of(id.snapshot, id.ino.0).await?;
+        if node.generation == id.generation { Ok(node) } else { Err(FsError::Stale) }
+    }
+
+    /// The file that has this number in a snapshot.
+    async fn held_of(&self, tree: SnapshotNumber, ino: u64) -> Result<File<E>, FsError> {
+        let book = self.book()?;
+        book.pinned_by(tree)?;
+        if let Some(node) = book.file(tree, ino) {
+            return Ok(node);
+        }
+        let node = self.engine.load_held(tree, ino).await;
+        let pinned_by = book.pinned_by(tree)?; // it may be gone since
+        if let Some(node) = book.file(tree, ino) {
+            return Ok(node); // another call was faster
+        }
+        let node = node?;
+        if Ino(ino) > Ino::LAST_BESIDE_SNAPSHOTS {
+            return Err(FsError::Corrupt); // its file id would be that of another
+        }
+        node.changed_by(&pinned_by);
+        book.insert(&node, self.engine.horizon().through());
+        Ok(node)
+    }
+
+    /// What is to be told of the file that has this number in a snapshot.
+    pub(crate) async fn peek_held(&self, tree: SnapshotNumber, ino: u64) -> Result<Stat, FsError> {
+        Ok(Stat::from(&self.held_of(tree, ino).await?))
+    }
+
+    /// All that changed which snapshots there are, and may not be durable.
+    pub(crate) fn snapshot_changes(&self) -> Depends {
+        self.snapshots.as_ref().map_or(Depends::NOTHING, Book::changes)
+    }
+
+    /// What is to be told of the snapshots that are found.
+    pub(crate) fn ready_snapshots(&self) -> ReadySnapshots {
+        let Some(book) = &self.snapshots else { return ReadySnapshots::default() };
+        let ready = book.all().into_iter().filter(is_found);
+        let all = ready.map(|snapshot| (snapshot.number, snapshot.name)).collect();
+        ReadySnapshots { all, changed: book.changed(), depends: book.changes() }
+    }
+
+    /// Changes which snapshots there are, with what an Update of that alone does.
+    async fn change_snapshots(&self, change: SnapshotChange) -> Result<Depends, FsError> {
+        let mut update = self.plan(Space::Superuser);
+        self.engine.change_snapshots(&mut update.update, change)?;
+        let ready = self.reserve(update).await?;
+        Ok(self.changes_up_to(self.apply(ready, &mut ())))
+    }
+
+    fn changes_up_to(&self, sequence: Sequence) -> Depends {
+        self.engine.horizon().up_to(sequence)
+    }
+
+    async fn do_pin(&self, name: &Name) -> Result<(Snapshot, Depends), FsError> {
+        let book = self.book()?;
+        if name.is_dot_or_dot_dot() || *name.as_bytes() == *namespace::SNAPSHOTS_NAME {
+            return Err(FsError::Invalid);
+        }
+        let _changing = book.changing.exclusive().await;
+        if book.find(name).is_some() {
+            return Err(FsError::Exists);
+        }
+        let number = book.next()?;
+        if !is_planted(Bug::UnwrittenPins) {
+            self.write_back_all().await;
+        }
+        // What changes in steps is at its end while this has all places for that.
+        let all = if is_planted(Bug::PinsAmidSteps) { 0 } else { MOST_CHAINS };
+        let _no_steps = self.chains.acquire(all).await;
+        self.check_running()?;
+        let state = SnapshotState::Ready;
+        let snapshot = Snapshot { number, name: name.clone(), created: self.now(), state };
+        let by = self.change_snapshots(SnapshotChange::Pinned(snapshot.clone())).await?;
+        book.pinned(snapshot.clone(), by);
+        Ok((snapshot, by))
+    }
+
+    async fn do_delete(&self, name: &Name) -> Result<(Snapshot, Depends), FsError> {
+        let book = self.book()?;
+        let _changing = book.changing.exclusive().await;
+        let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
+        let at = self.now();
+        let by = self.change_snapshots(SnapshotChange::Deleted(number, at)).await?;
+        for file in book.deleted(number, at, by) {
+            drop(file.lock.exclusive().await); // nobody reads what is to be free
+        }
+        let snapshot = book.deleting(number).ok_or(FsError::NoEntry)?;
+        Ok((snapshot, by))
+    }
+
+    async fn do_delete_step(&self, number: SnapshotNumber) -> Result<(bool, Depends), FsError> {
+        let book = self.book()?;
+        let _changing = book.changing.exclusive().await;
+        book.deleting(number).ok_or(FsError::NoEntry)?;
+        let mut change = self.plan(Space::Superuser);
+        let is_last = self.engine.delete_held(&mut change.update, number).await?;
+        let ready = self.reserve(change).await?;
+        let by = self.changes_up_to(self.apply(ready, &mut ()));
+        if is_last {
+            book.ended(number);
+        }
+        Ok((is_last, by))
+    }
+
+    async fn do_roll_back(&self, name: &Name) -> Result<((), Depends), FsError> {
+        let book = self.book()?;
+        let _changing = book.changing.exclusive().await;
+        let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
+        if book.all().iter().any(|snapshot| snapshot.number > number) {
+            return Err(FsError::Exists);
+        }
+        let _no_steps = self.chains.acquire(MOST_CHAINS).await;
+        assert!(self.dirty_files.borrow().is_empty(), "nothing was asked of the volume before");
+        Ok(((), self.change_snapshots(SnapshotChange::RolledBack(number)).await?))
+    }
+
+    fn seal_change<T>(&self, done: Result<(T, Depends), FsError>) -> Sealed<Result<T, FsError>> {
+        match done {
+            Ok((value, by)) => Sealed::new(Ok(value), self.receipt(by)),
+            Err(error) => Sealed::new(Err(error), self.receipt(self.snapshot_changes())),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl<E: Engine> Snapshots for Files<E> {
+    async fn pin(&self, name: &Name) -> Sealed<Result<Snapshot, FsError>> {
+        let done = self.do_pin(name).await;
+        self.seal_change(done)
+    }
+
+    fn list(&self) -> Sealed<Vec<(Snapshot, SnapshotUsage)>> {
+        let all = self.snapshots.as_ref().map_or(Vec::new(), Book::all);
+        let with_usage = |snapshot: Snapshot| {
+            let usage = self.engine.snapshot_usage(snapshot.number);
+            (snapshot, usage)
+        };
+        let all = all.into_iter().map(with_usage).collect();
+        Sealed::new(all, self.receipt(self.snapshot_changes()))
+    }
+
+    async fn delete(&self, name: &Name) -> Sealed<Result<Snapshot, FsError>> {
+        let done = self.do_delete(name).await;
+        self.seal_change(done)
+    }
+
+    async fn delete_step(&self, number: SnapshotNumber) -> Sealed<Result<bool, FsError>> {
+        let done = self.do_delete_step(number).await;
+        self.seal_change(done)
+    }
+
+    async fn roll_back(&self, name: &Name) -> Sealed<Result<(), FsError>> {
+        let done = self.do_roll_back(name).await;
+        self.seal_change(done)
+    }
+}
