@@ -428,8 +428,8 @@ fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Res
     Ok(())
 }
 
-/// The map of what was written: of each block the latest that any member has. Where one has another,
-/// it is written there once more. That of a striped set says nothing.
+/// The map of what was written: of each block the latest that any member has. Where one has
+/// another, it is written there once more. That of a striped set says nothing.
 async fn read_map(members: &Members) -> Result<Written, OpenError> {
     let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);

@@ -173,6 +173,9 @@ impl Array {
             let is_due = self.written.has(stripe) && (!has_most || self.missed.has(stripe));
             if is_due {
                 self.give_unit(slot, stripe).await;
+            } else if has_most && self.missed.has(stripe) {
+                // Nothing is needed of it any more, but it may stand for what a table has missed.
+                self.sums.read_held_by(slot, stripe).await;
             }
             (alone, is_due)
         };

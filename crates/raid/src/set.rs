@@ -250,11 +250,20 @@ impl BlockDevice for Set {
     /// has let go would not fit the parity.
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
         let checked = self.0.geometry.check(Verb::Discard, offset, length);
-        self.run(Verb::Discard, async move |set| {
+        let vacated = self.run(Verb::Discard, async move |set| {
             checked?;
             let vacated = set.array.vacate(&(offset..offset + length)).await;
             vacated.map_err(of_range(Verb::Discard, offset, length))
-        })
+        });
+        let set = self.0.clone();
+        let answer = async move {
+            match select(vacated, pin!(set.array.members.full_for_long())).await {
+                Either::Left((vacated, _)) => vacated,
+                // It has had its turn at each stripe before any write that begins from now on.
+                Either::Right(_) => Ok(()),
+            }
+        };
+        answer.boxed_local()
     }
 
     fn close(&self) -> Io<()> {

@@ -219,7 +219,8 @@ impl Written {
         stripes.all(|it| !has_bit(&self.ever.borrow(), it) && !self.is_fresh(it))
     }
 
-    /// Whether a host that is full has room for it, as far as is known.
+    /// Whether a host that is full has room for it, as far as is known: not that of a member that
+    /// has come since it was vacated, nor any after a start. Who is wrong finds out by the write.
     pub(crate) fn has_room(&self, stripe: u64) -> bool {
         self.has(stripe) || has_bit(&self.ever.borrow(), stripe)
     }

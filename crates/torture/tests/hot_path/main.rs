@@ -25,15 +25,15 @@ use kinds::{Calls, Kind};
 
 /// What a call of each kind may take.
 const BOUNDS: [Bound; 9] = [
-    Bound { kind: Kind::Getattr, debug: 24_200, release: 5_930 },
-    Bound { kind: Kind::Lookup, debug: 36_200, release: 9_830 },
+    Bound { kind: Kind::Getattr, debug: 25_200, release: 5_930 },
+    Bound { kind: Kind::Lookup, debug: 37_700, release: 9_830 },
     Bound { kind: Kind::Create, debug: 162_000, release: 61_300 },
     Bound { kind: Kind::Remove, debug: 178_000, release: 67_700 },
     Bound { kind: Kind::Write8k, debug: 243_000, release: 102_200 },
-    Bound { kind: Kind::Append8k, debug: 298_000, release: 126_000 },
+    Bound { kind: Kind::Append8k, debug: 301_000, release: 126_000 },
     Bound { kind: Kind::Hole8k, debug: 400_000, release: 183_000 },
     Bound { kind: Kind::Write64k, debug: 483_000, release: 177_800 },
-    Bound { kind: Kind::Read1m, debug: 187_000, release: 75_900 },
+    Bound { kind: Kind::Read1m, debug: 188_500, release: 75_900 },
 ];
 
 struct Bound {
