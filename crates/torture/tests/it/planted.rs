@@ -268,6 +268,7 @@ const OF_OTHER_CAMPAIGNS: &[&str] = &[
     "IgnoredLogErrors",
     "RottenLosses",
     "HastyCandidates",
+    "VacatedData",
 ];
 
 /// Bugs that show where Updates become durable out of order: on the engine over memory
