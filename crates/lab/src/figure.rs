@@ -68,6 +68,31 @@ impl Figure {
     }
 }
 
+/// One published figure in so many may have a note.
+const NOTES: usize = 6;
+
+/// What is not as it has to be: a figure that is neither as published nor explained, a headline (by
+/// experiment and figure) that is not as published, more notes than one in six.
+pub fn failures(figures: &[Figure], headlines: &[(&str, &str)]) -> Vec<String> {
+    let rows = figures.iter().filter(|figure| figure.is_reproduced().is_some());
+    let noted = rows.clone().filter(|figure| figure.note.is_some()).count();
+    let published = rows.clone().count();
+    let is_headline =
+        |figure: &&Figure| headlines.contains(&(figure.experiment, figure.figure.as_str()));
+    let found = rows.clone().filter(is_headline);
+    let missed = found.clone().filter(|figure| figure.is_reproduced() != Some(true));
+    let named = |figure: &Figure| format!("{}: {}", figure.experiment, figure.figure);
+    let mut failures: Vec<String> = missed.map(|figure| named(figure) + " (a headline)").collect();
+    if found.count() != headlines.len() {
+        failures.push("a headline is missing".into());
+    }
+    failures.extend(rows.filter(|figure| !figure.is_accounted_for()).map(named));
+    if noted * NOTES > published {
+        failures.push(format!("notes explain {noted} of {published} figures"));
+    }
+    failures
+}
+
 /// The longest line of a note, in characters.
 const WIDTH: usize = 98;
 
@@ -154,6 +179,21 @@ mod tests {
         assert_eq!(Figure::new("e", "f", "s").measured(1.0).is_reproduced(), None);
         assert!(figure(99.0).is_accounted_for() && !figure(60.0).is_accounted_for());
         assert!(figure(60.0).note("because").is_accounted_for());
+    }
+
+    #[test]
+    fn a_headline_that_is_missed_and_notes_for_all_are_failures() {
+        let row = |measured| Figure::new("e", "f", "s").published(10.0).measured(measured);
+        let headlines = [("e", "f")];
+        assert_eq!(failures(&[row(10.0)], &headlines), [""; 0]);
+        assert!(failures(&[row(20.0)], &headlines)[0].contains("headline"));
+        assert_eq!(failures(&[row(20.0)], &[]), ["e: f"]);
+        assert_eq!(failures(&[row(10.0)], &[("e", "g")]), ["a headline is missing"]);
+        let noted = || row(20.0).note("because");
+        assert_eq!(failures(&[noted()], &[]), ["notes explain 1 of 1 figures"]);
+        let mut many = vec![row(10.0); 5];
+        many.push(noted());
+        assert_eq!(failures(&many, &[]), [""; 0]);
     }
 
     #[test]

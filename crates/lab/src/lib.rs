@@ -11,10 +11,12 @@
 //! * [`server`]: a whole server of those parts.
 //! * [`calaveras`]: "Metadata Logging in an NFS Server".
 //! * [`softupdates`]: the alpha distribution of soft updates, called by local programs.
+//! * [`acacia`]: "A Synchronous File Server for Distributed File Systems".
 //! * [`figure`], [`picture`]: what came of it, for people and programs.
 //!
 //! **Absent:** clocks, sockets, and any figure that was typed in.
 
+pub mod acacia;
 pub mod calaveras;
 pub mod figure;
 pub mod logging_locks;

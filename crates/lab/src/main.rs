@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use lab::figure::{Figure, table};
 use lab::picture::Picture;
-use lab::{calaveras, softupdates};
+use lab::{acacia, calaveras, softupdates};
 
 /// Runs the experiments of the papers, and puts what was published beside what they give.
 #[derive(Debug, Parser)]
@@ -31,7 +31,8 @@ enum Command {
         /// Fail when a figure is not as published, and nothing says why
         #[arg(long)]
         check: bool,
-        /// Of soft updates, play a twentieth of the torture test
+        /// The small form: of soft updates a twentieth of the torture test, of Acacia 240 requests
+        /// of each size and not 3000
         #[arg(long)]
         short: bool,
         /// What all chance follows from
@@ -46,6 +47,8 @@ enum Paper {
     Calaveras,
     /// The alpha distribution of soft updates
     Softupdates,
+    /// "A Synchronous File Server for Distributed File Systems", 1992
+    Acacia,
 }
 
 /// What a paper's experiments gave.
@@ -70,6 +73,11 @@ impl Paper {
                 let results = softupdates::run(seed, short, &tell);
                 let failures = results.failures();
                 Found { figures: results.figures, pictures: results.pictures, failures }
+            }
+            Self::Acacia => {
+                let acacia::Results { figures, pictures, failures } =
+                    acacia::run(seed, short, &tell);
+                Found { figures, pictures, failures }
             }
         }
     }

@@ -104,5 +104,5 @@ pub use options::Options;
 pub use platter::{Honesty, Platter, Stage, Written};
 pub use prng::Prng;
 pub use remains::Remains;
-pub use timing::{Flash, Latency, Mechanical, Nvram, Scheduler, Timing, Zone, presets};
+pub use timing::{Flash, Latency, Mechanical, Nvram, Scheduler, Spot, Timing, Zone, presets};
 pub use trace::{Trace, Traced};

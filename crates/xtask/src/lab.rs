@@ -15,7 +15,8 @@ const PAGE: &str = "docs/lab.md";
 const PICTURES: &str = "docs/lab";
 
 /// The papers, each with what the lab is to be told besides.
-const PAPERS: [(&str, &[&str]); 2] = [("calaveras", &[]), ("softupdates", &["--short"])];
+const PAPERS: [(&str, &[&str]); 3] =
+    [("calaveras", &[]), ("softupdates", &["--short"]), ("acacia", &["--short"])];
 
 /// Between these lines of the page stand the figures of a paper.
 fn begin(paper: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::All;
 use super::files::Writes;
-use crate::figure::Figure;
+use crate::figure::{self, Figure};
 use crate::picture::Picture;
 
 const TAR: &str = "tar of 28 directories with 202 empty files";
@@ -28,28 +28,9 @@ const SYNC_SOFT: &str = "writes waited for, soft updates";
 const GAIN: &str = "gain";
 const SAVED: &str = "writes saved";
 
-/// One published figure in so many may have a note.
-const NOTES: usize = 6;
-
 /// What is not as it has to be.
 pub(super) fn failures(figures: &[Figure]) -> Vec<String> {
-    let rows = figures.iter().filter(|figure| figure.is_reproduced().is_some());
-    let noted = rows.clone().filter(|figure| figure.note.is_some()).count();
-    let published = rows.clone().count();
-    let is_headline =
-        |figure: &&Figure| HEADLINES.contains(&(figure.experiment, figure.figure.as_str()));
-    let headlines = rows.clone().filter(is_headline);
-    let missed = headlines.clone().filter(|figure| figure.is_reproduced() != Some(true));
-    let named = |figure: &Figure| format!("{}: {}", figure.experiment, figure.figure);
-    let mut failures: Vec<String> = missed.map(|figure| named(figure) + " (a headline)").collect();
-    if headlines.count() != HEADLINES.len() {
-        failures.push("a headline is missing".into());
-    }
-    failures.extend(rows.filter(|figure| !figure.is_accounted_for()).map(named));
-    if noted * NOTES > published {
-        failures.push(format!("notes explain {noted} of {published} figures"));
-    }
-    failures
+    figure::failures(figures, &HEADLINES)
 }
 
 /// Everything that the paper gives as a number, and what belongs to it.

@@ -48,7 +48,30 @@ pub struct Mechanical {
     pub write_cache_bytes: u64,
 }
 
+/// Where a sector lies, for a host that chooses places by where the heads will be. Where in its
+/// turn the spindle is, no host knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The cylinder, the outermost being 0.
+    pub cylinder: u64,
+    /// The track, counted over the whole disk.
+    pub track: u64,
+    /// When in a turn the sector begins to pass.
+    pub angle_ns: u64,
+}
+
 impl Mechanical {
+    /// Where a sector of 512 bytes lies.
+    ///
+    /// # Panics
+    /// When the disk has no such sector.
+    pub fn spot(&self, sector: u64) -> Spot {
+        let platters = self.platters();
+        let place = platters.place(sector);
+        let angle_ns = platters.angle_ns(&place);
+        Spot { cylinder: place.cylinder, track: place.track, angle_ns }
+    }
+
     /// Its size in bytes.
     pub fn capacity(&self) -> u64 {
         self.platters().sectors() * SECTOR_SIZE as u64

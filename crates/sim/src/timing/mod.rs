@@ -31,7 +31,7 @@ mod write_cache;
 
 pub use flash::Flash;
 pub use latency::Latency;
-pub use mechanical::Mechanical;
+pub use mechanical::{Mechanical, Spot};
 pub use nvram::Nvram;
 pub use platters::Zone;
 pub use queue::Scheduler;

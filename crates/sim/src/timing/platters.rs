@@ -87,9 +87,14 @@ impl Platters {
         (cylinder * of_cylinder + head * of_heads) % per_track
     }
 
+    /// How far into a turn a place begins.
+    pub(super) fn angle_ns(&self, place: &Place) -> u64 {
+        place.position * self.rotation_ns / place.per_track
+    }
+
     /// How long from now until the place comes under its head; `phase_ns` is the spindle's.
     pub(super) fn wait_ns(&self, now_ns: u64, phase_ns: u64, place: &Place) -> u64 {
-        let target_ns = place.position * self.rotation_ns / place.per_track;
+        let target_ns = self.angle_ns(place);
         let current_ns = (now_ns + phase_ns) % self.rotation_ns;
         (target_ns + self.rotation_ns - current_ns) % self.rotation_ns
     }

@@ -147,6 +147,31 @@ fn acacia_seeks_and_turns_as_its_paper_says() {
 }
 
 #[test]
+fn a_host_that_knows_where_sectors_lie_foretells_when_they_come() {
+    let Timing::Mechanical(spec) = presets::ACACIA else { panic!("it has an arm") };
+    let (bench, mut prng) = (Bench::new(presets::ACACIA), Prng::new(5));
+    let turn_ns = spec.rotation_ns() as f64;
+    let (sector_ns, transfer_ns) = (turn_ns / 72.0, 125_000.0);
+    let write = |sector| bench.write(sector * 512, 512, Durability::Through);
+    for _ in 0..300 {
+        let cylinder = prng.below(1730);
+        let [first, second] = [0; 2].map(|_| cylinder * 11 * 72 + prng.below(11 * 72));
+        let [from, to] = [first, second].map(|sector| spec.spot(sector));
+        assert_eq!([from.cylinder, to.cylinder], [cylinder; 2]);
+        let switch_ns = if from.track == to.track { 0.0 } else { spec.head_switch_ns as f64 };
+        let ready_ns = transfer_ns + switch_ns;
+        // When the first sector has passed, the heads are at its end.
+        let way_ns = to.angle_ns as f64 - (from.angle_ns as f64 + sector_ns);
+        let wait_ns = (way_ns - ready_ns).rem_euclid(turn_ns);
+        bench.executor.block_on(write(first));
+        let taken_ns = bench.time_ms(write(second)) * 1e6;
+        let missed_ns = (taken_ns - (ready_ns + wait_ns + sector_ns)).rem_euclid(turn_ns);
+        assert!(missed_ns.min(turn_ns - missed_ns) < 10.0, "{first}, {second}: {missed_ns}");
+        assert!(taken_ns < ready_ns + turn_ns + sector_ns + 10.0, "{first}, {second}");
+    }
+}
+
+#[test]
 fn ibm_0661_is_the_disk_of_sawmill() {
     for length in [512, 4 * KIB, 16 * KIB, 64 * KIB] {
         let bench = Bench::new(presets::IBM_0661);

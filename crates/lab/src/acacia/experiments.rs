@@ -1,0 +1,208 @@
+//! The experiments, each in a world of its own.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use futures::future::join_all;
+use sim::{Mechanical, Prng};
+
+use super::disks::{BLOCK, Disks, Layout};
+use super::fast::{BYTES, Fast};
+use super::inputs::{DISK, FOUR_TIMES, Inputs, PROTOTYPE, TWICE};
+use super::prototype::{Design, PAPER, Prototype, Update};
+
+/// KB in a second.
+pub(super) fn speed(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 / 1024.0 / time.as_secs_f64()
+}
+
+/// What clients did to a server.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) updates: Vec<Update>,
+    /// All of it.
+    pub(super) elapsed: Duration,
+}
+
+impl Run {
+    fn sum(&self, what: impl Fn(&Update) -> u64) -> u64 {
+        self.updates.iter().map(what).sum()
+    }
+
+    fn raw(&self) -> Duration {
+        self.updates.iter().map(|update| update.raw).sum()
+    }
+
+    /// KB in a second as clients see it.
+    pub(super) fn seen(&self) -> f64 {
+        speed(self.sum(|update| update.user_bytes), self.elapsed)
+    }
+
+    /// KB of user data in a second of writing.
+    pub(super) fn user(&self) -> f64 {
+        speed(self.sum(|update| update.user_bytes), self.raw())
+    }
+
+    /// KB of all data in a second of writing.
+    pub(super) fn all(&self) -> f64 {
+        speed(self.sum(|update| update.all_bytes), self.raw())
+    }
+
+    /// The share of metadata, in percent.
+    pub(super) fn metadata(&self) -> f64 {
+        let (user, all) = (self.sum(|one| one.user_bytes), self.sum(|one| one.all_bytes));
+        100.0 * (all - user) as f64 / all as f64
+    }
+
+    /// The share of updates for which no sequence was found, in percent.
+    pub(super) fn simplest(&self) -> f64 {
+        100.0 * self.sum(|update| u64::from(update.is_simplest)) as f64 / self.updates.len() as f64
+    }
+
+    fn mean(&self, what: impl Fn(&Update) -> f64) -> f64 {
+        self.updates.iter().map(what).sum::<f64>() / self.updates.len() as f64
+    }
+}
+
+/// Those who write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writers {
+    pub(super) clients: u64,
+    /// Of each client, on one file.
+    pub(super) daemons: u64,
+}
+
+/// A client with one daemon.
+pub(super) const ONE: Writers = Writers { clients: 1, daemons: 1 };
+
+/// Requests of a size to the paper's server.
+pub(super) fn write(seed: u64, writers: Writers, kb: u64, requests: u64) -> Run {
+    let server = Prototype::new(seed, Disks::new(seed, DISK, 1), PROTOTYPE, PAPER);
+    write_to(&server, writers, kb, requests)
+}
+
+/// One client of a server that is otherwise than the paper's.
+pub(super) fn variant(seed: u64, inputs: Inputs, design: Design, kb: u64, requests: u64) -> Run {
+    let server = Prototype::new(seed, Disks::new(seed, DISK, 1), inputs, design);
+    write_to(&server, ONE, kb, requests)
+}
+
+fn write_to(server: &Prototype, writers: Writers, kb: u64, requests: u64) -> Run {
+    let files: Vec<RefCell<_>> = (0..writers.clients).map(|_| RefCell::default()).collect();
+    let begun_ns = server.disks.now_ns();
+    let each = requests / (writers.clients * writers.daemons);
+    let of_client = |file| (0..writers.daemons).map(move |_| server.daemon(file, kb, each));
+    let updates = server.disks.run(join_all(files.iter().flat_map(of_client))).concat();
+    Run { updates, elapsed: Duration::from_nanos(server.disks.now_ns() - begun_ns) }
+}
+
+/// What the paper's FFS gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FastTimes {
+    pub(super) append: Duration,
+    pub(super) eight: Duration,
+    pub(super) nfs: Duration,
+}
+
+impl FastTimes {
+    /// KB in a second with one block, with eight, and over NFS.
+    pub(super) fn speeds(&self) -> [f64; 3] {
+        [speed(BYTES, self.append), speed(8 * BYTES, self.eight), speed(BYTES, self.nfs)]
+    }
+}
+
+/// The paper's FFS, on disks of a kind.
+pub(super) fn fast(seed: u64, spec: Mechanical, disks: usize, times: u32) -> FastTimes {
+    let mut server = Fast::new(seed, Disks::new(seed, spec, disks));
+    FastTimes {
+        append: server.append(1, times),
+        eight: server.append(8, times),
+        nfs: server.nfs(&PROTOTYPE, times),
+    }
+}
+
+/// A kind of disks: by how much it is faster than one disk of the paper.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) times: u64,
+    spec: Mechanical,
+    disks: usize,
+}
+
+/// The paper's disk, and what is faster.
+pub(super) const KINDS: [Kind; 5] = [
+    Kind { name: "the disk", times: 1, spec: DISK, disks: 1 },
+    Kind { name: "transfer rates times 2", times: 2, spec: TWICE, disks: 1 },
+    Kind { name: "transfer rates times 4", times: 4, spec: FOUR_TIMES, disks: 1 },
+    Kind { name: "2 disks", times: 2, spec: DISK, disks: 2 },
+    Kind { name: "4 disks", times: 4, spec: DISK, disks: 4 },
+];
+
+impl Kind {
+    /// The prototype on it. A write holds as much as passes in the same time, and the search may
+    /// look at as many more places as there are: of blocks, and of lengths of a run.
+    pub(super) fn acacia(&self, seed: u64, kb: u64, requests: u64) -> Run {
+        let disks = Disks::new(seed, self.spec, self.disks);
+        let rate = disks.layout.track_blocks() / Layout(DISK).track_blocks();
+        let inputs = Inputs {
+            write_blocks: PROTOTYPE.write_blocks * rate,
+            patience: PROTOTYPE.patience * rate * rate,
+            ..PROTOTYPE
+        };
+        write_to(&Prototype::new(seed, disks, inputs, PAPER), ONE, kb, requests)
+    }
+
+    /// The paper's FFS on it.
+    pub(super) fn fast(&self, seed: u64, times: u32) -> FastTimes {
+        fast(seed, self.spec, self.disks, times)
+    }
+}
+
+/// What updates between reads took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Between {
+    /// Cylinders that the arm crossed for an update, on average.
+    pub(super) crossed: f64,
+    /// Milliseconds of an update.
+    pub(super) update_ms: f64,
+    /// Milliseconds of a read and an update.
+    pub(super) both_ms: f64,
+}
+
+/// Updates of 40 KB, each after a read somewhere on a disk that is half full.
+pub(super) fn between_reads(seed: u64, near: bool, requests: u64) -> Between {
+    let design = Design { near, ..PAPER };
+    let server = Prototype::new(seed, Disks::new(seed, DISK, 1), PROTOTYPE, design);
+    server.fill_half();
+    let (file, mut updates, mut read_ns) = (RefCell::default(), Vec::new(), 0);
+    for _ in 0..requests {
+        let begun_ns = server.disks.now_ns();
+        server.disks.run(server.read_somewhere());
+        read_ns += server.disks.now_ns() - begun_ns;
+        updates.push(server.disks.run(server.update(&file, 40 * 1024 / BLOCK)));
+    }
+    let run = Run { updates, elapsed: Duration::ZERO };
+    let update_ms = run.mean(|update| update.raw.as_secs_f64() * 1e3);
+    let read_ms = read_ns as f64 / 1e6 / requests as f64;
+    Between {
+        crossed: run.mean(|update| update.crossed as f64),
+        update_ms,
+        both_ms: read_ms + update_ms,
+    }
+}
+
+/// The disk's maximum: writes of 24 sectors, of which each begins when it is in the controller.
+/// Thirteen sectors pass until then.
+pub(super) fn ceiling(seed: u64, writes: u64) -> f64 {
+    const SECTORS: u64 = 24;
+    let disks = Disks::new(seed, DISK, 1);
+    let first = Prng::new(seed).below(1 << 16);
+    disks.run(disks.write_sectors(0, first, SECTORS));
+    let begun_ns = disks.now_ns();
+    for number in 1..=writes {
+        disks.run(disks.write_sectors(0, first + number * (SECTORS + 13), SECTORS));
+    }
+    let bytes = writes * SECTORS * sim::SECTOR_SIZE as u64;
+    speed(bytes, Duration::from_nanos(disks.now_ns() - begun_ns)) / 1024.0
+}
