@@ -29,4 +29,6 @@ planted::bugs! {
     OvertakingReads,
     /// A short read ends the file.
     ShortFiles,
+    /// A call that is made again is another call.
+    NewNumbers,
 }

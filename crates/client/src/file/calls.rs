@@ -11,7 +11,7 @@ use nfs::nfs3::arguments::{CommitArgs, ReadArgs, WriteArgs};
 use nfs::nfs3::{Handle, Stability, Status, Verifier};
 use runtime::Clock;
 
-use crate::call::{CallError, Client};
+use crate::call::{CallError, Line};
 use crate::planted::{Bug, is_planted};
 
 /// What a WRITE gave.
@@ -59,16 +59,16 @@ pub trait Calls: 'static {
     async fn read(&self, offset: u64, count: u32) -> Result<Found, CallError>;
 }
 
-/// A file of a server behind a connection.
+/// A file of a server over the wire.
 #[derive(Clone)]
-pub struct Remote {
-    /// The connection.
-    pub client: Client,
+pub struct Remote<L> {
+    /// What carries its calls.
+    pub line: L,
     /// The file.
     pub file: Handle,
 }
 
-impl Calls for Remote {
+impl<L: Line> Calls for Remote<L> {
     async fn write(
         &self,
         offset: u64,
@@ -77,18 +77,18 @@ impl Calls for Remote {
     ) -> Result<Written, CallError> {
         let (file, count) = (self.file.as_bytes(), data.len() as u32);
         let arguments = WriteArgs { file, offset, count, stable, data: vec![data] };
-        let ok = self.client.call(&arguments).await?;
+        let ok = self.line.call(&arguments).await?;
         Ok(Written { count: ok.count, committed: ok.committed, verifier: ok.verifier })
     }
 
     async fn commit(&self) -> Result<Verifier, CallError> {
         let arguments = CommitArgs { file: self.file.as_bytes(), offset: 0, count: 0 };
-        Ok(self.client.call(&arguments).await?.verifier)
+        Ok(self.line.call(&arguments).await?.verifier)
     }
 
     async fn read(&self, offset: u64, count: u32) -> Result<Found, CallError> {
         let arguments = ReadArgs { file: self.file.as_bytes(), offset, count };
-        let ok = self.client.call(&arguments).await?;
+        let ok = self.line.call(&arguments).await?;
         Ok(Found { data: ok.data, eof: ok.eof })
     }
 }

@@ -215,9 +215,10 @@ fn what_was_committed_is_durable_whatever_the_server_does() {
 
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn every_planted_bug_shows_in_a_history() {
+fn every_planted_bug_of_a_file_shows_in_a_history() {
     use client::planted::{Bug, plant};
-    for bug in Bug::ALL {
+    // Whether a call is another one shows on the wire alone: see `redial`.
+    for bug in Bug::ALL.iter().filter(|bug| **bug != Bug::NewNumbers) {
         plant(Some(*bug));
         let found = (0..SEEDS).find_map(|seed| play(seed).err());
         plant(None);

@@ -1,9 +1,12 @@
-//! Tests of files over a server that is not there: see `server`.
+//! Tests of files: over a server that is not there (`server`), and over ours in a simulated world
+//! (`wire`); and of what carries their calls (`redial`).
 
 mod ahead;
 mod behind;
 mod history;
+mod redial;
 mod server;
+mod wire;
 
 use std::time::Duration;
 
