@@ -165,18 +165,24 @@ impl<C: Calls> Fetcher<C> {
         end: u64,
         answer: Rc<RefCell<Option<Result<Found, CallError>>>>,
     ) {
-        let result = self.whole(offset, end).await;
+        let result = self.whole(offset, end, || Rc::strong_count(&answer) > 1).await;
         answer.replace(Some(result));
         self.under_way.set(self.under_way.get() - 1);
         self.changed.notify();
     }
 
     /// Reads a piece; a READ that gives a part of it is followed by one for the rest.
-    async fn whole(&self, mut at: u64, end: u64) -> Result<Found, CallError> {
+    async fn whole(
+        &self,
+        mut at: u64,
+        end: u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Found, CallError> {
         let mut whole = Found::default();
         while at < end && !whole.eof {
             let read = async || self.calls.read(at, (end - at) as u32).await;
-            let found = patiently(&*self.runtime.clock, self.pause, read).await?;
+            let clock = &*self.runtime.clock;
+            let found = patiently(clock, self.pause, &is_wanted, read).await?;
             let length = found.length();
             if length > end - at {
                 return Err(CallError::Wrong("it read more than it was asked for"));

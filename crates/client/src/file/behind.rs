@@ -113,10 +113,18 @@ impl<C: Calls> Behind<C> {
 
     async fn send(self: Rc<Self>, Sending { key, data, stable }: Sending) {
         let write = async || self.calls.write(key.1, data.clone(), stable).await;
-        let answer = patiently(&*self.runtime.clock, self.pause, write).await;
+        let answer = self.patiently(write).await;
         self.pieces.borrow_mut().write_answered(key, answer);
         self.go_on();
         self.changed.notify();
+    }
+
+    async fn patiently<T>(
+        &self,
+        call: impl AsyncFn() -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let is_wanted = || !self.is_left.get();
+        patiently(&*self.runtime.clock, self.pause, is_wanted, call).await
     }
 
     fn begin_commit(self: &Rc<Self>) {
@@ -126,7 +134,7 @@ impl<C: Calls> Behind<C> {
 
     async fn commit(self: Rc<Self>) {
         let commit = async || self.calls.commit().await;
-        let answer = patiently(&*self.runtime.clock, self.pause, commit).await;
+        let answer = self.patiently(commit).await;
         self.pieces.borrow_mut().commit_answered(answer);
         self.go_on();
         self.changed.notify();

@@ -93,15 +93,19 @@ impl<L: Line> Calls for Remote<L> {
     }
 }
 
-/// Makes a call again, after a pause each time, for as long as the server says that it takes long.
+/// Makes a call again, after a pause each time, for as long as the server says that it takes long
+/// and the answer is wanted.
 pub(super) async fn patiently<T>(
     clock: &dyn Clock,
     pause: Duration,
+    is_wanted: impl Fn() -> bool,
     call: impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
     loop {
         match call().await {
-            Err(CallError::Status(Status::Jukebox)) if !is_planted(Bug::HastyRetries) => {
+            Err(CallError::Status(Status::Jukebox))
+                if is_wanted() && !is_planted(Bug::HastyRetries) =>
+            {
                 clock.sleep(pause).await;
             }
             result => return result,

@@ -46,7 +46,7 @@ pub struct Options {
     pub write_size: u32,
     /// The longest READ, in bytes.
     pub read_size: u32,
-    /// How many bytes may wait for a COMMIT before one is made unasked.
+    /// How many bytes may wait for a COMMIT. With half of them one is made unasked.
     pub uncommitted_max: u64,
     /// How long to wait when the server says that something takes long.
     pub pause: Duration,

@@ -6,10 +6,10 @@
 //!
 //! Invariants:
 //! 1. At most [`Bounds::under_way`] pieces are under way.
-//! 2. No two pieces that overlap are under way together, and of two that wait the older goes first:
-//!    so the server has them in the order in which they were written.
-//! 3. Answered pieces do not overlap: where a newer one was answered, older ones, answered or
-//!    lost, have ended there. So no byte that was written over is sent again.
+//! 2. No two pieces that overlap are under way together: so the server has them in the order in
+//!    which they went out.
+//! 3. Answered pieces do not overlap: where a newer one was answered, older ones have ended, those
+//!    that the server has and those that wait. So no byte that was written over is sent again.
 //! 4. A piece is durable when its own answer says FILE_SYNC, or when a COMMIT that began after its
 //!    answer came bears the verifier of that answer. Only then is it forgotten without an error.
 //! 5. `answered_bytes` and `unanswered_bytes` are what the pieces hold. Together they are at most
@@ -43,7 +43,7 @@ pub(super) struct Bounds {
     pub(super) under_way: usize,
     /// The longest piece, in bytes.
     pub(super) piece: usize,
-    /// How many answered bytes wait for a COMMIT before one is forced.
+    /// How many answered bytes wait for a COMMIT at most; half of them force one.
     pub(super) uncommitted_max: u64,
 }
 
@@ -166,19 +166,17 @@ impl Pieces {
         Some(Sending { key, data: piece.data.clone(), stable })
     }
 
-    /// The oldest piece that waits and overlaps none that is under way, nor an older one.
+    /// The oldest piece that waits and overlaps none that is under way (invariant 2).
     fn first_ready(&self) -> Option<Key> {
-        let mut taken: Vec<Range<u64>> =
-            self.under_way.iter().map(|(key, end)| key.1..*end).collect();
-        for (key, piece) in self.unanswered.iter().filter(|(_, piece)| !piece.is_under_way) {
-            let range = key.1..key.1 + piece.data.len() as u64;
-            let is_free = !taken.iter().any(|other| overlap(other, &range));
-            if is_free || is_planted(Bug::RacingPieces) {
-                return Some(*key);
-            }
-            taken.push(range); // invariant 2
-        }
-        None
+        let is_free = |start: u64, end: u64| {
+            let mut taken = self.under_way.iter().map(|(key, end)| key.1..*end);
+            !taken.any(|other| overlap(&other, &(start..end)))
+        };
+        let mut waiting = self.unanswered.iter().filter(|(_, piece)| !piece.is_under_way);
+        let ready = waiting.find(|(key, piece)| {
+            is_free(key.1, key.1 + piece.data.len() as u64) || is_planted(Bug::RacingPieces)
+        });
+        ready.map(|(key, _)| *key)
     }
 
     /// Notes what became of a piece that was under way.
@@ -216,7 +214,7 @@ impl Pieces {
         }
     }
 
-    /// Invariant 3: ends what is older than this write where the server has it.
+    /// Invariant 3: ends what is older than this write, where the server has that.
     fn supersede(&mut self, number: u64, range: Range<u64>) {
         if is_planted(Bug::RevivedBytes) {
             return;
@@ -248,10 +246,11 @@ impl Pieces {
         }
     }
 
-    /// Whether so much waits for a COMMIT that one is due.
+    /// Whether so much waits for a COMMIT that one is due: half of what may, so that writers find
+    /// room while it is under way.
     pub(super) fn is_commit_due(&self) -> bool {
-        let is_much = self.answered_bytes >= self.bounds.uncommitted_max
-            || self.answered.len() >= ANSWERED_MAX;
+        let is_much = self.answered_bytes >= self.bounds.uncommitted_max / 2
+            || self.answered.len() >= ANSWERED_MAX / 2;
         self.may_commit() && is_much
     }
 

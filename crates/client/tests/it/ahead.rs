@@ -4,7 +4,7 @@ use client::CallError;
 use nfs::nfs3::Status;
 
 use crate::server::{Seen, Turn};
-use crate::{CALL, PIECE, World, bytes};
+use crate::{CALL, PAUSE, PIECE, World, bytes};
 
 /// A world whose file has so many bytes.
 fn world(length: u32) -> World {
@@ -36,6 +36,10 @@ fn a_sequential_reader_waits_the_less_the_more_daemons_there_are() {
         assert!(data == bytes(16 * PIECE), "{daemons} daemons");
         assert_eq!(took, takes * CALL, "{daemons} daemons");
         assert_eq!(world.server.reads.most.get(), daemons.max(1));
+        // Nothing is asked for behind the end once it is seen; the piece before may come first.
+        world.executor.run_for(2 * CALL);
+        let most = if daemons == 0 { 32 } else { 17 };
+        assert!(world.seen().len() <= most, "{daemons} daemons: {:?}", world.seen());
     }
 }
 
@@ -119,4 +123,21 @@ fn the_end_of_a_file_is_told_and_may_move() {
         let more = file.read(found.length(), 10).await.expect("it is there");
         assert_eq!((more.data.concat(), more.eof), (vec![7], true));
     });
+}
+
+#[test]
+fn what_was_asked_for_in_vain_does_not_keep_a_daemon() {
+    let world = world(8 * PIECE);
+    let later = Turn::Fail(Status::Jukebox);
+    world.set(|state| state.script = (1..99).map(|call| (call, later)).collect());
+    let mut file = world.file(1);
+    world.executor.block_on(file.read(0, PIECE.into())).expect("it is there");
+    world.executor.run_for(10 * PAUSE);
+    world.set(|state| state.script.clear());
+    let (found, took) = world.timed(file.read(5000, 10));
+    assert_eq!(found.map(|found| found.length()), Ok(10));
+    assert!(took <= PAUSE + 2 * CALL, "{took:?}");
+    let calls = world.seen();
+    let ahead = calls.iter().filter(|call| **call == read(1000, 1000)).count();
+    assert!((9..12).contains(&ahead), "{calls:?}");
 }

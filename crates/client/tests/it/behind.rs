@@ -154,19 +154,36 @@ fn what_is_durable_at_once_needs_no_commit() {
 }
 
 #[test]
-fn too_much_that_is_not_durable_forces_a_commit() {
+fn too_much_that_is_not_durable_forces_a_commit_and_no_writer_waits_for_it() {
     let world = World::new();
-    let (daemons, uncommitted_max) = (1, u64::from(2 * PIECE));
+    let (daemons, uncommitted_max) = (2, u64::from(8 * PIECE));
     let options = Options { daemons, write_size: PIECE, uncommitted_max, ..Options::default() };
     let mut file = world.file_with(options);
-    world.executor.block_on(async {
-        for piece in 0..20 {
+    let ((), took) = world.timed(async {
+        for piece in 0..40 {
             assert_eq!(file.write(piece * u64::from(PIECE), bytes(PIECE)).await, Ok(()));
-            assert!(file.held_bytes() <= u64::from(3 * PIECE));
+            assert!(file.held_bytes() <= u64::from(10 * PIECE));
         }
     });
+    assert_eq!(took, 19 * CALL);
     let commits = world.seen().iter().filter(|seen| **seen == Seen::Commit).count();
-    assert!((5..=10).contains(&commits), "{commits}");
+    assert!((6..=9).contains(&commits), "{commits}");
+}
+
+#[test]
+fn who_left_is_not_asked_for_again() {
+    let world = World::new();
+    let later = Turn::Fail(Status::Jukebox);
+    world.set(|state| state.script = (0..99).map(|call| (call, later)).collect());
+    let mut file = world.file(1);
+    world.executor.block_on(file.write(0, bytes(PIECE))).expect("a daemon has it");
+    world.executor.run_for(10 * PAUSE);
+    drop(file);
+    world.executor.run_for(2 * PAUSE);
+    let before = world.seen().len();
+    assert!((8..12).contains(&before), "{before}");
+    world.executor.run_for(10 * PAUSE);
+    assert_eq!(world.seen().len(), before);
 }
 
 #[test]
