@@ -50,6 +50,23 @@ fn an_error_is_told_once_and_what_it_is_not_about_is_durable() {
 }
 
 #[test]
+fn of_several_errors_the_first_is_told_for_all() {
+    let world = World::new();
+    let script = vec![(1, Turn::Fail(Status::NoSpace)), (2, Turn::Fail(Status::Io))];
+    world.set(|state| state.script = script);
+    let mut file = world.file(1);
+    world.executor.block_on(async {
+        for piece in 0..2 {
+            assert_eq!(file.write(piece * u64::from(PIECE), bytes(PIECE)).await, Ok(()));
+        }
+        assert_eq!(file.commit().await, Err(CallError::Status(Status::NoSpace)));
+        assert_eq!(file.commit().await, Ok(()));
+    });
+    // The COMMIT of what had no error failed as well.
+    assert_eq!(world.seen(), [unstable(0..2), vec![Seen::Commit]].concat());
+}
+
+#[test]
 fn an_error_shows_at_the_next_write_which_takes_nothing() {
     let world = World::new();
     world.set(|state| state.script = vec![(0, Turn::Fail(Status::Io))]);

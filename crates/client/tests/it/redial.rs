@@ -1,7 +1,7 @@
 //! A line that is lost and dialed anew, before a double that is told what becomes of each
 //! connection.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use client::file::{Calls, Remote};
 use client::stream::{ByteStream, Dial, Service};
 use client::{CallError, Patience, Redial};
 use futures::FutureExt;
-use futures::future::LocalBoxFuture;
+use futures::future::{LocalBoxFuture, join_all};
 use nfs::nfs3::results::CommitOk;
 use nfs::nfs3::{Handle, Outcome, Verifier, Wcc};
 use nfs::rpc::{self, Caller};
@@ -42,8 +42,8 @@ struct Pair {
     fate: Fate,
     heard: Rc<RefCell<Vec<Vec<u8>>>>,
     calls: RefCell<Vec<u8>>,
-    /// What is to be read, and then the end.
-    replies: RefCell<Option<Vec<u8>>>,
+    replies: RefCell<Vec<u8>>,
+    has_ended: Cell<bool>,
     reader: RefCell<Option<Waker>>,
 }
 
@@ -57,6 +57,7 @@ impl Dial for Double {
             heard: self.heard.clone(),
             calls: RefCell::default(),
             replies: RefCell::default(),
+            has_ended: Cell::new(false),
             reader: RefCell::default(),
         };
         let refused = io::ErrorKind::ConnectionRefused;
@@ -72,11 +73,11 @@ impl Dial for Double {
 
 impl ByteStream for Pair {
     fn poll_read(&self, context: &mut Context<'_>, target: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut replies = self.replies.borrow_mut();
-        let Some(bytes) = &mut *replies else {
+        let mut bytes = self.replies.borrow_mut();
+        if bytes.is_empty() && !self.has_ended.get() {
             self.reader.replace(Some(context.waker().clone()));
             return Poll::Pending;
-        };
+        }
         let length = bytes.len().min(target.len());
         bytes.drain(..length).zip(target).for_each(|(byte, place)| *place = byte);
         Poll::Ready(Ok(length))
@@ -104,7 +105,10 @@ impl Pair {
         let answer = match self.fate {
             Fate::Refused => unreachable!("it was never connected"),
             Fate::Silent => return,
-            Fate::HangsUp => Vec::new(),
+            Fate::HangsUp => {
+                self.has_ended.set(true);
+                Vec::new()
+            }
             Fate::Garbage => [&0x8000_0008_u32.to_be_bytes()[..], &[7; 8]].concat(),
             Fate::Answers => {
                 let mut to = rpc::success(xid);
@@ -113,7 +117,7 @@ impl Pair {
                 to.finish().concat()
             }
         };
-        self.replies.borrow_mut().get_or_insert_default().extend(answer);
+        self.replies.borrow_mut().extend(answer);
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
@@ -126,23 +130,47 @@ const PATIENCE: Patience = Patience {
     call: Duration::from_secs(60),
 };
 
-/// What a COMMIT gives on such connections, when each was dialed, in seconds, and the calls that
-/// were heard.
-fn commit(fates: &[Fate]) -> (Result<Verifier, CallError>, Vec<u64>, Vec<Vec<u8>>) {
+/// A server of such connections, and a file of it.
+fn scene(fates: &[Fate]) -> (Executor, Rc<Double>, Remote<Redial>) {
     let executor = Executor::new(1);
-    let heard = Rc::default();
     let double = Rc::new(Double {
         runtime: executor.runtime(),
         fates: fates.to_vec(),
         dialed: RefCell::default(),
-        heard: Rc::clone(&heard),
+        heard: Rc::default(),
     });
     let (caller, numbers) = (Rc::new(Caller::none()), Numbers::starting_at(6));
     let line = Redial::new(&executor.runtime(), double.clone(), caller, numbers, PATIENCE);
     let file = Handle::new(b"any file").expect("eight bytes are a handle");
-    let given = executor.block_on(Remote { line, file }.commit());
-    let dialed = double.dialed.borrow().iter().map(|at| at.0 / 1_000_000_000).collect();
-    (given, dialed, heard.take())
+    (executor, double, Remote { line, file })
+}
+
+impl Double {
+    /// When each connection was dialed, in seconds.
+    fn dialed(&self) -> Vec<u64> {
+        self.dialed.borrow().iter().map(|at| at.0 / 1_000_000_000).collect()
+    }
+}
+
+/// What a COMMIT gives on such connections, when each was dialed, and the calls that were heard.
+fn commit(fates: &[Fate]) -> (Result<Verifier, CallError>, Vec<u64>, Vec<Vec<u8>>) {
+    let (executor, double, file) = scene(fates);
+    let given = executor.block_on(file.commit());
+    (given, double.dialed(), double.heard.take())
+}
+
+#[test]
+fn calls_that_lose_a_connection_together_share_the_next() {
+    let (executor, double, file) = scene(&[Fate::HangsUp, Fate::Refused, Fate::Answers]);
+    let calls = join_all((0..5).map(|_| file.commit()));
+    let given = executor.block_on(calls);
+    assert!(given.iter().all(Result::is_ok), "{given:?}");
+    assert_eq!(double.dialed(), [0, 1, 2]);
+    let mut heard = double.heard.take();
+    assert_eq!(heard.len(), 10, "each of them twice");
+    heard.sort();
+    heard.dedup();
+    assert_eq!(heard.len(), 5, "as it was");
 }
 
 #[test]
