@@ -6,9 +6,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::stream::{ByteStream, Dial, Service};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use load::stream::{ByteStream, Dial, Service};
 use nfs::record::Record;
 use nfs::rpc::{self, Caller, PROGRAM_MOUNT, Reply};
 use nfs::xdr::Decoder;

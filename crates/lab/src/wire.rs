@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
+use client::stream::{ByteStream, Dial, Service};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use load::stream::{ByteStream, Dial, Service};
 use sim::{Host, Stream};
 
 /// Connections from a host to a server, which has NFS and MOUNT at one port.

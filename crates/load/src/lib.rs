@@ -1,14 +1,11 @@
 //! Load for NFS servers: workloads, and what they measure.
 //!
 //! Everything here is written once and runs twice: over TCP against any NFSv3 server (crate
-//! `bench`), and in virtual time against our own in a simulated world. What differs is behind two
-//! traits, [`stream::ByteStream`] and [`stream::Dial`]; time, chance for names, and tasks come as a
+//! `bench`), and in virtual time against our own in a simulated world. What differs is below
+//! `client`, whose connections it uses; time, chance for names, and tasks come as a
 //! [`runtime::Runtime`].
 //!
-//! # Layers, from the bytes up
-//! * [`stream`]: bytes to and from a server.
-//! * `inbox`, [`connection`]: records; a connection with many calls in flight.
-//! * [`client`], [`mount`]: typed calls; from an export to its root.
+//! # Layers, from the calls up
 //! * [`tally`]: latencies in histograms, errors by what they said.
 //! * [`worker`], [`run`]: what makes calls, and when: as fast as they are answered, or at a rate.
 //! * [`stage`], `remove`: the connections and the directory in which a workload plays; and that
@@ -24,15 +21,10 @@
 //! **Absent:** sockets, reactors, real clocks, and whatever is shown to people.
 
 pub mod chance;
-pub mod client;
-pub mod connection;
-mod inbox;
-pub mod mount;
 mod names;
 mod remove;
 pub mod run;
 pub mod stage;
-pub mod stream;
 pub mod tally;
 pub mod worker;
 pub mod workload;

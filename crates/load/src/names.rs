@@ -3,7 +3,7 @@
 use nfs::nfs3::arguments::{DirectoryName, LookupArgs};
 use nfs::nfs3::{Handle, SetAttributes};
 
-use crate::client::{CallError, Client};
+use client::{CallError, Client};
 
 /// What a READDIRPLUS asks for, in bytes.
 pub(crate) const LISTING: u32 = 32 << 10;

@@ -8,9 +8,9 @@ use futures::stream;
 use nfs::nfs3::arguments::{DirectoryName, ReaddirplusArgs, RemoveArgs, RmdirArgs};
 use nfs::nfs3::{FileKind, Handle, Status, Verifier};
 
-use crate::client::{CallError, Client};
 use crate::names::{LISTING, look_up};
 use crate::stage::Stage;
+use client::{CallError, Client};
 
 /// Something could not be removed.
 #[derive(Debug, thiserror::Error)]

@@ -9,11 +9,11 @@ use nfs::rpc::Caller;
 use runtime::Runtime;
 
 use crate::chance::Chance;
-use crate::client::{CallError, Client};
-use crate::connection::{Connection, Numbers};
-use crate::mount::{self, MountError};
 use crate::names::{at, look_up, open_to_owner};
-use crate::stream::{Dial, Service};
+use client::connection::{Connection, Numbers};
+use client::mount::{self, MountError};
+use client::stream::{Dial, Service};
+use client::{CallError, Client};
 
 /// How much of a workload, and how.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use nfs::nfs3::{Procedure, Request, Status};
 use runtime::{Instant, Runtime};
 
 use crate::chance::Chance;
-use crate::client::{CallError, Client};
 use crate::tally::Tally;
+use client::{CallError, Client};
 
 /// The call failed; it is noted, and the step of the workload is over.
 #[derive(Debug)]

@@ -29,10 +29,10 @@ use nfs::xdr::{DecodeError, Decoder, Encode, UNIT};
 use runtime::Instant;
 use trace::{Entry, Target};
 
-use crate::client::{CallError, results};
 use crate::run::Measured;
 use crate::stage::{Stage, Trouble};
 use crate::tally::Tally;
+use client::{CallError, results};
 
 /// What takes the place of data that was not recorded.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];

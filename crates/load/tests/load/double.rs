@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::stream::{ByteStream, Dial, Service};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use load::stage::{Plan, Stage, Trouble, Unwatched};
-use load::stream::{ByteStream, Dial, Service};
 use nfs::mount::{MntOk, MntResult};
 use nfs::nfs3::results::{CreateOk, FsinfoOk, Properties, ReaddirplusOk};
 use nfs::nfs3::{

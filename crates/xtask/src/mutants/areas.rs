@@ -91,6 +91,11 @@ pub(super) const AREAS: &[Area] = &[
         stages: &[tests("block", UNITS), tests("journal", UNITS)],
     },
     Area {
+        name: "client",
+        files: &["crates/client/src/**/*.rs"],
+        stages: &[tests("client", UNITS)],
+    },
+    Area {
         name: "raid",
         files: &["crates/raid/src/**/*.rs"],
         stages: &[tests("raid", UNITS), SETS],

@@ -12,6 +12,7 @@ use super::tree::Tree;
 const PURE: &[&str] = &[
     "block",
     "cache",
+    "client",
     "designs",
     "directory",
     "dispatch",
@@ -50,9 +51,9 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     ),
     (&["duramen", "designs", "server"], &["ram"], "no volume is kept in memory"),
     (
-        &["load"],
+        &["client", "load"],
         &["designs", "dispatch", "ffs", "lfs", "shadow", "namespace"],
-        "it loads any server",
+        "its server may be any",
     ),
     (&["duramen-torture", "duramen-lab"], &["tokio", "server"], "all of it runs in virtual time"),
     (
@@ -78,6 +79,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("sim", &["block", "runtime"]),
     ("trace", &["nfs"]),
     ("cache", &["block", "planted", "runtime"]),
+    ("client", &["nfs", "planted", "runtime"]),
     ("directory", &["cache", "vfs"]),
     ("enginekit", &["namespace", "runtime", "sim", "vfs", "vnode"]),
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),

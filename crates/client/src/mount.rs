@@ -7,7 +7,7 @@ use nfs::nfs3::Handle;
 use nfs::rpc::{Caller, PROGRAM_MOUNT};
 use runtime::Runtime;
 
-use crate::client::{CallError, Client, results};
+use crate::call::{CallError, Client, results};
 use crate::connection::{Connection, Numbers};
 use crate::stream::{Dial, Service};
 

@@ -1,4 +1,6 @@
-//! Typed calls over a connection.
+//! Typed calls, and what carries them: a [`Line`].
+
+#![expect(async_fn_in_trait, reason = "clients live on one thread; no future here is sent")]
 
 use std::rc::Rc;
 
@@ -29,6 +31,15 @@ pub enum CallError {
     Broken(#[from] Broken),
 }
 
+/// What makes calls of NFS.
+pub trait Line: 'static {
+    /// Makes a call and reads its results.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    async fn call<R: Request>(&self, arguments: &R) -> Result<R::Ok, CallError>;
+}
+
 /// A caller, and its connection. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
@@ -53,13 +64,9 @@ impl Client {
     /// # Errors
     /// [`CallError`].
     pub async fn call<R: Request>(&self, arguments: &R) -> Result<R::Ok, CallError> {
-        let procedure = R::PROCEDURE as u32;
-        let target = (PROGRAM_NFS, nfs3::VERSION, procedure);
-        let record = self.ask(target, |to| to.value(arguments)).await?;
-        match R::results(results(&record)?)? {
-            Ok(ok) => Ok(ok),
-            Err(Failure { status, .. }) => Err(CallError::Status(status)),
-        }
+        let number = self.numbers.next();
+        let segments = segments(number, &self.caller, arguments);
+        read::<R>(&self.connection.call(number, segments).await?)
     }
 
     /// The procedure that does nothing.
@@ -96,6 +103,28 @@ impl Client {
         arguments: &impl Encode,
     ) -> Result<Bytes, CallError> {
         self.ask(target, |to| to.value(arguments)).await
+    }
+}
+
+impl Line for Client {
+    async fn call<R: Request>(&self, arguments: &R) -> Result<R::Ok, CallError> {
+        Self::call(self, arguments).await
+    }
+}
+
+/// The record of a call of NFS, in segments.
+pub(crate) fn segments<R: Request>(number: u32, caller: &Caller, arguments: &R) -> Vec<Bytes> {
+    let procedure = R::PROCEDURE as u32;
+    let mut record = rpc::call(number, PROGRAM_NFS, nfs3::VERSION, procedure, caller);
+    record.value(arguments);
+    record.finish()
+}
+
+/// What the record of a reply to it gives.
+pub(crate) fn read<R: Request>(record: &Bytes) -> Result<R::Ok, CallError> {
+    match R::results(results(record)?)? {
+        Ok(ok) => Ok(ok),
+        Err(Failure { status, .. }) => Err(CallError::Status(status)),
     }
 }
 
