@@ -57,6 +57,8 @@ pub struct RamOptions {
     pub delay: Range<Duration>,
     /// How often old UNSTABLE data is written back.
     pub housekeeping_interval: Duration,
+    /// Nothing may be changed.
+    pub read_only: bool,
 }
 
 impl Default for RamOptions {
@@ -65,6 +67,7 @@ impl Default for RamOptions {
             cache_bytes: 4 << 20,
             delay: Duration::from_micros(100)..Duration::from_millis(20),
             housekeeping_interval: Duration::from_secs(5),
+            read_only: false,
         }
     }
 }
@@ -142,7 +145,7 @@ pub async fn open(
             max_file_size: 1 << 40,
             block_size: BLOCK as u32,
             time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
-            read_only: false,
+            read_only: options.read_only,
         },
         pathconf: PathConf { link_max: MOST_LINKS, name_max: MAX_NAME as u32 },
     };

@@ -71,10 +71,15 @@ impl<E: Engine> Files<E> {
 
     /// Changes which snapshots there are, with what an Update of that alone does.
     async fn change_snapshots(&self, change: SnapshotChange) -> Result<Depends, FsError> {
+        self.check_changeable()?;
         let mut update = self.plan(Space::Superuser);
         self.engine.change_snapshots(&mut update.update, change)?;
         let ready = self.reserve(update).await?;
         Ok(self.changes_up_to(self.apply(ready, &mut ())))
+    }
+
+    fn check_changeable(&self) -> Result<(), FsError> {
+        if self.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
     fn changes_up_to(&self, sequence: Sequence) -> Depends {
@@ -122,6 +127,7 @@ impl<E: Engine> Files<E> {
         let book = self.book()?;
         let _changing = book.changing.exclusive().await;
         book.deleting(number).ok_or(FsError::NoEntry)?;
+        self.check_changeable()?;
         let mut change = self.plan(Space::Superuser);
         let is_last = self.engine.delete_held(&mut change.update, number).await?;
         let ready = self.reserve(change).await?;

@@ -1,8 +1,24 @@
 //! Snapshots, where Updates become durable when the test says so.
 
-use vfs::{CreateHow, FileSystem, FsError, Requester, SetAttributes, Wcc};
+use ram::{Disk, RamOptions};
+use vfs::{
+    CreateHow, FileSystem, FsError, Requester, Sealed, SetAttributes, Snapshots, Wcc,
+};
 
 use crate::{Fixture, name};
+
+impl Fixture {
+    fn all(&self) -> &dyn Snapshots {
+        self.files.snapshots().expect("this engine has them")
+    }
+
+    /// What something gives once all is durable that it waits for.
+    fn done<T>(&self, work: impl Future<Output = Sealed<T>>) -> T {
+        let sealed = self.executor.block_on(work);
+        self.make_all_durable();
+        self.executor.block_on(sealed.open()).expect("it runs").into_inner()
+    }
+}
 
 #[test]
 fn of_what_is_no_directory_nothing_is_told_when_a_name_is_to_change_in_it() {
@@ -26,4 +42,21 @@ fn of_what_is_no_directory_nothing_is_told_when_a_name_is_to_change_in_it() {
     assert_eq!(moved.result.err(), Some(FsError::NotDirectory));
     assert!(moved.about.0.after.is_some(), "of the one that is a directory it is told");
     assert_eq!(moved.about.1, Wcc::default());
+}
+
+#[test]
+fn a_volume_that_may_not_be_changed_gets_and_loses_no_snapshot() {
+    let fixture = Fixture::new();
+    let (going, then) = (name("going"), name("then"));
+    for name in [&going, &then] {
+        assert!(fixture.done(fixture.all().pin(name)).is_ok());
+    }
+    let number = fixture.done(fixture.all().delete(&going)).expect("it is there").number;
+    let options = RamOptions { read_only: true, ..RamOptions::default() };
+    let fixture = Fixture::with(Disk::of(1 << 20, fixture.disk.platter()), options);
+    let refused = Some(FsError::ReadOnly);
+    assert_eq!(fixture.done(fixture.all().pin(&name("now"))).err(), refused);
+    assert_eq!(fixture.done(fixture.all().delete(&then)).err(), refused);
+    assert_eq!(fixture.done(fixture.all().delete_step(number)).err(), refused);
+    assert_eq!(fixture.done(fixture.all().roll_back(&then)).err(), refused);
 }
