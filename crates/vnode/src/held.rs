@@ -7,6 +7,7 @@
 //!    file is dead for every task that has it.
 //! 4. An answer about a file of a snapshot waits for the change that made the snapshot; one that
 //!    shows which there are, or that one is gone, waits for all that changed them.
+//! 5. Each change of which there are has a later time than those before, whatever the clock says.
 //!
 //! Not asserted: 4, which the namespace asserts of all that an answer shows.
 
@@ -81,6 +82,11 @@ impl<I: Facts> Book<I> {
     /// When one was made or deleted last.
     pub(crate) fn changed(&self) -> Timestamp {
         self.changed.get()
+    }
+
+    /// The time for a change of which there are (invariant 5).
+    pub(crate) fn time_of_change(&self, now: Timestamp) -> Timestamp {
+        now.max(shifted(self.changed.get(), 1))
     }
 
     /// All that changed which there are, as far as that may not be durable (invariant 4).
@@ -162,8 +168,8 @@ impl<I: Facts> Book<I> {
     }
 
     fn note(&self, at: Timestamp, by: Depends) {
-        // A clock that goes back must not make two states look alike.
-        self.changed.set(at.max(self.changed.get()));
+        assert!(at > self.changed.get(), "invariant 5: the times of changes rise");
+        self.changed.set(at);
         let mut changes = self.changes.get();
         changes.join(&by);
         self.changes.set(changes);
@@ -204,4 +210,12 @@ impl<I: Facts> Book<I> {
 /// Whether a snapshot is found by its name.
 pub(crate) fn is_found(snapshot: &Snapshot) -> bool {
     snapshot.state == SnapshotState::Ready
+}
+
+/// A time so many nanoseconds later.
+fn shifted(time: Timestamp, nanoseconds: i64) -> Timestamp {
+    const SECOND: i64 = 1_000_000_000;
+    let all = i64::from(time.nanoseconds).saturating_add(nanoseconds);
+    let seconds = time.seconds.saturating_add(all.div_euclid(SECOND));
+    Timestamp { seconds, nanoseconds: all.rem_euclid(SECOND) as u32 }
 }

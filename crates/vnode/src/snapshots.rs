@@ -104,7 +104,8 @@ impl<E: Engine> Files<E> {
         let _no_steps = self.chains.acquire(all).await;
         self.check_running()?;
         let state = SnapshotState::Ready;
-        let snapshot = Snapshot { number, name: name.clone(), created: self.now(), state };
+        let created = book.time_of_change(self.now());
+        let snapshot = Snapshot { number, name: name.clone(), created, state };
         let by = self.change_snapshots(SnapshotChange::Pinned(snapshot.clone())).await?;
         book.pinned(snapshot.clone(), by);
         Ok((snapshot, by))
@@ -114,7 +115,7 @@ impl<E: Engine> Files<E> {
         let book = self.book()?;
         let _changing = book.changing.exclusive().await;
         let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
-        let at = self.now();
+        let at = book.time_of_change(self.now());
         let by = self.change_snapshots(SnapshotChange::Deleted(number, at)).await?;
         for file in book.deleted(number, at, by) {
             drop(file.lock.exclusive().await); // nobody reads what is to be free

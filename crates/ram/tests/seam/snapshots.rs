@@ -2,7 +2,8 @@
 
 use ram::{Disk, RamOptions};
 use vfs::{
-    CreateHow, FileSystem, FsError, Requester, Sealed, SetAttributes, Snapshots, Wcc,
+    Attributes, CreateHow, FileSystem, FsError, Requester, Sealed, SetAttributes, SnapshotNumber,
+    Snapshots, Wcc,
 };
 
 use crate::{Fixture, name};
@@ -17,6 +18,12 @@ impl Fixture {
         let sealed = self.executor.block_on(work);
         self.make_all_durable();
         self.executor.block_on(sealed.open()).expect("it runs").into_inner()
+    }
+
+    /// The attributes of the `.snapshot` of the root.
+    fn listing(&self) -> Attributes {
+        let id = self.files.root().within(SnapshotNumber::LISTING);
+        self.done(self.files.getattr(id)).expect("it is there")
     }
 }
 
@@ -59,4 +66,20 @@ fn a_volume_that_may_not_be_changed_gets_and_loses_no_snapshot() {
     assert_eq!(fixture.done(fixture.all().delete(&then)).err(), refused);
     assert_eq!(fixture.done(fixture.all().delete_step(number)).err(), refused);
     assert_eq!(fixture.done(fixture.all().roll_back(&then)).err(), refused);
+}
+
+#[test]
+fn times_of_snapshots_rise_while_the_clock_stands_and_are_the_same_after_a_start() {
+    let fixture = Fixture::new();
+    let mut times = vec![fixture.listing().mtime];
+    for text in ["one", "other"] {
+        let made = fixture.done(fixture.all().pin(&name(text))).expect("a new name");
+        times.push(fixture.listing().mtime);
+        assert_eq!(Some(&made.created), times.last());
+    }
+    assert!(fixture.done(fixture.all().delete(&name("one"))).is_ok());
+    times.push(fixture.listing().mtime);
+    assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+    let fixture = fixture.lose_the_rest();
+    assert_eq!(Some(&fixture.listing().ctime), times.last());
 }
