@@ -55,10 +55,11 @@ pub(crate) struct Listing<N> {
 impl<N: Object> Listing<N> {
     pub(crate) fn attributes(&self) -> Attributes {
         let changed = self.ready.changed;
+        let within = u32::try_from(self.ready.all.len()).unwrap_or(u32::MAX);
         Attributes {
             kind: FileKind::Directory,
             mode: 0o555,
-            nlink: 2,
+            nlink: within.saturating_add(2),
             uid: 0,
             gid: 0,
             size: 512,

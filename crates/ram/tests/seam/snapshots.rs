@@ -83,3 +83,15 @@ fn times_of_snapshots_rise_while_the_clock_stands_and_are_the_same_after_a_start
     let fixture = fixture.lose_the_rest();
     assert_eq!(Some(&fixture.listing().ctime), times.last());
 }
+
+#[test]
+fn a_listing_counts_the_directories_in_it() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.listing().nlink, 2);
+    for text in ["one", "other"] {
+        assert!(fixture.done(fixture.all().pin(&name(text))).is_ok());
+    }
+    assert_eq!(fixture.listing().nlink, 4);
+    assert!(fixture.done(fixture.all().delete(&name("one"))).is_ok());
+    assert_eq!(fixture.listing().nlink, 3);
+}
