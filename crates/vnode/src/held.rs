@@ -162,16 +162,21 @@ impl<I: Facts> Book<I> {
         dead
     }
 
-    /// Nothing of a snapshot is left.
-    pub(crate) fn ended(&self, number: SnapshotNumber) {
+    /// Nothing of a snapshot is left since this change.
+    pub(crate) fn ended(&self, number: SnapshotNumber, by: Depends) {
+        self.note_change(&by);
         self.known.borrow_mut().retain(|known| known.snapshot.number != number);
     }
 
     fn note(&self, at: Timestamp, by: Depends) {
         assert!(at > self.changed.get(), "invariant 5: the times of changes rise");
         self.changed.set(at);
+        self.note_change(&by);
+    }
+
+    fn note_change(&self, by: &Depends) {
         let mut changes = self.changes.get();
-        changes.join(&by);
+        changes.join(by);
         self.changes.set(changes);
     }
 

@@ -134,7 +134,7 @@ impl<E: Engine> Files<E> {
         let ready = self.reserve(change).await?;
         let by = self.changes_up_to(self.apply(ready, &mut ()));
         if is_last {
-            book.ended(number);
+            book.ended(number, by);
         }
         Ok((is_last, by))
     }

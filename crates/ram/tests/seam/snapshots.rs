@@ -1,5 +1,6 @@
 //! Snapshots, where Updates become durable when the test says so.
 
+use futures::FutureExt;
 use ram::{Disk, RamOptions};
 use vfs::{
     Attributes, CreateHow, FileSystem, FsError, Requester, Sealed, SetAttributes, SnapshotNumber,
@@ -94,4 +95,20 @@ fn a_listing_counts_the_directories_in_it() {
     assert_eq!(fixture.listing().nlink, 4);
     assert!(fixture.done(fixture.all().delete(&name("one"))).is_ok());
     assert_eq!(fixture.listing().nlink, 3);
+}
+
+#[test]
+fn that_nothing_of_a_snapshot_is_left_is_told_when_it_is_durable() {
+    let fixture = Fixture::new();
+    let then = name("then");
+    assert!(fixture.done(fixture.all().pin(&then)).is_ok());
+    let number = fixture.done(fixture.all().delete(&then)).expect("it is there").number;
+    let changed = fixture.listing().mtime;
+    drop(fixture.executor.block_on(fixture.all().delete_step(number)));
+    let told = fixture.all().list().open().now_or_never();
+    assert!(told.is_none(), "what a cut brings back is told to be gone");
+    fixture.make_all_durable();
+    let told = fixture.all().list().open().now_or_never().expect("it is durable");
+    assert_eq!(told.expect("it runs").into_inner(), []);
+    assert_eq!(fixture.listing().mtime, changed, "clients saw no change");
 }
