@@ -5,9 +5,11 @@
 //! 2. Of the snapshots that are found no two have the same name.
 //! 3. A file of a snapshot is in memory only while the snapshot is found; when it is deleted, the
 //!    file is dead for every task that has it.
-//! 4. An answer about a file of a snapshot waits for the change that made the snapshot; one that
-//!    shows which there are, or that one is gone, waits for all that changed them.
-//! 5. Each change of which there are has a later time than those before, whatever the clock says.
+//! 4. Clients find a snapshot when the change that made it is durable, and not before: after a cut
+//!    its number is given away again. An answer that shows which there are, or that one is gone,
+//!    waits for all that changed them.
+//! 5. Each change of which there are has a later time than those before, whatever the clock says;
+//!    and clients are told a later time whenever they find others.
 //!
 //! Not asserted: 4, which the namespace asserts of all that an answer shows.
 
@@ -19,6 +21,7 @@ use cache::Meter;
 use runtime::sync::Lock;
 use vfs::{Depends, FsError, Name, Sequence, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
 
+use crate::horizon::Horizon;
 use crate::planted::{Bug, is_planted};
 use crate::vnode::{Facts, Vnode};
 
@@ -51,6 +54,7 @@ pub(crate) struct Book<I> {
     last: Cell<SnapshotNumber>,
     changed: Cell<Timestamp>,
     changes: Cell<Depends>,
+    horizon: Horizon,
     files: RefCell<Held<I>>,
     /// How many there may be before some are forgotten.
     most: Cell<usize>,
@@ -60,13 +64,14 @@ pub(crate) struct Book<I> {
 }
 
 impl<I: Facts> Book<I> {
-    pub(crate) fn new(found: FoundSnapshots, memory: Meter) -> Self {
+    pub(crate) fn new(found: FoundSnapshots, horizon: Horizon, memory: Meter) -> Self {
         let known = |snapshot| Known { snapshot, pinned_by: Depends::NOTHING };
         Self {
             known: RefCell::new(found.all.into_iter().map(known).collect()),
             last: Cell::new(found.last),
             changed: Cell::new(found.changed),
             changes: Cell::default(),
+            horizon,
             files: RefCell::default(),
             most: Cell::new(MOST_HELD),
             memory,
@@ -79,14 +84,24 @@ impl<I: Facts> Book<I> {
         self.known.borrow().iter().map(|known| known.snapshot.clone()).collect()
     }
 
-    /// When one was made or deleted last.
-    pub(crate) fn changed(&self) -> Timestamp {
-        self.changed.get()
+    /// The time for a change of which there are. What clients are told while some cannot be found
+    /// yet, which this change may add to, is later than what they were told before (invariant 5).
+    pub(crate) fn time_of_change(&self, now: Timestamp) -> Timestamp {
+        let open = self.known.borrow().iter().filter(|known| !self.is_durable(known)).count();
+        now.max(shifted(self.changed.get(), open as i64 + 2))
     }
 
-    /// The time for a change of which there are (invariant 5).
-    pub(crate) fn time_of_change(&self, now: Timestamp) -> Timestamp {
-        now.max(shifted(self.changed.get(), 1))
+    /// Those that clients find, and the time that they are told of that.
+    pub(crate) fn shown(&self) -> (Vec<Snapshot>, Timestamp) {
+        let known = self.known.borrow();
+        let found = known.iter().filter(|known| is_found(&known.snapshot));
+        let (shown, open): (Vec<_>, Vec<_>) = found.partition(|known| self.is_durable(known));
+        let shown = shown.into_iter().map(|known| known.snapshot.clone()).collect();
+        (shown, shifted(self.changed.get(), -(open.len() as i64)))
+    }
+
+    fn is_durable(&self, known: &Known) -> bool {
+        self.horizon.has_all(&known.pinned_by) || is_planted(Bug::UnwaitedPins)
     }
 
     /// All that changed which there are, as far as that may not be durable (invariant 4).
@@ -116,12 +131,12 @@ impl<I: Facts> Book<I> {
         self.last.get().next()
     }
 
-    /// The change by which a snapshot was made; [`FsError::Stale`] when it is not found.
-    pub(crate) fn pinned_by(&self, number: SnapshotNumber) -> Result<Depends, FsError> {
+    /// [`FsError::Stale`] unless clients find the snapshot of this number.
+    pub(crate) fn check_shown(&self, number: SnapshotNumber) -> Result<(), FsError> {
         let known = self.known.borrow();
         let is_it = |known: &&Known| known.snapshot.number == number && is_found(&known.snapshot);
-        let found = known.iter().find(is_it).ok_or(FsError::Stale)?;
-        Ok(if is_planted(Bug::UnwaitedPins) { Depends::NOTHING } else { found.pinned_by })
+        let found = known.iter().find(is_it).filter(|known| self.is_durable(known));
+        found.map(|_| ()).ok_or(FsError::Stale)
     }
 
     /// A snapshot was made by this change.

@@ -13,7 +13,7 @@ use vfs::{
 
 use crate::engine::{Engine, File, SnapshotChange, Space};
 use crate::files::{Files, MOST_CHAINS};
-use crate::held::{Book, is_found};
+use crate::held::Book;
 use crate::planted::{Bug, is_planted};
 
 impl<E: Engine> Files<E> {
@@ -33,12 +33,12 @@ impl<E: Engine> Files<E> {
     /// The file that has this number in a snapshot.
     async fn held_of(&self, tree: SnapshotNumber, ino: u64) -> Result<File<E>, FsError> {
         let book = self.book()?;
-        book.pinned_by(tree)?;
+        book.check_shown(tree)?;
         if let Some(node) = book.file(tree, ino) {
             return Ok(node);
         }
         let node = self.engine.load_held(tree, ino).await;
-        let pinned_by = book.pinned_by(tree)?; // it may be gone since
+        book.check_shown(tree)?; // it may be gone since
         if let Some(node) = book.file(tree, ino) {
             return Ok(node); // another call was faster
         }
@@ -46,7 +46,6 @@ impl<E: Engine> Files<E> {
         if Ino(ino) > Ino::LAST_BESIDE_SNAPSHOTS {
             return Err(FsError::Corrupt); // its file id would be that of another
         }
-        node.changed_by(&pinned_by);
         book.insert(&node, self.engine.horizon().through());
         Ok(node)
     }
@@ -61,12 +60,12 @@ impl<E: Engine> Files<E> {
         self.snapshots.as_ref().map_or(Depends::NOTHING, Book::changes)
     }
 
-    /// What is to be told of the snapshots that are found.
+    /// What is to be told of the snapshots that clients find.
     pub(crate) fn ready_snapshots(&self) -> ReadySnapshots {
         let Some(book) = &self.snapshots else { return ReadySnapshots::default() };
-        let ready = book.all().into_iter().filter(is_found);
-        let all = ready.map(|snapshot| (snapshot.number, snapshot.name)).collect();
-        ReadySnapshots { all, changed: book.changed(), depends: book.changes() }
+        let (shown, changed) = book.shown();
+        let all = shown.into_iter().map(|snapshot| (snapshot.number, snapshot.name)).collect();
+        ReadySnapshots { all, changed, depends: book.changes() }
     }
 
     /// Changes which snapshots there are, with what an Update of that alone does.

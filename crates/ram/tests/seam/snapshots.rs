@@ -18,6 +18,10 @@ impl Fixture {
     fn done<T>(&self, work: impl Future<Output = Sealed<T>>) -> T {
         let sealed = self.executor.block_on(work);
         self.make_all_durable();
+        self.opened(sealed)
+    }
+
+    fn opened<T>(&self, sealed: Sealed<T>) -> T {
         self.executor.block_on(sealed.open()).expect("it runs").into_inner()
     }
 
@@ -111,4 +115,31 @@ fn that_nothing_of_a_snapshot_is_left_is_told_when_it_is_durable() {
     let told = fixture.all().list().open().now_or_never().expect("it is durable");
     assert_eq!(told.expect("it runs").into_inner(), []);
     assert_eq!(fixture.listing().mtime, changed, "clients saw no change");
+}
+
+/// Also who does not wait until an answer may be given sees no snapshot that a cut may take: its
+/// number would be given to another.
+#[test]
+fn a_snapshot_is_found_when_it_is_durable_and_counts_before() {
+    let fixture = Fixture::new();
+    let (run, files, who) = (&fixture.executor, &fixture.files, Requester::root().who);
+    let (root, then) = (files.root(), name("then"));
+    let [listing, tree] = [SnapshotNumber::LISTING, SnapshotNumber(1)].map(|of| root.within(of));
+    let before = fixture.listing();
+    drop(run.block_on(fixture.all().pin(&then)));
+    let found = run.block_on(files.lookup(&who, listing, &then));
+    let told = run.block_on(files.getattr(tree));
+    let again = run.block_on(fixture.all().pin(&then));
+    let other = run.block_on(fixture.all().pin(&name("other")));
+    let meanwhile = run.block_on(files.getattr(listing));
+    fixture.make_all_durable();
+    assert_eq!(fixture.opened(told).err(), Some(FsError::Stale), "it was not durable");
+    assert_eq!(fixture.opened(found).result.err(), Some(FsError::NoEntry), "it was not durable");
+    let [again, other] = [again, other].map(|pin| fixture.opened(pin).map(|of| of.number));
+    assert_eq!((again, other), (Err(FsError::Exists), Ok(SnapshotNumber(2))));
+    assert!(fixture.done(files.getattr(tree)).is_ok());
+    let (meanwhile, now) = (fixture.opened(meanwhile).expect("it is there"), fixture.listing());
+    assert_eq!([before.nlink, meanwhile.nlink, now.nlink], [2, 2, 4]);
+    let times = [before.mtime, meanwhile.mtime, now.mtime];
+    assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
 }
