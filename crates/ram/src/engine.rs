@@ -20,7 +20,7 @@ use directory::entry::CHUNK_SIZE;
 use futures::FutureExt;
 use namespace::{AttributeChange, NewFile};
 use runtime::Runtime;
-use runtime::sync::Signal;
+use runtime::sync::{Signal, yield_now};
 use vfs::{
     CallReply, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Ino, LoggedReply, Lost,
     MAX_NAME, ObjectId, PathConf, Sequence, SnapshotNumber, SnapshotUsage, Timestamp,
@@ -673,6 +673,7 @@ impl Engine for Ram {
     }
 
     async fn load_held(&self, tree: SnapshotNumber, ino: u64) -> Result<File, FsError> {
+        yield_now().await; // others have their turn, as while a disk reads
         let inode = self.look_in(tree, ino, |body| body.inode.clone()).ok_or(FsError::Stale)?;
         Ok(Vnode::held(tree, (ino, inode.generation), inode.kind, inode))
     }

@@ -1,6 +1,7 @@
 //! Snapshots, where Updates become durable when the test says so.
 
 use futures::FutureExt;
+use futures::future::join;
 use ram::{Disk, RamOptions};
 use vfs::{
     Attributes, CreateHow, FileSystem, FsError, Requester, Sealed, SetAttributes, SnapshotNumber,
@@ -142,4 +143,21 @@ fn a_snapshot_is_found_when_it_is_durable_and_counts_before() {
     assert_eq!([before.nlink, meanwhile.nlink, now.nlink], [2, 2, 4]);
     let times = [before.mtime, meanwhile.mtime, now.mtime];
     assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+}
+
+/// A file is looked up in a snapshot that is deleted meanwhile.
+#[test]
+fn what_is_deleted_while_it_is_looked_at_is_stale_and_not_damaged() {
+    let fixture = Fixture::new();
+    fixture.create("file");
+    let (files, who, then) = (&fixture.files, Requester::root().who, name("then"));
+    assert!(fixture.done(fixture.all().pin(&then)).is_ok());
+    let tree = files.root().within(SnapshotNumber(1));
+    assert!(fixture.done(files.getattr(tree)).is_ok(), "the directory is in memory");
+    let file = name("file");
+    let (looked, gone) = (files.lookup(&who, tree, &file), fixture.all().delete(&then));
+    let (looked, gone) = fixture.executor.block_on(join(looked, gone));
+    fixture.make_all_durable();
+    assert!(fixture.opened(gone).is_ok());
+    assert_eq!(fixture.opened(looked).result.err(), Some(FsError::Stale));
 }
