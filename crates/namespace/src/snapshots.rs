@@ -186,7 +186,10 @@ impl<S: Store> Namespace<S> {
                 call.saw(&node);
                 Ok(Found { id, attributes: node.attributes() })
             }
-            Err(FsError::Stale) => Err(FsError::NoEntry), // it was not there yet, or is deleted
+            Err(FsError::Stale) => {
+                call.saw_changes(&self.store.removal(id));
+                Err(FsError::NoEntry) // it was not there yet, or is deleted
+            }
             Err(error) => Err(error),
         }
     }
@@ -218,7 +221,10 @@ impl<S: Store> Namespace<S> {
                     call.saw(&node);
                     Some(node.attributes())
                 }
-                Err(FsError::Stale) => continue,
+                Err(FsError::Stale) => {
+                    call.saw_changes(&self.store.removal(id));
+                    continue;
+                }
                 Err(_) => None, // it is damaged, and the others are not
             };
             let name = Bytes::copy_from_slice(name.as_bytes());

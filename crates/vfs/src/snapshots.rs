@@ -51,8 +51,8 @@ pub enum SnapshotsShown {
 
 /// The snapshots of a volume that has them.
 ///
-/// One verb that changes them is carried out at a time; the others wait. Of a volume that may not be
-/// changed all of them give [`FsError::ReadOnly`].
+/// One verb that changes them is carried out at a time; the others wait. On a volume that may not
+/// be changed they give [`FsError::ReadOnly`].
 #[async_trait(?Send)]
 pub trait Snapshots {
     /// Makes a snapshot. It holds all that was answered before it was asked for, UNSTABLE data

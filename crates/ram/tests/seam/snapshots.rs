@@ -4,8 +4,8 @@ use futures::FutureExt;
 use futures::future::join;
 use ram::{Disk, RamOptions};
 use vfs::{
-    Attributes, CreateHow, FileSystem, FsError, Requester, Sealed, SetAttributes, SnapshotNumber,
-    Snapshots, Wcc,
+    Attributes, CreateHow, DirectoryEntry, FileSystem, FsError, Requester, Sealed, SetAttributes,
+    SnapshotNumber, Snapshots, Wcc,
 };
 
 use crate::{Fixture, name};
@@ -160,4 +160,25 @@ fn what_is_deleted_while_it_is_looked_at_is_stale_and_not_damaged() {
     fixture.make_all_durable();
     assert!(fixture.opened(gone).is_ok());
     assert_eq!(fixture.opened(looked).result.err(), Some(FsError::Stale));
+}
+
+/// A snapshot is deleted while a client looks for it, or lists it.
+#[test]
+fn that_a_snapshot_is_gone_is_told_when_it_is_durable_whenever_it_went() {
+    let (who, then) = (Requester::root().who, name("then"));
+    let new = || {
+        let fixture = Fixture::new();
+        assert!(fixture.done(fixture.all().pin(&then)).is_ok());
+        let listing = fixture.files.root().within(SnapshotNumber::LISTING);
+        (fixture, listing)
+    };
+    let (fixture, listing) = new();
+    let (looked, gone) = (fixture.files.lookup(&who, listing, &then), fixture.all().delete(&then));
+    let (looked, _) = fixture.executor.block_on(join(looked, gone));
+    assert!(looked.open().now_or_never().is_none(), "it is told to be gone, and may come back");
+    let (fixture, listing) = new();
+    let mut all = |_: &DirectoryEntry| true;
+    let listed = fixture.files.readdir(&who, listing, 0, false, &mut all);
+    let (listed, _) = fixture.executor.block_on(join(listed, fixture.all().delete(&then)));
+    assert!(listed.open().now_or_never().is_none(), "it is not listed, and may come back");
 }
