@@ -463,6 +463,7 @@ impl Engine for Ram {
         file: &File,
         size: u64,
     ) -> Result<u64, FsError> {
+        self.disk.check()?;
         Ok(self.cut_part(update, file, size))
     }
 
@@ -589,6 +590,7 @@ impl Engine for Ram {
         update: &mut Update,
         payload: Vec<(u64, u64, Bytes)>,
     ) -> Result<bool, FsError> {
+        self.disk.check()?;
         update.blocks.extend(payload);
         Ok(false)
     }

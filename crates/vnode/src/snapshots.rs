@@ -90,6 +90,7 @@ impl<E: Engine> Files<E> {
         if name.is_dot_or_dot_dot() || *name.as_bytes() == *namespace::SNAPSHOTS_NAME {
             return Err(FsError::Invalid);
         }
+        let verifier = self.verifier();
         let _changing = book.changing.exclusive().await;
         if book.find(name).is_some() {
             return Err(FsError::Exists);
@@ -97,6 +98,9 @@ impl<E: Engine> Files<E> {
         let number = book.next()?;
         if !is_planted(Bug::UnwrittenPins) {
             self.write_back_all().await;
+        }
+        if verifier != self.verifier() {
+            return Err(FsError::Io); // it would not hold what was answered, and is lost since
         }
         // What changes in steps is at its end while this has all places for that.
         let all = if is_planted(Bug::PinsAmidSteps) { 0 } else { MOST_CHAINS };

@@ -1,11 +1,12 @@
 //! Snapshots, where Updates become durable when the test says so.
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::join;
 use ram::{Disk, RamOptions};
 use vfs::{
-    Attributes, CreateHow, DirectoryEntry, FileSystem, FsError, Requester, Sealed, SetAttributes,
-    SnapshotNumber, Snapshots, Wcc,
+    Attributes, CreateHow, DirectoryEntry, FileSystem, FsError, ObjectId, Requester, Sealed,
+    SetAttributes, SnapshotNumber, Snapshots, Stability, Wcc,
 };
 
 use crate::{Fixture, name};
@@ -20,6 +21,23 @@ impl Fixture {
         let sealed = self.executor.block_on(work);
         self.make_all_durable();
         self.opened(sealed)
+    }
+
+    /// What a name in the root names.
+    fn found(&self, text: &str) -> ObjectId {
+        let (who, name) = (Requester::root().who, name(text));
+        let found = self.done(self.files.lookup(&who, self.files.root(), &name));
+        found.result.expect("it is there").id
+    }
+
+    /// Makes a file of so many bytes, all of which are durable, or wait in memory.
+    fn large(&self, text: &str, bytes: usize, stability: Stability) -> ObjectId {
+        self.create(text);
+        let file = self.found(text);
+        let (who, data) = (Requester::root().who, vec![Bytes::from(vec![7; bytes])]);
+        let written = self.files.write(&who, file, 0, data, stability);
+        assert!(self.done(written).result.is_ok());
+        file
     }
 
     fn opened<T>(&self, sealed: Sealed<T>) -> T {
@@ -181,4 +199,15 @@ fn that_a_snapshot_is_gone_is_told_when_it_is_durable_whenever_it_went() {
     let listed = fixture.files.readdir(&who, listing, 0, false, &mut all);
     let (listed, _) = fixture.executor.block_on(join(listed, fixture.all().delete(&then)));
     assert!(listed.open().now_or_never().is_none(), "it is not listed, and may come back");
+}
+
+#[test]
+fn a_snapshot_is_not_made_when_what_it_would_hold_is_lost() {
+    let fixture = Fixture::new();
+    fixture.large("file", 5_000, Stability::Unstable);
+    fixture.disk.refuse(true);
+    let then = name("then");
+    assert_eq!(fixture.done(fixture.all().pin(&then)).err(), Some(FsError::Io));
+    fixture.disk.refuse(false);
+    assert!(fixture.done(fixture.all().pin(&then)).is_ok(), "of what was written since");
 }
