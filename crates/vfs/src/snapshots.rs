@@ -64,7 +64,7 @@ pub trait Snapshots {
     /// # Errors
     /// [`FsError::Invalid`] for a name that none may have: ".", "..", and ".snapshot";
     /// [`FsError::Exists`] for one that is found; [`FsError::Io`], also when UNSTABLE data was lost
-    /// meanwhile; [`FsError::NoSpace`].
+    /// meanwhile, or a file cannot go on that goes in steps; [`FsError::NoSpace`].
     async fn pin(&self, name: &Name) -> Sealed<Result<Snapshot, FsError>>;
 
     /// All of them, also those that are being deleted, in the order of their numbers.

@@ -106,6 +106,7 @@ impl<E: Engine> Files<E> {
         let all = if is_planted(Bug::PinsAmidSteps) { 0 } else { MOST_CHAINS };
         let _no_steps = self.chains.acquire(all).await;
         self.check_running()?;
+        self.check_nothing_stuck()?;
         let state = SnapshotState::Ready;
         let created = book.time_of_change(self.now());
         let snapshot = Snapshot { number, name: name.clone(), created, state };
@@ -150,6 +151,7 @@ impl<E: Engine> Files<E> {
             return Err(FsError::Exists);
         }
         let _no_steps = self.chains.acquire(MOST_CHAINS).await;
+        self.check_nothing_stuck()?;
         assert!(self.dirty_files.borrow().is_empty(), "nothing was asked of the volume before");
         Ok(((), self.change_snapshots(SnapshotChange::RolledBack(number)).await?))
     }

@@ -40,6 +40,21 @@ impl Fixture {
         file
     }
 
+    /// Begins to make a file shorter in steps, and does something before the second.
+    fn shorten(&self, file: ObjectId, meanwhile: impl FnOnce()) -> Result<(), FsError> {
+        let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        let (who, before) = (Requester::root(), self.disk.events());
+        let shorter = self.files.setattr(&who, file, set, None);
+        let second = async {
+            assert_eq!(self.disk.events(), before + 1, "the first step is on its way");
+            meanwhile();
+            self.make_all_durable();
+        };
+        let (shorter, ()) = self.executor.block_on(join(shorter, second));
+        self.make_all_durable();
+        self.opened(shorter).result
+    }
+
     fn opened<T>(&self, sealed: Sealed<T>) -> T {
         self.executor.block_on(sealed.open()).expect("it runs").into_inner()
     }
@@ -210,4 +225,16 @@ fn a_snapshot_is_not_made_when_what_it_would_hold_is_lost() {
     assert_eq!(fixture.done(fixture.all().pin(&then)).err(), Some(FsError::Io));
     fixture.disk.refuse(false);
     assert!(fixture.done(fixture.all().pin(&then)).is_ok(), "of what was written since");
+}
+
+#[test]
+fn what_cannot_go_on_comes_into_no_snapshot_and_through_no_way_back() {
+    let fixture = Fixture::new();
+    let (then, now) = (name("then"), name("now"));
+    assert!(fixture.done(fixture.all().pin(&then)).is_ok());
+    let file = fixture.large("file", 100 * 4096, Stability::FileSync);
+    assert_eq!(fixture.shorten(file, || fixture.disk.refuse(true)), Err(FsError::Io));
+    fixture.disk.refuse(false);
+    assert_eq!(fixture.done(fixture.all().pin(&now)).err(), Some(FsError::Io));
+    assert_eq!(fixture.done(fixture.all().roll_back(&then)).err(), Some(FsError::Io));
 }
