@@ -18,6 +18,7 @@ use cache::{Budget, DataPath};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::Runtime;
 use runtime::sync::{Signal, yield_now};
@@ -702,6 +703,13 @@ impl Engine for Ram {
 
     fn horizon(&self) -> &Horizon {
         &self.horizon
+    }
+
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        match self.disk.check() {
+            Ok(()) => std::future::pending().boxed_local(),
+            Err(_) => std::future::ready(()).boxed_local(),
+        }
     }
 
     async fn settle(&self) -> Result<(), Lost> {

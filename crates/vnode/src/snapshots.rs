@@ -4,8 +4,13 @@
 //! the namespace refuses that by what the file is named. It has no UNSTABLE data, its access time
 //! stays, and its lock is taken by readers alone, and by a deletion that waits for them.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use async_trait::async_trait;
+use futures::future::{Either, select};
 use namespace::{ReadySnapshots, Stat};
+use runtime::sync::Permit;
 use vfs::{
     Depends, FsError, Ino, Name, ObjectId, Sealed, Sequence, Snapshot, SnapshotNumber,
     SnapshotState, SnapshotUsage, Snapshots,
@@ -15,6 +20,11 @@ use crate::engine::{Engine, File, SnapshotChange, Space};
 use crate::files::{Files, MOST_CHAINS};
 use crate::held::Book;
 use crate::planted::{Bug, is_planted};
+
+/// So long the making of a snapshot lets other changes in steps begin while it waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks whether none is under way.
+const LOOK: Duration = Duration::from_millis(5);
 
 impl<E: Engine> Files<E> {
     fn book(&self) -> Result<&Book<E::Inode>, FsError> {
@@ -85,6 +95,26 @@ impl<E: Engine> Files<E> {
         self.engine.horizon().up_to(sequence)
     }
 
+    /// All places for changes in steps: none of these is in its middle meanwhile. A call that wants
+    /// a place may hold directories, so this stands in no call's way before it has waited for long.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when those that have places wait for room below.
+    async fn all_places_among_chains(&self) -> Result<Permit, FsError> {
+        let clock = &self.runtime.clock;
+        let until_free = async {
+            let since = clock.now();
+            while self.chains.available() < MOST_CHAINS && clock.now().since(since) < PATIENCE {
+                clock.sleep(LOOK).await;
+            }
+            self.chains.acquire(MOST_CHAINS).await
+        };
+        match select(pin!(until_free), self.engine.no_room_comes()).await {
+            Either::Left((permit, _)) => Ok(permit),
+            Either::Right(_) => Err(FsError::NoSpace),
+        }
+    }
+
     async fn do_pin(&self, name: &Name) -> Result<(Snapshot, Depends), FsError> {
         let book = self.book()?;
         if name.is_dot_or_dot_dot() || *name.as_bytes() == *namespace::SNAPSHOTS_NAME {
@@ -102,9 +132,11 @@ impl<E: Engine> Files<E> {
         if verifier != self.verifier() {
             return Err(FsError::Io); // it would not hold what was answered, and is lost since
         }
-        // What changes in steps is at its end while this has all places for that.
-        let all = if is_planted(Bug::PinsAmidSteps) { 0 } else { MOST_CHAINS };
-        let _no_steps = self.chains.acquire(all).await;
+        let _no_steps = if is_planted(Bug::PinsAmidSteps) {
+            self.chains.acquire(0).await
+        } else {
+            self.all_places_among_chains().await?
+        };
         self.check_running()?;
         self.check_nothing_stuck()?;
         let state = SnapshotState::Ready;
@@ -150,7 +182,7 @@ impl<E: Engine> Files<E> {
         if book.all().iter().any(|snapshot| snapshot.number > number) {
             return Err(FsError::Exists);
         }
-        let _no_steps = self.chains.acquire(MOST_CHAINS).await;
+        let _no_steps = self.all_places_among_chains().await?;
         self.check_nothing_stuck()?;
         assert!(self.dirty_files.borrow().is_empty(), "nothing was asked of the volume before");
         Ok(((), self.change_snapshots(SnapshotChange::RolledBack(number)).await?))

@@ -1,8 +1,11 @@
 //! Snapshots, where Updates become durable when the test says so.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::join;
+use futures::future::{join, join3};
 use ram::{Disk, RamOptions};
 use vfs::{
     Attributes, CreateHow, DirectoryEntry, FileSystem, FsError, ObjectId, Requester, Sealed,
@@ -237,4 +240,53 @@ fn what_cannot_go_on_comes_into_no_snapshot_and_through_no_way_back() {
     fixture.disk.refuse(false);
     assert_eq!(fixture.done(fixture.all().pin(&now)).err(), Some(FsError::Io));
     assert_eq!(fixture.done(fixture.all().roll_back(&then)).err(), Some(FsError::Io));
+}
+
+/// A file becomes shorter in steps, a snapshot waits for that, and another large file is to go.
+#[test]
+fn a_snapshot_that_waits_for_steps_keeps_no_call_waiting() {
+    let fixture = Fixture::new();
+    let file = fixture.large("file", 100 * 4096, Stability::FileSync);
+    fixture.large("other", 100 * 4096, Stability::FileSync);
+    let (who, root, other, then) =
+        (Requester::root(), fixture.files.root(), name("other"), name("then"));
+    let all = fixture.all();
+    let is_made = Cell::new(false);
+    let pinned = async {
+        let pinned = all.pin(&then).await;
+        is_made.set(true);
+        pinned
+    };
+    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let shorter = fixture.files.setattr(&who, file, set, None);
+    let clock = fixture.executor.runtime().clock;
+    let gone = async {
+        let gone = fixture.files.remove(&who, root, &other).now_or_never();
+        assert!(gone.is_some(), "it waits for a snapshot");
+        assert!(!is_made.get(), "which waits for the file");
+        while !is_made.get() {
+            fixture.make_all_durable();
+            clock.sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let (shorter, pinned, ()) = fixture.executor.block_on(join3(shorter, pinned, gone));
+    fixture.make_all_durable();
+    assert!(fixture.opened(shorter).result.is_ok());
+    assert!(fixture.opened(pinned).is_ok());
+}
+
+#[test]
+fn no_snapshot_waits_for_steps_for_which_no_room_comes() {
+    let fixture = Fixture::new();
+    let file = fixture.large("file", 100 * 4096, Stability::FileSync);
+    let (then, all) = (name("then"), fixture.all());
+    let shorter = fixture.shorten(file, || {
+        fixture.disk.refuse(true);
+        let pinned = all.pin(&then).now_or_never();
+        fixture.disk.refuse(false);
+        let told = pinned.expect("it waits").open().now_or_never().expect("nothing is done");
+        assert_eq!(told.expect("it runs").into_inner().err(), Some(FsError::NoSpace));
+    });
+    assert_eq!(shorter, Ok(()));
+    assert_eq!(fixture.done(all.pin(&then)).map(|then| then.number), Ok(SnapshotNumber(1)));
 }
