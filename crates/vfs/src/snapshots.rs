@@ -88,6 +88,7 @@ pub trait Snapshots {
     ///
     /// # Errors
     /// [`FsError::NoEntry`] when none of this name is found; [`FsError::Exists`] when there are
-    /// newer ones, which hold what would be gone; [`FsError::Io`].
+    /// newer ones, which hold what would be gone: one that is being deleted counts until nothing of
+    /// it is left; [`FsError::Io`].
     async fn roll_back(&self, name: &Name) -> Sealed<Result<(), FsError>>;
 }
