@@ -59,7 +59,8 @@ pub(crate) struct Book<I> {
     /// How many there may be before some are forgotten.
     most: Cell<usize>,
     memory: Meter,
-    /// Held by the verb that changes which snapshots there are.
+    /// Held by the verb that changes which snapshots there are, or by a stop, behind which none
+    /// begins.
     pub(crate) changing: Lock,
 }
 

@@ -87,6 +87,16 @@ impl<E: Engine> Files<E> {
         Ok(self.changes_up_to(self.apply(ready, &mut ())))
     }
 
+    /// Waits for its turn to change which snapshots there are.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when a stop has begun.
+    async fn begin_change(&self, book: &Book<E::Inode>) -> Result<Permit, FsError> {
+        let permit = book.changing.exclusive().await;
+        let stop = self.stop.get();
+        if stop.has_begun || stop.is_at_rest { Err(FsError::Io) } else { Ok(permit) }
+    }
+
     fn check_changeable(&self) -> Result<(), FsError> {
         if self.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
     }
@@ -121,7 +131,7 @@ impl<E: Engine> Files<E> {
             return Err(FsError::Invalid);
         }
         let verifier = self.verifier();
-        let _changing = book.changing.exclusive().await;
+        let _changing = self.begin_change(book).await?;
         if book.find(name).is_some() {
             return Err(FsError::Exists);
         }
@@ -149,7 +159,7 @@ impl<E: Engine> Files<E> {
 
     async fn do_delete(&self, name: &Name) -> Result<(Snapshot, Depends), FsError> {
         let book = self.book()?;
-        let _changing = book.changing.exclusive().await;
+        let _changing = self.begin_change(book).await?;
         let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
         let at = book.time_of_change(self.now());
         let by = self.change_snapshots(SnapshotChange::Deleted(number, at)).await?;
@@ -162,7 +172,7 @@ impl<E: Engine> Files<E> {
 
     async fn do_delete_step(&self, number: SnapshotNumber) -> Result<(bool, Depends), FsError> {
         let book = self.book()?;
-        let _changing = book.changing.exclusive().await;
+        let _changing = self.begin_change(book).await?;
         book.deleting(number).ok_or(FsError::NoEntry)?;
         self.check_changeable()?;
         let mut change = self.plan(Space::Superuser);
@@ -177,7 +187,7 @@ impl<E: Engine> Files<E> {
 
     async fn do_roll_back(&self, name: &Name) -> Result<((), Depends), FsError> {
         let book = self.book()?;
-        let _changing = book.changing.exclusive().await;
+        let _changing = self.begin_change(book).await?;
         let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
         if book.all().iter().any(|snapshot| snapshot.number > number) {
             return Err(FsError::Exists);

@@ -12,7 +12,7 @@ use vfs::{
     SetAttributes, SnapshotNumber, Snapshots, Stability, Wcc,
 };
 
-use crate::{Fixture, name};
+use crate::{Fixture, NOW, name};
 
 impl Fixture {
     fn all(&self) -> &dyn Snapshots {
@@ -289,4 +289,22 @@ fn no_snapshot_waits_for_steps_for_which_no_room_comes() {
     });
     assert_eq!(shorter, Ok(()));
     assert_eq!(fixture.done(all.pin(&then)).map(|then| then.number), Ok(SnapshotNumber(1)));
+}
+
+#[test]
+fn a_stop_waits_for_what_changes_snapshots_and_is_the_end_of_that() {
+    let fixture = Fixture::with(Disk::new(1 << 20, NOW), RamOptions::default());
+    let (all, [one, other, late]) = (fixture.all(), ["one", "other", "late"].map(name));
+    let file = fixture.large("file", 100 * 4096, Stability::FileSync);
+    // The first waits for steps, the second for the first, and the stop begins before its turn.
+    let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    let who = Requester::root();
+    let shorter = fixture.files.setattr(&who, file, set, None);
+    let (pins, stop) = (join(all.pin(&one), all.pin(&other)), fixture.files.shutdown());
+    let (_, (one, other), stopped) = fixture.executor.block_on(join3(shorter, pins, stop));
+    assert_eq!(stopped, Ok(()));
+    assert!(fixture.opened(one).is_ok());
+    assert_eq!(fixture.opened(other).err(), Some(FsError::Io));
+    assert_eq!(fixture.done(all.pin(&late)).err(), Some(FsError::Io));
+    assert_eq!(fixture.disk.pending(), [], "all is at rest");
 }
