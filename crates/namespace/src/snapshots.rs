@@ -11,8 +11,9 @@
 //!
 //! Nothing in a snapshot changes, nor does a `.snapshot`: the verbs that would change anything are
 //! refused with [`FsError::ReadOnly`], a RENAME or a LINK also when only one side is in a snapshot.
-//! While clients find `.snapshot`, no file is made with that name ([`FsError::Exists`]) or loses it
-//! ([`FsError::ReadOnly`]), and one that has it is shadowed.
+//! On a volume that may have snapshots no file is made with the name `.snapshot`
+//! ([`FsError::Exists`]), whether clients find it or not. While they do, none loses it
+//! ([`FsError::ReadOnly`]), and one that has had it since before there were snapshots is shadowed.
 //!
 //! Where snapshots are not shown at all, what is in one is stale.
 //!
@@ -88,6 +89,12 @@ impl<S: Store> Namespace<S> {
     /// Clients find snapshots there from now on.
     pub(crate) fn set_shown(&self, shown: SnapshotsShown) {
         self.shown.set(shown);
+    }
+
+    /// Whether no file is made with this name, whatever clients find: one would be in the way as
+    /// soon as they find `.snapshot`.
+    pub(crate) fn is_reserved_name(&self, name: &[u8]) -> bool {
+        name == SNAPSHOTS_NAME && self.store.snapshots().is_some()
     }
 
     /// Whether clients find `.snapshot`.
