@@ -4,7 +4,7 @@
 //! 1. Numbers of snapshots rise: none is given away twice.
 //! 2. Of the snapshots that are found no two have the same name.
 //! 3. A file of a snapshot is in memory only while the snapshot is found; when it is deleted, the
-//!    file is dead for every task that has it.
+//!    file is dead for every task that has it, and is kept aside until none of these reads it.
 //! 4. Clients find a snapshot when the change that made it is durable, and not before: after a cut
 //!    its number is given away again. An answer that shows which there are, or that one is gone,
 //!    waits for all that changed them.
@@ -56,6 +56,8 @@ pub(crate) struct Book<I> {
     changes: Cell<Depends>,
     horizon: Horizon,
     files: RefCell<Held<I>>,
+    /// Those of deleted snapshots that tasks had then.
+    dead: RefCell<Vec<Rc<Vnode<I>>>>,
     /// How many there may be before some are forgotten.
     most: Cell<usize>,
     memory: Meter,
@@ -74,6 +76,7 @@ impl<I: Facts> Book<I> {
             changes: Cell::default(),
             horizon,
             files: RefCell::default(),
+            dead: RefCell::default(),
             most: Cell::new(MOST_HELD),
             memory,
             changing: Lock::default(),
@@ -149,16 +152,11 @@ impl<I: Facts> Book<I> {
         self.known.borrow_mut().push(Known { snapshot, pinned_by: by });
     }
 
-    /// A snapshot is found no more since this change; gives the files of it that tasks may have.
-    pub(crate) fn deleted(
-        &self,
-        number: SnapshotNumber,
-        at: Timestamp,
-        by: Depends,
-    ) -> Vec<Rc<Vnode<I>>> {
+    /// A snapshot is found no more since this change. Tasks may have files of it.
+    pub(crate) fn deleted(&self, number: SnapshotNumber, at: Timestamp, by: Depends) {
         self.note(at, by);
         if is_planted(Bug::LastingSnapshots) {
-            return Vec::new();
+            return;
         }
         for known in self.known.borrow_mut().iter_mut() {
             if known.snapshot.number == number {
@@ -175,7 +173,18 @@ impl<I: Facts> Book<I> {
         }
         let is_left = files.range((number, 0)..=(number, u64::MAX)).next().is_some();
         assert!(!is_left, "invariant 3: no file of a deleted snapshot is in memory");
-        dead
+        self.dead.borrow_mut().extend(dead.into_iter().filter(|file| Rc::strong_count(file) > 1));
+    }
+
+    /// Waits until no task reads a file of a deleted snapshot. A caller that begins again after it
+    /// was dropped waits for the rest.
+    pub(crate) async fn left_by_readers(&self, number: SnapshotNumber) {
+        loop {
+            let next = self.dead.borrow().iter().find(|file| file.tree == number).cloned();
+            let Some(file) = next else { return };
+            drop(file.lock.exclusive().await);
+            self.dead.borrow_mut().retain(|other| !Rc::ptr_eq(other, &file));
+        }
     }
 
     /// Nothing of a snapshot is left since this change.

@@ -2,7 +2,7 @@
 //!
 //! A file of a snapshot is a [`Vnode`] like any other, in a table of its own. Nothing changes it:
 //! the namespace refuses that by what the file is named. It has no UNSTABLE data, its access time
-//! stays, and its lock is taken by readers alone, and by a deletion that waits for them.
+//! stays, and its lock is taken by readers alone, and by steps of a deletion, which wait for them.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -163,9 +163,7 @@ impl<E: Engine> Files<E> {
         let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
         let at = book.time_of_change(self.now());
         let by = self.change_snapshots(SnapshotChange::Deleted(number, at)).await?;
-        for file in book.deleted(number, at, by) {
-            drop(file.lock.exclusive().await); // nobody reads what is to be free
-        }
+        book.deleted(number, at, by);
         let snapshot = book.deleting(number).ok_or(FsError::NoEntry)?;
         Ok((snapshot, by))
     }
@@ -175,6 +173,7 @@ impl<E: Engine> Files<E> {
         let _changing = self.begin_change(book).await?;
         book.deleting(number).ok_or(FsError::NoEntry)?;
         self.check_changeable()?;
+        book.left_by_readers(number).await; // nobody reads what is to be free
         let mut change = self.plan(Space::Superuser);
         let is_last = self.engine.delete_held(&mut change.update, number).await?;
         let ready = self.reserve(change).await?;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::future::{join, join3};
+use futures::{FutureExt, poll};
 use ram::{Disk, RamOptions};
 use vfs::{
     Attributes, CreateHow, DirectoryEntry, FileSystem, FsError, ObjectId, Requester, Sealed,
@@ -307,4 +307,25 @@ fn a_stop_waits_for_what_changes_snapshots_and_is_the_end_of_that() {
     assert_eq!(fixture.opened(other).err(), Some(FsError::Io));
     assert_eq!(fixture.done(all.pin(&late)).err(), Some(FsError::Io));
     assert_eq!(fixture.disk.pending(), [], "all is at rest");
+}
+
+/// A file is looked up in a snapshot. That is deleted, by a caller that does not wait for the end.
+#[test]
+fn nothing_is_given_back_that_is_being_read() {
+    let fixture = Fixture::new();
+    fixture.create("file");
+    let (files, who, all) = (&fixture.files, Requester::root().who, fixture.all());
+    let [file, then] = ["file", "then"].map(name);
+    assert!(fixture.done(all.pin(&then)).is_ok());
+    let (number, tree) = (SnapshotNumber(1), files.root().within(SnapshotNumber(1)));
+    assert!(fixture.done(files.getattr(tree)).is_ok(), "the directory is in memory");
+    let mut looked = files.lookup(&who, tree, &file);
+    fixture.executor.block_on(async {
+        assert!(poll!(&mut looked).is_pending(), "it is reading");
+        drop(all.delete(&then).now_or_never());
+        assert!(all.delete_step(number).now_or_never().is_none(), "it is read");
+        assert!(all.delete_step(number).now_or_never().is_none(), "still");
+        drop(looked.await);
+        assert!(all.delete_step(number).now_or_never().is_some(), "nobody reads it");
+    });
 }
