@@ -116,7 +116,7 @@ async fn step(root: &Target, directory: ObjectId, name: &Name) -> Result<ObjectI
 fn status(error: FsError) -> Status {
     match error {
         FsError::NotOwner => Status::NotOwner,
-        FsError::NoEntry => Status::NoEntry,
+        FsError::NoEntry | FsError::Stale => Status::NoEntry, // it is gone, or went meanwhile
         FsError::Access => Status::Access,
         FsError::NotDirectory => Status::NotDirectory,
         FsError::Invalid => Status::Invalid,
@@ -156,7 +156,7 @@ mod tests {
             (FsError::NameTooLong, Status::NameTooLong),
             (FsError::Io, Status::Io),
             (FsError::Corrupt, Status::Io),
-            (FsError::Stale, Status::ServerFault),
+            (FsError::Stale, Status::NoEntry),
             (FsError::TooSmall, Status::ServerFault),
         ] {
             assert_eq!(status(error), expected, "{error}");

@@ -29,7 +29,7 @@ impl<S: Store> Namespace<S> {
     ) -> Result<Found, FsError> {
         let parent = self.open_directory_to_change(call, FIRST, directory).await?;
         self.check_writable(&[&parent])?;
-        if name.is_dot_or_dot_dot() || self.is_snapshots_name(name.as_bytes()) {
+        if name.is_dot_or_dot_dot() || self.is_reserved_name(name.as_bytes()) {
             return Err(FsError::Exists);
         }
         let attributes = match how {
@@ -177,7 +177,7 @@ impl<S: Store> Namespace<S> {
             FileKind::Regular => return Err(FsError::BadType),
             _ => {}
         }
-        if name.is_dot_or_dot_dot() || self.is_snapshots_name(name.as_bytes()) {
+        if name.is_dot_or_dot_dot() || self.is_reserved_name(name.as_bytes()) {
             return Err(FsError::Exists);
         }
         let _held = parent.lock().exclusive().await;
@@ -261,7 +261,7 @@ impl<S: Store> Namespace<S> {
         if node.kind() == FileKind::Directory {
             return Err(FsError::NotOwner);
         }
-        if name.is_dot_or_dot_dot() || self.is_snapshots_name(name.as_bytes()) {
+        if name.is_dot_or_dot_dot() || self.is_reserved_name(name.as_bytes()) {
             return Err(FsError::Exists);
         }
         let _held = self.lock_all(call, &[&node, &parent]).await?;

@@ -27,8 +27,12 @@ impl<S: Store> Namespace<S> {
             return Ok(Box::pin(self.above_root(call)).await?.found());
         }
         let _shared = parent.lock().shared().await;
-        let ino = self.number_under_lock(call, &parent, name).await?.ok_or(FsError::NoEntry)?;
-        let peek = self.store.peek(&parent, ino).await.map_err(without_file)?;
+        let found = self.number_under_lock(call, &parent, name).await;
+        self.see_held(call, &parent)?;
+        let ino = found?.ok_or(FsError::NoEntry)?;
+        let peek = self.store.peek(&parent, ino).await;
+        self.see_held(call, &parent)?;
+        let peek = peek.map_err(without_file)?;
         call.peeked(&peek);
         let is_directory = peek.attributes.kind == FileKind::Directory;
         if name.is_dot_or_dot_dot() && !is_directory && !is_planted(Bug::AnyParent) {
@@ -53,7 +57,9 @@ impl<S: Store> Namespace<S> {
         let mut found = Entries::default();
         let mut cookie = cookie;
         loop {
-            let listed = self.store.list(&parent, cookie).await?;
+            let listed = self.store.list(&parent, cookie).await;
+            self.see_held(call, &parent)?;
+            let listed = listed?;
             if listed.is_empty() {
                 found.eof = true;
                 if self.lists_snapshots(&parent) && cookie < SNAPSHOTS_COOKIE {

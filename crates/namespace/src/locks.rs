@@ -55,25 +55,35 @@ impl<S: Store> Namespace<S> {
         which: usize,
         id: ObjectId,
     ) -> Result<S::Node, FsError> {
-        let opened = self.open(call, id).await;
-        if id.is_listing() && opened.as_ref().err() == Some(&FsError::IsDirectory) {
-            return Err(FsError::ReadOnly);
-        }
-        opened.inspect(|node| call.about(which, node))
+        self.open_changeable(call, id).await.inspect(|node| call.about(which, node))
     }
 
-    /// As [`Namespace::open_to_change`], of a directory.
+    /// As [`Namespace::open_to_change`], of a directory; of what is none nothing is told.
     pub(crate) async fn open_directory_to_change(
         &self,
         call: &mut Call<S::Node>,
         which: usize,
         id: ObjectId,
     ) -> Result<S::Node, FsError> {
-        let node = self.open_to_change(call, which, id).await?;
-        match node.kind() {
-            FileKind::Directory => Ok(node),
-            _ => Err(FsError::NotDirectory),
+        let node = self.open_changeable(call, id).await?;
+        if node.kind() != FileKind::Directory {
+            return Err(FsError::NotDirectory);
         }
+        call.about(which, &node);
+        Ok(node)
+    }
+
+    /// As [`Namespace::open`]; a `.snapshot` cannot be changed.
+    async fn open_changeable(
+        &self,
+        call: &mut Call<S::Node>,
+        id: ObjectId,
+    ) -> Result<S::Node, FsError> {
+        let opened = self.open(call, id).await;
+        if id.is_listing() && opened.as_ref().err() == Some(&FsError::IsDirectory) {
+            return Err(FsError::ReadOnly);
+        }
+        opened
     }
 
     /// As [`Namespace::open`], of a directory.
@@ -126,6 +136,13 @@ impl<S: Store> Namespace<S> {
             return Err(FsError::Stale);
         }
         self.store.check_usable(node)
+    }
+
+    /// [`FsError::Stale`] for a file of a snapshot that was deleted since its lock was taken: what
+    /// was found of it then, or was not, is no damage.
+    pub(crate) fn see_held(&self, call: &mut Call<S::Node>, node: &S::Node) -> Result<(), FsError> {
+        let is_gone = !node.id().is_live() && node.is_dead();
+        if is_gone { self.see_alive(call, node) } else { Ok(()) }
     }
 
     /// What comes of an attempt for which there is room, or for which none is about to become free.

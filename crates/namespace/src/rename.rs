@@ -56,7 +56,7 @@ impl<S: Store> Namespace<S> {
         if self.is_snapshots_name(from_name.as_bytes()) {
             return Err(FsError::ReadOnly);
         }
-        if self.is_snapshots_name(to_name.as_bytes()) {
+        if self.is_reserved_name(to_name.as_bytes()) {
             return Err(FsError::Exists);
         }
         access::check(who, &from.attributes(), EXECUTE)?;

@@ -11,8 +11,9 @@
 //!
 //! Nothing in a snapshot changes, nor does a `.snapshot`: the verbs that would change anything are
 //! refused with [`FsError::ReadOnly`], a RENAME or a LINK also when only one side is in a snapshot.
-//! While clients find `.snapshot`, no file is made with that name ([`FsError::Exists`]) or loses it
-//! ([`FsError::ReadOnly`]), and one that has it is shadowed.
+//! On a volume that may have snapshots no file is made with the name `.snapshot`
+//! ([`FsError::Exists`]), whether clients find it or not. While they do, none loses it
+//! ([`FsError::ReadOnly`]), and one that has had it since before there were snapshots is shadowed.
 //!
 //! Where snapshots are not shown at all, what is in one is stale.
 //!
@@ -55,10 +56,11 @@ pub(crate) struct Listing<N> {
 impl<N: Object> Listing<N> {
     pub(crate) fn attributes(&self) -> Attributes {
         let changed = self.ready.changed;
+        let within = u32::try_from(self.ready.all.len()).unwrap_or(u32::MAX);
         Attributes {
             kind: FileKind::Directory,
             mode: 0o555,
-            nlink: 2,
+            nlink: within.saturating_add(2),
             uid: 0,
             gid: 0,
             size: 512,
@@ -87,6 +89,12 @@ impl<S: Store> Namespace<S> {
     /// Clients find snapshots there from now on.
     pub(crate) fn set_shown(&self, shown: SnapshotsShown) {
         self.shown.set(shown);
+    }
+
+    /// Whether no file is made with this name, whatever clients find: one would be in the way as
+    /// soon as they find `.snapshot`.
+    pub(crate) fn is_reserved_name(&self, name: &[u8]) -> bool {
+        name == SNAPSHOTS_NAME && self.store.snapshots().is_some()
     }
 
     /// Whether clients find `.snapshot`.
@@ -185,7 +193,10 @@ impl<S: Store> Namespace<S> {
                 call.saw(&node);
                 Ok(Found { id, attributes: node.attributes() })
             }
-            Err(FsError::Stale) => Err(FsError::NoEntry), // it was not there yet, or is deleted
+            Err(FsError::Stale) => {
+                call.saw_changes(&self.store.removal(id));
+                Err(FsError::NoEntry) // it was not there yet, or is deleted
+            }
             Err(error) => Err(error),
         }
     }
@@ -217,7 +228,10 @@ impl<S: Store> Namespace<S> {
                     call.saw(&node);
                     Some(node.attributes())
                 }
-                Err(FsError::Stale) => continue,
+                Err(FsError::Stale) => {
+                    call.saw_changes(&self.store.removal(id));
+                    continue;
+                }
                 Err(_) => None, // it is damaged, and the others are not
             };
             let name = Bytes::copy_from_slice(name.as_bytes());

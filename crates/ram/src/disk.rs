@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use runtime::Timestamp;
-use vfs::{Depends, FileKind};
+use vfs::{Depends, FileKind, FsError};
 use vnode::horizon::Horizon;
 
 use crate::inode::Inode;
@@ -37,6 +37,7 @@ pub struct Disk {
     /// Cuts so far (invariant 3).
     epoch: Cell<u64>,
     events: Cell<u64>,
+    refuses: Cell<bool>,
     blocks: u64,
 }
 
@@ -92,6 +93,17 @@ impl Disk {
     /// Blocks that it has room for.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// What would write data, or is a step of what makes a file shorter, fails from now on, or does
+    /// no more.
+    pub fn refuse(&self, refuses: bool) {
+        self.refuses.set(refuses);
+    }
+
+    /// The error of what fails.
+    pub(crate) fn check(&self) -> Result<(), FsError> {
+        if self.refuses.get() { Err(FsError::Io) } else { Ok(()) }
     }
 
     /// A disk on which nothing is but what another one had.

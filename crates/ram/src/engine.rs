@@ -18,9 +18,10 @@ use cache::{Budget, DataPath};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::Runtime;
-use runtime::sync::Signal;
+use runtime::sync::{Signal, yield_now};
 use vfs::{
     CallReply, Credentials, Depends, FileKind, FsError, FsInfo, FsStat, Ino, LoggedReply, Lost,
     MAX_NAME, ObjectId, PathConf, Sequence, SnapshotNumber, SnapshotUsage, Timestamp,
@@ -57,6 +58,8 @@ pub struct RamOptions {
     pub delay: Range<Duration>,
     /// How often old UNSTABLE data is written back.
     pub housekeeping_interval: Duration,
+    /// Nothing may be changed.
+    pub read_only: bool,
 }
 
 impl Default for RamOptions {
@@ -65,6 +68,7 @@ impl Default for RamOptions {
             cache_bytes: 4 << 20,
             delay: Duration::from_micros(100)..Duration::from_millis(20),
             housekeeping_interval: Duration::from_secs(5),
+            read_only: false,
         }
     }
 }
@@ -142,7 +146,7 @@ pub async fn open(
             max_file_size: 1 << 40,
             block_size: BLOCK as u32,
             time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
-            read_only: false,
+            read_only: options.read_only,
         },
         pathconf: PathConf { link_max: MOST_LINKS, name_max: MAX_NAME as u32 },
     };
@@ -460,6 +464,7 @@ impl Engine for Ram {
         file: &File,
         size: u64,
     ) -> Result<u64, FsError> {
+        self.disk.check()?;
         Ok(self.cut_part(update, file, size))
     }
 
@@ -586,6 +591,7 @@ impl Engine for Ram {
         update: &mut Update,
         payload: Vec<(u64, u64, Bytes)>,
     ) -> Result<bool, FsError> {
+        self.disk.check()?;
         update.blocks.extend(payload);
         Ok(false)
     }
@@ -670,6 +676,7 @@ impl Engine for Ram {
     }
 
     async fn load_held(&self, tree: SnapshotNumber, ino: u64) -> Result<File, FsError> {
+        yield_now().await; // others have their turn, as while a disk reads
         let inode = self.look_in(tree, ino, |body| body.inode.clone()).ok_or(FsError::Stale)?;
         Ok(Vnode::held(tree, (ino, inode.generation), inode.kind, inode))
     }
@@ -696,6 +703,13 @@ impl Engine for Ram {
 
     fn horizon(&self) -> &Horizon {
         &self.horizon
+    }
+
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        match self.disk.check() {
+            Ok(()) => std::future::pending().boxed_local(),
+            Err(_) => std::future::ready(()).boxed_local(),
+        }
     }
 
     async fn settle(&self) -> Result<(), Lost> {

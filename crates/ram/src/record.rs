@@ -164,6 +164,7 @@ impl Platter {
                 let tree = pinned.each.get(&number).map(|one| Tree::clone(&one.tree));
                 self.files = tree.expect("a snapshot that is found");
                 self.answers.clear();
+                self.chains.clear();
             }
             _ => unreachable!("of files"),
         }

@@ -51,7 +51,8 @@ pub enum SnapshotsShown {
 
 /// The snapshots of a volume that has them.
 ///
-/// One verb that changes them is carried out at a time; the others wait.
+/// One verb that changes them is carried out at a time; the others wait. On a volume that may not
+/// be changed they give [`FsError::ReadOnly`].
 #[async_trait(?Send)]
 pub trait Snapshots {
     /// Makes a snapshot. It holds all that was answered before it was asked for, UNSTABLE data
@@ -62,7 +63,8 @@ pub trait Snapshots {
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that none may have: ".", "..", and ".snapshot";
-    /// [`FsError::Exists`] for one that is found; [`FsError::NoSpace`], [`FsError::Io`].
+    /// [`FsError::Exists`] for one that is found; [`FsError::Io`], also when UNSTABLE data was lost
+    /// meanwhile, or a file cannot go on that goes in steps; [`FsError::NoSpace`].
     async fn pin(&self, name: &Name) -> Sealed<Result<Snapshot, FsError>>;
 
     /// All of them, also those that are being deleted, in the order of their numbers.
@@ -86,6 +88,7 @@ pub trait Snapshots {
     ///
     /// # Errors
     /// [`FsError::NoEntry`] when none of this name is found; [`FsError::Exists`] when there are
-    /// newer ones, which hold what would be gone; [`FsError::Io`].
+    /// newer ones, which hold what would be gone: one that is being deleted counts until nothing of
+    /// it is left; [`FsError::Io`].
     async fn roll_back(&self, name: &Name) -> Sealed<Result<(), FsError>>;
 }

@@ -130,7 +130,8 @@ pub enum SnapshotChange {
     /// This one is to be deleted since then, and is found no more.
     Deleted(SnapshotNumber, Timestamp),
     /// The live tree is what this one holds, from the next opening on. Answers that are remembered
-    /// are forgotten, and numbers that were given away stay so.
+    /// are forgotten, and so are chains, whose files are others then; numbers that were given away
+    /// stay so.
     RolledBack(SnapshotNumber),
 }
 

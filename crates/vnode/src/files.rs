@@ -139,7 +139,8 @@ impl<E: Engine> Files<E> {
         let beside = engine.budget().beside();
         let table = Table::new(beside.clone());
         let found = engine.found_snapshots();
-        let snapshots = found.map(|found| Book::new(found, beside.clone()));
+        let book = |found| Book::new(found, engine.horizon().clone(), beside.clone());
+        let snapshots = found.map(book);
         Rc::new_cyclic(|this| Self {
             ledger: Rc::new(engine.horizon().clone()),
             engine,

@@ -4,9 +4,12 @@
 //! 1. Numbers of snapshots rise: none is given away twice.
 //! 2. Of the snapshots that are found no two have the same name.
 //! 3. A file of a snapshot is in memory only while the snapshot is found; when it is deleted, the
-//!    file is dead for every task that has it.
-//! 4. An answer about a file of a snapshot waits for the change that made the snapshot; one that
-//!    shows which there are, or that one is gone, waits for all that changed them.
+//!    file is dead for every task that has it, and is kept aside until none of these reads it.
+//! 4. Clients find a snapshot when the change that made it is durable, and not before: after a cut
+//!    its number is given away again. An answer that shows which there are, or that one is gone,
+//!    waits for all that changed them.
+//! 5. Each change of which there are has a later time than those before, whatever the clock says;
+//!    and clients are told a later time whenever they find others.
 //!
 //! Not asserted: 4, which the namespace asserts of all that an answer shows.
 
@@ -18,6 +21,7 @@ use cache::Meter;
 use runtime::sync::Lock;
 use vfs::{Depends, FsError, Name, Sequence, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
 
+use crate::horizon::Horizon;
 use crate::planted::{Bug, is_planted};
 use crate::vnode::{Facts, Vnode};
 
@@ -50,23 +54,29 @@ pub(crate) struct Book<I> {
     last: Cell<SnapshotNumber>,
     changed: Cell<Timestamp>,
     changes: Cell<Depends>,
+    horizon: Horizon,
     files: RefCell<Held<I>>,
+    /// Those of deleted snapshots that tasks had then.
+    dead: RefCell<Vec<Rc<Vnode<I>>>>,
     /// How many there may be before some are forgotten.
     most: Cell<usize>,
     memory: Meter,
-    /// Held by the verb that changes which snapshots there are.
+    /// Held by the verb that changes which snapshots there are, or by a stop, behind which none
+    /// begins.
     pub(crate) changing: Lock,
 }
 
 impl<I: Facts> Book<I> {
-    pub(crate) fn new(found: FoundSnapshots, memory: Meter) -> Self {
+    pub(crate) fn new(found: FoundSnapshots, horizon: Horizon, memory: Meter) -> Self {
         let known = |snapshot| Known { snapshot, pinned_by: Depends::NOTHING };
         Self {
             known: RefCell::new(found.all.into_iter().map(known).collect()),
             last: Cell::new(found.last),
             changed: Cell::new(found.changed),
             changes: Cell::default(),
+            horizon,
             files: RefCell::default(),
+            dead: RefCell::default(),
             most: Cell::new(MOST_HELD),
             memory,
             changing: Lock::default(),
@@ -78,9 +88,24 @@ impl<I: Facts> Book<I> {
         self.known.borrow().iter().map(|known| known.snapshot.clone()).collect()
     }
 
-    /// When one was made or deleted last.
-    pub(crate) fn changed(&self) -> Timestamp {
-        self.changed.get()
+    /// The time for a change of which there are. What clients are told while some cannot be found
+    /// yet, which this change may add to, is later than what they were told before (invariant 5).
+    pub(crate) fn time_of_change(&self, now: Timestamp) -> Timestamp {
+        let open = self.known.borrow().iter().filter(|known| !self.is_durable(known)).count();
+        now.max(shifted(self.changed.get(), open as i64 + 2))
+    }
+
+    /// Those that clients find, and the time that they are told of that.
+    pub(crate) fn shown(&self) -> (Vec<Snapshot>, Timestamp) {
+        let known = self.known.borrow();
+        let found = known.iter().filter(|known| is_found(&known.snapshot));
+        let (shown, open): (Vec<_>, Vec<_>) = found.partition(|known| self.is_durable(known));
+        let shown = shown.into_iter().map(|known| known.snapshot.clone()).collect();
+        (shown, shifted(self.changed.get(), -(open.len() as i64)))
+    }
+
+    fn is_durable(&self, known: &Known) -> bool {
+        self.horizon.has_all(&known.pinned_by) || is_planted(Bug::UnwaitedPins)
     }
 
     /// All that changed which there are, as far as that may not be durable (invariant 4).
@@ -110,12 +135,12 @@ impl<I: Facts> Book<I> {
         self.last.get().next()
     }
 
-    /// The change by which a snapshot was made; [`FsError::Stale`] when it is not found.
-    pub(crate) fn pinned_by(&self, number: SnapshotNumber) -> Result<Depends, FsError> {
+    /// [`FsError::Stale`] unless clients find the snapshot of this number.
+    pub(crate) fn check_shown(&self, number: SnapshotNumber) -> Result<(), FsError> {
         let known = self.known.borrow();
         let is_it = |known: &&Known| known.snapshot.number == number && is_found(&known.snapshot);
-        let found = known.iter().find(is_it).ok_or(FsError::Stale)?;
-        Ok(if is_planted(Bug::UnwaitedPins) { Depends::NOTHING } else { found.pinned_by })
+        let found = known.iter().find(is_it).filter(|known| self.is_durable(known));
+        found.map(|_| ()).ok_or(FsError::Stale)
     }
 
     /// A snapshot was made by this change.
@@ -127,16 +152,11 @@ impl<I: Facts> Book<I> {
         self.known.borrow_mut().push(Known { snapshot, pinned_by: by });
     }
 
-    /// A snapshot is found no more since this change; gives the files of it that tasks may have.
-    pub(crate) fn deleted(
-        &self,
-        number: SnapshotNumber,
-        at: Timestamp,
-        by: Depends,
-    ) -> Vec<Rc<Vnode<I>>> {
+    /// A snapshot is found no more since this change. Tasks may have files of it.
+    pub(crate) fn deleted(&self, number: SnapshotNumber, at: Timestamp, by: Depends) {
         self.note(at, by);
         if is_planted(Bug::LastingSnapshots) {
-            return Vec::new();
+            return;
         }
         for known in self.known.borrow_mut().iter_mut() {
             if known.snapshot.number == number {
@@ -153,19 +173,35 @@ impl<I: Facts> Book<I> {
         }
         let is_left = files.range((number, 0)..=(number, u64::MAX)).next().is_some();
         assert!(!is_left, "invariant 3: no file of a deleted snapshot is in memory");
-        dead
+        self.dead.borrow_mut().extend(dead.into_iter().filter(|file| Rc::strong_count(file) > 1));
     }
 
-    /// Nothing of a snapshot is left.
-    pub(crate) fn ended(&self, number: SnapshotNumber) {
+    /// Waits until no task reads a file of a deleted snapshot. A caller that begins again after it
+    /// was dropped waits for the rest.
+    pub(crate) async fn left_by_readers(&self, number: SnapshotNumber) {
+        loop {
+            let next = self.dead.borrow().iter().find(|file| file.tree == number).cloned();
+            let Some(file) = next else { return };
+            drop(file.lock.exclusive().await);
+            self.dead.borrow_mut().retain(|other| !Rc::ptr_eq(other, &file));
+        }
+    }
+
+    /// Nothing of a snapshot is left since this change.
+    pub(crate) fn ended(&self, number: SnapshotNumber, by: Depends) {
+        self.note_change(&by);
         self.known.borrow_mut().retain(|known| known.snapshot.number != number);
     }
 
     fn note(&self, at: Timestamp, by: Depends) {
-        // A clock that goes back must not make two states look alike.
-        self.changed.set(at.max(self.changed.get()));
+        assert!(at > self.changed.get(), "invariant 5: the times of changes rise");
+        self.changed.set(at);
+        self.note_change(&by);
+    }
+
+    fn note_change(&self, by: &Depends) {
         let mut changes = self.changes.get();
-        changes.join(&by);
+        changes.join(by);
         self.changes.set(changes);
     }
 
@@ -204,4 +240,12 @@ impl<I: Facts> Book<I> {
 /// Whether a snapshot is found by its name.
 pub(crate) fn is_found(snapshot: &Snapshot) -> bool {
     snapshot.state == SnapshotState::Ready
+}
+
+/// A time so many nanoseconds later.
+fn shifted(time: Timestamp, nanoseconds: i64) -> Timestamp {
+    const SECOND: i64 = 1_000_000_000;
+    let all = i64::from(time.nanoseconds).saturating_add(nanoseconds);
+    let seconds = time.seconds.saturating_add(all.div_euclid(SECOND));
+    Timestamp { seconds, nanoseconds: all.rem_euclid(SECOND) as u32 }
 }

@@ -67,6 +67,12 @@ impl Horizon {
         sequence.0 <= self.0.through.get() || self.0.beyond.borrow().contains(&sequence.0)
     }
 
+    /// Whether all of these are durable, whatever has failed since.
+    pub(crate) fn has_all(&self, changes: &Depends) -> bool {
+        self.through() >= changes.all_through()
+            && changes.each().iter().all(|&sequence| self.has_passed(sequence))
+    }
+
     /// The commit point of an engine out of order: this Update is durable.
     pub fn pass(&self, sequence: u64) {
         assert!(self.0.is_out_of_order, "one that keeps the order advances");
@@ -222,8 +228,7 @@ impl Ledger for Horizon {
     }
 
     fn is_durable(&self, on: &Depends) -> Result<bool, Lost> {
-        let is_durable = self.through() >= on.all_through()
-            && on.each().iter().all(|&sequence| self.has_passed(sequence));
+        let is_durable = self.has_all(on);
         if self.has_stopped() || !is_durable && self.0.stands.get() {
             return Err(Lost);
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, select};
+use runtime::sync::Permit;
 use vfs::FsError;
 
 use crate::engine::{Engine, File};
@@ -99,6 +100,7 @@ impl<E: Engine> Files<E> {
     }
 
     async fn stop_in_order(&self) -> Result<(), FsError> {
+        let _snapshots_stay = self.end_snapshot_changes().await?;
         if !self.stop.get().is_at_rest {
             self.engine.end_background().await;
             self.check_running()?;
@@ -108,5 +110,15 @@ impl<E: Engine> Files<E> {
             self.stop.set(Stop { is_at_rest: true, ..self.stop.get() });
         }
         self.engine.close().await
+    }
+
+    /// Waits for the verb that changes which snapshots there are, if one is under way; no other one
+    /// begins then.
+    async fn end_snapshot_changes(&self) -> Result<Option<Permit>, FsError> {
+        let Some(book) = &self.snapshots else { return Ok(None) };
+        match select(pin!(book.changing.exclusive()), pin!(self.refused_for_long())).await {
+            Either::Left((permit, _)) => Ok(Some(permit)),
+            Either::Right(_) => Err(FsError::NoSpace),
+        }
     }
 }

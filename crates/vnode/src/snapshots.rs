@@ -2,10 +2,15 @@
 //!
 //! A file of a snapshot is a [`Vnode`] like any other, in a table of its own. Nothing changes it:
 //! the namespace refuses that by what the file is named. It has no UNSTABLE data, its access time
-//! stays, and its lock is taken by readers alone, and by a deletion that waits for them.
+//! stays, and its lock is taken by readers alone, and by steps of a deletion, which wait for them.
+
+use std::pin::pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::{Either, select};
 use namespace::{ReadySnapshots, Stat};
+use runtime::sync::Permit;
 use vfs::{
     Depends, FsError, Ino, Name, ObjectId, Sealed, Sequence, Snapshot, SnapshotNumber,
     SnapshotState, SnapshotUsage, Snapshots,
@@ -13,8 +18,13 @@ use vfs::{
 
 use crate::engine::{Engine, File, SnapshotChange, Space};
 use crate::files::{Files, MOST_CHAINS};
-use crate::held::{Book, is_found};
+use crate::held::Book;
 use crate::planted::{Bug, is_planted};
+
+/// So long the making of a snapshot lets other changes in steps begin while it waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks whether none is under way.
+const LOOK: Duration = Duration::from_millis(5);
 
 impl<E: Engine> Files<E> {
     fn book(&self) -> Result<&Book<E::Inode>, FsError> {
@@ -33,12 +43,12 @@ impl<E: Engine> Files<E> {
     /// The file that has this number in a snapshot.
     async fn held_of(&self, tree: SnapshotNumber, ino: u64) -> Result<File<E>, FsError> {
         let book = self.book()?;
-        book.pinned_by(tree)?;
+        book.check_shown(tree)?;
         if let Some(node) = book.file(tree, ino) {
             return Ok(node);
         }
         let node = self.engine.load_held(tree, ino).await;
-        let pinned_by = book.pinned_by(tree)?; // it may be gone since
+        book.check_shown(tree)?; // it may be gone since
         if let Some(node) = book.file(tree, ino) {
             return Ok(node); // another call was faster
         }
@@ -46,7 +56,6 @@ impl<E: Engine> Files<E> {
         if Ino(ino) > Ino::LAST_BESIDE_SNAPSHOTS {
             return Err(FsError::Corrupt); // its file id would be that of another
         }
-        node.changed_by(&pinned_by);
         book.insert(&node, self.engine.horizon().through());
         Ok(node)
     }
@@ -61,24 +70,59 @@ impl<E: Engine> Files<E> {
         self.snapshots.as_ref().map_or(Depends::NOTHING, Book::changes)
     }
 
-    /// What is to be told of the snapshots that are found.
+    /// What is to be told of the snapshots that clients find.
     pub(crate) fn ready_snapshots(&self) -> ReadySnapshots {
         let Some(book) = &self.snapshots else { return ReadySnapshots::default() };
-        let ready = book.all().into_iter().filter(is_found);
-        let all = ready.map(|snapshot| (snapshot.number, snapshot.name)).collect();
-        ReadySnapshots { all, changed: book.changed(), depends: book.changes() }
+        let (shown, changed) = book.shown();
+        let all = shown.into_iter().map(|snapshot| (snapshot.number, snapshot.name)).collect();
+        ReadySnapshots { all, changed, depends: book.changes() }
     }
 
     /// Changes which snapshots there are, with what an Update of that alone does.
     async fn change_snapshots(&self, change: SnapshotChange) -> Result<Depends, FsError> {
+        self.check_changeable()?;
         let mut update = self.plan(Space::Superuser);
         self.engine.change_snapshots(&mut update.update, change)?;
         let ready = self.reserve(update).await?;
         Ok(self.changes_up_to(self.apply(ready, &mut ())))
     }
 
+    /// Waits for its turn to change which snapshots there are.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when a stop has begun.
+    async fn begin_change(&self, book: &Book<E::Inode>) -> Result<Permit, FsError> {
+        let permit = book.changing.exclusive().await;
+        let stop = self.stop.get();
+        if stop.has_begun || stop.is_at_rest { Err(FsError::Io) } else { Ok(permit) }
+    }
+
+    fn check_changeable(&self) -> Result<(), FsError> {
+        if self.is_read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
     fn changes_up_to(&self, sequence: Sequence) -> Depends {
         self.engine.horizon().up_to(sequence)
+    }
+
+    /// All places for changes in steps: none of these is in its middle meanwhile. A call that wants
+    /// a place may hold directories, so this stands in no call's way before it has waited for long.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when those that have places wait for room below.
+    async fn all_places_among_chains(&self) -> Result<Permit, FsError> {
+        let clock = &self.runtime.clock;
+        let until_free = async {
+            let since = clock.now();
+            while self.chains.available() < MOST_CHAINS && clock.now().since(since) < PATIENCE {
+                clock.sleep(LOOK).await;
+            }
+            self.chains.acquire(MOST_CHAINS).await
+        };
+        match select(pin!(until_free), self.engine.no_room_comes()).await {
+            Either::Left((permit, _)) => Ok(permit),
+            Either::Right(_) => Err(FsError::NoSpace),
+        }
     }
 
     async fn do_pin(&self, name: &Name) -> Result<(Snapshot, Depends), FsError> {
@@ -86,7 +130,8 @@ impl<E: Engine> Files<E> {
         if name.is_dot_or_dot_dot() || *name.as_bytes() == *namespace::SNAPSHOTS_NAME {
             return Err(FsError::Invalid);
         }
-        let _changing = book.changing.exclusive().await;
+        let verifier = self.verifier();
+        let _changing = self.begin_change(book).await?;
         if book.find(name).is_some() {
             return Err(FsError::Exists);
         }
@@ -94,12 +139,19 @@ impl<E: Engine> Files<E> {
         if !is_planted(Bug::UnwrittenPins) {
             self.write_back_all().await;
         }
-        // What changes in steps is at its end while this has all places for that.
-        let all = if is_planted(Bug::PinsAmidSteps) { 0 } else { MOST_CHAINS };
-        let _no_steps = self.chains.acquire(all).await;
+        if verifier != self.verifier() {
+            return Err(FsError::Io); // it would not hold what was answered, and is lost since
+        }
+        let _no_steps = if is_planted(Bug::PinsAmidSteps) {
+            self.chains.acquire(0).await
+        } else {
+            self.all_places_among_chains().await?
+        };
         self.check_running()?;
+        self.check_nothing_stuck()?;
         let state = SnapshotState::Ready;
-        let snapshot = Snapshot { number, name: name.clone(), created: self.now(), state };
+        let created = book.time_of_change(self.now());
+        let snapshot = Snapshot { number, name: name.clone(), created, state };
         let by = self.change_snapshots(SnapshotChange::Pinned(snapshot.clone())).await?;
         book.pinned(snapshot.clone(), by);
         Ok((snapshot, by))
@@ -107,39 +159,40 @@ impl<E: Engine> Files<E> {
 
     async fn do_delete(&self, name: &Name) -> Result<(Snapshot, Depends), FsError> {
         let book = self.book()?;
-        let _changing = book.changing.exclusive().await;
+        let _changing = self.begin_change(book).await?;
         let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
-        let at = self.now();
+        let at = book.time_of_change(self.now());
         let by = self.change_snapshots(SnapshotChange::Deleted(number, at)).await?;
-        for file in book.deleted(number, at, by) {
-            drop(file.lock.exclusive().await); // nobody reads what is to be free
-        }
+        book.deleted(number, at, by);
         let snapshot = book.deleting(number).ok_or(FsError::NoEntry)?;
         Ok((snapshot, by))
     }
 
     async fn do_delete_step(&self, number: SnapshotNumber) -> Result<(bool, Depends), FsError> {
         let book = self.book()?;
-        let _changing = book.changing.exclusive().await;
+        let _changing = self.begin_change(book).await?;
         book.deleting(number).ok_or(FsError::NoEntry)?;
+        self.check_changeable()?;
+        book.left_by_readers(number).await; // nobody reads what is to be free
         let mut change = self.plan(Space::Superuser);
         let is_last = self.engine.delete_held(&mut change.update, number).await?;
         let ready = self.reserve(change).await?;
         let by = self.changes_up_to(self.apply(ready, &mut ()));
         if is_last {
-            book.ended(number);
+            book.ended(number, by);
         }
         Ok((is_last, by))
     }
 
     async fn do_roll_back(&self, name: &Name) -> Result<((), Depends), FsError> {
         let book = self.book()?;
-        let _changing = book.changing.exclusive().await;
+        let _changing = self.begin_change(book).await?;
         let Snapshot { number, .. } = book.find(name).ok_or(FsError::NoEntry)?;
         if book.all().iter().any(|snapshot| snapshot.number > number) {
             return Err(FsError::Exists);
         }
-        let _no_steps = self.chains.acquire(MOST_CHAINS).await;
+        let _no_steps = self.all_places_among_chains().await?;
+        self.check_nothing_stuck()?;
         assert!(self.dirty_files.borrow().is_empty(), "nothing was asked of the volume before");
         Ok(((), self.change_snapshots(SnapshotChange::RolledBack(number)).await?))
     }

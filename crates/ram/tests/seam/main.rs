@@ -1,5 +1,7 @@
 //! Who waits for what, where Updates become durable when the test says so.
 
+mod snapshots;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,9 +35,12 @@ impl Fixture {
 
     /// An engine whose Updates become durable by [`Disk::make_durable`] alone.
     fn on(disk: Rc<Disk>) -> Self {
-        let executor = Executor::new(1);
         let day = Duration::from_secs(86_400);
-        let options = RamOptions { delay: day..2 * day, ..RamOptions::default() };
+        Self::with(disk, RamOptions { delay: day..2 * day, ..RamOptions::default() })
+    }
+
+    fn with(disk: Rc<Disk>, options: RamOptions) -> Self {
+        let executor = Executor::new(1);
         let files = executor.block_on(open(disk.clone(), executor.runtime(), options));
         let files = Namespace::new(files.unwrap_or_else(|error| panic!("{error}")));
         Self { executor, disk, files }
