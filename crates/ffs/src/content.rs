@@ -32,6 +32,9 @@ use crate::item::Intent;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
 
+/// Data, by the fragments at which its runs begin.
+type Runs = Vec<(u64, Vec<Bytes>)>;
+
 impl Ffs {
     /// Finds a place for blocks of data of a file that is to be `size` bytes long. Of a block that
     /// stays where it is only those fragments are written that change. The old last block may join
@@ -239,7 +242,7 @@ impl Ffs {
     pub(crate) async fn write_payload(
         &self,
         update: &mut Update,
-        payload: Vec<(u64, Vec<Bytes>)>,
+        payload: Runs,
         new: &[Range<u64>],
     ) -> Result<(), FsError> {
         assert!(update.payload.is_empty(), "the payload of an Update comes at once");
@@ -404,13 +407,9 @@ impl Payload {
         }
     }
 
-    /// The fragments that were taken for it, neighbours together.
-    pub(crate) fn new_places(&self) -> Vec<Range<u64>> {
-        self.new.clone()
-    }
-
-    /// Addresses and pieces.
-    pub(crate) fn runs(self) -> Vec<(u64, Vec<Bytes>)> {
-        self.runs.into_iter().map(|(address, pieces, _)| (address, pieces)).collect()
+    /// Addresses and pieces; and the fragments that were taken for them, neighbours together.
+    pub(crate) fn parts(self) -> (Runs, Vec<Range<u64>>) {
+        let runs = self.runs.into_iter().map(|(address, pieces, _)| (address, pieces));
+        (runs.collect(), self.new)
     }
 }

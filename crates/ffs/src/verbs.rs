@@ -210,8 +210,8 @@ impl Engine for Ffs {
     }
 
     async fn write_blocks(&self, update: &mut Update, payload: Payload) -> Result<bool, FsError> {
-        let new = payload.new_places();
-        self.write_payload(update, payload.runs(), &new).await?;
+        let (runs, new) = payload.parts();
+        self.write_payload(update, runs, &new).await?;
         Ok(!update.carried.is_delayed)
     }
 
