@@ -42,7 +42,7 @@ use crate::record::Change;
 use crate::stripe::{Column, Stripe};
 use crate::sums::{OfGroup, Sums};
 use crate::turns::Turns;
-use crate::written::Written;
+use crate::written::{Moves, Written};
 
 /// With more stripes that are fresh, a write waits until they are durable; with four times as many
 /// each does.
@@ -300,7 +300,7 @@ impl Array {
         }
         let vacated = vec![Change::vacated(stripe * self.layout.unit)];
         if is_planted(Bug::EarlyPlaces) {
-            self.written.forget(stripe);
+            self.written.are_logged(&Moves { vacated: vec![stripe], ..Moves::default() });
             return Ok(());
         }
         let record = self.log.append(vacated, None).await?;

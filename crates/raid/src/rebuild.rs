@@ -170,10 +170,11 @@ impl Array {
         // A stripe is held still until the member is said to have it, and all before it.
         let give = async |stripe| {
             let alone = self.stripes.alone(stripe).await;
-            let is_due = self.written.has(stripe) && (!has_most || self.missed.has(stripe));
+            let is_missed = !has_most || self.missed.has(stripe);
+            let is_due = is_missed && self.written.has(stripe);
             if is_due {
                 self.give_unit(slot, stripe).await;
-            } else if has_most && self.missed.has(stripe) {
+            } else if is_missed && has_most {
                 // Nothing is needed of it any more, but it may stand for what a table has missed.
                 self.sums.read_held_by(slot, stripe).await;
             }

@@ -192,6 +192,22 @@ impl Set {
         self.0.tasks.spawn(task.boxed_local());
         async move { answered.await.unwrap_or_else(|_| Err(IoError::closed(verb))) }.boxed_local()
     }
+
+    /// What is answered, or this if members are full for long.
+    fn unless_full(
+        &self,
+        answer: Io<()>,
+        otherwise: impl FnOnce() -> Result<(), IoError> + 'static,
+    ) -> Io<()> {
+        let set = self.0.clone();
+        let answer = async move {
+            match select(answer, pin!(set.array.members.full_for_long())).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => otherwise(),
+            }
+        };
+        answer.boxed_local()
+    }
 }
 
 /// What is told of a write for which there is no room below.
@@ -231,15 +247,8 @@ impl BlockDevice for Set {
             let written = set.array.write(offset, data, durability).await;
             written.map_err(of_range(Verb::Write, offset, length))
         });
-        let set = self.0.clone();
-        let answer = async move {
-            match select(written, pin!(set.array.members.full_for_long())).await {
-                Either::Left((written, _)) => written,
-                // It happens later, or has; who hears this does not know.
-                Either::Right(_) => Err(no_room(offset, length)),
-            }
-        };
-        answer.boxed_local()
+        // It happens later, or has; who hears this does not know.
+        self.unless_full(written, move || Err(no_room(offset, length)))
     }
 
     fn flush(&self) -> Io<()> {
@@ -255,15 +264,8 @@ impl BlockDevice for Set {
             let vacated = set.array.vacate(&(offset..offset + length)).await;
             vacated.map_err(of_range(Verb::Discard, offset, length))
         });
-        let set = self.0.clone();
-        let answer = async move {
-            match select(vacated, pin!(set.array.members.full_for_long())).await {
-                Either::Left((vacated, _)) => vacated,
-                // It has had its turn at each stripe before any write that begins from now on.
-                Either::Right(_) => Ok(()),
-            }
-        };
-        answer.boxed_local()
+        // It has its turn at each stripe before any write that begins from now on.
+        self.unless_full(vacated, || Ok(()))
     }
 
     fn close(&self) -> Io<()> {

@@ -333,11 +333,6 @@ impl Written {
         clear_bits(&mut self.home.borrow_mut(), moves.vacated.iter().copied());
     }
 
-    /// A stripe loses its bit in memory alone.
-    pub(crate) fn forget(&self, stripe: u64) {
-        clear_bits(&mut self.home.borrow_mut(), [stripe]);
-    }
-
     /// All of it, as it is in durable records.
     pub(crate) fn all(&self, slots: Slots) -> Change {
         let data = vec![encode_all(&self.set, &self.logged.borrow(), &self.versions.borrow())];
