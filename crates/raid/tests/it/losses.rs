@@ -34,6 +34,12 @@ pub(crate) async fn opened(executor: &Executor, disks: &[Rc<Disk>]) -> Result<Se
     open(devices(disks), &executor.runtime(), OpenOptions::default()).await
 }
 
+/// A new set on these disks.
+pub(crate) async fn new_set(executor: &Executor, disks: &[Rc<Disk>], level: Level) -> Set {
+    make(&devices(disks), &options(level), &executor.runtime()).await.expect("there is room");
+    opened(executor, disks).await.expect("it is new")
+}
+
 /// Bytes by chance for all of a set.
 pub(crate) fn bytes(set: &Set, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; set.geometry().size as usize];
@@ -89,8 +95,7 @@ fn every_level_gives_back_what_was_written_also_after_a_stop() {
         let executor = Executor::new(1);
         let disks = new_disks(&executor, count);
         executor.block_on(async {
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let set = opened(&executor, &disks).await.expect("it is new");
+            let set = new_set(&executor, &disks, level).await;
             let written = bytes(&set, 5);
             write_in_pieces(&set, &written, &mut Prng::new(6)).await;
             assert!(all_of(&set).await == written, "{level}");
@@ -110,8 +115,7 @@ fn a_member_that_fails_is_out_and_what_it_missed_is_there() {
             let executor = Executor::new(2);
             let disks = new_disks(&executor, count);
             executor.block_on(async {
-                make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-                let set = opened(&executor, &disks).await.expect("it is new");
+                let set = new_set(&executor, &disks, level).await;
                 write_in_pieces(&set, &bytes(&set, 1), &mut Prng::new(1)).await;
                 disks[1].fail(verb, 9, Persistence::Forever);
                 let written = bytes(&set, 2);
@@ -182,8 +186,7 @@ fn what_a_member_cannot_read_comes_from_the_others_and_is_mended() {
         let executor = Executor::new(3);
         let disks = new_disks(&executor, count);
         executor.block_on(async {
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let set = opened(&executor, &disks).await.expect("it is new");
+            let set = new_set(&executor, &disks, level).await;
             let written = bytes(&set, 7);
             write_in_pieces(&set, &written, &mut Prng::new(1)).await;
             let before: Vec<u64> = disks.iter().map(|disk| disk.counters().writes).collect();
@@ -273,8 +276,7 @@ fn rebuild_meanwhile(level: Level, count: usize, seed: u64) {
     let lost = seed as usize % count;
     let fresh = Disk::new(&executor, rubbish());
     executor.block_on(async {
-        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-        let set = opened(&executor, &disks).await.expect("it is new");
+        let set = new_set(&executor, &disks, level).await;
         write_in_pieces(&set, &bytes(&set, seed), &mut Prng::new(1)).await;
         if seed.is_multiple_of(4) {
             set.flush().await.expect("nothing fails");
@@ -506,8 +508,7 @@ fn what_was_never_written_is_refused_while_a_host_is_full() {
         let disks = new_disks(&executor, count);
         let clock = executor.runtime().clock;
         executor.block_on(async {
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let set = opened(&executor, &disks).await.expect("it is new");
+            let set = new_set(&executor, &disks, level).await;
             let data = |byte| vec![vec![byte; 4096].into()];
             set.write(0, data(1), Durability::Plain).await.expect("there is room");
             let start = set.label().data_start + 4096;
@@ -702,8 +703,7 @@ fn disks_of_large_sectors_stand_beside_those_of_small_ones() {
         let mut disks = new_disks(&executor, 3);
         disks[2] = coarse(Image::zeroed(MEMBER));
         executor.block_on(async {
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let set = opened(&executor, &disks).await.expect("it is new");
+            let set = new_set(&executor, &disks, level).await;
             assert_eq!(set.geometry().logical_sector_size, 512);
             let written = bytes(&set, 33);
             write_in_pieces(&set, &written, &mut Prng::new(33)).await;

@@ -9,7 +9,7 @@ use raid::layout::Level;
 use raid::{Set, label_of, make};
 use sim::{Disk, Executor, Persistence, Prng};
 
-use crate::losses::{all_of, bytes, copies, devices, new_disks, opened, options};
+use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened, options};
 
 /// The slot of the member that goes.
 const GONE: usize = 1;
@@ -93,8 +93,7 @@ fn goes_and_comes(level: Level, count: usize, seed: u64) -> Result<(), String> {
     let mut disks = new_disks(&executor, count);
     let mut prng = Prng::new(seed);
     executor.block_on(async {
-        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-        let mut set = opened(&executor, &disks).await.expect("it is new");
+        let mut set = new_set(&executor, &disks, level).await;
         let mut expected = bytes(&set, seed);
         let half = expected.len() / 2 / 512 * 512;
         expected[half..].fill(0); // new stripes are written while it is away, too
@@ -158,8 +157,7 @@ fn bytes_read(level: Level, count: usize, is_another: bool, is_restarted: bool) 
     let executor = Executor::new(5);
     let mut disks = new_disks(&executor, count);
     executor.block_on(async {
-        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-        let mut set = opened(&executor, &disks).await.expect("it is new");
+        let mut set = new_set(&executor, &disks, level).await;
         let written = bytes(&set, 1);
         set.write(0, vec![written.into()], Durability::Plain).await.expect("nothing fails");
         set.flush().await.expect("nothing fails");
@@ -232,8 +230,7 @@ fn checksums_are_missed_like_data(level: Level, count: usize) -> bool {
     let mut disks: Vec<Rc<Disk>> =
         (0..count).map(|_| Disk::new(&executor, sim::Image::zeroed(48 << 20))).collect();
     executor.block_on(async {
-        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-        let set = opened(&executor, &disks).await.expect("it is new");
+        let set = new_set(&executor, &disks, level).await;
         let mut expected = bytes(&set, 1);
         let data = vec![expected.clone().into()];
         set.write(0, data, Durability::Plain).await.expect("nothing fails");

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::layout::Level;
-use raid::{OpenError, OpenOptions, Scrubbed, Set, make, open};
+use raid::{OpenError, OpenOptions, Scrubbed, Set, open};
 use sim::{Choice, Disk, Effect, Executor, Fault, Image, Prng, Trace};
 
-use crate::losses::{all_of, bytes, copies, devices, new_disks, opened, options};
+use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened};
 
 const BLOCK: u64 = 4096;
 
@@ -20,8 +20,7 @@ fn written(executor: &Executor, level: Level, count: usize) -> (Vec<Rc<Disk>>, V
 /// The same on these disks.
 fn written_on(executor: &Executor, level: Level, disks: &[Rc<Disk>]) -> (Vec<Rc<Disk>>, Vec<u8>) {
     let bytes = executor.block_on(async {
-        make(&devices(disks), &options(level), &executor.runtime()).await.expect("room");
-        let set = opened(executor, disks).await.expect("it is new");
+        let set = new_set(executor, disks, level).await;
         let bytes = bytes(&set, 9);
         set.write(0, vec![bytes.clone().into()], Durability::Plain).await.expect("all are there");
         set.flush().await.expect("nothing fails");
@@ -178,8 +177,7 @@ fn a_map_that_has_rotted_or_lost_a_write_is_made_of_the_others() {
 
             // The first write of a stripe, of which one member loses the map.
             let disks = new_disks(&executor, count);
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let set = opened(&executor, &disks).await.expect("it is new");
+            let set = new_set(&executor, &disks, level).await;
             let lost = Fault::on(Verb::Write, Effect::Lost).within(map..map + BLOCK);
             disks[0].inject(lost.forever());
             let data = vec![vec![7; BLOCK as usize].into()];

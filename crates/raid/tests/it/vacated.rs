@@ -2,11 +2,11 @@
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
+use raid::Set;
 use raid::layout::Level;
-use raid::{Set, make};
 use sim::{Effect, Executor, Fault, Prng};
 
-use crate::losses::{all_of, bytes, copies, devices, new_disks, opened, options};
+use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened};
 
 const LEVELS: [(Level, usize); 3] =
     [(Level::Parity, 3), (Level::Mirrored, 2), (Level::Mirrored, 3)];
@@ -26,8 +26,7 @@ fn whole_stripes_alone_are_vacated_and_the_first_write_makes_the_rest_zeros() {
         let executor = Executor::new(3);
         let disks = new_disks(&executor, count);
         executor.block_on(async {
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let set = opened(&executor, &disks).await.expect("it is new");
+            let set = new_set(&executor, &disks, level).await;
             let (mut expected, stripe) = (bytes(&set, 4), stripe_of(&set));
             let data = vec![expected.clone().into()];
             set.write(0, data, Durability::Plain).await.expect("nothing fails");
@@ -63,8 +62,7 @@ fn returns_beside_an_old_map(level: Level, count: usize) -> Result<(), String> {
     let executor = Executor::new(5);
     let disks = new_disks(&executor, count);
     executor.block_on(async {
-        make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-        let set = opened(&executor, &disks).await.expect("it is new");
+        let set = new_set(&executor, &disks, level).await;
         let (layout, stripe) = (set.layout(), stripe_of(&set));
         write(&set, 0, 1, 2 * stripe, Durability::Through).await;
         let map = set.label().data_start + layout.rows * layout.unit;
@@ -110,8 +108,7 @@ fn what_is_written_where_nothing_was_needed_is_there_after_each_return() {
         let mut disks = new_disks(&executor, count);
         let mut prng = Prng::new(seed);
         executor.block_on(async {
-            make(&devices(&disks), &options(level), &executor.runtime()).await.expect("room");
-            let mut set = opened(&executor, &disks).await.expect("it is new");
+            let mut set = new_set(&executor, &disks, level).await;
             let mut expected = vec![0; set.geometry().size as usize];
             let stripe = stripe_of(&set);
             for _ in 0..40 {
