@@ -19,6 +19,12 @@ pub(crate) enum Making<'a> {
 }
 
 impl<S: Store> Namespace<S> {
+    /// [`FsError::Exists`] for a name that every directory has.
+    fn check_new_name(&self, name: &Name) -> Result<(), FsError> {
+        let is_taken = name.is_dot_or_dot_dot() || self.is_reserved_name(name.as_bytes());
+        if is_taken { Err(FsError::Exists) } else { Ok(()) }
+    }
+
     pub(crate) async fn do_create(
         &self,
         call: &mut Call<S::Node>,
@@ -29,9 +35,7 @@ impl<S: Store> Namespace<S> {
     ) -> Result<Found, FsError> {
         let parent = self.open_directory_to_change(call, FIRST, directory).await?;
         self.check_writable(&[&parent])?;
-        if name.is_dot_or_dot_dot() || self.is_reserved_name(name.as_bytes()) {
-            return Err(FsError::Exists);
-        }
+        self.check_new_name(name)?;
         let attributes = match how {
             CreateHow::Unchecked(attributes) | CreateHow::Guarded(attributes) => attributes,
             CreateHow::Exclusive(_) => SetAttributes { mode: Some(0), ..Default::default() },
@@ -177,9 +181,7 @@ impl<S: Store> Namespace<S> {
             FileKind::Regular => return Err(FsError::BadType),
             _ => {}
         }
-        if name.is_dot_or_dot_dot() || self.is_reserved_name(name.as_bytes()) {
-            return Err(FsError::Exists);
-        }
+        self.check_new_name(name)?;
         let _held = parent.lock().exclusive().await;
         access::check(who, &parent.attributes(), EXECUTE)?;
         if self.find_under_lock(call, &parent, name).await?.is_some() {
@@ -261,9 +263,7 @@ impl<S: Store> Namespace<S> {
         if node.kind() == FileKind::Directory {
             return Err(FsError::NotOwner);
         }
-        if name.is_dot_or_dot_dot() || self.is_reserved_name(name.as_bytes()) {
-            return Err(FsError::Exists);
-        }
+        self.check_new_name(name)?;
         let _held = self.lock_all(call, &[&node, &parent]).await?;
         access::check(who, &parent.attributes(), EXECUTE)?;
         if self.store.find(&parent, name).await?.is_some() {

@@ -18,6 +18,11 @@ pub(crate) fn without_file(error: FsError) -> FsError {
     if error == FsError::Stale { FsError::Corrupt } else { error }
 }
 
+/// A file that has to be a directory.
+fn directory<N: Object>(node: N) -> Result<N, FsError> {
+    if node.kind() == FileKind::Directory { Ok(node) } else { Err(FsError::NotDirectory) }
+}
+
 impl<S: Store> Namespace<S> {
     /// The file that `id` names; when it is gone, the answer waits for what removed it.
     pub(crate) async fn open(
@@ -65,10 +70,7 @@ impl<S: Store> Namespace<S> {
         which: usize,
         id: ObjectId,
     ) -> Result<S::Node, FsError> {
-        let node = self.open_changeable(call, id).await?;
-        if node.kind() != FileKind::Directory {
-            return Err(FsError::NotDirectory);
-        }
+        let node = directory(self.open_changeable(call, id).await?)?;
         call.about(which, &node);
         Ok(node)
     }
@@ -92,11 +94,7 @@ impl<S: Store> Namespace<S> {
         call: &mut Call<S::Node>,
         id: ObjectId,
     ) -> Result<S::Node, FsError> {
-        let node = self.open(call, id).await?;
-        match node.kind() {
-            FileKind::Directory => Ok(node),
-            _ => Err(FsError::NotDirectory),
-        }
+        directory(self.open(call, id).await?)
     }
 
     /// Takes the exclusive locks of all `nodes`; [`FsError::Stale`] if one of them was freed

@@ -188,14 +188,25 @@ impl<S: Store> Namespace<S> {
         let is_it = |(_, of): &&(SnapshotNumber, Name)| of == name;
         let (number, _) = listing.ready.all.iter().find(is_it).ok_or(FsError::NoEntry)?;
         let id = listing.directory.id().within(*number);
+        let attributes = self.held(call, id).await?.ok_or(FsError::NoEntry)?;
+        Ok(Found { id, attributes })
+    }
+
+    /// What is told of a directory as a snapshot holds it. `None` if it was not there yet, or the
+    /// snapshot is deleted.
+    async fn held(
+        &self,
+        call: &mut Call<S::Node>,
+        id: ObjectId,
+    ) -> Result<Option<Attributes>, FsError> {
         match self.store.node(id).await {
             Ok(node) => {
                 call.saw(&node);
-                Ok(Found { id, attributes: node.attributes() })
+                Ok(Some(node.attributes()))
             }
             Err(FsError::Stale) => {
                 call.saw_changes(&self.store.removal(id));
-                Err(FsError::NoEntry) // it was not there yet, or is deleted
+                Ok(None)
             }
             Err(error) => Err(error),
         }
@@ -223,15 +234,9 @@ impl<S: Store> Namespace<S> {
                 continue;
             }
             let id = listing.directory.id().within(*number);
-            let attributes = match self.store.node(id).await {
-                Ok(node) => {
-                    call.saw(&node);
-                    Some(node.attributes())
-                }
-                Err(FsError::Stale) => {
-                    call.saw_changes(&self.store.removal(id));
-                    continue;
-                }
+            let attributes = match self.held(call, id).await {
+                Ok(None) => continue,
+                Ok(attributes) => attributes,
                 Err(_) => None, // it is damaged, and the others are not
             };
             let name = Bytes::copy_from_slice(name.as_bytes());
