@@ -245,12 +245,11 @@ impl Ram {
                 return Some(Record::RollBack(number));
             }
             (None, Some((number, through))) => {
-                let before = usage(&self.pinned.borrow(), &self.live_tree(), number);
+                let used = || usage(&self.pinned.borrow(), &self.live_tree(), number);
+                let before = used();
                 self.held.forget(number);
-                let mut after = Platter { pinned: self.pinned.take(), ..Platter::default() };
-                after.take(Record::Thin(number, through, 0));
-                let left = usage(&after.pinned, &self.live_tree(), number);
-                self.pinned.replace(after.pinned);
+                self.take_pinned(Record::Thin(number, through, 0));
+                let left = used();
                 let freed = before.unique_bytes - left.unique_bytes;
                 if let Some(one) = self.pinned.borrow_mut().each.get_mut(&number) {
                     one.freed_bytes += freed;
@@ -259,10 +258,15 @@ impl Ram {
             }
             (None, None) => return None,
         };
-        let mut after = Platter { pinned: self.pinned.take(), ..Platter::default() };
-        after.take(record.clone());
-        self.pinned.replace(after.pinned);
+        self.take_pinned(record.clone());
         Some(record)
+    }
+
+    /// What a record leaves of the snapshots that readers see.
+    fn take_pinned(&self, record: Record) {
+        let mut after = Platter { pinned: self.pinned.take(), ..Platter::default() };
+        after.take(record);
+        self.pinned.replace(after.pinned);
     }
 
     /// The live tree as every reader sees it.
