@@ -65,7 +65,7 @@ impl<'a> Search<'a> {
         self.examined
     }
 
-    /// A sequence for so many blocks, or none if none is found in time.
+    /// A sequence for so many blocks, or none if none is found in time: then nothing is taken.
     pub(super) fn sequence(&mut self, blocks: u64) -> Option<Vec<Run>> {
         let angle_ns = self.angles_ns[SUPERBLOCK as usize];
         let superblock = Next { angle_ns, track: self.track(SUPERBLOCK), blocks: 1 };

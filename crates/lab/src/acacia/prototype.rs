@@ -214,7 +214,6 @@ impl Prototype {
             let found = if self.design.by_turn { search.sequence(share) } else { None };
             plan.examined += search.examined();
             plan.is_simplest |= found.is_none();
-            let search = Search::new(layout, &self.inputs, cylinder, free);
             plan.runs.push(found.unwrap_or_else(|| search.simplest(share)));
         }
         plan
