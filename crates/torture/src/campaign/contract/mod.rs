@@ -2,11 +2,11 @@
 //!
 //! A workload is two writes, of every shape that matters to a set: less than a unit, across units,
 //! a stripe in part and in full, more than one, over each other; with a flush between them, through
-//! or at once; now and then with a member that fails. It is recorded, and cut at each event. What
-//! each member has not made durable is lost, kept or torn apart from the others, and then any one
-//! member is lost besides. What comes back has to obey the contract ([`model`]): each sector is old
-//! or new, and new where an answer covers it; then what members have fits together, and everything
-//! is durable. Returns are cut as well.
+//! or at once; now and then with a member that fails, or of what was discarded. It is recorded, and
+//! cut at each event. What each member has not made durable is lost, kept or torn apart from the
+//! others, and then any one member is lost besides. What comes back has to obey the contract
+//! ([`model`]): each sector is old or new, and new where an answer covers it; then what members
+//! have fits together, and everything is durable. Returns are cut as well.
 //!
 //! # A failure
 //! names the workload and the cut: `DURAMEN_CONTRACT=WORKLOAD` tries that workload alone.
