@@ -12,6 +12,7 @@ pub mod faults;
 pub mod nested;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod progress;
 pub mod retry;
 pub mod sequences;
 

@@ -1,5 +1,6 @@
 //! All workloads of one and of two operations, in every style, cut at every event in every way.
 
+use super::progress::Progress;
 use super::{Options, Outcome, in_threads};
 use crate::explore::Explorer;
 use crate::explore::device::Device;
@@ -35,6 +36,7 @@ pub(super) fn explore(
     workloads: Vec<Vec<Op>>,
     explorer: impl Fn(crate::explore::design::Design) -> Explorer + Sync,
 ) -> Outcome {
+    let progress = Progress::of(workloads.len());
     let share = workloads.len().div_ceil(options.threads.max(1));
     in_threads(workloads.chunks(share).collect(), |part| {
         let mut explorer = explorer(options.design);
@@ -45,6 +47,7 @@ pub(super) fn explore(
                 explorer.forget();
             }
             explorer.explore_all(ops);
+            progress.one();
         }
         // What is wrong once is wrong often: to make all of it small would take for ever.
         let small = explorer.violations.iter().take(3).map(|one| one.clone().shrunk().to_string());

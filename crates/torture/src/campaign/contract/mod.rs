@@ -16,6 +16,7 @@ mod model;
 mod search;
 mod workload;
 
+use super::progress::Progress;
 use super::{Options, Outcome, in_threads};
 use crate::explore::device::Device;
 use search::Search;
@@ -25,7 +26,7 @@ use workload::Workload;
 const VARIABLE: &str = "DURAMEN_CONTRACT";
 /// Of so many workloads one is tried, in the full form and in the short one; which, the seed says:
 /// so many seeds in a row have tried all.
-const ONE_OF: (usize, usize) = (6, 347);
+const ONE_OF: (usize, usize) = (10, 347);
 
 /// The campaign.
 pub fn contract(options: &Options) -> Outcome {
@@ -40,9 +41,14 @@ pub fn contract(options: &Options) -> Outcome {
     let threads = options.threads.clamp(1, all.len());
     let part = |part: usize| all.iter().skip(part).step_by(threads).cloned();
     let parts: Vec<Vec<Workload>> = (0..threads).map(|number| part(number).collect()).collect();
+    let progress = Progress::of(all.len());
     in_threads(parts, |part| {
         let mut search = Search::new(options.full, options.seed);
-        let outcomes = part.iter().map(|workload| search.try_one(workload));
+        let outcomes = part.iter().map(|workload| {
+            let outcome = search.try_one(workload);
+            progress.one();
+            outcome
+        });
         outcomes.fold(Outcome::default(), Outcome::plus)
     })
 }
