@@ -165,8 +165,6 @@ planted::bugs! {
     PassedChains,
     /// Of calls that give something back no answer is kept.
     UnkeptAnswers,
-    /// Of an answer only what it tells of the first file is kept.
-    HalfAnswers,
     /// The head passes answers that are to be remembered.
     PassedAnswers,
     /// Answers that lie far behind are taken for told again, and are not.

@@ -33,9 +33,10 @@ use vfs::{CallKey, LoggedReply, Repetitions};
 
 use crate::home::seal_group;
 use crate::planted::{Bug, is_planted};
+use crate::policy::log::Survived;
 use crate::policy::log::record::{Map, Record, read_records};
-use crate::policy::log::{Survived, answer};
 use crate::revoked::Revoked;
+use vnode::answer;
 use vnode::chain::Chain;
 
 /// What a replay did.

@@ -73,4 +73,6 @@ planted::bugs! {
     LastingSnapshots,
     /// What a client wants to stay is told to stay before it is known to have a name.
     HastyPromises,
+    /// Of an answer only what it tells of the first file is kept.
+    HalfAnswers,
 }

@@ -55,7 +55,7 @@ fn bugs_of_the_reply_cache_and_of_the_order_of_answers_are_found() {
             ffs::planted::plant(is.then_some(ffs::planted::Bug::UnkeptAnswers));
         }),
         ("answers that are kept in part", |is| {
-            ffs::planted::plant(is.then_some(ffs::planted::Bug::HalfAnswers));
+            vnode::planted::plant(is.then_some(vnode::planted::Bug::HalfAnswers));
         }),
     ];
     for (name, plant) in survivors {

@@ -22,9 +22,9 @@ use std::rc::{Rc, Weak};
 
 use journal::format::{SEGMENT, UNIT};
 use vfs::{CallKey, LoggedReply, Repetitions};
+use vnode::answer;
 
 use super::Survived;
-use super::answer;
 use super::record::{LINE, Record};
 use crate::planted::{Bug, is_planted};
 

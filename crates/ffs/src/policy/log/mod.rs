@@ -21,7 +21,7 @@
 //!   before entries, receipts.
 //! * `logged`: what data the log holds, for a task that writes past it.
 //! * `checkpoint`: the sync, the holds, the summary rows.
-//! * `answer` and `memory`: what callers were told, kept for those that ask again.
+//! * `memory`: what callers were told, kept for those that ask again.
 //! * `room`: bytes of log, set aside before an Update is applied.
 //! * [`crate::replay`]: the return after a crash.
 //!
@@ -52,7 +52,6 @@
 //! which is how the head is found; 7, which takes knowing all entries; 9, which the horizon
 //! asserts; 10, which the last Update before the wait may exceed.
 
-pub(crate) mod answer;
 mod checkpoint;
 mod flights;
 mod logged;
@@ -86,9 +85,10 @@ use crate::update::Update;
 use flights::{Flight, Flights};
 use logged::Logged;
 use memory::Memory;
-use record::Record;
+use record::{LARGEST_ANSWER, Record};
 use redo::Redo;
 use shared::Waiting;
+use vnode::answer;
 use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
@@ -434,9 +434,9 @@ impl Policy for RedoLog {
         let mut draft = Redo::draft(geometry, sequence.0, &update, is_logged, answer);
         draft.volume = self.number;
         // That for an answer is for nothing else.
-        let most = draft.body.len() - told + answer::LARGEST;
+        let most = draft.body.len() - told + LARGEST_ANSWER;
         assert!(
-            told <= answer::LARGEST && self.shared.journal.room_for(most) <= update.room,
+            told <= LARGEST_ANSWER && self.shared.journal.room_for(most) <= update.room,
             "invariant 5: room was set aside for {most} bytes"
         );
         let has_payload = !update.payload.is_empty();

@@ -10,6 +10,7 @@ use vfs::Repetitions;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use vnode::answer;
 use vnode::chain::Chain;
 
 /// A line of the table of contents.
@@ -32,6 +33,8 @@ struct Line {
 /// Bytes of a line.
 pub const LINE: usize = size_of::<Line>();
 const _: () = assert!(LINE == 32);
+/// The most bytes of log that an answer takes.
+pub(super) const LARGEST_ANSWER: usize = LINE + answer::LARGEST;
 
 /// The maps of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +102,7 @@ pub enum Record {
     ChainBegins(Chain),
     /// The chain of this inode has come to its end.
     ChainEnds(u64),
-    /// What a call was answered: see [`super::answer`].
+    /// What a call was answered: see [`vnode::answer`].
     Answer(Rc<[u8]>),
     /// How many calls were repetitions, since the volume has had a log.
     Repetitions(Repetitions),

@@ -12,8 +12,7 @@ use directory::entry::CHUNK_SIZE;
 use journal::Draft;
 use ufs2::layout::{Dinode, Geometry, POINTER_SIZE};
 
-use super::answer;
-use super::record::{LINE, Map, Record, write_records};
+use super::record::{LARGEST_ANSWER, LINE, Map, Record, write_records};
 use crate::buffer::{Buffer, Role};
 use crate::edit::{Edit, Extent};
 use crate::planted::{Bug, is_planted};
@@ -58,7 +57,7 @@ pub(super) fn bound(update: &Update) -> usize {
     let items: usize = items.map(|(buffer, edit)| bound_of(buffer, edit)).sum();
     let inodes = update.inode_count() * (size_of::<Dinode>() + LINE);
     let payload = update.carried.rides.unwrap_or(update.payload.len() * LINE); // what it revokes
-    items + inodes + payload + LINE + answer::LARGEST
+    items + inodes + payload + LARGEST_ANSWER
 }
 
 fn bound_of(buffer: &Buffer, edit: &Edit) -> usize {
@@ -347,7 +346,7 @@ mod tests {
     }
 
     /// What every bound has beside the items: room for a chain and for an answer.
-    const BESIDE: usize = LINE + answer::LARGEST;
+    const BESIDE: usize = LARGEST_ANSWER;
 
     #[test]
     fn an_entry_takes_what_was_set_aside_for_it_and_no_byte_more() {

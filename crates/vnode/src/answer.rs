@@ -1,4 +1,4 @@
-//! The bytes of an answer that an entry keeps with the change that it tells of.
+//! The bytes of an answer that an engine keeps with the change that it tells of.
 //!
 //! A head of 28 bytes, the key of the call, and then what is known of the files, each part if its
 //! bit is set: the attributes of the file that was found, and of each of the two files that the
@@ -13,7 +13,6 @@ use vfs::{
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::record::LINE;
 use crate::planted::{Bug, is_planted};
 
 /// What comes first.
@@ -66,9 +65,9 @@ struct After {
     ctime: Time,
 }
 
-/// The most bytes of log that an answer takes.
-pub(super) const LARGEST: usize =
-    LINE + size_of::<Head>() + vfs::MAX_KEY + 3 * size_of::<After>() + 2 * size_of::<Before>();
+/// The most bytes that an answer takes.
+pub const LARGEST: usize =
+    size_of::<Head>() + vfs::MAX_KEY + 3 * size_of::<After>() + 2 * size_of::<Before>();
 
 const KINDS: [FileKind; 7] = [
     FileKind::Regular,
@@ -147,7 +146,7 @@ impl After {
 }
 
 /// The bytes of an answer.
-pub(super) fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
+pub fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
     let CallReply { key, outcome: done } = answered;
     let mut head = Head {
         at: at.seconds.into(),
@@ -183,7 +182,7 @@ pub(super) fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
 }
 
 /// The answer in the data of a record, if it is one.
-pub(crate) fn read(data: &[u8]) -> Option<LoggedReply> {
+pub fn read(data: &[u8]) -> Option<LoggedReply> {
     let (head, rest) = Head::read_from_prefix(data).ok()?;
     let (key, rest) = rest.split_at_checked(head.key.get().into())?;
     let mut parts = Parts { bits: head.parts.get(), rest };
@@ -286,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let sizes = examples().into_iter().map(|done| LINE + written(done).1.len());
+        let sizes = examples().into_iter().map(|done| written(done).1.len());
         assert_eq!(sizes.max(), Some(LARGEST));
         for done in examples() {
             let (answered, data) = written(done);
