@@ -312,15 +312,17 @@ impl Label {
         })
     }
 
-    /// Of the two copies that a member has the one that holds: the later of those that are whole.
+    /// Of the two copies that a member has the one that holds, the later of those that are whole,
+    /// and which it is.
     ///
     /// # Errors
     /// Why the first is none, if neither is; but if one of them was a label once, why that is none
     /// any more.
-    pub fn of_copies(copies: [Result<Self, BadLabel>; 2]) -> Result<Self, BadLabel> {
+    pub fn of_copies(copies: [Result<Self, BadLabel>; 2]) -> Result<(Self, usize), BadLabel> {
         match copies {
-            [Ok(one), Ok(other)] => Ok(if other.number > one.number { other } else { one }),
-            [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+            [Ok(one), Ok(other)] if other.number > one.number => Ok((other, 1)),
+            [Ok(one), _] => Ok((one, 0)),
+            [Err(_), Ok(other)] => Ok((other, 1)),
             [Err(BadLabel::Missing), Err(why)] | [Err(why), Err(_)] => Err(why),
         }
     }
@@ -440,10 +442,10 @@ pub(crate) mod tests {
         let of = |one: Result<&Label, BadLabel>, other: Result<&Label, BadLabel>| {
             Label::of_copies([one.cloned(), other.cloned()])
         };
-        assert_eq!(of(Ok(&old), Ok(&new)), Ok(new.clone()));
-        assert_eq!(of(Ok(&new), Ok(&old)), Ok(new.clone()));
-        assert_eq!(of(Err(BadLabel::Checksum), Ok(&old)), Ok(old.clone()));
-        assert_eq!(of(Ok(&old), Err(BadLabel::Missing)), Ok(old));
+        assert_eq!(of(Ok(&old), Ok(&new)), Ok((new.clone(), 1)));
+        assert_eq!(of(Ok(&new), Ok(&old)), Ok((new, 0)));
+        assert_eq!(of(Err(BadLabel::Checksum), Ok(&old)), Ok((old.clone(), 1)));
+        assert_eq!(of(Ok(&old), Err(BadLabel::Missing)), Ok((old, 0)));
         let neither = of(Err(BadLabel::Missing), Err(BadLabel::Checksum));
         assert_eq!(neither, Err(BadLabel::Checksum));
         assert_eq!(of(Err(BadLabel::Missing), Err(BadLabel::Missing)), Err(BadLabel::Missing));

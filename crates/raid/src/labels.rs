@@ -8,6 +8,8 @@ use crate::label::{BadLabel, LABEL_SIZE, Label, MAGIC, places};
 pub struct Read {
     /// The copy that holds.
     pub label: Label,
+    /// Which of the two that is.
+    pub copy: usize,
     /// Where the other copy should be is something else, which no cut leaves: who knows what else
     /// was written over.
     pub is_overwritten: bool,
@@ -44,7 +46,7 @@ pub(crate) async fn read_labels(device: &dyn BlockDevice) -> Result<Read, NoLabe
     }
     let copies: [Result<Label, BadLabel>; 2] = copies.try_into().expect("there are two");
     match (Label::of_copies(copies), failure) {
-        (Ok(label), _) => Ok(Read { label, is_overwritten }),
+        (Ok((label, copy)), _) => Ok(Read { label, copy, is_overwritten }),
         (Err(_), Some(error)) => Err(NoLabel::Unread(error)),
         (Err(bad), None) => Err(NoLabel::Bad(bad)),
     }

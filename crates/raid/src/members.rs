@@ -56,6 +56,8 @@ pub(crate) struct Members {
     coming: Cell<Option<(usize, u64)>>,
     /// What holds of the set; its slot is no one's.
     label: RefCell<Label>,
+    /// The copy of its label that was found to hold, of each slot.
+    holding: Vec<usize>,
     /// The generation that the labels of all have, durably.
     told: Cell<u64>,
     telling: Lock,
@@ -80,12 +82,13 @@ pub(crate) struct Members {
 impl Members {
     /// These devices, by slot, of a set of which this label holds. A new generation of it begins.
     pub(crate) fn new(
-        devices: Vec<Option<Rc<dyn BlockDevice>>>,
+        members: Vec<(Option<Rc<dyn BlockDevice>>, usize)>,
         mut label: Label,
         witnessed: Witnessed,
         clock: Rc<dyn Clock>,
     ) -> Self {
-        assert_eq!(devices.len(), label.slots.len(), "a device, or none, for each slot");
+        assert_eq!(members.len(), label.slots.len(), "a device, or none, for each slot");
+        let (devices, holding): (Vec<_>, Vec<_>) = members.into_iter().unzip();
         let watched = devices.into_iter().map(|device| watched(device, &clock));
         let (devices, calls): (Vec<_>, Vec<_>) = watched.unzip();
         let (told, counts) = (Cell::new(label.generation), Counts::new(devices.len()));
@@ -97,6 +100,7 @@ impl Members {
             calls: RefCell::new(calls),
             coming,
             label,
+            holding,
             told,
             telling: Lock::default(),
             witnessed,
@@ -325,7 +329,8 @@ impl Members {
     }
 
     /// Writes what holds to the labels of all that are in, to one copy after the other; before that
-    /// to those of one that comes in.
+    /// to those of one that comes in. The copy that was found to hold comes second: a cut may tear
+    /// the one that is written, and an earlier cut has perhaps torn the other.
     async fn tell(&self) {
         while !self.are_settled() && !self.is_untold.get() {
             let label = {
@@ -337,10 +342,13 @@ impl Members {
                 label.clone()
             };
             let coming: Slots = self.coming().into_iter().collect();
-            for (slots, copy) in [(coming, 0), (coming, 1), (self.slots(), 0), (self.slots(), 1)] {
+            for (slots, turn) in [(coming, 0), (coming, 1), (self.slots(), 0), (self.slots(), 1)] {
                 let writes = slots.iter().filter_map(|slot| {
                     let device = self.writable(slot)?;
                     let label = Label { slot, ..label.clone() };
+                    let first =
+                        if is_planted(Bug::SameCopies) { 0 } else { 1 - self.holding[slot] };
+                    let copy = first ^ turn;
                     Some(async move {
                         if write_label(&*device, &label, copy).await.is_err() {
                             self.lose(slot, &device);

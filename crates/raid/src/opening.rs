@@ -257,7 +257,8 @@ pub async fn open(
     }
     label.generation = latest;
     let in_slots = members.iter().map(|place| place.map(|place| devices[found[place].0].clone()));
-    let (in_slots, clock) = (in_slots.collect(), runtime.clock.clone());
+    let holding = members.iter().map(|place| place.map_or(0, |place| found[place].1.copy));
+    let (in_slots, clock) = (in_slots.zip(holding).collect(), runtime.clock.clone());
     let members = Members::new(in_slots, label, options.witnessed, clock);
     let members = Rc::new(members);
     if members.label().layout.level != Level::Striped {

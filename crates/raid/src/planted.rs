@@ -17,6 +17,8 @@ planted::bugs! {
     ReadOutsiders,
     /// What a record has goes home before it.
     DataFirst,
+    /// A label is written to its first copy first, whichever holds.
+    SameCopies,
     /// Of what the log has, a return brings the first alone home.
     HalfReturns,
     /// A member is in before what it was given is durable.

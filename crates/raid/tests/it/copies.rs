@@ -12,7 +12,7 @@ use raid::assembly::Witness;
 use raid::label::Standing;
 use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set, make, open};
-use sim::{Disk, Executor, Image, Persistence};
+use sim::{Choice, Disk, Executor, Fate, Image, Persistence, Sectors};
 
 /// What is known outside of the set.
 type Known = Rc<RefCell<Option<Witness>>>;
@@ -146,4 +146,62 @@ fn what_is_no_member_any_more_is_seen_when_it_is_read() {
         plant(None);
         assert!(is_seen.unwrap_or(true) && are_read.unwrap_or(true), "with {count}");
     }
+}
+
+/// A cut has torn a copy of a member's label, and a cut of the return tears what that writes there;
+/// another member is lost with it. Whether each such set is opened, and shows what it holds.
+fn labels_torn_twice(count: usize, copy: usize) -> Result<(), String> {
+    let executor = Executor::new(9);
+    let known = Known::default();
+    let (disks, witness) = executor.block_on(async {
+        let disks = made(&executor, count).await;
+        write(&served(&executor, &disks, &known).await, 1).await;
+        let witness = known.borrow().clone();
+        let at = raid::label::places(4 << 20)[copy] + 512;
+        let torn = disks[0].write(at, vec![vec![0xdd; 512].into()], Durability::Through);
+        torn.await.expect("nothing fails");
+        disks.iter().for_each(|disk| disk.start_trace());
+        served(&executor, &disks, &known).await;
+        (disks, witness)
+    });
+    let traces: Vec<_> = disks.iter().map(|disk| disk.trace()).collect();
+    let last = traces.iter().flat_map(|trace| trace.events()).map(|event| event.serial).max();
+    for serial in 0..=last.unwrap_or_default() + 1 {
+        let executor = Executor::new(serial);
+        let left = traces.iter().enumerate().filter(|(slot, _)| *slot != 1).map(|(slot, trace)| {
+            let platter = trace.platter_at(trace.position_of(serial));
+            let fates = platter.pending().map(|written| match written.data.len() / 512 {
+                sectors if slot == 0 && sectors > 1 => Fate::Torn(Sectors::first(1, sectors)),
+                _ => Fate::Whole,
+            });
+            Disk::new(&executor, platter.image(&Choice::new(fates.collect())))
+        });
+        let left: Vec<Rc<Disk>> = left.collect();
+        let opened = executor.block_on(async {
+            let options = OpenOptions { witness: witness.clone(), ..OpenOptions::default() };
+            let set = open(devices(&left), &executor.runtime(), options).await;
+            let set = set.map_err(|error| error.to_string())?;
+            let read = set.read(0, Buffer::zeroed(8 * 4096)).await;
+            let read = read.map_err(|error| error.to_string())?;
+            if read.iter().all(|&byte| byte == 1) { Ok(()) } else { Err("it shows others".into()) }
+        });
+        opened.map_err(|wrong: String| format!("before event {serial}: {wrong}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_label_that_is_torn_again_has_a_copy_left() {
+    for count in [3, 4] {
+        assert_eq!([0, 1].map(|copy| labels_torn_twice(count, copy)), [Ok(()), Ok(())], "{count}");
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_label_that_is_written_over_the_copy_that_holds_is_found() {
+    raid::planted::plant(Some(raid::planted::Bug::SameCopies));
+    let found = [0, 1].map(|copy| labels_torn_twice(3, copy).is_err());
+    raid::planted::plant(None);
+    assert!(found[0] || found[1], "it is not found");
 }
