@@ -11,7 +11,8 @@
 //!   `pages`, `reading`, `scans`: what is known of one file.
 //! * `vnode`: a file in memory. `table`: all of them. `held`: those of snapshots. `doubts`: data
 //!   whose write failed.
-//! * `answer`: the bytes of an answer that is kept with its change. `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
+//! * `answer`: the bytes of an answer that is kept with its change.
+//! * `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
 //! * `files`: the one place where a change is applied.
 //! * `data`, `names`, `second_names`, `lost_names`, `resize`, `snapshots`, `housekeeping`: the
 //!   verbs. `store`: them in the namespace's words. `repair`: what an engine mends by itself while

@@ -1,0 +1,161 @@
+//! Applying an Update: everything that readers see changes at once, in memory.
+
+use directory::chunk;
+use directory::entry::{CHUNK_SIZE, EntryHeader};
+use vfs::{FileKind, Sequence};
+use vnode::EntryChange;
+
+use crate::commit::Staged;
+use crate::engine::{File, Shadow};
+use crate::format::inode::{Record, kind_bits};
+use crate::format::pointer::Pointer;
+use crate::format::record::Run;
+use crate::inode::Inode;
+use crate::update::{Cut, Placed, Source, Update};
+
+/// An Update that every reader sees.
+pub struct Applied {
+    pub(crate) staged: Staged,
+    pub(crate) freed: Freed,
+}
+
+/// What an Update freed.
+#[derive(Default)]
+pub struct Freed {
+    pub(crate) units: u64,
+    pub(crate) inos: Vec<u64>,
+}
+
+impl Shadow {
+    pub(crate) fn apply_all(
+        &self,
+        mut update: Update,
+        mut see: impl FnMut(&File, Sequence),
+    ) -> Applied {
+        let sequence = self.next.replace(self.next.get() + 1);
+        let mut freed = Vec::new();
+        self.take_blocks(std::mem::take(&mut update.blocks), &mut freed);
+        self.cut(std::mem::take(&mut update.cut), &mut freed);
+        self.change_chunks(&mut update);
+        for (&ino, (file, inode)) in &update.inodes {
+            let is_ended = update.ended.contains(&ino);
+            let before = if update.born.contains(&ino) { 0 } else { file.look(units_of) };
+            let now = if is_ended { 0 } else { inode.facts.units };
+            self.commits.units.set(self.commits.units.get() - before + now);
+            inode.home.change(|bytes| {
+                let record = Record::of_mut(bytes, inode.slot);
+                if is_ended {
+                    record.clear();
+                } else {
+                    record.set(&inode.facts);
+                    inode.target.iter().for_each(|target| record.set_target(target));
+                }
+            });
+            self.nodes.mark(&inode.home);
+        }
+        let files = self.commits.files.get() + update.born.len() as u64;
+        self.commits.files.set(files - update.ended.len() as u64);
+        if let Some(&last) = update.born.iter().max() {
+            let behind = (last + 1).next_multiple_of(crate::format::INODES);
+            self.commits.next_ino.set(self.commits.next_ino.get().max(behind));
+        }
+        for (file, inode) in std::mem::take(&mut update.inodes).into_values() {
+            file.set_inode(|old| *old = inode);
+            see(&file, Sequence(sequence));
+        }
+        if let Some(link) = update.manner.chain {
+            self.commits.note_chain(link);
+        }
+        let taken = update.taken.keep();
+        let inos = std::mem::take(&mut update.ended);
+        self.leaving.borrow_mut().extend(&inos);
+        let units = freed.iter().map(|run: &Run| run.length).sum();
+        self.leaving_units.set(self.leaving_units.get() + units);
+        let listed = std::mem::take(&mut update.listed);
+        let staged = Staged { sequence, answer: None, taken, freed, listed };
+        Applied { staged, freed: Freed { units, inos } }
+    }
+
+    /// Blocks of data take the places of those that were there.
+    fn take_blocks(&self, blocks: Vec<Placed>, freed: &mut Vec<Run>) {
+        let birth = self.commits.number();
+        for Placed { parent, index, address, sum } in blocks {
+            let old = self.nodes.child_of(&parent, index);
+            if !old.is_null() {
+                freed.push(Run { start: old.address.get(), length: self.per_block() });
+            }
+            self.nodes.set_child(&parent, index, Pointer::new(address, birth, sum));
+            self.nodes.mark_parent(&parent);
+        }
+    }
+
+    /// Leaves go, and what has no others below it.
+    fn cut(&self, cut: Cut, freed: &mut Vec<Run>) {
+        for (parent, index, pointer) in cut.leaves {
+            freed.push(Run { start: pointer.address.get(), length: self.per_block() });
+            self.nodes.set_child(&parent, index, Pointer::NULL);
+            self.nodes.mark_parent(&parent);
+        }
+        // From above, so that what goes with its parent changes nothing there.
+        for node in cut.nodes.iter().rev() {
+            let old = self.nodes.remove(node);
+            if !old.is_null() {
+                freed.push(Run { start: old.address.get(), length: 1 });
+            }
+        }
+    }
+
+    fn change_chunks(&self, update: &mut Update) {
+        let (to_new, to_old): (Vec<_>, Vec<_>) = std::mem::take(&mut update.entries)
+            .into_iter()
+            .partition(|(source, _)| matches!(source, Source::New(_)));
+        for (source, entry) in to_new {
+            if let Source::New(bytes) = source {
+                change_entry(&mut *bytes.borrow_mut(), &entry);
+            }
+        }
+        for new in update.chunks.drain(..) {
+            let chunk = new.bytes.borrow();
+            new.node.change(|bytes| bytes[new.at..new.at + CHUNK_SIZE].copy_from_slice(&*chunk));
+            self.nodes.mark(&new.node);
+        }
+        for (source, entry) in to_old {
+            if let Source::Node(node, at) = source {
+                node.change(|bytes| change_entry(&mut bytes[at..at + CHUNK_SIZE], &entry));
+                self.nodes.mark(&node);
+            }
+        }
+    }
+}
+
+fn units_of(inode: &Inode) -> u64 {
+    inode.facts.units
+}
+
+/// Changes an entry of a chunk.
+pub(crate) fn change_entry(chunk: &mut [u8], entry: &EntryChange) {
+    for (at, piece) in &entry.layout {
+        chunk[*at..at + piece.len()].copy_from_slice(piece);
+    }
+    let header = EntryHeader::at_mut(chunk, entry.offset);
+    header.inode.set(entry.target.map_or(0, |(ino, _)| ino as u32));
+    if let Some((_, kind)) = entry.target {
+        header.kind = kind_bits(kind);
+        debug_assert!(
+            chunk::name_at(chunk, entry.offset).is_some(),
+            "a name stands where it was put"
+        );
+    }
+}
+
+/// The first chunk of a directory.
+pub(crate) fn first_chunk(ino: u64, parent: u64) -> [u8; CHUNK_SIZE] {
+    chunk::first_chunk(ino as u32, parent as u32, kind_bits(FileKind::Directory))
+}
+
+impl Applied {
+    pub(crate) fn into_parts(self) -> (Staged, Option<Freed>) {
+        let has_freed = self.freed.units > 0 || !self.freed.inos.is_empty();
+        (self.staged, has_freed.then_some(self.freed))
+    }
+}

@@ -1,0 +1,600 @@
+//! Commits: from what is in memory to an update on the disk.
+//!
+//! ```text
+//!  open --seal--> sealed --write--> written --flush--> durable
+//!   ^  \ changes that come meanwhile are the next one's
+//!   '--'
+//! ```
+//!
+//! All changes that were staged since the last seal are one update. Its blocks of metadata and its
+//! superblock go out side by side, and one flush makes them durable, with the payload that was
+//! written ahead. The superblock lists, with their checksums, the runs of which that is not sure:
+//! so an opening knows whether all of it is there.
+//!
+//! Invariants:
+//! 1. One update at a time is on its way.
+//! 2. A slot that is written is not that of the last durable superblock.
+//! 3. What an update frees is free when it is durable, and not before.
+//! 4. A superblock lists each run to which it leads and which no flush covers.
+//! 5. A sealed update does not change, and sealing waits for nothing.
+//! 6. A superblock goes to a zone that a durable anchor names.
+//! 7. The map as it was folded, with the records since, is what trees hold.
+//!
+//! Not asserted: 4, of which openings after cuts tell; 5, which is about what is copied.
+//!
+//! Commit point: [`Commits::durable`], where the horizon advances.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use block::{Durability, IoError};
+use bytes::Bytes;
+use cache::DataPath;
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, try_join_all};
+use runtime::Runtime;
+use runtime::sync::Signal;
+use vfs::FsError;
+use vnode::chain::{Chain, ChainLink};
+use vnode::horizon::Horizon;
+
+use crate::format::anchor::{Anchor, Shape, ZONES};
+use crate::format::head::{Head, Kind, Place, seal};
+use crate::format::pointer::Pointer;
+use crate::format::record::{self, Change, Run};
+use crate::format::superblock::{LISTED, Listed, Superblock};
+use crate::format::{BODY, MAPPED, SLOTS, UNIT, sum};
+use crate::nodes::{Node, Nodes, Stem};
+use crate::planted::{Bug, is_planted};
+use crate::space::Space;
+
+/// Blocks of records after which they are folded.
+const FOLD: usize = 32;
+/// Runs of payload, and units of it, that a superblock lists at most; more is flushed before.
+const PAYLOAD_RUNS: usize = LISTED / 2;
+const PAYLOAD_UNITS: u64 = 1024;
+/// Units of all that it lists at most.
+const LISTED_UNITS: u64 = 2048;
+/// Blocks of answers at most.
+const RING: u64 = 4096;
+
+/// What has been staged since the last seal.
+#[derive(Default)]
+struct Open {
+    has_work: bool,
+    /// The last change.
+    through: u64,
+    answers: Vec<Rc<[u8]>>,
+    taken: Vec<Run>,
+    freed: Vec<Run>,
+}
+
+/// What records have told since the last fold.
+#[derive(Default)]
+pub(crate) struct Unfolded {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) answers: Vec<Rc<[u8]>>,
+    /// Where the records are.
+    pub(crate) units: Vec<u64>,
+}
+
+/// An update that changes no more.
+struct Sealed {
+    superblock: Superblock,
+    /// Where its superblock goes.
+    at: u64,
+    writes: Vec<(u64, Bytes, u64)>,
+    through: u64,
+    freed: Vec<Run>,
+    /// Runs of payload that it may list.
+    payload: usize,
+    /// Its blocks stay in memory until the device has them: no reader asks it before.
+    _nodes: Vec<Rc<Node>>,
+}
+
+/// What an Update leaves besides blocks of metadata.
+#[derive(Default)]
+pub(crate) struct Staged {
+    pub(crate) sequence: u64,
+    pub(crate) answer: Option<Rc<[u8]>>,
+    pub(crate) taken: Vec<Run>,
+    pub(crate) freed: Vec<Run>,
+    pub(crate) listed: Vec<Listed>,
+}
+
+/// How often something was done since the volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Updates that became durable.
+    pub updates: u64,
+    /// Flushes, and writes that were through.
+    pub barriers: u64,
+    /// Updates whose blocks had to be flushed before their superblock was written.
+    pub split_updates: u64,
+    /// Bytes of metadata, superblocks and anchors among them.
+    pub metadata_bytes: u64,
+}
+
+/// See the module's prose.
+pub(crate) struct Commits {
+    runtime: Runtime,
+    pub(crate) shape: Shape,
+    pub(crate) nodes: Rc<Nodes>,
+    pub(crate) space: Rc<Space>,
+    path: Rc<DataPath>,
+    pub(crate) horizon: Horizon,
+    pub(crate) released: Signal,
+    anchor: RefCell<Anchor>,
+    /// The last that was sealed.
+    superblock: RefCell<Superblock>,
+    /// Where the last durable one is, and the one before it.
+    durable: Cell<[u64; 2]>,
+    open: RefCell<Open>,
+    /// Payload that no flush covers, of changes that were staged.
+    unflushed: RefCell<Vec<Listed>>,
+    unfolded: RefCell<Unfolded>,
+    chains: RefCell<BTreeMap<u64, Chain>>,
+    pub(crate) next_ino: Cell<u64>,
+    pub(crate) files: Cell<u64>,
+    pub(crate) units: Cell<u64>,
+    is_running: Cell<bool>,
+    counts: Cell<Counts>,
+}
+
+/// What an opening found.
+pub(crate) struct Found {
+    pub(crate) anchor: Anchor,
+    pub(crate) superblock: Superblock,
+    /// Where that is.
+    pub(crate) at: u64,
+    pub(crate) unfolded: Unfolded,
+}
+
+impl Commits {
+    pub(crate) fn new(
+        runtime: Runtime,
+        nodes: Rc<Nodes>,
+        space: Rc<Space>,
+        path: Rc<DataPath>,
+        found: Found,
+    ) -> Rc<Self> {
+        let Found { anchor, mut superblock, at, unfolded } = found;
+        superblock.durable = superblock.number; // what it lists was written again
+        let chains = superblock.chains.iter().map(|chain| (chain.ino, *chain)).collect();
+        Rc::new(Self {
+            runtime,
+            shape: anchor.shape,
+            nodes,
+            space,
+            path,
+            horizon: Horizon::default(),
+            released: Signal::new(),
+            anchor: RefCell::new(anchor),
+            next_ino: Cell::new(superblock.next_ino),
+            files: Cell::new(superblock.files),
+            units: Cell::new(superblock.units),
+            superblock: RefCell::new(superblock),
+            durable: Cell::new([at, at]),
+            open: RefCell::default(),
+            unflushed: RefCell::default(),
+            unfolded: RefCell::new(unfolded),
+            chains: RefCell::new(chains),
+            is_running: Cell::new(false),
+            counts: Cell::default(),
+        })
+    }
+
+    /// How often something was done.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.get()
+    }
+
+    /// The number of the update that is open.
+    pub(crate) fn number(&self) -> u64 {
+        self.superblock.borrow().number + 1
+    }
+
+    /// The last number that an opening has seen is to be passed.
+    pub(crate) fn pass_number(&self, highest: u64) {
+        if !is_planted(Bug::ReusedNumbers) {
+            // One more may have been torn so that it was not seen.
+            self.superblock.borrow_mut().number = highest + 1;
+        }
+    }
+
+    /// Units that the update which is open takes for metadata, at most.
+    pub(crate) fn needs(&self) -> u64 {
+        let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
+        let dirty = self.nodes.dirty_count();
+        let runs = open.taken.len() + open.freed.len() + 2 * dirty as usize;
+        let records = record::blocks_for(runs + FOLD, &open.answers) as u64;
+        let leaves = (self.shape.units / MAPPED + 1).min(unfolded.changes.len() as u64);
+        let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
+        dirty + records + 2 * leaves + 8 + 2 * (answers / BODY) as u64
+    }
+
+    /// What became of a chain.
+    pub(crate) fn note_chain(&self, link: ChainLink) {
+        match link {
+            ChainLink::Begins(chain) => self.chains.borrow_mut().insert(chain.ino, chain),
+            ChainLink::Ends(ino) => self.chains.borrow_mut().remove(&ino),
+        };
+    }
+
+    /// A change is in memory, and is to become durable.
+    pub(crate) fn stage(self: &Rc<Self>, staged: Staged) {
+        let mut open = self.open.borrow_mut();
+        open.has_work = true;
+        open.through = staged.sequence;
+        open.answers.extend(staged.answer);
+        open.taken.extend(staged.taken);
+        if is_planted(Bug::EarlyFrees) {
+            staged.freed.iter().for_each(|&run| self.space.free(run));
+        }
+        open.freed.extend(staged.freed);
+        self.unflushed.borrow_mut().extend(staged.listed);
+        drop(open);
+        self.kick();
+    }
+
+    fn kick(self: &Rc<Self>) {
+        if !self.is_running.replace(true) {
+            let this = self.clone();
+            self.runtime.tasks.spawn(async move { this.run().await }.boxed_local());
+        }
+    }
+
+    async fn run(self: Rc<Self>) {
+        while self.open.borrow().has_work && !self.horizon.has_failed() {
+            if self.commit().await.is_err() {
+                self.horizon.fail();
+            }
+        }
+        self.is_running.set(false);
+        self.released.notify();
+    }
+
+    /// Makes durable what has been staged.
+    ///
+    /// # Errors
+    /// Those of the device; then nothing becomes durable any more.
+    pub(crate) async fn commit(&self) -> Result<(), FsError> {
+        if self.unfolded.borrow().units.len() >= FOLD {
+            self.fold().await?;
+        }
+        let is_much = |listed: &[Listed]| {
+            let units: u64 = listed.iter().map(|listed| listed.run.length).sum();
+            listed.len() > PAYLOAD_RUNS || units > PAYLOAD_UNITS
+        };
+        while is_much(&self.unflushed.borrow()) {
+            let covered = self.unflushed.borrow().len();
+            self.flush().await.map_err(|_| FsError::Io)?;
+            self.unflushed.borrow_mut().drain(..covered);
+        }
+        let sealed = self.seal();
+        self.write(sealed).await.map_err(|_| FsError::Io)
+    }
+
+    fn flush(&self) -> LocalBoxFuture<'static, Result<(), IoError>> {
+        self.count(|counts| counts.barriers += 1);
+        if is_planted(Bug::NoBarrier) {
+            return std::future::ready(Ok(())).boxed_local();
+        }
+        self.path.flush()
+    }
+
+    fn count(&self, count: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        count(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// Ends the update that is open: every block gets its place, from the leaves up.
+    fn seal(&self) -> Sealed {
+        let number = self.number();
+        let Open { through, answers, mut taken, mut freed, .. } = self.open.take();
+        let unit = || self.space.take_unit().expect("what an update needs was set aside");
+        let mut writes = Vec::new();
+        let nodes = self.nodes.take_dirty();
+        for node in &nodes {
+            let address = unit();
+            let (block, sum, old) = self.nodes.seal(node, address, number);
+            writes.push((address, block.freeze(), sum));
+            taken.push(Run { start: address, length: 1 });
+            freed.extend((!old.is_null()).then(|| Run { start: old.address.get(), length: 1 }));
+        }
+        let freed = coalesced(freed);
+        let mut units = vec![unit()];
+        let (blocks, changes) = loop {
+            let own = units.iter().map(|&start| Run { start, length: 1 });
+            let all = coalesced(taken.iter().copied().chain(own).collect());
+            let changes = all.into_iter().map(Change::Taken);
+            let changes: Vec<_> = changes.chain(freed.iter().copied().map(Change::Freed)).collect();
+            let blocks = record::write(&changes, &answers);
+            if blocks.len() <= units.len() {
+                break (blocks, changes);
+            }
+            units.push(unit());
+        };
+        let mut superblock = self.superblock.borrow_mut();
+        let mut previous = superblock.record;
+        for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
+            record::set_previous(&mut *block, previous);
+            let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
+            seal(&mut *block, place, number, self.nodes.secret());
+            let sum = sum(&*block);
+            previous = Pointer::new(address, number, sum);
+            writes.push((address, block::Buffer::copied(&*block).freeze(), sum));
+        }
+        let mut unfolded = self.unfolded.borrow_mut();
+        unfolded.changes.extend(changes);
+        unfolded.answers.extend(answers);
+        unfolded.units.extend(units);
+        let [inodes, map, answers] = self.nodes.trees();
+        let at = self.slot_for(previous.address.get());
+        let chains = self.chains.borrow();
+        let chains = chains.values().copied().filter(|_| !is_planted(Bug::UnwrittenChains));
+        *superblock = Superblock {
+            number,
+            durable_at: self.durable.get()[0],
+            inodes,
+            map,
+            answers,
+            record: previous,
+            records: unfolded.units.len() as u32,
+            next_ino: self.next_ino.get(),
+            files: self.files.get(),
+            units: self.units.get(),
+            chains: chains.collect(),
+            listed: Vec::new(),
+            ..*superblock
+        };
+        let payload = self.unflushed.borrow().len();
+        Sealed {
+            superblock: superblock.clone(),
+            at,
+            writes,
+            through,
+            freed,
+            payload,
+            _nodes: nodes,
+        }
+    }
+
+    /// The slot for a superblock, in the zone of this unit.
+    fn slot_for(&self, unit: u64) -> u64 {
+        let zone = self.shape.zone_of(unit);
+        let [last, _] = self.durable.get();
+        let slots = (0..SLOTS).map(|slot| self.shape.slot(zone, slot));
+        let mut free = slots.filter(|&at| (at != last) ^ is_planted(Bug::SameSlot));
+        let at = free.next().unwrap_or(last);
+        assert!(at != last || is_planted(Bug::SameSlot), "invariant 2: {at} is the last durable");
+        at
+    }
+
+    async fn write(&self, mut sealed: Sealed) -> Result<(), IoError> {
+        let runs = runs_of(&sealed.writes);
+        let mut listed = self.unflushed.borrow()[..sealed.payload].to_vec();
+        listed.extend(runs.iter().map(|(listed, _)| *listed));
+        let units: u64 = listed.iter().map(|listed| listed.run.length).sum();
+        let is_split = listed.len() > LISTED || units > LISTED_UNITS;
+        self.name_zone(sealed.at).await?;
+        let is_named = self.names_zone(sealed.at) || is_planted(Bug::LateAnchors);
+        assert!(is_named, "invariant 6: an opening finds the zone");
+        let bytes = (sealed.writes.len() + 1) * UNIT;
+        self.count(|counts| counts.metadata_bytes += bytes as u64);
+        let mut writes: Vec<_> = runs
+            .into_iter()
+            .map(|(listed, pieces)| self.path.write(listed.run.start * UNIT as u64, pieces))
+            .collect();
+        if is_split {
+            self.count(|counts| counts.split_updates += 1);
+            try_join_all(std::mem::take(&mut writes)).await?;
+            self.flush().await?;
+            listed.clear();
+        }
+        if is_planted(Bug::UnlistedBlocks) {
+            listed.clear();
+        }
+        sealed.superblock.listed = listed;
+        let block = sealed.superblock.write(sealed.at, self.nodes.secret());
+        let block = block::Buffer::copied(&*block).freeze();
+        writes.push(self.path.write(sealed.at * UNIT as u64, vec![block]));
+        try_join_all(writes).await?;
+        self.flush().await?;
+        self.durable(&sealed);
+        Ok(())
+    }
+
+    /// The commit point: an update is durable.
+    fn durable(&self, sealed: &Sealed) {
+        let is_last = self.superblock.borrow().number == sealed.superblock.number;
+        assert!(is_last, "invariant 1: none was sealed meanwhile");
+        let [last, _] = self.durable.get();
+        self.durable.set([sealed.at, last]);
+        self.superblock.borrow_mut().durable = sealed.superblock.number;
+        self.unflushed.borrow_mut().drain(..sealed.payload);
+        if !is_planted(Bug::EarlyFrees) {
+            for &run in &sealed.freed {
+                debug_assert!(self.space.has_all(run), "invariant 3: {run:?} was not free before");
+                self.space.free(run);
+            }
+        }
+        self.count(|counts| counts.updates += 1);
+        if sealed.through > 0 {
+            self.horizon.advance(sealed.through);
+        }
+        self.released.notify();
+    }
+
+    fn names_zone(&self, at: u64) -> bool {
+        self.anchor.borrow().zones.contains(&(self.shape.zone_of(at) as u32))
+    }
+
+    /// Sees to it that a durable anchor names the zone of a slot (invariant 6).
+    async fn name_zone(&self, at: u64) -> Result<(), IoError> {
+        let zone = self.shape.zone_of(at) as u32;
+        if self.names_zone(at) || is_planted(Bug::LateAnchors) {
+            return Ok(());
+        }
+        let mut anchor = self.anchor.borrow().clone();
+        anchor.number += 1;
+        if anchor.zones.len() == ZONES {
+            let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
+            let leaves = anchor.zones.iter().position(|zone| !stay.contains(zone));
+            anchor.zones.remove(leaves.expect("two stay at most"));
+        }
+        anchor.zones.push(zone);
+        let block = block::Buffer::copied(&*anchor.write()).freeze();
+        let device = self.path.device();
+        let places = self.shape.anchor(anchor.number);
+        try_join_all(places.map(|unit| {
+            device.write(unit * UNIT as u64, vec![block.clone()], Durability::Through)
+        }))
+        .await?;
+        self.count(|counts| {
+            counts.metadata_bytes += 2 * UNIT as u64;
+            counts.barriers += 1;
+        });
+        self.anchor.replace(anchor);
+        Ok(())
+    }
+
+    /// Brings what records tell into the map, and their answers into the ring: the records of the
+    /// update that is open are the first of a new chain. Only a seal takes it to the disk, as a
+    /// whole.
+    async fn fold(&self) -> Result<(), FsError> {
+        let Unfolded { changes, answers, units } = self.unfolded.take();
+        let mut made = Vec::new();
+        for change in changes {
+            let (run, is_used) = match change {
+                Change::Taken(run) => (run, true),
+                Change::Freed(_) if is_planted(Bug::UnfoldedFrees) => continue,
+                Change::Freed(run) => (run, false),
+            };
+            for unit in run.start..run.end() {
+                let node = self.nodes.make(&Stem::Map, 0, unit / MAPPED, &mut made).await?;
+                node.change(|bytes| set_bit(bytes, unit % MAPPED, is_used));
+                self.nodes.mark(&node);
+            }
+        }
+        if !is_planted(Bug::UnfoldedAnswers) {
+            self.fold_answers(answers).await?;
+        }
+        self.nodes.unmake(&mut made);
+        let mut superblock = self.superblock.borrow_mut();
+        (superblock.record, superblock.records) = (Pointer::NULL, 0);
+        if !is_planted(Bug::KeptRecords) {
+            let units = units.into_iter().map(|start| Run { start, length: 1 });
+            self.open.borrow_mut().freed.extend(units);
+        }
+        Ok(())
+    }
+
+    /// Answers go behind those in the last block of the ring, or to the next one.
+    async fn fold_answers(&self, answers: Vec<Rc<[u8]>>) -> Result<(), FsError> {
+        let ring = ring(&self.shape);
+        let mut made = Vec::new();
+        for answer in answers {
+            let begun = self.superblock.borrow().answers_begun;
+            let mut place = None;
+            if begun > 0 {
+                let index = (begun - 1) % ring;
+                let node = self.nodes.make(&Stem::Answers, 0, index, &mut made).await?;
+                place = node.read(|bytes| room_behind(bytes, answer.len())).map(|at| (node, at));
+            }
+            let (node, at) = match place {
+                Some(place) => place,
+                None => {
+                    let node = self.nodes.make(&Stem::Answers, 0, begun % ring, &mut made).await?;
+                    node.change(|bytes| bytes.fill(0));
+                    self.superblock.borrow_mut().answers_begun = begun + 1;
+                    (node, size_of::<Head>())
+                }
+            };
+            node.change(|bytes| {
+                bytes[at..at + 2].copy_from_slice(&(answer.len() as u16).to_le_bytes());
+                bytes[at + 2..at + 2 + answer.len()].copy_from_slice(&answer);
+            });
+            self.nodes.mark(&node);
+        }
+        self.nodes.unmake(&mut made);
+        Ok(())
+    }
+}
+
+/// How many blocks of answers there are, before the oldest is written over.
+pub(crate) fn ring(shape: &Shape) -> u64 {
+    (shape.units / 64).clamp(8, RING)
+}
+
+/// Answers in a block of the ring, the oldest first; nothing if it makes no sense.
+pub(crate) fn answers_in(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let end = end_of_answers(bytes)?;
+    record::split(&bytes[size_of::<Head>()..end])
+}
+
+fn end_of_answers(bytes: &[u8]) -> Option<usize> {
+    let mut at = size_of::<Head>();
+    while let Some(length) = bytes.get(at..at + 2) {
+        match u16::from_le_bytes([length[0], length[1]]) {
+            0 => break,
+            length => at += 2 + usize::from(length),
+        }
+    }
+    (at <= bytes.len()).then_some(at)
+}
+
+/// Where an answer of this length goes, if it has room.
+fn room_behind(bytes: &[u8], length: usize) -> Option<usize> {
+    end_of_answers(bytes).filter(|at| at + 2 + length <= bytes.len())
+}
+
+/// Says in a block of the map whether a unit is in use.
+fn set_bit(bytes: &mut [u8], unit: u64, is_used: bool) {
+    let byte = &mut bytes[size_of::<Head>() + unit as usize / 8];
+    let bit = 1 << (unit % 8);
+    assert_ne!(*byte & bit != 0, is_used, "invariant 7: a fold says what was not so before");
+    *byte ^= bit;
+}
+
+/// Runs in the order of their units, those that meet as one.
+fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.sort_unstable();
+    let mut all: Vec<Run> = Vec::with_capacity(runs.len());
+    for run in runs {
+        match all.last_mut() {
+            Some(last) if last.end() == run.start => last.length += run.length,
+            _ => all.push(run),
+        }
+    }
+    all
+}
+
+/// Blocks side by side are written at once: what is listed of them, and their bytes.
+fn runs_of(writes: &[(u64, Bytes, u64)]) -> Vec<(Listed, Vec<Bytes>)> {
+    let mut writes: Vec<_> = writes.iter().collect();
+    writes.sort_by_key(|(address, ..)| *address);
+    let mut runs: Vec<(Run, Vec<Bytes>, Vec<u64>)> = Vec::new();
+    for (address, block, sum) in writes {
+        match runs.last_mut() {
+            Some((run, pieces, sums)) if run.end() == *address => {
+                run.length += 1;
+                pieces.push(block.clone());
+                sums.push(*sum);
+            }
+            _ => runs.push((Run { start: *address, length: 1 }, vec![block.clone()], vec![*sum])),
+        }
+    }
+    let listed = |(run, pieces, sums): (Run, _, Vec<u64>)| {
+        (Listed { run, grain: 1, sum: sum_of_sums(&sums) }, pieces)
+    };
+    runs.into_iter().map(listed).collect()
+}
+
+/// The checksum of checksums.
+pub(crate) fn sum_of_sums(sums: &[u64]) -> u64 {
+    let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+    sum(&bytes)
+}

@@ -1,0 +1,259 @@
+//! What files hold: planning where blocks go, and what goes.
+
+use std::collections::BTreeMap;
+
+use block::{Buffer, zeros};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, try_join_all};
+use vfs::{FileKind, FsError};
+use vnode::{Content, Space as Kind, Vnode};
+
+use crate::commit::sum_of_sums;
+use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
+use crate::format::pointer::{Pointer, WIDTH, capacity, reach};
+use crate::format::superblock::Listed;
+use crate::format::{CHUNKS, FAN, UNIT, sum};
+use crate::inode::Inode;
+use crate::nodes::{Parent, Stem};
+use crate::update::{Cut, Placed, Update};
+use directory::entry::CHUNK_SIZE;
+
+/// Data that has found its place.
+pub struct Payload {
+    runs: Vec<(u64, Vec<Bytes>, Vec<u64>)>,
+}
+
+/// A look through a tree, from its end.
+struct Behind {
+    cut: Cut,
+    /// The first leaf that stays no more.
+    from: u64,
+    most: usize,
+    /// The last one that was found: all behind it were.
+    last: u64,
+    is_full: bool,
+}
+
+impl Shadow {
+    /// Finds places for blocks of a file.
+    pub(crate) async fn plan_data(
+        &self,
+        update: &mut Update,
+        file: &File,
+        set: &BTreeMap<u64, Content>,
+    ) -> Result<Payload, FsError> {
+        let stem = file.look(|inode| inode.stem(file.ino));
+        let (mut added, mut parents) = (0, Vec::new());
+        if let Some((&last, _)) = set.last_key_value() {
+            // The tree has its height before anything is said of what leads where.
+            self.nodes.make_parent(&stem, 0, last, &mut update.taken.made).await?;
+        }
+        for &lbn in set.keys() {
+            let parent = self.nodes.make_parent(&stem, 0, lbn, &mut update.taken.made).await?;
+            added += u64::from(self.nodes.child_of(&parent, lbn).is_null());
+            parents.push(parent);
+        }
+        let count = set.len() as u64;
+        let cost = self.cost_of_inode() + self.cost_of(&stem) + count.div_ceil(FAN);
+        let grows = added > 0 && update.kind != Kind::Reserved;
+        if count > 0 && !self.has_room(count, cost, update.kind, grows) {
+            return Err(FsError::NoSpace);
+        }
+        let runs = self.space.take_blocks(count).ok_or(FsError::NoSpace)?;
+        update.taken.runs.extend(&runs);
+        update.inode(file).facts.units += added * self.per_block();
+        update.cost += cost;
+        let places =
+            runs.iter().flat_map(|run| (run.start..run.end()).step_by(self.per_block() as usize));
+        let mut payload = Payload { runs: Vec::new() };
+        for (((&lbn, content), parent), address) in set.iter().zip(parents).zip(places) {
+            let data = self.whole(content);
+            let sum = sum(&data);
+            match payload.runs.last_mut() {
+                Some((start, pieces, sums))
+                    if *start + pieces.len() as u64 * self.per_block() == address =>
+                {
+                    pieces.push(data);
+                    sums.push(sum);
+                }
+                _ => payload.runs.push((address, vec![data], vec![sum])),
+            }
+            update.blocks.push(Placed { parent, index: lbn, address, sum });
+        }
+        Ok(payload)
+    }
+
+    /// All bytes of a block: what is not told is zero.
+    fn whole(&self, content: &Content) -> Bytes {
+        let size = self.block_size() as usize;
+        if content.from == 0 && content.data.len() == size {
+            return content.data.clone();
+        }
+        let behind = size - content.from - content.data.len();
+        Buffer::joined(&[zeros(content.from), content.data.clone(), zeros(behind)]).freeze()
+    }
+
+    /// Writes data where it has its places.
+    pub(crate) async fn write_data(
+        &self,
+        update: &mut Update,
+        payload: Payload,
+    ) -> Result<(), FsError> {
+        let writes = payload
+            .runs
+            .iter()
+            .map(|(start, pieces, _)| self.path.write(start * UNIT as u64, pieces.clone()));
+        let written = try_join_all(writes.collect::<Vec<_>>()).await;
+        written.map_err(|error| if error.is_full() { FsError::NoSpace } else { FsError::Io })?;
+        let grain = self.per_block() as u16;
+        for (start, pieces, sums) in payload.runs {
+            let length = pieces.len() as u64 * self.per_block();
+            let run = crate::format::record::Run { start, length };
+            update.listed.push(Listed { run, grain, sum: sum_of_sums(&sums) });
+            for (index, data) in pieces.iter().enumerate() {
+                let at = start * UNIT as u64 + index as u64 * self.block_size();
+                self.path.keep_written(at, data);
+            }
+        }
+        Ok(())
+    }
+
+    /// What goes if a file ends before the leaf `keep`: all, or as much as one Update takes; then
+    /// the first leaf that goes with it.
+    pub(crate) async fn cut_behind(
+        &self,
+        file: &Vnode<Inode>,
+        keep: u64,
+    ) -> Result<(Cut, u64), FsError> {
+        let stem = file.look(|inode| inode.stem(file.ino));
+        let most = BLOCKS_PER_UPDATE;
+        let cut = Cut::default();
+        let mut behind = Behind { cut, from: keep, most, last: keep, is_full: false };
+        if !file.look(|inode| inode.facts.is_inline()) {
+            let is_names = file.kind == FileKind::Directory;
+            self.look_behind(&stem, None, is_names, &mut behind).await?;
+        }
+        let left = if behind.is_full { behind.last } else { keep };
+        Ok((behind.cut, left))
+    }
+
+    /// Looks through what hangs from a block, or from the root: the last first.
+    fn look_behind<'a>(
+        &'a self,
+        stem: &'a Stem,
+        above: Option<std::rc::Rc<crate::nodes::Node>>,
+        is_names: bool,
+        behind: &'a mut Behind,
+    ) -> LocalBoxFuture<'a, Result<(), FsError>> {
+        async move {
+            let (parent, level, first, count) = match &above {
+                Some(node) => {
+                    let (level, first) = (node.place.level - 1, node.place.index * FAN);
+                    (Parent::Node(node.clone()), level, first, FAN)
+                }
+                None => (Parent::Stem(stem.clone()), self.nodes.height(stem), 0, WIDTH as u64),
+            };
+            for index in (first..first + count).rev() {
+                if (index + 1) * reach(level) <= behind.from {
+                    break;
+                }
+                if level > 0 || is_names {
+                    let Some(node) = self.nodes.get(stem, level, index).await? else { continue };
+                    if level == 0 && behind.cut.nodes.len() >= behind.most {
+                        behind.is_full = true;
+                        return Ok(());
+                    }
+                    if level == 0 {
+                        behind.last = index;
+                    }
+                    if level > 0 {
+                        self.look_behind(stem, Some(node.clone()), is_names, behind).await?;
+                    }
+                    if behind.is_full {
+                        return Ok(());
+                    }
+                    if index * reach(level) >= behind.from {
+                        behind.cut.nodes.push(node);
+                    }
+                    continue;
+                }
+                let pointer = self.nodes.child_of(&parent, index);
+                if pointer.is_null() {
+                    continue;
+                }
+                if behind.cut.leaves.len() == behind.most {
+                    behind.is_full = true;
+                    return Ok(());
+                }
+                behind.last = index;
+                behind.cut.leaves.push((parent.clone(), index, pointer));
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
+    /// Plans that a file loses what is behind `size`, or a part of it; gives the size that is left.
+    pub(crate) async fn plan_cut(
+        &self,
+        update: &mut Update,
+        file: &File,
+        size: u64,
+    ) -> Result<u64, FsError> {
+        let keep = size.div_ceil(self.leaf_bytes(file));
+        let (cut, left) = self.cut_behind(file, keep).await?;
+        let leaves = cut.leaves.len() as u64 * self.per_block();
+        let names = cut.nodes.iter().filter(|node| node.place.level == 0).count() as u64;
+        let stem = file.look(|inode| inode.stem(file.ino));
+        update.cost += self.cost_of(&stem) + self.cost_of_inode();
+        update.cut = cut;
+        let left = if left > keep { left * self.leaf_bytes(file) } else { size };
+        let facts = &mut update.inode(file).facts;
+        facts.units -= leaves + names;
+        facts.size = left.min(facts.size);
+        Ok(left)
+    }
+
+    fn leaf_bytes(&self, file: &Vnode<Inode>) -> u64 {
+        match file.kind {
+            FileKind::Directory => CHUNKS * CHUNK_SIZE as u64,
+            _ => self.block_size(),
+        }
+    }
+
+    /// The last block of a file that becomes shorter is zero behind its end.
+    pub(crate) async fn plan_tail(
+        &self,
+        update: &mut Update,
+        file: &File,
+        size: u64,
+    ) -> Result<(), FsError> {
+        let (lbn, there) = (size / self.block_size(), (size % self.block_size()) as usize);
+        let stem = file.look(|inode| inode.stem(file.ino));
+        let pointer = if there == 0 { Pointer::NULL } else { self.nodes.leaf(&stem, lbn).await? };
+        if pointer.is_null() {
+            return Ok(());
+        }
+        let at = pointer.address.get() * UNIT as u64;
+        let data = self.path.read(at..at + there as u64).await.map_err(|_| FsError::Io)?;
+        let data = block::gather(&data, 0, there);
+        let set = BTreeMap::from([(lbn, Content::whole(data))]);
+        let payload = self.plan_data(update, file, &set).await?;
+        self.write_data(update, payload).await
+    }
+
+    /// Blocks to claim for one that is written UNSTABLE, with what leads to it.
+    pub(crate) fn claim_for(&self, file: &Vnode<Inode>, lbn: u64, has_neighbour: bool) -> u64 {
+        if has_neighbour && !lbn.is_multiple_of(FAN) {
+            return 1;
+        }
+        let stem = file.look(|inode| inode.stem(file.ino));
+        let mut height = self.nodes.height(&stem);
+        while lbn >= capacity(height) && height < crate::format::pointer::HIGHEST {
+            height += 1;
+        }
+        let units = u64::from(height) + 1 + self.cost_of_inode();
+        1 + units.div_ceil(self.per_block())
+    }
+}

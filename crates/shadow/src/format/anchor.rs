@@ -1,0 +1,241 @@
+//! Anchors: what a volume is, and in which zones its superblocks may stand.
+//!
+//! There are two, written by turns, each at both ends of the disk. An anchor is durable before a
+//! superblock goes to a zone that it adds.
+
+use std::ops::Range;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::head::{Head, Kind, Place, Secret, alone, is, seal, seal_alone, secret};
+use super::record::Run;
+use super::{ANCHORS, SLOTS, UNIT, VERSION, view, view_mut};
+
+/// Zones that an anchor names at most.
+pub const ZONES: usize = 32;
+/// Bytes of a label at most.
+pub const LABEL: usize = 64;
+
+/// The shape of a volume: it never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Units of the disk.
+    pub units: u64,
+    /// Units of a zone.
+    pub zone: u64,
+    /// Units of a block of a file.
+    pub block: u64,
+}
+
+impl Shape {
+    /// Whether there can be a volume of it.
+    pub fn is_legal(&self) -> bool {
+        let is_power = |n: u64| n.is_power_of_two() && n <= 1 << 24;
+        is_power(self.zone)
+            && is_power(self.block)
+            && self.block <= 16
+            && self.zone >= (4 * self.block).max(8 * SLOTS)
+            && self.units < 1 << 47
+            && self.zones() > 0
+    }
+
+    /// How many zones it has. What is left of the disk behind the last is not used.
+    pub fn zones(&self) -> u64 {
+        self.units.saturating_sub(self.first() + ANCHORS) / self.zone
+    }
+
+    /// The first unit of the first zone: whole blocks are before it.
+    fn first(&self) -> u64 {
+        ANCHORS.next_multiple_of(self.block)
+    }
+
+    /// The units of a zone.
+    pub fn zone(&self, zone: u64) -> Range<u64> {
+        let start = self.first() + zone * self.zone;
+        start..start + self.zone
+    }
+
+    /// The zone in which a unit lies.
+    pub fn zone_of(&self, unit: u64) -> u64 {
+        (unit - self.first()) / self.zone
+    }
+
+    /// The units of a zone that hold data and metadata: whole blocks.
+    pub fn usable(&self, zone: u64) -> Range<u64> {
+        let Range { start, end } = self.zone(zone);
+        start..end - SLOTS.next_multiple_of(self.block)
+    }
+
+    /// A slot of a zone.
+    pub fn slot(&self, zone: u64, slot: u64) -> u64 {
+        self.zone(zone).end - SLOTS + slot
+    }
+
+    /// Whether all of a run may hold data and metadata.
+    pub fn may_hold(&self, run: &Run) -> bool {
+        let zones = self.zones();
+        let is_inside = |unit: u64| {
+            unit >= self.first() && {
+                let zone = self.zone_of(unit);
+                zone < zones && self.usable(zone).contains(&unit)
+            }
+        };
+        run.length > 0
+            && run.start.checked_add(run.length).is_some_and(|end| end <= self.units)
+            && is_inside(run.start)
+            && self.usable(self.zone_of(run.start)).end >= run.end()
+    }
+
+    /// Where the copies of an anchor are.
+    pub fn anchor(&self, number: u64) -> [u64; 2] {
+        let turn = number % ANCHORS;
+        [turn, self.units - ANCHORS + turn]
+    }
+}
+
+/// What an anchor says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The higher of two is the newer.
+    pub number: u64,
+    /// The volume.
+    pub shape: Shape,
+    /// Its secret.
+    pub secret: Secret,
+    /// Its name for people.
+    pub label: String,
+    /// Where superblocks may stand; the newest last.
+    pub zones: Vec<u32>,
+}
+
+/// Why a block is no anchor of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAnchor {
+    /// It is something else, or torn.
+    Other,
+    /// It is whole, of this later version.
+    Version(u16),
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct OnDisk {
+    head: Head,
+    units: U64,
+    zone: U64,
+    block: U64,
+    zones: U16,
+    label: U16,
+    reserved: U32,
+    text: [u8; LABEL],
+    list: [U32; ZONES],
+}
+
+impl Anchor {
+    /// It is the same at both ends.
+    fn place(&self) -> Place {
+        Place { kind: Kind::Anchor, owner: 0, level: 0, index: self.number % ANCHORS }
+    }
+
+    /// The block of it.
+    pub fn write(&self) -> Box<[u8; UNIT]> {
+        let mut block = Box::new([0; UNIT]);
+        let disk: &mut OnDisk = view_mut(&mut *block);
+        let Shape { units, zone, block: unit } = self.shape;
+        (disk.units, disk.zone, disk.block) = (units.into(), zone.into(), unit.into());
+        assert!(self.zones.len() <= ZONES && self.label.len() <= LABEL, "they have room");
+        disk.zones = (self.zones.len() as u16).into();
+        disk.list.iter_mut().zip(&self.zones).for_each(|(line, &zone)| line.set(zone));
+        disk.label = (self.label.len() as u16).into();
+        disk.text[..self.label.len()].copy_from_slice(self.label.as_bytes());
+        seal(&mut *block, self.place(), self.number, &self.secret);
+        seal_alone(&mut *block);
+        block
+    }
+
+    /// The one in a block.
+    ///
+    /// # Errors
+    /// [`NoAnchor`].
+    pub fn read(block: &[u8]) -> Result<Self, NoAnchor> {
+        let (number, version) = alone(block, Kind::Anchor).ok_or(NoAnchor::Other)?;
+        if version != VERSION {
+            return Err(NoAnchor::Version(version));
+        }
+        let disk: &OnDisk = view(block);
+        let shape =
+            Shape { units: disk.units.get(), zone: disk.zone.get(), block: disk.block.get() };
+        let label = disk.text.get(..disk.label.get().into()).ok_or(NoAnchor::Other)?;
+        let zones = disk.list.get(..disk.zones.get().into()).ok_or(NoAnchor::Other)?;
+        let anchor = Self {
+            number,
+            shape,
+            secret: secret(block),
+            label: String::from_utf8_lossy(label).into_owned(),
+            zones: zones.iter().map(|zone| zone.get()).collect(),
+        };
+        let are_there = || anchor.zones.iter().all(|&zone| u64::from(zone) < shape.zones());
+        let is_it = shape.is_legal()
+            && !anchor.zones.is_empty()
+            && are_there()
+            && is(block, anchor.place(), number, &anchor.secret);
+        if is_it { Ok(anchor) } else { Err(NoAnchor::Other) }
+    }
+}
+
+const _: () = assert!(size_of::<OnDisk>() <= UNIT);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Anchor {
+        Anchor {
+            number: 12,
+            shape: Shape { units: 256, zone: 16, block: 1 },
+            secret: [3; 16],
+            label: "äpfel".to_owned(),
+            zones: vec![3, 4],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Anchor::read(&*sample().write()), Ok(sample()));
+        for byte in 0..UNIT {
+            let mut rotten = sample().write();
+            rotten[byte] ^= 1 << (byte % 8);
+            assert_eq!(Anchor::read(&*rotten), Err(NoAnchor::Other), "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn one_of_a_later_version_says_so() {
+        let mut later = sample().write();
+        later[4] = 2;
+        later[56..64].fill(0);
+        seal_alone(&mut *later);
+        assert_eq!(Anchor::read(&*later), Err(NoAnchor::Version(2)));
+    }
+
+    #[test]
+    fn slots_and_anchors_hold_nothing_else() {
+        for shape in [
+            Shape { units: 256, zone: 16, block: 1 },
+            Shape { units: 260, zone: 64, block: 2 },
+            Shape { units: 1 << 20, zone: 1 << 14, block: 16 },
+        ] {
+            assert!(shape.is_legal(), "{shape:?}");
+            let may = |start| shape.may_hold(&Run { start, length: 1 });
+            let anchors = [0, 1].into_iter().flat_map(|number| shape.anchor(number));
+            assert!(anchors.into_iter().all(|unit| !may(unit)), "{shape:?}");
+            for zone in 0..shape.zones() {
+                assert!((0..SLOTS).all(|slot| !may(shape.slot(zone, slot))));
+                let usable = shape.usable(zone);
+                assert!(usable.start % shape.block == 0 && usable.end % shape.block == 0);
+                assert!(may(usable.start) && may(usable.end - 1) && !may(usable.end));
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Inodes on the disk.
+
+use namespace::NewFile;
+use vfs::{Device, FileKind, Timestamp};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::head::Head;
+use super::pointer::{HIGHEST, Root};
+use super::{view, view_mut};
+
+/// A time.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Time {
+    seconds: I64,
+    nanoseconds: U32,
+}
+
+/// An inode. One of zeros is free.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Record {
+    /// Kind and permissions, as everywhere; 0 for a free one.
+    mode: U16,
+    /// How high its tree is.
+    pub height: u8,
+    /// Whether `verifier` counts.
+    has_verifier: u8,
+    generation: U32,
+    links: U32,
+    uid: U32,
+    gid: U32,
+    major: U32,
+    minor: U32,
+    size: U64,
+    /// Units of its leaves.
+    units: U64,
+    atime: Time,
+    mtime: Time,
+    ctime: Time,
+    verifier: [u8; 8],
+    /// Its tree; or the target of a symbolic link, if that fits.
+    pub root: Root,
+    reserved: [u8; 20],
+}
+
+const _: () = assert!(size_of::<Record>() == 252);
+
+/// The longest target of a symbolic link that stands in the inode.
+pub const INLINE: usize = size_of::<Root>();
+
+/// What is told of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permissions, as everywhere.
+    pub mode: u16,
+    /// Which file of its number.
+    pub generation: u32,
+    /// Names that it has.
+    pub links: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// What a device file stands for.
+    pub device: Device,
+    /// Bytes.
+    pub size: u64,
+    /// Units of its leaves.
+    pub units: u64,
+    /// Read last.
+    pub atime: Timestamp,
+    /// Written last.
+    pub mtime: Timestamp,
+    /// Changed last.
+    pub ctime: Timestamp,
+    /// What it was created with, if not changed since.
+    pub verifier: Option<[u8; 8]>,
+}
+
+const PERMISSIONS: u16 = 0o7777;
+
+/// The type bits of a mode, and of an entry of a directory.
+pub const fn kind_bits(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Fifo => 1,
+        FileKind::CharacterDevice => 2,
+        FileKind::Directory => 4,
+        FileKind::BlockDevice => 6,
+        FileKind::Regular => 8,
+        FileKind::Symlink => 10,
+        FileKind::Socket => 12,
+    }
+}
+
+fn kind_of(bits: u8) -> Option<FileKind> {
+    Some(match bits {
+        1 => FileKind::Fifo,
+        2 => FileKind::CharacterDevice,
+        4 => FileKind::Directory,
+        6 => FileKind::BlockDevice,
+        8 => FileKind::Regular,
+        10 => FileKind::Symlink,
+        12 => FileKind::Socket,
+        _ => return None,
+    })
+}
+
+impl From<Timestamp> for Time {
+    fn from(time: Timestamp) -> Self {
+        Self { seconds: time.seconds.into(), nanoseconds: time.nanoseconds.into() }
+    }
+}
+
+impl From<Time> for Timestamp {
+    fn from(time: Time) -> Self {
+        Self { seconds: time.seconds.get(), nanoseconds: time.nanoseconds.get() }
+    }
+}
+
+impl Facts {
+    /// Those of a file that begins now.
+    pub fn new(new: &NewFile<'_>, generation: u32, now: Timestamp) -> Self {
+        Self {
+            kind: new.kind,
+            generation,
+            mode: new.mode & PERMISSIONS,
+            links: if new.kind == FileKind::Directory { 2 } else { 1 },
+            uid: new.uid,
+            gid: new.gid,
+            device: new.device,
+            size: new.target.len() as u64,
+            units: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            verifier: new.verifier,
+        }
+    }
+
+    /// Whether it is a symbolic link whose target stands in the inode.
+    pub fn is_inline(&self) -> bool {
+        self.kind == FileKind::Symlink && self.size <= INLINE as u64
+    }
+}
+
+impl Record {
+    /// Where the inode of this slot begins in its block.
+    fn offset(slot: u64) -> usize {
+        size_of::<Head>() + slot as usize * size_of::<Self>()
+    }
+
+    /// The one in a slot of a block of inodes.
+    pub fn of(block: &[u8], slot: u64) -> &Self {
+        view(&block[Self::offset(slot)..])
+    }
+
+    /// The same, to be changed.
+    pub fn of_mut(block: &mut [u8], slot: u64) -> &mut Self {
+        view_mut(&mut block[Self::offset(slot)..])
+    }
+
+    /// Whether it is nobody's.
+    pub fn is_free(&self) -> bool {
+        self.mode.get() == 0
+    }
+
+    /// What it tells, unless it is free; nothing if it makes no sense.
+    pub fn facts(&self) -> Option<Facts> {
+        let mode = self.mode.get();
+        let facts = Facts {
+            kind: kind_of((mode >> 12) as u8)?,
+            mode: mode & PERMISSIONS,
+            generation: self.generation.get(),
+            links: self.links.get(),
+            uid: self.uid.get(),
+            gid: self.gid.get(),
+            device: Device { major: self.major.get(), minor: self.minor.get() },
+            size: self.size.get(),
+            units: self.units.get(),
+            atime: self.atime.into(),
+            mtime: self.mtime.into(),
+            ctime: self.ctime.into(),
+            verifier: (self.has_verifier != 0).then_some(self.verifier),
+        };
+        (self.height <= HIGHEST).then_some(facts)
+    }
+
+    /// Tells this from now on. Its tree stays.
+    pub fn set(&mut self, facts: &Facts) {
+        let Facts { kind, mode, generation, links, uid, gid, device, size, .. } = facts;
+        *self = Self {
+            mode: (u16::from(kind_bits(*kind)) << 12 | mode).into(),
+            height: self.height,
+            has_verifier: u8::from(facts.verifier.is_some()),
+            generation: (*generation).into(),
+            links: (*links).into(),
+            uid: (*uid).into(),
+            gid: (*gid).into(),
+            major: device.major.into(),
+            minor: device.minor.into(),
+            size: (*size).into(),
+            units: facts.units.into(),
+            atime: facts.atime.into(),
+            mtime: facts.mtime.into(),
+            ctime: facts.ctime.into(),
+            verifier: facts.verifier.unwrap_or_default(),
+            root: self.root,
+            reserved: [0; 20],
+        };
+    }
+
+    /// It was read last at this time.
+    pub fn set_access_time(&mut self, time: Timestamp) {
+        self.atime = time.into();
+    }
+
+    /// It is nobody's, and has no tree.
+    pub fn clear(&mut self) {
+        self.zero();
+    }
+
+    /// The target of a symbolic link that stands in it.
+    pub fn target(&self, length: usize) -> &[u8] {
+        &self.root.as_bytes()[..length]
+    }
+
+    /// Takes in the target of a symbolic link.
+    pub fn set_target(&mut self, target: &[u8]) {
+        self.root.as_mut_bytes()[..target.len()].copy_from_slice(target);
+    }
+}

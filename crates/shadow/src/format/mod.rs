@@ -1,0 +1,73 @@
+//! The format of a volume, as bytes.
+//!
+//! The disk is an array of *units* of 4 KiB. A block of metadata is one unit, a block of a file
+//! some of them. The first two units and the last two hold anchors. What lies between is cut into
+//! zones, and the last two units of each zone are slots for superblocks.
+//!
+//! ```text
+//!  unit 0   1   2 ...                                            ... n-2   n-1
+//!  [anchor][anchor][ zone 0 .......... slot slot ][ zone 1 ... ] ... [anchor][anchor]
+//!
+//!  superblock --> inode tree --> inode blocks --> files' trees --> data, names
+//!             \-> map of space    \-> ring of answers
+//!             \-> records: what this update and those since the last fold took and gave back
+//! ```
+//!
+//! Everything but the place of a data block is little-endian, and every block but one of data
+//! begins with a [`Head`](head::Head).
+
+pub mod anchor;
+pub mod head;
+pub mod inode;
+pub mod pointer;
+pub mod record;
+pub mod superblock;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Bytes of a unit.
+pub const UNIT: usize = 4096;
+/// The version of the format.
+pub const VERSION: u16 = 1;
+/// Slots for superblocks at the end of a zone.
+pub const SLOTS: u64 = 2;
+/// Units with anchors at either end of the disk.
+pub const ANCHORS: u64 = 2;
+/// Pointers in a block of them.
+pub const FAN: u64 = (BODY / size_of::<pointer::Pointer>()) as u64;
+/// Bytes of a block of metadata behind its head.
+pub const BODY: usize = UNIT - size_of::<head::Head>();
+/// Inodes in a block of them.
+pub const INODES: u64 = (BODY / size_of::<inode::Record>()) as u64;
+/// Chunks of a directory in a block of them.
+pub const CHUNKS: u64 = (BODY / directory::entry::CHUNK_SIZE) as u64;
+/// Units of which a block of the map tells.
+pub const MAPPED: u64 = 8 * BODY as u64;
+
+/// The number of the root directory.
+pub const ROOT: u64 = 2;
+/// The first number of another file: the inode block of the root has no others.
+pub const FIRST: u64 = INODES;
+
+const _: () = {
+    assert!(BODY == 4032);
+    assert!(FAN == 168);
+    assert!(INODES == 16);
+    assert!(CHUNKS == 7);
+    assert!(ROOT < FIRST);
+};
+
+/// What begins a unit, to be looked at.
+pub(crate) fn view<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> &T {
+    T::ref_from_prefix(bytes).map_err(|_| ()).expect("it fits, and has no alignment").0
+}
+
+/// The same, to be changed.
+pub(crate) fn view_mut<T: FromBytes + IntoBytes + KnownLayout>(bytes: &mut [u8]) -> &mut T {
+    T::mut_from_prefix(bytes).map_err(|_| ()).expect("it fits, and has no alignment").0
+}
+
+/// Checksums: CRC-64, of a block or of the checksums of some.
+pub fn sum(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes)
+}

@@ -1,0 +1,82 @@
+//! Pointers, and the roots of trees of them.
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::FAN;
+
+/// Where a block is, and what it is: a block that does not fit its pointer is not the one.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Pointer {
+    /// The unit at which it begins; 0 for no block.
+    pub address: U64,
+    /// The update that wrote it.
+    pub birth: U64,
+    /// Its checksum.
+    pub sum: U64,
+}
+
+impl Pointer {
+    /// To no block.
+    pub const NULL: Self = Self { address: U64::ZERO, birth: U64::ZERO, sum: U64::ZERO };
+
+    /// To the block at a unit.
+    pub fn new(address: u64, birth: u64, sum: u64) -> Self {
+        Self { address: address.into(), birth: birth.into(), sum: sum.into() }
+    }
+
+    /// Whether it points to no block.
+    pub fn is_null(&self) -> bool {
+        self.address.get() == 0
+    }
+}
+
+/// Pointers in the root of a tree.
+pub const WIDTH: usize = 6;
+
+/// The root of a tree. With height 0 its pointers lead to leaves, with height 1 to blocks of
+/// pointers to leaves, and so on.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Root {
+    /// The pointers, those to lower leaves first.
+    pub pointers: [Pointer; WIDTH],
+}
+
+/// The most that a tree is high: more leaves than a file may have blocks.
+pub const HIGHEST: u8 = 4;
+
+/// Leaves for which a tree of this height has room.
+pub const fn capacity(height: u8) -> u64 {
+    WIDTH as u64 * reach(height)
+}
+
+/// Leaves below one pointer in a block of this level, or in a root above such blocks.
+pub const fn reach(level: u8) -> u64 {
+    FAN.pow(level as u32)
+}

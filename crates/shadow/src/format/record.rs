@@ -1,0 +1,198 @@
+//! Records: what an update took and gave back, and what its calls were answered.
+//!
+//! The records since the last fold are a chain: each names the one before it. What stands in them
+//! is to be done in their order, and within a block from the front.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::head::Head;
+use super::pointer::Pointer;
+use super::{BODY, UNIT, view, view_mut};
+
+/// Units side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// The first.
+    pub start: u64,
+    /// How many.
+    pub length: u64,
+}
+
+impl Run {
+    /// The first unit behind it.
+    pub fn end(&self) -> u64 {
+        self.start + self.length
+    }
+}
+
+/// What becomes of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// They are in use from this update on.
+    Taken(Run),
+    /// They are in use no more.
+    Freed(Run),
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Front {
+    previous: Pointer,
+    changes: U16,
+    /// Bytes of answers behind the changes, each with its length before it.
+    answers: U16,
+    reserved: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Line {
+    start: U64,
+    /// The highest bit says that they are freed.
+    length: U32,
+}
+
+const FREED: u32 = 1 << 31;
+/// The most units that a line tells of.
+const LONGEST: u64 = FREED as u64 - 1;
+const FRONT: usize = size_of::<Head>() + size_of::<Front>();
+const ROOM: usize = BODY - size_of::<Front>();
+
+/// Blocks that a record of so many changes and these answers has, at most.
+pub fn blocks_for(changes: usize, answers: &[std::rc::Rc<[u8]>]) -> usize {
+    let bytes: usize = answers.iter().map(|answer| answer.len() + size_of::<U16>()).sum();
+    let most = answers.iter().map(|answer| answer.len() + size_of::<U16>()).max().unwrap_or(0);
+    // An answer is in one block; what it does not fit into is lost.
+    (changes * size_of::<Line>() + bytes).div_ceil(ROOM - most.max(size_of::<Line>())).max(1)
+}
+
+/// A block of a record as it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// The block before it; null for the first since the fold.
+    pub previous: Pointer,
+    /// What becomes of units.
+    pub changes: Vec<Change>,
+    /// Answers, as bytes.
+    pub answers: Vec<Vec<u8>>,
+}
+
+/// Lays changes and answers out in blocks, of which the heads are not written.
+pub fn write(changes: &[Change], answers: &[std::rc::Rc<[u8]>]) -> Vec<Box<[u8; UNIT]>> {
+    let mut changes = changes.iter().copied().flat_map(pieces).peekable();
+    let mut answers = answers.iter().peekable();
+    let mut blocks = Vec::new();
+    while blocks.is_empty() || changes.peek().is_some() || answers.peek().is_some() {
+        let mut block = Box::new([0; UNIT]);
+        let (mut at, mut lines, mut told) = (FRONT, 0, 0);
+        while at + size_of::<Line>() <= UNIT
+            && let Some(change) = changes.next()
+        {
+            let (run, freed) = match change {
+                Change::Taken(run) => (run, 0),
+                Change::Freed(run) => (run, FREED),
+            };
+            let line = Line { start: run.start.into(), length: (run.length as u32 | freed).into() };
+            block[at..at + size_of::<Line>()].copy_from_slice(line.as_bytes());
+            at += size_of::<Line>();
+            lines += 1;
+        }
+        let fits = |at: usize, answer: &&std::rc::Rc<[u8]>| at + 2 + answer.len() <= UNIT;
+        while changes.peek().is_none()
+            && let Some(answer) = answers.next_if(|answer| fits(at, answer))
+        {
+            block[at..at + 2].copy_from_slice(U16::new(answer.len() as u16).as_bytes());
+            block[at + 2..at + 2 + answer.len()].copy_from_slice(answer);
+            at += 2 + answer.len();
+            told += 2 + answer.len();
+        }
+        let front: &mut Front = view_mut(&mut block[size_of::<Head>()..]);
+        front.changes = (lines as u16).into();
+        front.answers = (told as u16).into();
+        blocks.push(block);
+    }
+    blocks
+}
+
+/// A change in pieces of which a line can tell.
+fn pieces(change: Change) -> impl Iterator<Item = Change> {
+    let (Change::Taken(run) | Change::Freed(run)) = change;
+    let of = move |start| Run { start, length: (run.end() - start).min(LONGEST) };
+    let starts = (run.start..run.end()).step_by(LONGEST as usize);
+    starts.map(of).map(move |run| match change {
+        Change::Taken(_) => Change::Taken(run),
+        Change::Freed(_) => Change::Freed(run),
+    })
+}
+
+/// Names the block before this one.
+pub fn set_previous(block: &mut [u8], previous: Pointer) {
+    view_mut::<Front>(&mut block[size_of::<Head>()..]).previous = previous;
+}
+
+/// What a block says; nothing if it makes no sense.
+pub fn read(block: &[u8]) -> Option<Read> {
+    let front: &Front = view(&block[size_of::<Head>()..]);
+    let lines = usize::from(front.changes.get());
+    let end = FRONT + lines * size_of::<Line>();
+    let lines = block.get(FRONT..end)?;
+    let changes = lines.chunks(size_of::<Line>()).map(|bytes| {
+        let line: &Line = view(bytes);
+        let length = u64::from(line.length.get() & !FREED);
+        let run = Run { start: line.start.get(), length };
+        if line.length.get() & FREED == 0 { Change::Taken(run) } else { Change::Freed(run) }
+    });
+    let told = block.get(end..end + usize::from(front.answers.get()))?;
+    Some(Read { previous: front.previous, changes: changes.collect(), answers: split(told)? })
+}
+
+/// Answers in bytes, each with its length before it; nothing if they end in the middle of one.
+pub fn split(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut answers = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = U16::read_from_prefix(bytes).ok()?;
+        let (answer, rest) = rest.split_at_checked(length.get().into())?;
+        answers.push(answer.to_vec());
+        bytes = rest;
+    }
+    Some(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (runs, told, length) in
+            [(0, 0, 0), (1, 1, 64), (333, 0, 0), (400, 9, 700), (9, 60, 300)]
+        {
+            let run = |n: u64| Run { start: 7 + 9 * n, length: 1 + n % 5 };
+            let changes: Vec<_> = (0..runs)
+                .map(|n| if n % 2 == 0 { Change::Taken(run(n)) } else { Change::Freed(run(n)) })
+                .collect();
+            let answers: Vec<std::rc::Rc<[u8]>> =
+                (0..told).map(|n| vec![n as u8; length].into()).collect();
+            let blocks = write(&changes, &answers);
+            assert!(blocks.len() <= blocks_for(changes.len(), &answers), "{}", blocks.len());
+            let read: Vec<Read> =
+                blocks.iter().map(|block| read(&**block).expect("whole")).collect();
+            let found: Vec<Change> = read.iter().flat_map(|one| one.changes.clone()).collect();
+            assert_eq!(found, changes);
+            let found: Vec<Vec<u8>> = read.iter().flat_map(|one| one.answers.clone()).collect();
+            assert_eq!(found, answers.iter().map(|one| one.to_vec()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_goes_on_behind_the_block_is_none() {
+        let mut block = write(&[], &[]).pop().expect("one");
+        view_mut::<Front>(&mut block[size_of::<Head>()..]).changes = 340.into();
+        assert_eq!(read(&*block), None);
+        view_mut::<Front>(&mut block[size_of::<Head>()..]).changes = 0.into();
+        view_mut::<Front>(&mut block[size_of::<Head>()..]).answers = 3.into();
+        block[FRONT] = 2;
+        assert_eq!(read(&*block), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! Superblocks: the whole of a volume, as one update leaves it.
+
+use vnode::chain::Chain;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::head::{Head, Kind, Place, Secret, alone, seal, seal_alone, secret};
+use super::pointer::{HIGHEST, Pointer, Root};
+use super::record::Run;
+use super::{UNIT, VERSION, view, view_mut};
+
+/// Runs that a superblock lists at most.
+pub const LISTED: usize = 64;
+/// Chains that are open at once, at most.
+pub const CHAINS: usize = 64;
+
+/// Units that were written with an update, and may be lost with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Which.
+    pub run: Run,
+    /// How many of them each checksum is of.
+    pub grain: u16,
+    /// The checksum of their checksums.
+    pub sum: u64,
+}
+
+/// A tree that is not a file's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// How high it is.
+    pub height: u8,
+    /// Its root.
+    pub root: Root,
+}
+
+/// What a superblock says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Superblock {
+    /// The update, from 1.
+    pub number: u64,
+    /// The last that was durable when it went out; 0 for none.
+    pub durable: u64,
+    /// The unit at which the superblock of that one is.
+    pub durable_at: u64,
+    /// Blocks of inodes.
+    pub inodes: Tree,
+    /// Blocks of the map.
+    pub map: Tree,
+    /// Blocks of answers.
+    pub answers: Tree,
+    /// How many blocks of answers were begun, in all.
+    pub answers_begun: u64,
+    /// The last block of the last record.
+    pub record: Pointer,
+    /// Blocks of records since the last fold.
+    pub records: u32,
+    /// All inodes from this number on are free.
+    pub next_ino: u64,
+    /// Files that there are.
+    pub files: u64,
+    /// Units of leaves that files have.
+    pub units: u64,
+    /// What was begun and is to be gone on with.
+    pub chains: Vec<Chain>,
+    /// What of it no flush covers.
+    pub listed: Vec<Listed>,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct OnDisk {
+    head: Head,
+    durable: U64,
+    durable_at: U64,
+    trees: [Root; 3],
+    heights: [u8; 3],
+    reserved: u8,
+    records: U32,
+    answers_begun: U64,
+    record: Pointer,
+    next_ino: U64,
+    files: U64,
+    units: U64,
+    chains: U16,
+    listed: U16,
+    also_reserved: U32,
+    chain: [ChainLine; CHAINS],
+    list: [ListLine; LISTED],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ChainLine {
+    ino: U64,
+    generation: U32,
+    /// Whether the file is to be as long as `size` says; else it is to go.
+    has_size: U32,
+    size: U64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ListLine {
+    start: U64,
+    length: U16,
+    grain: U16,
+    sum: U64,
+}
+
+const _: () = assert!(size_of::<OnDisk>() <= UNIT);
+
+impl Superblock {
+    /// What it is as a block. It has the unit in it at which it stands, so that one which went
+    /// astray is none.
+    fn place(at: u64) -> Place {
+        Place { kind: Kind::Superblock, owner: 0, level: 0, index: at }
+    }
+
+    /// The block of it, to stand at this unit.
+    pub fn write(&self, at: u64, secret: &Secret) -> Box<[u8; UNIT]> {
+        let mut block = Box::new([0; UNIT]);
+        let disk: &mut OnDisk = view_mut(&mut *block);
+        (disk.durable, disk.durable_at) = (self.durable.into(), self.durable_at.into());
+        let trees = [self.inodes, self.map, self.answers];
+        (disk.trees, disk.heights) = (trees.map(|tree| tree.root), trees.map(|tree| tree.height));
+        disk.answers_begun = self.answers_begun.into();
+        (disk.record, disk.records) = (self.record, self.records.into());
+        (disk.next_ino, disk.files) = (self.next_ino.into(), self.files.into());
+        disk.units = self.units.into();
+        disk.chains = (self.chains.len() as u16).into();
+        for (line, chain) in disk.chain.iter_mut().zip(&self.chains) {
+            *line = ChainLine {
+                ino: chain.ino.into(),
+                generation: chain.generation.into(),
+                has_size: u32::from(chain.size.is_some()).into(),
+                size: chain.size.unwrap_or(0).into(),
+            };
+        }
+        assert!(self.chains.len() <= CHAINS && self.listed.len() <= LISTED, "they have room");
+        disk.listed = (self.listed.len() as u16).into();
+        for (line, listed) in disk.list.iter_mut().zip(&self.listed) {
+            *line = ListLine {
+                start: listed.run.start.into(),
+                length: u16::try_from(listed.run.length).expect("8 MiB at most").into(),
+                grain: listed.grain.into(),
+                sum: listed.sum.into(),
+            };
+        }
+        seal(&mut *block, Self::place(at), self.number, secret);
+        seal_alone(&mut *block);
+        block
+    }
+
+    /// The one that stands at this unit, if it is one of this volume and whole.
+    pub fn read(block: &[u8], at: u64, own: &Secret) -> Option<Self> {
+        let (number, version) = alone(block, Kind::Superblock)?;
+        let is_own = version == VERSION && secret(block) == *own;
+        if !is_own || !super::head::is(block, Self::place(at), number, own) {
+            return None;
+        }
+        let disk: &OnDisk = view(block);
+        let tree = |index: usize| Tree { height: disk.heights[index], root: disk.trees[index] };
+        let chains = disk.chain.get(..disk.chains.get().into())?;
+        let listed = disk.list.get(..disk.listed.get().into())?;
+        let are_high = disk.heights.iter().all(|&height| height <= HIGHEST);
+        are_high.then(|| Self {
+            number,
+            durable: disk.durable.get(),
+            durable_at: disk.durable_at.get(),
+            inodes: tree(0),
+            map: tree(1),
+            answers: tree(2),
+            answers_begun: disk.answers_begun.get(),
+            record: disk.record,
+            records: disk.records.get(),
+            next_ino: disk.next_ino.get(),
+            files: disk.files.get(),
+            units: disk.units.get(),
+            chains: chains.iter().map(ChainLine::read).collect(),
+            listed: listed.iter().map(ListLine::read).collect(),
+        })
+    }
+}
+
+impl ChainLine {
+    fn read(&self) -> Chain {
+        let size = (self.has_size.get() != 0).then_some(self.size.get());
+        Chain { ino: self.ino.get(), generation: self.generation.get(), size }
+    }
+}
+
+impl ListLine {
+    fn read(&self) -> Listed {
+        let run = Run { start: self.start.get(), length: self.length.get().into() };
+        Listed { run, grain: self.grain.get().max(1), sum: self.sum.get() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: Secret = [7; 16];
+
+    fn sample() -> Superblock {
+        let pointer = |n| Pointer::new(n, n + 1, n + 2);
+        let root = Root { pointers: [1, 2, 3, 4, 5, 0].map(pointer) };
+        let tree = |height| Tree { height, root };
+        let chain = |ino| Chain { ino, generation: 9, size: (ino % 2 == 0).then_some(ino << 20) };
+        let listed = |n| Listed { run: Run { start: n, length: 3 }, grain: 2, sum: !n };
+        Superblock {
+            number: 77,
+            durable: 76,
+            durable_at: 12,
+            inodes: tree(2),
+            map: tree(1),
+            answers: tree(0),
+            answers_begun: 5,
+            record: pointer(9),
+            records: 4,
+            next_ino: 1 << 30,
+            files: 33,
+            units: 44,
+            chains: (0..CHAINS as u64).map(chain).collect(),
+            listed: (0..LISTED as u64).map(listed).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_only_where_it_stands() {
+        let block = sample().write(14, &SECRET);
+        assert_eq!(Superblock::read(&*block, 14, &SECRET), Some(sample()));
+        assert_eq!(Superblock::read(&*block, 15, &SECRET), None);
+        assert_eq!(Superblock::read(&*block, 14, &[8; 16]), None, "of another volume");
+    }
+
+    #[test]
+    fn one_with_any_bit_flipped_is_none() {
+        let block = sample().write(14, &SECRET);
+        for byte in 0..UNIT {
+            let mut rotten = block.clone();
+            rotten[byte] ^= 1 << (byte % 8);
+            assert_eq!(Superblock::read(&*rotten, 14, &SECRET), None, "byte {byte}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What is known of a file in memory.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use namespace::{AttributeChange, Protection};
+use vfs::{Attributes, FileKind, Ino, Timestamp};
+
+use crate::format::UNIT;
+use crate::format::inode::Facts;
+use crate::nodes::{Node, Stem};
+
+/// An inode, which holds on to the block in which it stands.
+#[derive(Clone)]
+pub struct Inode {
+    pub(crate) facts: Facts,
+    pub(crate) home: Rc<Node>,
+    pub(crate) slot: u64,
+    /// The target of a symbolic link that stands in it.
+    pub(crate) target: Option<Bytes>,
+}
+
+impl Inode {
+    /// What the file's tree hangs from.
+    pub(crate) fn stem(&self, ino: u64) -> Stem {
+        Stem::File(ino, self.home.clone(), self.slot)
+    }
+
+    pub(crate) fn change(&mut self, change: &AttributeChange) {
+        let facts = &mut self.facts;
+        // A change time alone is that of a name.
+        if (AttributeChange { ctime: None, ..*change }) != AttributeChange::default() {
+            facts.verifier = None;
+        }
+        facts.mode = change.mode.unwrap_or(facts.mode);
+        facts.uid = change.uid.unwrap_or(facts.uid);
+        facts.gid = change.gid.unwrap_or(facts.gid);
+        facts.atime = change.atime.unwrap_or(facts.atime);
+        facts.mtime = change.mtime.unwrap_or(facts.mtime);
+        facts.ctime = change.ctime.unwrap_or(facts.ctime);
+    }
+}
+
+impl vnode::Facts for Inode {
+    fn attributes(&self, ino: u64, kind: FileKind) -> Attributes {
+        let facts = &self.facts;
+        Attributes {
+            kind,
+            mode: facts.mode,
+            nlink: facts.links,
+            uid: facts.uid,
+            gid: facts.gid,
+            size: facts.size,
+            used: facts.units * UNIT as u64,
+            device: facts.device,
+            ino: Ino(ino),
+            generation: facts.generation,
+            atime: facts.atime,
+            mtime: facts.mtime,
+            ctime: facts.ctime,
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.facts.size
+    }
+
+    fn times(&self) -> (Timestamp, Timestamp) {
+        (self.facts.mtime, self.facts.ctime)
+    }
+
+    fn has_verifier(&self, verifier: [u8; 8]) -> bool {
+        self.facts.verifier == Some(verifier)
+    }
+
+    fn protection(&self) -> Protection {
+        Protection::default()
+    }
+
+    fn inline_target(&self) -> Option<Bytes> {
+        self.target.clone()
+    }
+
+    fn pinned(&self) -> (u64, usize) {
+        (self.home.place.index, UNIT)
+    }
+}

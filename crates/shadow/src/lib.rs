@@ -1,0 +1,43 @@
+//! An engine that never overwrites what is needed.
+//!
+//! The whole volume is a tree of blocks that hangs from a superblock. A change is new blocks, from
+//! the leaves up, and a superblock in the zone where they were written; the old ones stay until
+//! that is durable. So all calls that wait become one update, with one barrier and no log, and an
+//! update is there as a whole or not at all. The idea is that of the Acacia file server (Broom,
+//! 1992).
+//!
+//! Layers, from the bottom:
+//!
+//! * [`format`]: the bytes of a volume. `space`: which units are free. `nodes`: blocks of metadata
+//!   in memory, as trees.
+//! * `inode`, `update`: what is known of a file, and what one operation changes.
+//! * `commit`: from memory to the disk. `engine`, `content`, `apply`: room, planning and applying.
+//!   `verbs`: the engine's face.
+//! * [`mod@mkfs`], [`mod@open`], [`mod@check`]: making a volume, bringing it back, looking at all
+//!   of it.
+//!
+//! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
+//!
+//! Architecture invariant: no protocol and no other engine; the device is bytes.
+
+mod apply;
+pub mod check;
+mod commit;
+mod content;
+mod engine;
+pub mod format;
+mod inode;
+pub mod mkfs;
+mod nodes;
+pub mod open;
+#[doc(hidden)]
+pub mod planted;
+mod space;
+mod update;
+mod verbs;
+
+pub use check::check;
+pub use commit::Counts;
+pub use engine::Shadow;
+pub use mkfs::{MkfsError, MkfsOptions, mkfs};
+pub use open::{OpenError, OpenOptions, open};

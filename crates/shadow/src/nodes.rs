@@ -1,0 +1,523 @@
+//! Blocks of metadata in memory, in the trees that they make.
+//!
+//! A tree hangs from a *stem*: the superblock's, or a file's inode. Its blocks are known by owner,
+//! level and index, never by their place, which changes with each update. A block holds on to the
+//! one above it, so the way from a changed block up to the stem is always in memory, and sealing an
+//! update reads nothing.
+//!
+//! ```text
+//!  clean --mark--> dirty --seal--> clean, elsewhere
+//!    \               \---remove---> gone
+//!     `--evict--> not here
+//! ```
+//!
+//! Invariants:
+//! 1. What leads to a dirty block is dirty: its place is going to change.
+//! 2. A block is here once, and every block that is here knows the one above it as it is now.
+//! 3. A block is what its pointer says, or it is not taken in.
+//!
+//! Not asserted: 2, of which [`BlockCache`] asserts the first half; 3, which a comparison decides.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use block::Buffer;
+use cache::{BlockCache, Budget, DataPath};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use vfs::FsError;
+
+use crate::format::head::{Head, Kind, Place, Secret, is, seal};
+use crate::format::inode::Record;
+use crate::format::pointer::{Pointer, Root, WIDTH, capacity};
+use crate::format::superblock::Tree;
+use crate::format::{FAN, UNIT, sum, view, view_mut};
+use crate::planted::{Bug, is_planted};
+
+/// Trees of the superblock, in its order.
+pub(crate) const TREES: usize = 3;
+
+/// What a tree hangs from.
+#[derive(Clone)]
+pub(crate) enum Stem {
+    /// The inodes.
+    Inodes,
+    /// The map of space.
+    Map,
+    /// The answers.
+    Answers,
+    /// A file: its number, the block of its inode, and which of that.
+    File(u64, Rc<Node>, u64),
+}
+
+impl Stem {
+    /// Files have their numbers; these are none of files.
+    fn owner(&self) -> u64 {
+        match self {
+            Self::Inodes => 0,
+            Self::Map => 1,
+            Self::Answers => 3,
+            Self::File(ino, ..) => *ino,
+        }
+    }
+
+    fn kind(&self, level: u8) -> Kind {
+        match self {
+            _ if level > 0 => Kind::Pointers,
+            Self::Inodes => Kind::Inodes,
+            Self::Map => Kind::Map,
+            Self::Answers => Kind::Answers,
+            Self::File(..) => Kind::Names,
+        }
+    }
+}
+
+/// What leads to a block.
+#[derive(Clone)]
+pub(crate) enum Parent {
+    Stem(Stem),
+    Node(Rc<Node>),
+}
+
+/// A block of metadata.
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    parent: RefCell<Parent>,
+    bytes: RefCell<Buffer>,
+    /// Where it stands; null if nowhere yet.
+    pointer: Cell<Pointer>,
+    is_dirty: Cell<bool>,
+    is_gone: Cell<bool>,
+}
+
+impl cache::blocks::Block for Node {
+    fn memory(&self) -> usize {
+        self.bytes.borrow().memory() + size_of::<Self>()
+    }
+
+    fn may_go(&self) -> bool {
+        !self.is_dirty.get()
+    }
+
+    fn into_memory(self) -> Buffer {
+        self.bytes.into_inner()
+    }
+}
+
+impl Node {
+    /// Looks at its bytes, head and all.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.bytes.borrow())
+    }
+
+    /// Changes its bytes. It is to be marked, unless what changes may be lost.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
+        change(&mut self.bytes.borrow_mut())
+    }
+
+    /// The inode in a slot of it.
+    pub(crate) fn inode<T>(&self, slot: u64, look: impl FnOnce(&Record) -> T) -> T {
+        self.read(|bytes| look(Record::of(bytes, slot)))
+    }
+
+    /// Where it stands.
+    pub(crate) fn pointer(&self) -> Pointer {
+        self.pointer.get()
+    }
+
+    fn child(&self, index: u64) -> Pointer {
+        self.read(|bytes| *view(&bytes[offset_of_child(index)..]))
+    }
+
+    fn set_child(&self, index: u64, pointer: Pointer) {
+        self.change(|bytes| *view_mut(&mut bytes[offset_of_child(index)..]) = pointer);
+    }
+}
+
+fn offset_of_child(index: u64) -> usize {
+    size_of::<Head>() + (index % FAN) as usize * size_of::<Pointer>()
+}
+
+/// The number of a block in the cache.
+fn number(owner: u64, level: u8, index: u64) -> u64 {
+    assert!(owner < 1 << 32 && level < 8 && index < 1 << 29, "a block that no tree has");
+    owner << 32 | u64::from(level) << 29 | index
+}
+
+/// See the module's prose.
+pub(crate) struct Nodes {
+    cache: BlockCache<Node>,
+    pub(crate) path: Rc<DataPath>,
+    /// The trees of the superblock, as they are now.
+    trees: RefCell<[Tree; TREES]>,
+    dirty: RefCell<Vec<Rc<Node>>>,
+    dirty_count: Cell<u64>,
+    secret: Secret,
+}
+
+impl Nodes {
+    pub(crate) fn new(
+        path: Rc<DataPath>,
+        budget: Rc<Budget>,
+        trees: [Tree; TREES],
+        secret: Secret,
+    ) -> Self {
+        Self {
+            cache: BlockCache::new(UNIT as u64, budget),
+            path,
+            trees: RefCell::new(trees),
+            dirty: RefCell::default(),
+            dirty_count: Cell::new(0),
+            secret,
+        }
+    }
+
+    /// The trees of the superblock, as they are now.
+    pub(crate) fn trees(&self) -> [Tree; TREES] {
+        *self.trees.borrow()
+    }
+
+    /// The volume's secret.
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// How many blocks are dirty.
+    pub(crate) fn dirty_count(&self) -> u64 {
+        self.dirty_count.get()
+    }
+
+    /// Lets go of blocks that no task needs.
+    pub(crate) fn evict(&self) {
+        self.cache.evict();
+    }
+
+    /// How high a tree is.
+    pub(crate) fn height(&self, stem: &Stem) -> u8 {
+        match stem {
+            Stem::File(_, home, slot) => home.inode(*slot, |record| record.height),
+            other => self.trees.borrow()[tree_of(other)].height,
+        }
+    }
+
+    fn root(&self, stem: &Stem) -> Root {
+        match stem {
+            Stem::File(_, home, slot) => home.inode(*slot, |record| record.root),
+            other => self.trees.borrow()[tree_of(other)].root,
+        }
+    }
+
+    fn set_root(&self, stem: &Stem, height: u8, root: Root) {
+        match stem {
+            Stem::File(_, home, slot) => home.change(|bytes| {
+                let record = Record::of_mut(bytes, *slot);
+                (record.height, record.root) = (height, root);
+            }),
+            other => self.trees.borrow_mut()[tree_of(other)] = Tree { height, root },
+        }
+    }
+
+    /// The pointer to a block.
+    pub(crate) fn child_of(&self, parent: &Parent, index: u64) -> Pointer {
+        match parent {
+            Parent::Node(node) => node.child(index),
+            Parent::Stem(stem) => self.root(stem).pointers[index as usize],
+        }
+    }
+
+    /// Changes the pointer to a block. What has it is to be marked.
+    pub(crate) fn set_child(&self, parent: &Parent, index: u64, pointer: Pointer) {
+        match parent {
+            Parent::Node(node) => node.set_child(index, pointer),
+            Parent::Stem(stem) => {
+                let mut root = self.root(stem);
+                root.pointers[index as usize] = pointer;
+                self.set_root(stem, self.height(stem), root);
+            }
+        }
+    }
+
+    /// The block at this place of a tree, if it is in memory.
+    pub(crate) fn find(&self, stem: &Stem, level: u8, index: u64) -> Option<Rc<Node>> {
+        self.cache.get(number(stem.owner(), level, index))
+    }
+
+    /// The block at this place of a tree; none where there is a hole.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when it cannot be read; [`FsError::Corrupt`] when it is another.
+    pub(crate) fn get<'a>(
+        &'a self,
+        stem: &'a Stem,
+        level: u8,
+        index: u64,
+    ) -> LocalBoxFuture<'a, Result<Option<Rc<Node>>, FsError>> {
+        if let Some(node) = self.find(stem, level, index) {
+            return std::future::ready(Ok(Some(node))).boxed_local();
+        }
+        self.load(stem, level, index).boxed_local()
+    }
+
+    async fn load(&self, stem: &Stem, level: u8, index: u64) -> Result<Option<Rc<Node>>, FsError> {
+        let number = number(stem.owner(), level, index);
+        loop {
+            let Some(parent) = self.parent(stem, level, index).await? else { return Ok(None) };
+            if let Some(node) = self.cache.get(number) {
+                return Ok(Some(node)); // another task was faster
+            }
+            let pointer = self.child_of(&parent, index);
+            if pointer.is_null() {
+                return Ok(None);
+            }
+            let Some(_loading) = self.cache.begin(number) else {
+                self.cache.wait().await;
+                continue;
+            };
+            let room = self.cache.unfilled(UNIT);
+            let read = self.path.device().read(pointer.address.get() * UNIT as u64, room).await;
+            // It may have moved meanwhile, and its place be another's.
+            let Some(parent) = self.parent(stem, level, index).await? else { return Ok(None) };
+            if self.child_of(&parent, index) != pointer {
+                continue;
+            }
+            let bytes = read.map_err(|_| FsError::Io)?;
+            let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
+            let is_it = sum(&bytes) == pointer.sum.get()
+                && is(&bytes, place, pointer.birth.get(), &self.secret);
+            if !is_it {
+                return Err(FsError::Corrupt); // invariant 3
+            }
+            return Ok(Some(self.adopt(place, parent, bytes, pointer)));
+        }
+    }
+
+    fn adopt(&self, place: Place, parent: Parent, bytes: Buffer, pointer: Pointer) -> Rc<Node> {
+        let node = Rc::new(Node {
+            place,
+            parent: RefCell::new(parent),
+            bytes: RefCell::new(bytes),
+            pointer: Cell::new(pointer),
+            is_dirty: Cell::new(false),
+            is_gone: Cell::new(false),
+        });
+        self.cache.insert(number(place.owner, place.level, place.index), &node);
+        node
+    }
+
+    /// What leads to a place of a tree; none if that is behind its end, or in a hole.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`].
+    pub(crate) async fn parent(
+        &self,
+        stem: &Stem,
+        level: u8,
+        index: u64,
+    ) -> Result<Option<Parent>, FsError> {
+        let height = self.height(stem);
+        if level > height || level == height && index >= WIDTH as u64 {
+            return Ok(None);
+        }
+        if level == height {
+            return Ok(Some(Parent::Stem(stem.clone())));
+        }
+        Ok(self.get(stem, level + 1, index / FAN).await?.map(Parent::Node))
+    }
+
+    /// The pointer to a leaf that is data; null for a hole.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`].
+    pub(crate) async fn leaf(&self, stem: &Stem, index: u64) -> Result<Pointer, FsError> {
+        if index >= capacity(self.height(stem)) {
+            return Ok(Pointer::NULL);
+        }
+        let parent = self.parent(stem, 0, index).await?;
+        Ok(parent.map_or(Pointer::NULL, |parent| self.child_of(&parent, index)))
+    }
+
+    /// What leads to a place of a tree, which grows if it has to. What is not there yet is made
+    /// without a mark, and noted in `made`: as long as nothing is in it, it is a hole.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`]; [`FsError::FileTooLarge`].
+    pub(crate) fn make_parent<'a>(
+        &'a self,
+        stem: &'a Stem,
+        level: u8,
+        index: u64,
+        made: &'a mut Vec<Rc<Node>>,
+    ) -> LocalBoxFuture<'a, Result<Parent, FsError>> {
+        async move {
+            if level == 0 {
+                while index >= capacity(self.height(stem)) {
+                    self.grow(stem)?;
+                }
+            }
+            if level == self.height(stem) {
+                return Ok(Parent::Stem(stem.clone()));
+            }
+            self.make(stem, level + 1, index / FAN, made).await.map(Parent::Node)
+        }
+        .boxed_local()
+    }
+
+    /// The block at a place of a tree, which is made if there is a hole: see
+    /// [`Nodes::make_parent`].
+    ///
+    /// # Errors
+    /// As [`Nodes::make_parent`].
+    pub(crate) async fn make(
+        &self,
+        stem: &Stem,
+        level: u8,
+        index: u64,
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<Rc<Node>, FsError> {
+        let parent = self.make_parent(stem, level, index, made).await?;
+        if let Some(node) = self.get(stem, level, index).await? {
+            return Ok(node);
+        }
+        let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
+        let node = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
+        made.push(node.clone());
+        Ok(node)
+    }
+
+    /// Blocks that were made for a change which did not need them after all go.
+    pub(crate) fn unmake(&self, made: &mut Vec<Rc<Node>>) {
+        while let Some(node) = made.pop() {
+            let is_hole = !node.is_dirty.get() && !node.is_gone.get() && node.pointer().is_null();
+            // The cache and this have it; nobody else waits to fill it, and nothing hangs from it.
+            if is_hole && Rc::strong_count(&node) == 2 {
+                let Place { owner, level, index, .. } = node.place;
+                self.cache.remove(number(owner, level, index));
+            }
+        }
+    }
+
+    /// A tree becomes one level higher: what its root led to hangs from one block now.
+    fn grow(&self, stem: &Stem) -> Result<(), FsError> {
+        let height = self.height(stem);
+        if height == crate::format::pointer::HIGHEST {
+            return Err(FsError::FileTooLarge);
+        }
+        let place =
+            Place { kind: Kind::Pointers, owner: stem.owner(), level: height + 1, index: 0 };
+        let (old, parent) = (self.root(stem), Parent::Stem(stem.clone()));
+        let top = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
+        (0..).zip(old.pointers).for_each(|(index, pointer)| top.set_child(index, pointer));
+        self.set_root(stem, height + 1, Root::default());
+        for index in 0..WIDTH as u64 {
+            let below =
+                if height == 0 && is_data(stem) { None } else { self.find(stem, height, index) };
+            if let Some(below) = below {
+                below.parent.replace(Parent::Node(top.clone())); // invariant 2
+            }
+        }
+        self.mark(&top);
+        Ok(())
+    }
+
+    /// A block was changed, and goes out with the next update, as does what leads to it.
+    pub(crate) fn mark(&self, node: &Rc<Node>) {
+        let mut next = Some(node.clone());
+        while let Some(node) = next {
+            assert!(!node.is_gone.get(), "what is gone is not changed");
+            if node.is_dirty.replace(true) {
+                break; // invariant 1
+            }
+            self.dirty.borrow_mut().push(node.clone());
+            self.dirty_count.set(self.dirty_count.get() + 1);
+            next = match &*node.parent.borrow() {
+                Parent::Node(above) | Parent::Stem(Stem::File(_, above, _)) => Some(above.clone()),
+                Parent::Stem(_) => None,
+            };
+        }
+    }
+
+    /// The same, of what has a pointer.
+    pub(crate) fn mark_parent(&self, parent: &Parent) {
+        if let Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) = parent {
+            self.mark(node);
+        }
+    }
+
+    /// A block goes, with all that hangs from it. Gives where it stood.
+    pub(crate) fn remove(&self, node: &Rc<Node>) -> Pointer {
+        if !node.is_gone.replace(true) {
+            let Place { owner, level, index, .. } = node.place;
+            self.cache.remove(number(owner, level, index));
+            if node.is_dirty.replace(false) {
+                self.dirty_count.set(self.dirty_count.get() - 1);
+            }
+            let parent = node.parent.borrow().clone();
+            let is_left = !matches!(&parent, Parent::Node(above) if above.is_gone.get());
+            if is_left {
+                self.set_child(&parent, slot_of(&parent, index), Pointer::NULL);
+                self.mark_parent(&parent);
+            }
+        }
+        node.pointer.replace(Pointer::NULL)
+    }
+
+    /// Takes what is dirty, in the order in which it is to be sealed: what hangs before what it
+    /// hangs from.
+    pub(crate) fn take_dirty(&self) -> Vec<Rc<Node>> {
+        let mut dirty = self.dirty.take();
+        dirty.retain(|node| !node.is_gone.get());
+        assert_eq!(dirty.len() as u64, self.dirty_count.take(), "each is counted");
+        let is_of_file = |node: &Node| matches!(node.place.owner, 2 | 4..);
+        dirty.sort_by_key(|node| {
+            let Place { owner, level, index, .. } = node.place;
+            (!is_of_file(node), level, owner, index)
+        });
+        dirty
+    }
+
+    /// Seals a block: it stands at `address` with the update `birth` from now on. Gives its bytes,
+    /// their checksum and where it stood. Nothing waits.
+    pub(crate) fn seal(&self, node: &Node, address: u64, birth: u64) -> (Buffer, u64, Pointer) {
+        assert!(node.is_dirty.replace(false), "what is clean stays where it is");
+        let mut copy = Buffer::copied(&node.bytes.borrow());
+        seal(&mut copy, node.place, birth, &self.secret);
+        let sum = sum(&copy);
+        let old = node.pointer.get();
+        let told = if is_planted(Bug::StaleSums) && !old.is_null() { old.sum.get() } else { sum };
+        let pointer = Pointer::new(address, birth, told);
+        node.pointer.set(pointer);
+        let parent = node.parent.borrow();
+        if let Parent::Node(above) | Parent::Stem(Stem::File(_, above, _)) = &*parent {
+            assert!(above.is_dirty.get(), "invariant 1: what leads to it changes with it");
+        }
+        self.set_child(&parent, slot_of(&parent, node.place.index), pointer);
+        (copy, sum, old)
+    }
+}
+
+/// Whether leaves of a tree are data: then they are no blocks of metadata. A directory's are, and
+/// are found by the same numbers.
+fn is_data(stem: &Stem) -> bool {
+    match stem {
+        Stem::File(_, home, slot) => home.inode(*slot, |record| {
+            record.facts().is_none_or(|facts| facts.kind != vfs::FileKind::Directory)
+        }),
+        _ => false,
+    }
+}
+
+fn slot_of(parent: &Parent, index: u64) -> u64 {
+    match parent {
+        Parent::Node(_) => index % FAN,
+        Parent::Stem(_) => index,
+    }
+}
+
+fn tree_of(stem: &Stem) -> usize {
+    match stem {
+        Stem::Inodes => 0,
+        Stem::Map => 1,
+        Stem::Answers => 2,
+        Stem::File(..) => unreachable!("a file's root is in its inode"),
+    }
+}

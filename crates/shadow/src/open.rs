@@ -1,0 +1,333 @@
+//! Opening a volume, and bringing it back after a cut.
+//!
+//! Anchors say in which zones superblocks may stand. The highest that is whole, with all that it
+//! lists, is the one; if it is not, the one that it names as durable. What that lists is written
+//! again before anything rests on it: a flush that failed may have dropped it. Then a superblock of
+//! a higher number than all that were seen becomes durable, and only then is the volume served.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, Buffer, Durability, IoError};
+use bytes::Bytes;
+use cache::{Budget, DataPath};
+use runtime::Runtime;
+use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
+use vnode::{Files, FilesOptions, Limits};
+
+use crate::commit::{Commits, Found, Unfolded, answers_in, ring, sum_of_sums};
+use crate::engine::{MOST_LINKS, Shadow};
+use crate::format::anchor::{Anchor, NoAnchor, Shape};
+use crate::format::head::{Head, Kind, Place, Secret, is};
+use crate::format::inode::Record;
+use crate::format::record::{self, Change};
+use crate::format::superblock::{Listed, Superblock};
+use crate::format::{ANCHORS, BODY, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::nodes::{Nodes, Stem};
+use crate::planted::{Bug, is_planted};
+use crate::space::Space;
+
+/// How to open a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
+    /// for data that is kept because it may be read again.
+    pub cache_bytes: usize,
+    /// Whether data is kept that may be read again.
+    pub keeps_data: bool,
+    /// How often access times and old UNSTABLE data go to the disk.
+    pub housekeeping_interval: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 256 << 20,
+            keeps_data: true,
+            housekeeping_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a volume is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is none.
+    #[error("there is no shadow volume")]
+    NoVolume,
+    /// It is of a later version.
+    #[error("the volume has version {0} of the format; this program knows {VERSION}")]
+    Version(u16),
+    /// The disk is smaller than the volume.
+    #[error("the volume has {volume} bytes, and the disk {disk}")]
+    CutOff {
+        /// Bytes of the volume.
+        volume: u64,
+        /// Bytes of the disk.
+        disk: u64,
+    },
+    /// No superblock is whole.
+    #[error("no superblock is whole: the highest is that of update {highest}")]
+    NoSuperblock {
+        /// Its number; 0 if there is none at all.
+        highest: u64,
+    },
+    /// What the superblock leads to makes no sense.
+    #[error("the volume is damaged: {0}")]
+    Damaged(&'static str),
+    /// The disk does not do what it is asked.
+    #[error("{0}")]
+    Io(#[from] IoError),
+    /// A verb of the engine failed.
+    #[error("{0}")]
+    Failed(#[from] FsError),
+}
+
+/// Bytes of UNSTABLE data that wait in memory at most.
+const DIRTY_MOST: u64 = 256 << 20;
+
+/// Opens a volume, which is brought back first if it was cut off.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn open(
+    device: Rc<dyn BlockDevice>,
+    runtime: Runtime,
+    options: &OpenOptions,
+) -> Result<Rc<Files<Shadow>>, OpenError> {
+    let anchor = find_anchor(&*device).await?;
+    let shape = anchor.shape;
+    let (superblock, at, highest) = choose(&*device, &anchor).await?;
+    if !is_planted(Bug::UnwrittenBelief) {
+        believe(&*device, &superblock).await?;
+    }
+    let block_size = shape.block * UNIT as u64;
+    let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
+    let path = Rc::new(DataPath::new(device.clone(), budget.clone(), (block_size, block_size)));
+    let trees = [superblock.inodes, superblock.map, superblock.answers];
+    let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
+    let space = Rc::new(Space::empty(shape));
+    let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
+    read_map(&nodes, &space, &unfolded).await?;
+    let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;
+    let chains = superblock.chains.clone();
+    let found = Found { anchor, superblock, at, unfolded };
+    let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
+    commits.pass_number(highest);
+    let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
+    let root = root.ok_or(OpenError::Damaged("it has no root"))?;
+    let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
+    commits.commit().await?;
+    let engine = Shadow {
+        limits: limits(&shape, ObjectId::live(vfs::Ino(ROOT), generation.generation)),
+        runtime: runtime.clone(),
+        budget,
+        path,
+        nodes,
+        space,
+        commits,
+        promised: Rc::default(),
+        next: std::cell::Cell::new(1),
+        leaving: Default::default(),
+        leaving_units: Default::default(),
+        touched: Default::default(),
+        late_answer: Default::default(),
+        hint: Default::default(),
+    };
+    let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
+    let files = FilesOptions { dirty_limit, remembered };
+    let files = Files::new(Rc::new(engine), runtime, files);
+    files.start_housekeeping(options.housekeeping_interval);
+    files.finish_chains(chains).await?;
+    Ok(files)
+}
+
+fn limits(shape: &Shape, root: ObjectId) -> Limits {
+    let block_size = shape.block * UNIT as u64;
+    Limits {
+        root,
+        block_size,
+        capacity: shape.units * UNIT as u64,
+        max_target: 4095.min(block_size as usize - 1),
+        fsinfo: FsInfo {
+            max_file_size: crate::format::pointer::capacity(4).saturating_mul(block_size),
+            block_size: block_size as u32,
+            time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
+            read_only: false,
+        },
+        pathconf: PathConf { link_max: MOST_LINKS, name_max: MAX_NAME as u32 },
+    }
+}
+
+async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
+    device.read(unit * UNIT as u64, Buffer::unfilled(UNIT)).await
+}
+
+/// The newest anchor of the disk.
+pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, OpenError> {
+    let size = device.geometry().size;
+    let units = size / UNIT as u64;
+    if units < 2 * ANCHORS {
+        return Err(OpenError::NoVolume);
+    }
+    let (mut newest, mut later): (Option<Anchor>, _) = (None, None);
+    for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
+        // One that cannot be read is as good as torn.
+        let Ok(block) = read_unit(device, unit).await else { continue };
+        match Anchor::read(&block) {
+            Ok(anchor) if newest.as_ref().is_none_or(|newest| newest.number < anchor.number) => {
+                newest = Some(anchor);
+            }
+            Err(NoAnchor::Version(version)) => later = Some(version),
+            _ => {}
+        }
+    }
+    let Some(anchor) = newest else {
+        return Err(later.map_or(OpenError::NoVolume, OpenError::Version));
+    };
+    let volume = anchor.shape.units * UNIT as u64;
+    if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
+}
+
+/// The superblock to go on from, where it is, and the highest number that was seen.
+pub(crate) async fn choose(
+    device: &dyn BlockDevice,
+    anchor: &Anchor,
+) -> Result<(Superblock, u64, u64), OpenError> {
+    let mut found = BTreeMap::new();
+    for &zone in &anchor.zones {
+        for slot in 0..SLOTS {
+            let at = anchor.shape.slot(zone.into(), slot);
+            let Ok(block) = read_unit(device, at).await else { continue };
+            if let Some(superblock) = Superblock::read(&block, at, &anchor.secret) {
+                found.insert(superblock.number, (superblock, at));
+            }
+        }
+    }
+    let Some((&highest, (superblock, at))) = found.last_key_value() else {
+        return Err(OpenError::NoSuperblock { highest: 0 });
+    };
+    if is_whole(device, superblock).await || is_planted(Bug::BelievedHighest) {
+        return Ok((superblock.clone(), *at, highest));
+    }
+    match found.get(&superblock.durable) {
+        Some((durable, at)) if *at == superblock.durable_at && is_whole(device, durable).await => {
+            Ok((durable.clone(), *at, highest))
+        }
+        _ => Err(OpenError::NoSuperblock { highest }),
+    }
+}
+
+/// Whether all that a superblock lists is there.
+async fn is_whole(device: &dyn BlockDevice, superblock: &Superblock) -> bool {
+    for listed in &superblock.listed {
+        match read_listed(device, listed).await {
+            Ok(bytes) if fits(listed, &bytes) => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+async fn read_listed(device: &dyn BlockDevice, listed: &Listed) -> Result<Buffer, IoError> {
+    let length = listed.run.length as usize * UNIT;
+    device.read(listed.run.start * UNIT as u64, Buffer::unfilled(length)).await
+}
+
+fn fits(listed: &Listed, bytes: &[u8]) -> bool {
+    let sums: Vec<u64> = bytes.chunks(usize::from(listed.grain) * UNIT).map(sum).collect();
+    sum_of_sums(&sums) == listed.sum
+}
+
+/// Writes again what is believed and no flush covers.
+async fn believe(device: &dyn BlockDevice, superblock: &Superblock) -> Result<(), IoError> {
+    for listed in &superblock.listed {
+        let bytes: Bytes = read_listed(device, listed).await?.freeze();
+        let at = listed.run.start * UNIT as u64;
+        device.write(at, vec![bytes], Durability::Plain).await?;
+    }
+    device.flush().await
+}
+
+/// What records tell since the last fold, in their order.
+pub(crate) async fn read_records(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    secret: &Secret,
+) -> Result<Unfolded, OpenError> {
+    let damaged = OpenError::Damaged("a record is not what its pointer says");
+    let mut blocks = Vec::new();
+    let mut next = superblock.record;
+    while !next.is_null() {
+        let unit = next.address.get();
+        if blocks.len() as u32 >= superblock.records {
+            return Err(damaged);
+        }
+        let block = read_unit(device, unit).await?;
+        let index = crate::format::head::index(&block);
+        let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
+        let is_it = sum(&block) == next.sum.get() && is(&block, place, next.birth.get(), secret);
+        let Some(read) = record::read(&block).filter(|_| is_it) else { return Err(damaged) };
+        next = read.previous;
+        blocks.push((unit, read));
+    }
+    let mut unfolded = Unfolded::default();
+    for (unit, read) in blocks.into_iter().rev() {
+        unfolded.changes.extend(read.changes);
+        unfolded.answers.extend(read.answers.into_iter().map(Into::into));
+        unfolded.units.push(unit);
+    }
+    Ok(unfolded)
+}
+
+/// Which units are in use: those of the map, and then what records tell.
+pub(crate) async fn read_map(
+    nodes: &Nodes,
+    space: &Space,
+    unfolded: &Unfolded,
+) -> Result<(), OpenError> {
+    let damaged = |is_right: bool| {
+        let wrong = OpenError::Damaged("the map of space does not fit the records");
+        if is_right { Ok(()) } else { Err(wrong) }
+    };
+    for leaf in 0..space.shape().units.div_ceil(MAPPED) {
+        let Some(node) = nodes.get(&Stem::Map, 0, leaf).await? else { continue };
+        let body = node.read(|bytes| bytes[size_of::<Head>()..size_of::<Head>() + BODY].to_vec());
+        for (unit, byte) in (leaf * MAPPED..).step_by(8).zip(body).filter(|&(_, byte)| byte != 0) {
+            for bit in (0..8).filter(|bit| byte & 1 << bit != 0) {
+                damaged(space.take(record::Run { start: unit + bit, length: 1 }))?;
+            }
+        }
+    }
+    for change in &unfolded.changes {
+        damaged(match *change {
+            Change::Taken(run) => space.take(run),
+            Change::Freed(run) => space.try_free(run),
+        })?;
+    }
+    Ok(())
+}
+
+/// What callers were answered, the oldest first.
+async fn read_answers(
+    nodes: &Nodes,
+    shape: &Shape,
+    superblock: &Superblock,
+    unfolded: &Unfolded,
+) -> Result<Vec<LoggedReply>, OpenError> {
+    let ring = ring(shape);
+    let begun = superblock.answers_begun;
+    let mut answers: Vec<Vec<u8>> = Vec::new();
+    let damaged = OpenError::Damaged("an answer makes no sense");
+    for index in begun.saturating_sub(ring)..begun {
+        let node = nodes.get(&Stem::Answers, 0, index % ring).await?;
+        let of_node = node.and_then(|node| node.read(answers_in));
+        let Some(of_node) = of_node else { return Err(damaged) };
+        answers.extend(of_node);
+    }
+    answers.extend(unfolded.answers.iter().map(|answer| answer.to_vec()));
+    let read: Option<Vec<LoggedReply>> =
+        answers.iter().map(|answer| vnode::answer::read(answer)).collect();
+    read.ok_or(damaged)
+}

@@ -1,0 +1,36 @@
+//! Bugs that tests plant, to show that they would be found: see the crate `planted`.
+
+planted::bugs! {
+    /// What is claimed for UNSTABLE data is given to others.
+    EatenClaims,
+    /// A superblock is durable before what it leads to is: nothing is listed in it.
+    UnlistedBlocks,
+    /// What an update frees is used again before the update is durable.
+    EarlyFrees,
+    /// An update counts as durable before the flush.
+    NoBarrier,
+    /// A superblock goes to the slot of the last durable one.
+    SameSlot,
+    /// An opening takes the highest superblock, whole or not.
+    BelievedHighest,
+    /// What an opening believes is not written again.
+    UnwrittenBelief,
+    /// A superblock goes to a zone that no durable anchor names.
+    LateAnchors,
+    /// A fold leaves out what was given back.
+    UnfoldedFrees,
+    /// The records that were folded stay in use.
+    KeptRecords,
+    /// Pointers are written with the checksum of the block before.
+    StaleSums,
+    /// What an opening goes on from has the number of what it found torn.
+    ReusedNumbers,
+    /// An answer goes with the update after its change.
+    LateAnswers,
+    /// Answers are not folded.
+    UnfoldedAnswers,
+    /// Chains are not in the superblock.
+    UnwrittenChains,
+    /// Space of a planned change that comes to nothing stays taken.
+    KeptPlans,
+}

@@ -1,0 +1,294 @@
+//! Which units are free, and which of them come next.
+//!
+//! A unit is in use as long as a superblock needs it that an opening may choose, or the tree in
+//! memory, or a write on its way. Blocks of files are whole groups of units; metadata takes units
+//! of groups that are broken already, as far as the zone at hand has some.
+//!
+//! Invariants:
+//! 1. What is taken was free, and what is freed was in use.
+//! 2. The counts are those of the bits.
+//! 3. What is claimed for UNSTABLE data stays free for it.
+//!
+//! Not asserted: 2, which tests compare; 3, which [`Space::has_blocks`] is asked for.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use crate::format::anchor::Shape;
+use crate::format::record::Run;
+use crate::planted::{Bug, is_planted};
+
+/// See the module's prose.
+pub(crate) struct Space {
+    shape: Shape,
+    /// A bit for each unit; set when it is in use, or is for nothing.
+    bits: RefCell<Vec<u64>>,
+    /// Free units of groups of which others are in use.
+    singles: RefCell<BTreeSet<u64>>,
+    /// Groups that are free as a whole: of each zone, and of all.
+    whole: RefCell<Vec<u32>>,
+    all_whole: Cell<u64>,
+    /// Behind what was taken last.
+    cursor: Cell<u64>,
+    claimed: Cell<u64>,
+    /// Units that changes which free more than they take may use, and no others.
+    pool: u64,
+}
+
+impl Space {
+    /// That of a volume on which nothing is in use.
+    pub(crate) fn empty(shape: Shape) -> Self {
+        let zones = shape.zones();
+        let per_zone = ((shape.usable(0).end - shape.usable(0).start) / shape.block) as u32;
+        let space = Self {
+            shape,
+            bits: RefCell::new(vec![u64::MAX; shape.units.div_ceil(64) as usize]),
+            singles: RefCell::default(),
+            whole: RefCell::new(vec![per_zone; zones as usize]),
+            all_whole: Cell::new(zones * u64::from(per_zone)),
+            cursor: Cell::new(shape.usable(0).start),
+            claimed: Cell::new(0),
+            pool: (shape.units / 32).clamp(24, 4096),
+        };
+        for zone in 0..zones {
+            let usable = shape.usable(zone);
+            usable.for_each(|unit| {
+                space.bits.borrow_mut()[unit as usize / 64] &= !(1 << (unit % 64))
+            });
+        }
+        space
+    }
+
+    /// The shape of the volume.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Units of all groups, in use or not.
+    pub(crate) fn total(&self) -> u64 {
+        let usable = self.shape.usable(0);
+        self.shape.zones() * (usable.end - usable.start)
+    }
+
+    /// Units that are free.
+    pub(crate) fn free_units(&self) -> u64 {
+        self.all_whole.get() * self.shape.block + self.singles.borrow().len() as u64
+    }
+
+    /// What is claimed, in blocks.
+    pub(crate) fn claimed(&self) -> u64 {
+        self.claimed.get()
+    }
+
+    /// Units that are kept for changes which free more than they take.
+    pub(crate) fn pool(&self) -> u64 {
+        self.pool
+    }
+
+    fn is_used(&self, unit: u64) -> bool {
+        self.bits.borrow()[unit as usize / 64] & 1 << (unit % 64) != 0
+    }
+
+    fn set(&self, unit: u64, used: bool) {
+        assert_ne!(self.is_used(unit), used, "invariant 1: unit {unit}");
+        let group = unit / self.shape.block * self.shape.block;
+        let others = group..group + self.shape.block;
+        let free = others.clone().filter(|&unit| !self.is_used(unit)).count() as u64;
+        let mut singles = self.singles.borrow_mut();
+        let whole = &mut self.whole.borrow_mut()[self.shape.zone_of(unit) as usize];
+        self.bits.borrow_mut()[unit as usize / 64] ^= 1 << (unit % 64);
+        if used {
+            if free == self.shape.block {
+                (*whole, _) = (*whole - 1, self.all_whole.set(self.all_whole.get() - 1));
+                singles.extend(others.filter(|&other| other != unit));
+            } else {
+                singles.remove(&unit);
+            }
+        } else if free + 1 == self.shape.block {
+            (*whole, _) = (*whole + 1, self.all_whole.set(self.all_whole.get() + 1));
+            others.for_each(|other| _ = singles.remove(&other));
+        } else {
+            singles.insert(unit);
+        }
+    }
+
+    /// These are in use; false if one of them was so before, or is for nothing.
+    #[must_use]
+    pub(crate) fn take(&self, run: Run) -> bool {
+        let are_free =
+            self.shape.may_hold(&run) && (run.start..run.end()).all(|unit| !self.is_used(unit));
+        if are_free {
+            (run.start..run.end()).for_each(|unit| self.set(unit, true));
+        }
+        are_free
+    }
+
+    /// These are free again.
+    pub(crate) fn free(&self, run: Run) {
+        (run.start..run.end()).for_each(|unit| self.set(unit, false));
+    }
+
+    /// The same, of what a record tells: false if one of them was not in use.
+    #[must_use]
+    pub(crate) fn try_free(&self, run: Run) -> bool {
+        let are_used =
+            self.shape.may_hold(&run) && (run.start..run.end()).all(|unit| self.is_used(unit));
+        if are_used {
+            self.free(run);
+        }
+        are_used
+    }
+
+    /// Whether a run is in use as a whole.
+    pub(crate) fn has_all(&self, run: Run) -> bool {
+        (run.start..run.end()).all(|unit| self.is_used(unit))
+    }
+
+    /// Whether so many blocks are free beside `units` for metadata, and beside what is claimed if
+    /// that is not for the asker.
+    pub(crate) fn has_blocks(&self, blocks: u64, units: u64, keeps_claims: bool) -> bool {
+        let broken = units.saturating_sub(self.singles.borrow().len() as u64);
+        let claimed =
+            if keeps_claims && !is_planted(Bug::EatenClaims) { self.claimed.get() } else { 0 };
+        blocks + claimed + broken.div_ceil(self.shape.block) <= self.all_whole.get()
+    }
+
+    /// Claims blocks.
+    pub(crate) fn claim(&self, blocks: u64) {
+        self.claimed.set(self.claimed.get() + blocks);
+    }
+
+    /// Gives back what was claimed.
+    pub(crate) fn release(&self, blocks: u64) {
+        self.claimed.set(self.claimed.get() - blocks);
+    }
+
+    /// A unit for metadata: near the last one, and in a group that is broken if there is one.
+    pub(crate) fn take_unit(&self) -> Option<u64> {
+        let zone = self.shape.zone_of(self.cursor.get());
+        let usable = self.shape.usable(zone);
+        let single = {
+            let singles = self.singles.borrow();
+            let near = singles.range(self.cursor.get()..usable.end).next();
+            near.or_else(|| singles.range(usable.clone()).next()).copied()
+        };
+        let unit = single.or_else(|| self.find_group(None)).or_else(|| {
+            self.singles.borrow().first().copied() // no group is whole
+        })?;
+        self.set(unit, true);
+        self.cursor.set(unit + 1);
+        Some(unit)
+    }
+
+    /// Blocks for data, as few runs as there are; nothing if there are not so many.
+    pub(crate) fn take_blocks(&self, mut blocks: u64) -> Option<Vec<Run>> {
+        if blocks > self.all_whole.get() {
+            return None;
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        while blocks > 0 {
+            let follows = runs.last().map(Run::end);
+            let start = self.find_group(follows).expect("so many are whole");
+            let run = Run { start, length: self.shape.block };
+            (run.start..run.end()).for_each(|unit| self.set(unit, true));
+            self.cursor.set(run.end());
+            match runs.last_mut() {
+                Some(last) if last.end() == start => last.length += run.length,
+                _ => runs.push(run),
+            }
+            blocks -= 1;
+        }
+        Some(runs)
+    }
+
+    /// A group that is free as a whole: the one at `next`, one in the zone at hand, or in the next
+    /// that has enough of them, or in any.
+    fn find_group(&self, next: Option<u64>) -> Option<u64> {
+        if let Some(next) = next.filter(|&next| self.is_whole(next)) {
+            return Some(next);
+        }
+        let here = self.shape.zone_of(self.cursor.get());
+        let zones = self.shape.zones();
+        let whole = |zone: u64| u64::from(self.whole.borrow()[zone as usize]);
+        if whole(here) > 0 {
+            return self.first_in(here);
+        }
+        let others = || (1..zones).map(|step| (here + step) % zones);
+        let enough = self.shape.zone / self.shape.block / 8;
+        let zone = others().find(|&zone| whole(zone) >= enough.max(1));
+        let zone = zone.or_else(|| others().max_by_key(|&zone| whole(zone)))?;
+        if whole(zone) > 0 { self.first_in(zone) } else { None }
+    }
+
+    fn is_whole(&self, group: u64) -> bool {
+        let run = Run { start: group, length: self.shape.block };
+        self.shape.may_hold(&run) && (run.start..run.end()).all(|unit| !self.is_used(unit))
+    }
+
+    /// The first whole group of a zone from the cursor on, or from its begin.
+    fn first_in(&self, zone: u64) -> Option<u64> {
+        let usable = self.shape.usable(zone);
+        let from = self.cursor.get().next_multiple_of(self.shape.block);
+        let from = if usable.contains(&from) { from } else { usable.start };
+        let groups = |range: std::ops::Range<u64>| range.step_by(self.shape.block as usize);
+        groups(from..usable.end)
+            .chain(groups(usable.start..from))
+            .find(|&group| self.is_whole(group))
+    }
+
+    /// Asserts invariant 2.
+    #[cfg(test)]
+    fn check(&self) {
+        let (mut singles, mut whole) = (0, 0);
+        for zone in 0..self.shape.zones() {
+            for group in self.shape.usable(zone).step_by(self.shape.block as usize) {
+                let units = group..group + self.shape.block;
+                let free = units.filter(|&unit| !self.is_used(unit)).count() as u64;
+                if free == self.shape.block { whole += 1 } else { singles += free }
+            }
+        }
+        assert_eq!((singles, whole), (self.singles.borrow().len() as u64, self.all_whole.get()));
+        let zones: u64 = self.whole.borrow().iter().map(|&zone| u64::from(zone)).sum();
+        assert_eq!(zones, whole);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_at_random_is_counted() {
+        for block in [1, 2, 4] {
+            let space = Space::empty(Shape { units: 300, zone: 32, block });
+            let all = space.free_units();
+            assert_eq!(all, space.total());
+            let mut held: Vec<Run> = Vec::new();
+            let mut chance = 12_345_u64;
+            for _ in 0..3000 {
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                match chance >> 61 {
+                    0..=2 => held.extend(space.take_unit().map(|start| Run { start, length: 1 })),
+                    3 | 4 => held.extend(space.take_blocks(chance >> 40 & 3).into_iter().flatten()),
+                    _ if held.is_empty() => {}
+                    _ => space.free(held.swap_remove((chance >> 33) as usize % held.len())),
+                }
+                space.check();
+                let taken: u64 = held.iter().map(|run| run.length).sum();
+                assert_eq!(space.free_units() + taken, all);
+            }
+            held.into_iter().for_each(|run| space.free(run));
+            assert_eq!((space.free_units(), space.singles.borrow().len()), (all, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_claimed_is_for_nobody_else() {
+        let space = Space::empty(Shape { units: 300, zone: 32, block: 2 });
+        let blocks = space.free_units() / 2;
+        space.claim(blocks - 3);
+        assert!(space.has_blocks(3, 0, true) && !space.has_blocks(4, 0, true));
+        assert!(space.has_blocks(2, 2, true) && !space.has_blocks(2, 3, true));
+        assert!(space.has_blocks(blocks, 0, false));
+    }
+}

@@ -1,0 +1,173 @@
+//! What one operation changes, while it is being planned.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use directory::entry::CHUNK_SIZE;
+use vnode::{EntryChange, Manner, Plan, Space as Kind, Vnode};
+
+use crate::format::pointer::Pointer;
+use crate::format::record::Run;
+use crate::format::superblock::Listed;
+use crate::inode::Inode;
+use crate::nodes::{Node, Nodes, Parent};
+use crate::planted::{Bug, is_planted};
+use crate::space::Space;
+
+/// A chunk of a directory.
+pub struct ShadowChunk {
+    pub(crate) directory: u64,
+    pub(crate) source: Source,
+}
+
+/// Where a chunk is.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// In a block, from this byte on.
+    Node(Rc<Node>, usize),
+    /// In the Update that adds it.
+    New(Rc<RefCell<[u8; CHUNK_SIZE]>>),
+}
+
+impl vnode::Chunk for ShadowChunk {
+    fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        match &self.source {
+            Source::Node(node, at) => node.read(|bytes| look(&bytes[*at..*at + CHUNK_SIZE])),
+            Source::New(bytes) => look(&*bytes.borrow()),
+        }
+    }
+}
+
+/// A chunk that a directory gets.
+pub(crate) struct NewChunk {
+    pub(crate) directory: u64,
+    pub(crate) start: u64,
+    pub(crate) node: Rc<Node>,
+    pub(crate) at: usize,
+    pub(crate) bytes: Rc<RefCell<[u8; CHUNK_SIZE]>>,
+}
+
+/// A block of data that a file gets, at a place of its tree.
+pub(crate) struct Placed {
+    pub(crate) parent: Parent,
+    pub(crate) index: u64,
+    pub(crate) address: u64,
+    pub(crate) sum: u64,
+}
+
+/// Leaves that a file loses, and blocks of metadata with nothing else below them.
+#[derive(Default)]
+pub(crate) struct Cut {
+    pub(crate) leaves: Vec<(Parent, u64, Pointer)>,
+    pub(crate) nodes: Vec<Rc<Node>>,
+}
+
+/// What plans that are under way have taken: free again if nothing comes of them.
+#[derive(Default)]
+pub(crate) struct Promised {
+    /// Numbers of files.
+    pub(crate) inos: RefCell<BTreeSet<u64>>,
+    /// Units for metadata of Updates that are ready, and not applied.
+    pub(crate) units: Cell<u64>,
+}
+
+/// What one Update has taken.
+pub(crate) struct Taken {
+    space: Rc<Space>,
+    nodes: Rc<Nodes>,
+    promised: Rc<Promised>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) inos: Vec<u64>,
+    pub(crate) units: u64,
+    /// Blocks of metadata that were not there.
+    pub(crate) made: Vec<Rc<Node>>,
+}
+
+impl Taken {
+    /// The Update was applied: runs are its own.
+    pub(crate) fn keep(&mut self) -> Vec<Run> {
+        std::mem::take(&mut self.runs)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if !is_planted(Bug::KeptPlans) {
+            self.runs.drain(..).for_each(|run| self.space.free(run));
+        }
+        self.inos.drain(..).for_each(|ino| _ = self.promised.inos.borrow_mut().remove(&ino));
+        self.promised.units.set(self.promised.units.get() - self.units);
+        self.nodes.unmake(&mut self.made);
+    }
+}
+
+/// See the module's prose.
+pub struct Update {
+    pub(crate) kind: Kind,
+    pub(crate) manner: Manner,
+    /// Inodes as they will be.
+    pub(crate) inodes: BTreeMap<u64, (Rc<Vnode<Inode>>, Inode)>,
+    pub(crate) entries: Vec<(Source, EntryChange)>,
+    pub(crate) chunks: Vec<NewChunk>,
+    pub(crate) blocks: Vec<Placed>,
+    pub(crate) listed: Vec<Listed>,
+    pub(crate) cut: Cut,
+    pub(crate) born: Vec<u64>,
+    pub(crate) ended: Vec<u64>,
+    /// Units for metadata, at most.
+    pub(crate) cost: u64,
+    pub(crate) taken: Taken,
+}
+
+impl Update {
+    pub(crate) fn new(
+        kind: Kind,
+        space: Rc<Space>,
+        nodes: Rc<Nodes>,
+        promised: Rc<Promised>,
+    ) -> Self {
+        let (runs, inos, made) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            kind,
+            manner: Manner::default(),
+            inodes: BTreeMap::new(),
+            entries: Vec::new(),
+            chunks: Vec::new(),
+            blocks: Vec::new(),
+            listed: Vec::new(),
+            cut: Cut::default(),
+            born: Vec::new(),
+            ended: Vec::new(),
+            cost: 0,
+            taken: Taken { space, nodes, promised, runs, inos, units: 0, made },
+        }
+    }
+
+    /// The inode as this Update will leave it.
+    pub(crate) fn inode(&mut self, file: &Rc<Vnode<Inode>>) -> &mut Inode {
+        let first = || {
+            let mut inode = file.look(Clone::clone);
+            if let Some(volatile) = file.volatile() {
+                (inode.facts.mtime, inode.facts.ctime) = (volatile.mtime, volatile.ctime);
+            }
+            (file.clone(), inode)
+        };
+        &mut self.inodes.entry(file.ino).or_insert_with(first).1
+    }
+
+    /// Whether it makes more than it takes away: then it needs room that is anyone's.
+    pub(crate) fn grows(&self) -> bool {
+        !self.born.is_empty() || !self.chunks.is_empty() || !self.blocks.is_empty()
+    }
+}
+
+impl Plan for Update {
+    fn is_empty(&self) -> bool {
+        self.inodes.is_empty() && self.entries.is_empty()
+    }
+
+    fn manner(&mut self) -> &mut Manner {
+        &mut self.manner
+    }
+}

@@ -1,0 +1,57 @@
+//! What every engine has to pass, at cuts of a simulated disk.
+
+use enginekit::{names, told, tree};
+use sim::Executor;
+
+use crate::bench::{Setting, findings, made, opened};
+
+/// Volumes of several shapes, with room for what the kit's actors do.
+fn settings() -> [Setting; 3] {
+    [Setting::of(4, 64, 16 << 20), Setting::of(8, 256, 16 << 20), Setting::of(16, 4096, 24 << 20)]
+}
+
+/// What so many runs of the tree show that is wrong.
+pub(crate) fn first_wrong(runs: u64) -> Option<String> {
+    (1..=runs).find_map(|seed| {
+        let setting = &settings()[seed as usize % 3];
+        let run = tree::record(setting, seed, 40);
+        let wrong = run.first_wrong(seed, 40, true)?;
+        Some(format!("run {seed}: {wrong}"))
+    })
+}
+
+/// `DURAMEN_RUNS` says how many.
+#[test]
+fn a_tree_survives() {
+    let runs = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok());
+    assert_eq!(first_wrong(runs.unwrap_or(6)), None);
+}
+
+#[test]
+fn what_a_listing_told_stays() {
+    for seed in 1..=3 {
+        assert_eq!(told::told_names_stay(&settings()[seed as usize % 3], seed), Ok(()));
+    }
+}
+
+#[test]
+fn names_lead_where_they_should() {
+    for setting in settings() {
+        assert_eq!(names::names_lead_to_their_files(&setting), Ok(()));
+    }
+}
+
+#[test]
+fn a_new_volume_is_well_and_opens() {
+    for setting in settings() {
+        let executor = Executor::new(3);
+        let disk = executor.block_on(made(&executor, &setting));
+        assert_eq!(findings(&disk.contents()), Ok(()));
+        let names = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+            volume.list(vfs::FileSystem::root(&volume.files)).await
+        });
+        assert_eq!(names, Ok(vec![".".to_owned(), "..".to_owned()]));
+        assert_eq!(findings(&disk.contents()), Ok(()));
+    }
+}
