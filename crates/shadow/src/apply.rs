@@ -1,5 +1,7 @@
 //! Applying an Update: everything that readers see changes at once, in memory.
 
+use std::rc::Rc;
+
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader};
 use vfs::{FileKind, Sequence};
@@ -10,7 +12,9 @@ use crate::engine::{File, Shadow};
 use crate::format::inode::{Record, kind_bits};
 use crate::format::pointer::Pointer;
 use crate::format::record::Run;
+use crate::format::{FIRST, INODES};
 use crate::inode::Inode;
+use crate::nodes::Node;
 use crate::update::{Cut, Placed, Source, Update};
 
 /// An Update that every reader sees.
@@ -53,10 +57,13 @@ impl Shadow {
             });
             self.nodes.mark(&inode.home);
         }
+        for ino in &update.ended {
+            self.vacate(&update.inodes[ino].1.home, &mut freed);
+        }
         let files = self.commits.files.get() + update.born.len() as u64;
         self.commits.files.set(files - update.ended.len() as u64);
         if let Some(&last) = update.born.iter().max() {
-            let behind = (last + 1).next_multiple_of(crate::format::INODES);
+            let behind = (last + 1).next_multiple_of(INODES);
             self.commits.next_ino.set(self.commits.next_ino.get().max(behind));
         }
         for (file, inode) in std::mem::take(&mut update.inodes).into_values() {
@@ -71,8 +78,8 @@ impl Shadow {
         self.leaving.borrow_mut().extend(&inos);
         let units = freed.iter().map(|run: &Run| run.length).sum();
         self.leaving_units.set(self.leaving_units.get() + units);
-        let listed = std::mem::take(&mut update.listed);
-        let staged = Staged { sequence, answer: None, taken, freed, listed };
+        let written = std::mem::take(&mut update.written);
+        let staged = Staged { sequence, answer: None, taken, freed, written };
         Applied { staged, freed: Freed { units, inos } }
     }
 
@@ -102,6 +109,21 @@ impl Shadow {
             if !old.is_null() {
                 freed.push(Run { start: old.address.get(), length: 1 });
             }
+        }
+    }
+
+    /// A block of inodes goes if none is left in it. Its numbers are for new files.
+    fn vacate(&self, home: &Rc<Node>, freed: &mut Vec<Run>) {
+        let block = home.place.index;
+        let range = block * INODES..(block + 1) * INODES;
+        let is_promised = self.promised.inos.borrow().range(range).next().is_some();
+        let is_empty = || (0..INODES).all(|slot| home.inode(slot, Record::is_free));
+        if block * INODES >= FIRST && !is_promised && !home.is_gone() && is_empty() {
+            let old = self.nodes.remove(home);
+            if !old.is_null() {
+                freed.push(Run { start: old.address.get(), length: 1 });
+            }
+            self.vacant.borrow_mut().insert(block);
         }
     }
 

@@ -87,8 +87,8 @@ struct Sealed {
     writes: Vec<(u64, Bytes, u64)>,
     through: u64,
     freed: Vec<Run>,
-    /// Runs of payload that it may list.
-    payload: usize,
+    /// Blocks of payload that no flush covers, and their checksums.
+    payload: BTreeMap<u64, u64>,
     /// Its blocks stay in memory until the device has them: no reader asks it before.
     _nodes: Vec<Rc<Node>>,
 }
@@ -100,7 +100,8 @@ pub(crate) struct Staged {
     pub(crate) answer: Option<Rc<[u8]>>,
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
-    pub(crate) listed: Vec<Listed>,
+    /// Blocks of data, and their checksums.
+    pub(crate) written: Vec<(u64, u64)>,
 }
 
 /// How often something was done since the volume was opened.
@@ -131,8 +132,8 @@ pub(crate) struct Commits {
     /// Where the last durable one is, and the one before it.
     durable: Cell<[u64; 2]>,
     open: RefCell<Open>,
-    /// Payload that no flush covers, of changes that were staged.
-    unflushed: RefCell<Vec<Listed>>,
+    /// Blocks of payload that no flush covers, of changes that were staged, and their checksums.
+    unflushed: RefCell<BTreeMap<u64, u64>>,
     unfolded: RefCell<Unfolded>,
     chains: RefCell<BTreeMap<u64, Chain>>,
     pub(crate) next_ino: Cell<u64>,
@@ -214,6 +215,14 @@ impl Commits {
         dirty + records + 2 * leaves + 8 + 2 * (answers / BODY) as u64
     }
 
+    /// The same when nothing is changed, and what is going to be needed for records and answers.
+    pub(crate) fn keeps(&self) -> u64 {
+        let leaves = self.shape.units / MAPPED + 1;
+        let records = FOLD.saturating_sub(self.unfolded.borrow().units.len()) as u64;
+        let begun = self.superblock.borrow().answers_begun;
+        2 * leaves + 8 + records + ring(&self.shape).saturating_sub(begun)
+    }
+
     /// What became of a chain.
     pub(crate) fn note_chain(&self, link: ChainLink) {
         match link {
@@ -232,8 +241,14 @@ impl Commits {
         if is_planted(Bug::EarlyFrees) {
             staged.freed.iter().for_each(|&run| self.space.free(run));
         }
+        let mut unflushed = self.unflushed.borrow_mut();
+        unflushed.extend(staged.written);
+        // What went before it was durable may be written over as soon as that is.
+        for run in staged.freed.iter().filter(|_| !is_planted(Bug::ListedFrees)) {
+            (run.start..run.end()).for_each(|unit| _ = unflushed.remove(&unit));
+        }
+        drop(unflushed);
         open.freed.extend(staged.freed);
-        self.unflushed.borrow_mut().extend(staged.listed);
         drop(open);
         self.kick();
     }
@@ -263,17 +278,24 @@ impl Commits {
         if self.unfolded.borrow().units.len() >= FOLD {
             self.fold().await?;
         }
-        let is_much = |listed: &[Listed]| {
-            let units: u64 = listed.iter().map(|listed| listed.run.length).sum();
-            listed.len() > PAYLOAD_RUNS || units > PAYLOAD_UNITS
-        };
-        while is_much(&self.unflushed.borrow()) {
-            let covered = self.unflushed.borrow().len();
+        while self.is_much(&self.unflushed.borrow()) {
+            let covered = self.unflushed.borrow().clone();
             self.flush().await.map_err(|_| FsError::Io)?;
-            self.unflushed.borrow_mut().drain(..covered);
+            self.forget_flushed(&covered);
         }
         let sealed = self.seal();
         self.write(sealed).await.map_err(|_| FsError::Io)
+    }
+
+    /// Whether that is more payload than a superblock lists.
+    fn is_much(&self, payload: &BTreeMap<u64, u64>) -> bool {
+        let units = payload.len() as u64 * self.shape.block;
+        units > PAYLOAD_UNITS || runs_of(payload, self.shape.block).len() > PAYLOAD_RUNS
+    }
+
+    /// A flush has covered these blocks.
+    fn forget_flushed(&self, covered: &BTreeMap<u64, u64>) {
+        self.unflushed.borrow_mut().retain(|address, _| !covered.contains_key(address));
     }
 
     fn flush(&self) -> LocalBoxFuture<'static, Result<(), IoError>> {
@@ -350,7 +372,7 @@ impl Commits {
             listed: Vec::new(),
             ..*superblock
         };
-        let payload = self.unflushed.borrow().len();
+        let payload = self.unflushed.borrow().clone();
         Sealed {
             superblock: superblock.clone(),
             at,
@@ -374,9 +396,10 @@ impl Commits {
     }
 
     async fn write(&self, mut sealed: Sealed) -> Result<(), IoError> {
-        let runs = runs_of(&sealed.writes);
-        let mut listed = self.unflushed.borrow()[..sealed.payload].to_vec();
-        listed.extend(runs.iter().map(|(listed, _)| *listed));
+        let sums = sealed.writes.iter().map(|(address, _, sum)| (*address, *sum)).collect();
+        let runs = runs_of(&sums, 1);
+        let mut listed = runs_of(&sealed.payload, self.shape.block);
+        listed.extend(&runs);
         let units: u64 = listed.iter().map(|listed| listed.run.length).sum();
         let is_split = listed.len() > LISTED || units > LISTED_UNITS;
         self.name_zone(sealed.at).await?;
@@ -384,10 +407,14 @@ impl Commits {
         assert!(is_named, "invariant 6: an opening finds the zone");
         let bytes = (sealed.writes.len() + 1) * UNIT;
         self.count(|counts| counts.metadata_bytes += bytes as u64);
-        let mut writes: Vec<_> = runs
-            .into_iter()
-            .map(|(listed, pieces)| self.path.write(listed.run.start * UNIT as u64, pieces))
-            .collect();
+        let blocks: BTreeMap<u64, Bytes> =
+            sealed.writes.drain(..).map(|(address, block, _)| (address, block)).collect();
+        let write = |listed: Listed| {
+            let Run { start, .. } = listed.run;
+            let pieces = blocks.range(start..listed.run.end()).map(|(_, block)| block.clone());
+            self.path.write(start * UNIT as u64, pieces.collect())
+        };
+        let mut writes: Vec<_> = runs.into_iter().map(write).collect();
         if is_split {
             self.count(|counts| counts.split_updates += 1);
             try_join_all(std::mem::take(&mut writes)).await?;
@@ -414,7 +441,7 @@ impl Commits {
         let [last, _] = self.durable.get();
         self.durable.set([sealed.at, last]);
         self.superblock.borrow_mut().durable = sealed.superblock.number;
-        self.unflushed.borrow_mut().drain(..sealed.payload);
+        self.forget_flushed(&sealed.payload);
         if !is_planted(Bug::EarlyFrees) {
             for &run in &sealed.freed {
                 debug_assert!(self.space.has_all(run), "invariant 3: {run:?} was not free before");
@@ -572,24 +599,21 @@ fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
     all
 }
 
-/// Blocks side by side are written at once: what is listed of them, and their bytes.
-fn runs_of(writes: &[(u64, Bytes, u64)]) -> Vec<(Listed, Vec<Bytes>)> {
-    let mut writes: Vec<_> = writes.iter().collect();
-    writes.sort_by_key(|(address, ..)| *address);
-    let mut runs: Vec<(Run, Vec<Bytes>, Vec<u64>)> = Vec::new();
-    for (address, block, sum) in writes {
+/// What is listed of blocks of so many units, of which these are the checksums: those side by side
+/// together.
+fn runs_of(sums: &BTreeMap<u64, u64>, units: u64) -> Vec<Listed> {
+    let mut runs: Vec<(Run, Vec<u64>)> = Vec::new();
+    for (&start, &sum) in sums {
         match runs.last_mut() {
-            Some((run, pieces, sums)) if run.end() == *address => {
-                run.length += 1;
-                pieces.push(block.clone());
-                sums.push(*sum);
+            Some((run, sums)) if run.end() == start => {
+                run.length += units;
+                sums.push(sum);
             }
-            _ => runs.push((Run { start: *address, length: 1 }, vec![block.clone()], vec![*sum])),
+            _ => runs.push((Run { start, length: units }, vec![sum])),
         }
     }
-    let listed = |(run, pieces, sums): (Run, _, Vec<u64>)| {
-        (Listed { run, grain: 1, sum: sum_of_sums(&sums) }, pieces)
-    };
+    let listed =
+        |(run, sums): (Run, Vec<u64>)| Listed { run, grain: units as u16, sum: sum_of_sums(&sums) };
     runs.into_iter().map(listed).collect()
 }
 

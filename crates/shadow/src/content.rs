@@ -9,10 +9,8 @@ use futures::future::{LocalBoxFuture, try_join_all};
 use vfs::{FileKind, FsError};
 use vnode::{Content, Space as Kind, Vnode};
 
-use crate::commit::sum_of_sums;
 use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
 use crate::format::pointer::{Pointer, WIDTH, capacity, reach};
-use crate::format::superblock::Listed;
 use crate::format::{CHUNKS, FAN, UNIT, sum};
 use crate::inode::Inode;
 use crate::nodes::{Parent, Stem};
@@ -63,6 +61,7 @@ impl Shadow {
         let runs = self.space.take_blocks(count).ok_or(FsError::NoSpace)?;
         update.taken.runs.extend(&runs);
         update.inode(file).facts.units += added * self.per_block();
+        update.fills_holes |= added > 0;
         update.cost += cost;
         let places =
             runs.iter().flat_map(|run| (run.start..run.end()).step_by(self.per_block() as usize));
@@ -106,14 +105,11 @@ impl Shadow {
             .map(|(start, pieces, _)| self.path.write(start * UNIT as u64, pieces.clone()));
         let written = try_join_all(writes.collect::<Vec<_>>()).await;
         written.map_err(|error| if error.is_full() { FsError::NoSpace } else { FsError::Io })?;
-        let grain = self.per_block() as u16;
         for (start, pieces, sums) in payload.runs {
-            let length = pieces.len() as u64 * self.per_block();
-            let run = crate::format::record::Run { start, length };
-            update.listed.push(Listed { run, grain, sum: sum_of_sums(&sums) });
-            for (index, data) in pieces.iter().enumerate() {
-                let at = start * UNIT as u64 + index as u64 * self.block_size();
-                self.path.keep_written(at, data);
+            let addresses = (start..).step_by(self.per_block() as usize);
+            for ((address, data), sum) in addresses.zip(&pieces).zip(sums) {
+                update.written.push((address, sum));
+                self.path.keep_written(address * UNIT as u64, data);
             }
         }
         Ok(())

@@ -50,6 +50,8 @@ pub struct Shadow {
     pub(crate) late_answer: RefCell<Option<Rc<[u8]>>>,
     /// The block of inodes that new files get numbers of.
     pub(crate) hint: Cell<u64>,
+    /// Blocks of inodes that went because they were empty.
+    pub(crate) vacant: RefCell<BTreeSet<u64>>,
 }
 
 impl Shadow {
@@ -91,7 +93,7 @@ impl Shadow {
 
     /// How full it is. What the engine needs for itself is no part of it.
     pub(crate) fn fullness(&self, (orphans, used): (u64, u64)) -> FsStat {
-        let kept = self.commits.needs() + self.space.pool();
+        let kept = self.commits.keeps() + self.space.pool();
         let claimed = self.space.claimed() * self.per_block();
         let free = self.space.free_units() + self.leaving_units.get();
         let free_bytes = free.saturating_sub(kept + claimed) * UNIT as u64 + used;
@@ -139,7 +141,8 @@ impl Shadow {
         }
         loop {
             // A block that others have promised from has a number of its own soon.
-            let mut block = self.commits.next_ino.get() / INODES;
+            let vacant = self.vacant.borrow_mut().pop_first();
+            let mut block = vacant.unwrap_or(self.commits.next_ino.get() / INODES);
             while self.is_promised(block) {
                 block += 1;
             }

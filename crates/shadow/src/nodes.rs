@@ -125,6 +125,11 @@ impl Node {
         self.pointer.get()
     }
 
+    /// Whether it was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.get()
+    }
+
     fn child(&self, index: u64) -> Pointer {
         self.read(|bytes| *view(&bytes[offset_of_child(index)..]))
     }

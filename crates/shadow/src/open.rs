@@ -134,6 +134,7 @@ pub async fn open(
         touched: Default::default(),
         late_answer: Default::default(),
         hint: Default::default(),
+        vacant: Default::default(),
     };
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
     let files = FilesOptions { dirty_limit, remembered };

@@ -5,6 +5,8 @@ planted::bugs! {
     EatenClaims,
     /// A superblock is durable before what it leads to is: nothing is listed in it.
     UnlistedBlocks,
+    /// A superblock lists blocks that went with its own update.
+    ListedFrees,
     /// What an update frees is used again before the update is durable.
     EarlyFrees,
     /// An update counts as durable before the flush.

@@ -48,7 +48,7 @@ impl Space {
             all_whole: Cell::new(zones * u64::from(per_zone)),
             cursor: Cell::new(shape.usable(0).start),
             claimed: Cell::new(0),
-            pool: (shape.units / 32).clamp(24, 4096),
+            pool: (shape.units / 32).clamp(48, 4096),
         };
         for zone in 0..zones {
             let usable = shape.usable(zone);

@@ -9,7 +9,6 @@ use vnode::{EntryChange, Manner, Plan, Space as Kind, Vnode};
 
 use crate::format::pointer::Pointer;
 use crate::format::record::Run;
-use crate::format::superblock::Listed;
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Parent};
 use crate::planted::{Bug, is_planted};
@@ -111,10 +110,13 @@ pub struct Update {
     pub(crate) entries: Vec<(Source, EntryChange)>,
     pub(crate) chunks: Vec<NewChunk>,
     pub(crate) blocks: Vec<Placed>,
-    pub(crate) listed: Vec<Listed>,
+    /// Blocks of data that were written, and their checksums.
+    pub(crate) written: Vec<(u64, u64)>,
     pub(crate) cut: Cut,
     pub(crate) born: Vec<u64>,
     pub(crate) ended: Vec<u64>,
+    /// A file gets blocks where it had none.
+    pub(crate) fills_holes: bool,
     /// Units for metadata, at most.
     pub(crate) cost: u64,
     pub(crate) taken: Taken,
@@ -135,10 +137,11 @@ impl Update {
             entries: Vec::new(),
             chunks: Vec::new(),
             blocks: Vec::new(),
-            listed: Vec::new(),
+            written: Vec::new(),
             cut: Cut::default(),
             born: Vec::new(),
             ended: Vec::new(),
+            fills_holes: false,
             cost: 0,
             taken: Taken { space, nodes, promised, runs, inos, units: 0, made },
         }
@@ -158,7 +161,7 @@ impl Update {
 
     /// Whether it makes more than it takes away: then it needs room that is anyone's.
     pub(crate) fn grows(&self) -> bool {
-        !self.born.is_empty() || !self.chunks.is_empty() || !self.blocks.is_empty()
+        !self.born.is_empty() || !self.chunks.is_empty() || self.fills_holes
     }
 }
 

@@ -339,7 +339,7 @@ impl Engine for Shadow {
         if touched.is_empty() || !self.has_room(0, cost, Kind::Reserved, true) {
             return;
         }
-        touched.iter().for_each(|home| self.nodes.mark(home));
+        touched.iter().filter(|home| !home.is_gone()).for_each(|home| self.nodes.mark(home));
         let sequence = self.next.replace(self.next.get() + 1);
         self.commits.stage(Staged { sequence, ..Staged::default() });
     }

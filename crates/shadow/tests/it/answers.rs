@@ -1,0 +1,101 @@
+//! Answers that are remembered with what they tell of, over cuts and folds.
+
+use std::rc::Rc;
+
+use sim::{Choice, Disk, Executor, Mark, Prng, Trace};
+use vfs::{CallKey, Credentials, FileSystem, ObjectId, Requester, SetAttributes};
+
+use crate::bench::{Setting, made, opened};
+
+/// Calls of a run: some folds' worth.
+const CALLS: u16 = 150;
+/// The last ones that are remembered for certain.
+const REMEMBERED: u16 = 100;
+
+fn caller(call: u16) -> Requester {
+    let key = CallKey::new(&call.to_le_bytes()).expect("two bytes");
+    Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
+}
+
+fn name_of(call: u16) -> vfs::Name {
+    enginekit::volume::name(&format!("d{call}"))
+}
+
+/// A run in which each call makes a directory, and what it was answered.
+fn record(seed: u64) -> (Trace, Vec<ObjectId>) {
+    let executor = Executor::new(seed);
+    executor.block_on(async {
+        let disk = made(&executor, &Setting::of(4, 64, 4 << 20)).await;
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        disk.start_trace();
+        let mut told = Vec::new();
+        for call in 0..CALLS {
+            let (root, mode) = (volume.files.root(), SetAttributes::default());
+            let sealed = volume.files.mkdir(&caller(call), root, &name_of(call), mode).await;
+            let answer = sealed.open().await.expect("running").into_inner();
+            told.push(answer.result.expect("it is new").id);
+            disk.mark(Mark::Number(u64::from(call) + 1));
+        }
+        (disk.trace(), told)
+    })
+}
+
+/// Whether what a cut leaves is remembered as it was answered, and nothing else.
+fn check(trace: &Trace, told: &[ObjectId], position: usize, seed: u64) -> Result<(), String> {
+    let platter = trace.platter_at(position);
+    let image = platter.image(&Choice::random(&platter, &mut Prng::new(seed)));
+    let last = trace.marks_before(position).filter_map(|mark| match mark {
+        Mark::Number(number) => Some(*number as u16),
+        _ => None,
+    });
+    let answered = last.max().unwrap_or(0);
+    let executor = Executor::new(seed);
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let remembered = volume.files.take_remembered().open().await;
+        let remembered = remembered.map_err(|_| "it has stopped")?.into_inner();
+        let of = |call: u16| {
+            let key = CallKey::new(&call.to_le_bytes()).expect("two bytes");
+            remembered.iter().rev().find(move |one| *one.answered.key == key)
+        };
+        for call in 0..CALLS {
+            let there = volume.lookup(volume.files.root(), &format!("d{call}")).await.ok();
+            let found = of(call).and_then(|one| one.answered.outcome.found);
+            let is_late = call + REMEMBERED >= answered;
+            let is_right = match (there, found) {
+                (None, None) => call >= answered,
+                (Some(there), Some(found)) => {
+                    there == found && (call > answered || there == told[usize::from(call)])
+                }
+                (Some(_), None) => !is_late,
+                (None, Some(_)) => false,
+            };
+            if !is_right {
+                return Err(format!(
+                    "of {answered} that were answered call {call} left {there:?}, and {found:?} \
+                     is remembered, at event {position}"
+                ));
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn answers_survive() -> Result<(), String> {
+    for seed in 1..=2 {
+        let (trace, told) = record(seed);
+        let mut prng = Prng::new(seed);
+        let mut cuts: Vec<usize> = (0..60).map(|_| prng.index(trace.events().len() + 1)).collect();
+        cuts.push(trace.events().len());
+        for (index, position) in (0..).zip(cuts) {
+            check(&trace, &told, position, seed * 1000 + index)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_answered_is_remembered_with_what_it_tells_of() {
+    assert_eq!(answers_survive(), Ok(()));
+}

@@ -1,0 +1,277 @@
+//! Calls of the disk that fail: what was answered stays, and what cannot be kept is not answered.
+
+use block::Verb;
+use enginekit::random::Seeded;
+use enginekit::volume::Actor;
+use futures::FutureExt;
+use sim::{Disk, Executor, Image, Persistence, Trace};
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use vfs::{FileSystem, Stability};
+
+use crate::bench::{Setting, findings, made, opened};
+
+/// Files are written until something fails; those that were answered are there afterwards, on what
+/// the disk has. Whether something failed.
+fn survives(verb: Verb, nth: u64, persistence: Persistence) -> Result<bool, String> {
+    let executor = Executor::new(nth);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
+    let (told, has_failed) = executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        disk.fail(verb, nth, persistence);
+        let mut told = Vec::new();
+        for number in 0..60_u8 {
+            let text = format!("f{number}");
+            let Ok(file) = volume.create(root, &text).await else { return (told, true) };
+            let data = vec![number | 1; 300 * usize::from(number)];
+            let stability = if number % 2 == 0 { Stability::FileSync } else { Stability::Unstable };
+            let written = volume.write(file, 0, data.clone(), stability).await;
+            if written.is_err() || volume.commit(file).await.is_err() {
+                return (told, true);
+            }
+            told.push((text, data));
+        }
+        (told, false)
+    });
+    disk.heal();
+    let image = disk.contents();
+    findings(&image)?;
+    let executor = Executor::new(nth);
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        for (text, data) in &told {
+            let file = volume.lookup(volume.files.root(), text).await;
+            let read = volume.read(file.map_err(|error| format!("{text}: {error}"))?).await;
+            if read.as_ref() != Ok(data) {
+                return Err(format!("{text} is another"));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(has_failed)
+}
+
+#[test]
+fn what_was_answered_survives_each_failure() {
+    let mut failed = 0;
+    for verb in [Verb::Write, Verb::Flush] {
+        for persistence in [Persistence::Once, Persistence::Forever] {
+            for nth in 1..=120 {
+                let survived = survives(verb, nth, persistence);
+                let told = format!("{verb:?} {nth} fails {persistence:?}");
+                failed += u32::from(survived.unwrap_or_else(|wrong| panic!("{told}: {wrong}")));
+            }
+        }
+    }
+    assert!(failed > 200, "{failed} runs met something");
+}
+
+#[test]
+fn a_full_volume_refuses_what_grows_and_nothing_else() {
+    fill_again_and_again();
+}
+
+/// Fills a volume: what there is stays right, what makes room is never refused, and an overwrite is
+/// not.
+pub(crate) fn fill_again_and_again() {
+    for (seed, setting) in [(1, Setting::of(4, 64, 1 << 20)), (2, Setting::of(8, 128, 3 << 20))] {
+        let executor = Executor::new(seed);
+        let disk = executor.block_on(made(&executor, &setting));
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+            let root = volume.files.root();
+            let before = volume.space().await.free_bytes;
+            for round in 0..4_u64 {
+                let mut files = BTreeMap::new();
+                let held = volume.create(root, "held").await.expect("there is room");
+                let unstable = vec![9; 100_000];
+                let written = volume.write(held, 0, unstable.clone(), Stability::Unstable).await;
+                written.expect("there is room");
+                for number in 0.. {
+                    let text = format!("f{number}");
+                    let Ok(file) = volume.create(root, &text).await else { break };
+                    let data = vec![(number % 250) as u8 + 1; 20_000 + 37 * number];
+                    let stability =
+                        if number % 2 == 0 { Stability::FileSync } else { Stability::Unstable };
+                    let written = volume.write(file, 0, data.clone(), stability).await;
+                    let committed =
+                        if number % 4 == 1 { Ok(()) } else { volume.commit(file).await.map(drop) };
+                    if written.is_err() {
+                        volume.remove(root, &text).await.expect("what makes room is done");
+                        break;
+                    }
+                    committed.expect("what was taken in has room");
+                    files.insert(text, (file, data));
+                }
+                volume.commit(held).await.expect("what was taken in has room");
+                assert!(volume.read(held).await == Ok(unstable), "it is what was written");
+                volume.remove(root, "held").await.expect("what makes room is done");
+                assert!(files.len() > 5, "there was room: {}", files.len());
+                for (text, (file, data)) in &mut files {
+                    data[100..9000].fill(77);
+                    let over = vec![77; 8900];
+                    let written = volume.write(*file, 100, over, Stability::FileSync).await;
+                    written.unwrap_or_else(|error| panic!("round {round}, over {text}: {error}"));
+                }
+                for (text, (file, data)) in &files {
+                    assert!(volume.read(*file).await.as_ref() == Ok(data), "{text}");
+                }
+                for (number, (text, (file, _))) in files.iter().enumerate() {
+                    if number % 2 == 0 {
+                        volume.resize(*file, 5000).await.expect("what makes room is done");
+                    }
+                    volume.remove(root, text).await.expect("what makes room is done");
+                }
+                volume.settle().await;
+                let now = volume.space().await.free_bytes;
+                assert!(
+                    now.abs_diff(before) <= 8 * 4096,
+                    "round {round}: {now}, and {before} before"
+                );
+            }
+            volume.files.shutdown().await.expect("nothing fails");
+        });
+        assert_eq!(findings(&disk.contents()), Ok(()));
+    }
+}
+
+/// Random operations of one actor, with a stop and a look at all of it now and then.
+#[test]
+fn counts_are_those_of_the_tree_after_each_stop() {
+    let setting = Setting::of(4, 64, 2 << 20);
+    let executor = Executor::new(8);
+    let disk = executor.block_on(made(&executor, &setting));
+    let mut image = disk.contents();
+    let mut files = BTreeMap::new();
+    for round in 0..12 {
+        let executor = Executor::new(round);
+        let disk = Disk::new(&executor, image);
+        let went = executor.block_on(
+            AssertUnwindSafe(async {
+                let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+                let directory = volume.files.root();
+                let chance = Seeded::new(round);
+                let stable = false;
+                let mut actor = Actor { volume: &volume, directory, chance, files, stable };
+                for _ in 0..60 {
+                    actor.step(90_000).await;
+                    while actor.files.len() > 12 {
+                        actor.remove().await;
+                    }
+                }
+                actor.check_all().await;
+                let files = std::mem::take(&mut actor.files);
+                volume.files.shutdown().await.expect("nothing fails");
+                files
+            })
+            .catch_unwind(),
+        );
+        files = went.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        image = disk.contents();
+        assert_eq!(findings(&image), Ok(()), "round {round}");
+    }
+}
+
+/// A flush fails, and the volume stops. What is opened on the same disk, before the power goes, may
+/// show what the flush was for; then it is there for good.
+pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
+    for nth in 1..=40 {
+        let executor = Executor::new(nth);
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+        disk.start_trace();
+        let shown = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            disk.fail(Verb::Flush, nth, Persistence::Once);
+            for number in 0.. {
+                if volume.create(volume.files.root(), &format!("f{number}")).await.is_err() {
+                    break;
+                }
+            }
+            drop(volume);
+            let volume = opened(executor.runtime(), &disk).await?;
+            volume.list(volume.files.root()).await.map_err(|error| error.to_string())
+        })?;
+        let trace = disk.trace();
+        let platter = trace.platter_at(trace.events().len());
+        let lost = platter.pending().map(|_| sim::Fate::Lost).collect();
+        let image = platter.image(&sim::Choice::new(lost));
+        let executor = Executor::new(nth);
+        let disk = Disk::new(&executor, image);
+        let left = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            volume.list(volume.files.root()).await.map_err(|error| error.to_string())
+        });
+        let left = left.map_err(|wrong| format!("flush {nth}: {wrong}"))?;
+        if left != shown {
+            return Err(format!("flush {nth}: {shown:?} were shown, and {left:?} are left"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_shown_stays() {
+    assert_eq!(what_is_shown_after_a_failed_flush_stays(), Ok(()));
+}
+
+/// A return from an image, in which what was told is there, and one thing more is done.
+fn returned(image: &Image, seed: u64, round: u64, told: &[String]) -> Result<Trace, String> {
+    let executor = Executor::new(seed);
+    let disk = Disk::new(&executor, image.clone());
+    disk.start_trace();
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let root = volume.files.root();
+        for text in told {
+            let found = volume.lookup(root, text).await;
+            found.map_err(|error| format!("{text}: {error}"))?;
+        }
+        let made = volume.create(root, &format!("done{round}")).await;
+        made.map_err(|error| error.to_string())?;
+        disk.mark(sim::Mark::Number(round));
+        Ok(disk.trace())
+    })
+}
+
+/// A cut, returns in which something is done, each cut again: what was done is there.
+pub(crate) fn what_is_done_after_a_cut_stays() -> Result<(), String> {
+    let executor = Executor::new(3);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    disk.start_trace();
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for number in 0..40_u8 {
+            let file = volume.create(volume.files.root(), &format!("f{number}")).await;
+            let data = vec![number; 9000];
+            let written = volume.write(file.expect("room"), 0, data, Stability::FileSync).await;
+            written.expect("there is room");
+        }
+    });
+    let trace = disk.trace();
+    for position in 0..=trace.events().len() {
+        for seed in 0..3 {
+            let platter = trace.platter_at(position);
+            let mut prng = sim::Prng::new(seed + 10 * position as u64);
+            let mut image = platter.image(&sim::Choice::random(&platter, &mut prng));
+            let mut told = Vec::new();
+            for round in 0..4 {
+                let place = format!("event {position}, seed {seed}, round {round}");
+                let (trace, text) = (returned(&image, seed, round, &told), format!("done{round}"));
+                let trace = trace.map_err(|wrong| format!("{place}: {wrong}"))?;
+                let position = prng.index(trace.events().len() + 1);
+                told.extend(trace.marks_before(position).next().map(|_| text));
+                let platter = trace.platter_at(position);
+                image = platter.image(&sim::Choice::random(&platter, &mut prng));
+                findings(&image).map_err(|wrong| format!("{place}: {wrong}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_done_after_a_return_stays() {
+    assert_eq!(what_is_done_after_a_cut_stays(), Ok(()));
+}

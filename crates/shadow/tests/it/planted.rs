@@ -1,0 +1,56 @@
+//! Rules that are broken on purpose are found.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use shadow::planted::{Bug, plant};
+
+use crate::answers::answers_survive;
+use crate::faults::{
+    fill_again_and_again, what_is_done_after_a_cut_stays, what_is_shown_after_a_failed_flush_stays,
+};
+use crate::kit::first_wrong;
+use crate::steps::steps_are_gone_on_with;
+
+type Scenario = fn() -> Result<(), String>;
+
+fn tree() -> Result<(), String> {
+    first_wrong(9).map_or(Ok(()), Err)
+}
+
+/// Whether a scenario shows a bug: by what is wrong, or by an assertion of the engine.
+fn is_found(bug: Bug, scenario: Scenario) -> bool {
+    plant(Some(bug));
+    let wrong = catch_unwind(AssertUnwindSafe(scenario));
+    plant(None);
+    match wrong {
+        Ok(Ok(())) => false,
+        Ok(Err(wrong)) => {
+            println!("{bug:?}: {wrong:.300}");
+            true
+        }
+        Err(_) => {
+            println!("{bug:?}: an assertion of the engine");
+            true
+        }
+    }
+}
+
+#[test]
+fn every_bug_is_found() {
+    let of = |bug| -> Scenario {
+        match bug {
+            Bug::LateAnswers | Bug::UnfoldedAnswers => answers_survive,
+            Bug::UnwrittenChains => steps_are_gone_on_with,
+            Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
+            Bug::ReusedNumbers => what_is_done_after_a_cut_stays,
+            Bug::EatenClaims | Bug::KeptPlans => || {
+                fill_again_and_again();
+                Ok(())
+            },
+            _ => tree,
+        }
+    };
+    let missed: Vec<Bug> =
+        Bug::ALL.iter().copied().filter(|&bug| !is_found(bug, of(bug))).collect();
+    assert_eq!(missed, [], "these are not found");
+}
