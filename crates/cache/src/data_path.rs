@@ -14,10 +14,11 @@
 //! Not asserted: 1, which is about all that have the device; 2, which is about what is not awaited.
 
 use std::future::Future;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability, Io, IoError, slices};
+use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb, slices};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::try_join_all;
@@ -38,6 +39,8 @@ pub struct DataPath {
     unit: u64,
     /// and most of it stands in blocks of so many.
     block_size: u64,
+    /// How the checksum of a unit is made, where readers know it.
+    sum: Option<fn(&[u8]) -> u64>,
 }
 
 impl DataPath {
@@ -48,7 +51,12 @@ impl DataPath {
         (unit, block_size): (u64, u64),
     ) -> Self {
         let delayed = DelayedWrites::new(budget.beside().clone());
-        Self { device, budget, delayed, refusals: Rc::default(), unit, block_size }
+        Self { device, budget, delayed, refusals: Rc::default(), unit, block_size, sum: None }
+    }
+
+    /// The same, where readers know the checksum of each unit.
+    pub fn with_sums(self, sum: fn(&[u8]) -> u64) -> Self {
+        Self { sum: Some(sum), ..self }
     }
 
     /// The device itself.
@@ -76,11 +84,12 @@ impl DataPath {
         self.delayed.bytes()
     }
 
-    /// Reads bytes that are data of a file, one piece after the other.
+    /// Reads bytes that are data of a file, one piece after the other. What the device gives of it
+    /// has these checksums, one a unit, if there are any.
     ///
     /// # Errors
-    /// Those of the device.
-    pub async fn read(&self, range: Range<u64>) -> Result<Vec<Bytes>, IoError> {
+    /// Those of the device; [`ErrorKind::InvalidData`] when a unit does not fit its checksum.
+    pub async fn read(&self, range: Range<u64>, sums: &[u64]) -> Result<Vec<Bytes>, IoError> {
         while self.cache().is_loading(&range) {
             self.cache().wait().await;
         }
@@ -97,7 +106,8 @@ impl DataPath {
                 }
                 Found::Nothing(end) => {
                     let end = end.min(at - at % self.unit + block::PARTED_MOST as u64);
-                    reads.push(self.load(at..end));
+                    let first = ((at - range.start + range.start % self.unit) / self.unit) as usize;
+                    reads.push(self.load(at..end, sums.get(first..).unwrap_or_default()));
                     missing.push(parts.len());
                     at = end;
                 }
@@ -114,11 +124,15 @@ impl DataPath {
     }
 
     /// Begins to read, at once, what a task waits for.
-    fn load(&self, range: Range<u64>) -> impl Future<Output = Result<Vec<Bytes>, IoError>> + use<> {
+    fn load(
+        &self,
+        range: Range<u64>,
+        sums: &[u64],
+    ) -> impl Future<Output = Result<Vec<Bytes>, IoError>> + use<> {
         let skip = (range.start % self.unit) as usize;
         let (from, to) = (range.start - skip as u64, range.end.next_multiple_of(self.unit));
         let loading = self.cache().begin(from..to);
-        let read = self.begin_read(from..to);
+        let read = self.begin_read(from..to, sums);
         let used = (range.end - from) as usize;
         async move {
             let data = read.await?;
@@ -130,9 +144,9 @@ impl DataPath {
     /// Begins to read, at once, what a task will want, whole units.
     /// It is on its way, and arrives, whether the future is dropped or not; kept it is only if that
     /// is run.
-    pub fn load_ahead(&self, range: Range<u64>) -> impl Future<Output = ()> + use<> {
+    pub fn load_ahead(&self, range: Range<u64>, sums: &[u64]) -> impl Future<Output = ()> + use<> {
         let loading = self.cache().begin(range.clone());
-        let read = self.begin_read(range);
+        let read = self.begin_read(range, sums);
         async move {
             if let Ok(data) = read.await {
                 loading.keep(&data, 0, true);
@@ -143,8 +157,12 @@ impl DataPath {
     fn begin_read(
         &self,
         range: Range<u64>,
+        sums: &[u64],
     ) -> impl Future<Output = Result<Vec<Bytes>, IoError>> + use<> {
         self.budget.bound_data();
+        let units = ((range.end - range.start) / self.unit) as usize;
+        let sums: Vec<u64> = sums.iter().copied().take(units).collect();
+        let (sum, unit) = (self.sum, self.unit as usize);
         let buffer = Buffer::unfilled((range.end - range.start) as usize);
         let delayed = self.delayed.over(&range);
         let is_all = matches!(&delayed[..], [(_, only)] if only.len() == buffer.len());
@@ -157,6 +175,13 @@ impl DataPath {
             let mut buffer = read.await?;
             for (at, data) in delayed {
                 buffer[at..at + data.len()].copy_from_slice(&data);
+            }
+            let fits = |sum: fn(&[u8]) -> u64| {
+                buffer.chunks(unit).zip(&sums).all(|(unit, right)| sum(unit) == *right)
+            };
+            if !sums.is_empty() && !sum.is_none_or(fits) {
+                let (at, length) = (range.start, range.end - range.start);
+                return Err(IoError::new(Verb::Read, at, length, ErrorKind::InvalidData));
             }
             Ok(buffer.freeze_in_parts())
         }

@@ -180,7 +180,7 @@ impl Ffs {
     /// The fragment at which a block begins; 0 for a hole.
     fn address(&self, place: &Place) -> u64 {
         match place {
-            Place::Disk(byte) => byte / self.geometry().fragment_size,
+            Place::Disk(byte) | Place::Summed(byte, _) => byte / self.geometry().fragment_size,
             Place::Hole => 0,
             Place::Memory(_) => unreachable!("every block of this engine is on the disk"),
         }

@@ -254,7 +254,7 @@ impl Home {
     /// # Errors
     /// [`FsError::Io`].
     pub(crate) async fn read_data(&self, range: Range<u64>) -> Result<Vec<Bytes>, FsError> {
-        self.data.read(range).await.map_err(|_| FsError::Io)
+        self.data.read(range, &[]).await.map_err(|_| FsError::Io)
     }
 
     /// Writes data of a file to its place, from fragment `address` on.

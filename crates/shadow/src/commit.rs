@@ -198,10 +198,8 @@ impl Commits {
 
     /// The last number that an opening has seen is to be passed.
     pub(crate) fn pass_number(&self, highest: u64) {
-        if !is_planted(Bug::ReusedNumbers) {
-            // One more may have been torn so that it was not seen.
-            self.superblock.borrow_mut().number = highest + 1;
-        }
+        // One more may have been torn so that it was not seen.
+        self.superblock.borrow_mut().number = highest + 1;
     }
 
     /// Units that the update which is open takes for metadata, at most.
@@ -466,13 +464,18 @@ impl Commits {
             return Ok(());
         }
         let mut anchor = self.anchor.borrow().clone();
-        anchor.number += 1;
         if anchor.zones.len() == ZONES {
             let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
             let leaves = anchor.zones.iter().position(|zone| !stay.contains(zone));
             anchor.zones.remove(leaves.expect("two stay at most"));
         }
         anchor.zones.push(zone);
+        self.write_anchor(anchor).await
+    }
+
+    /// Writes the next anchor, at both ends of the disk.
+    async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
+        anchor.number += 1;
         let block = block::Buffer::copied(&*anchor.write()).freeze();
         let device = self.path.device();
         let places = self.shape.anchor(anchor.number);
@@ -486,6 +489,23 @@ impl Commits {
         });
         self.anchor.replace(anchor);
         Ok(())
+    }
+
+    /// All is durable, and nothing more comes: the last superblock gets a copy, and anchors have its
+    /// number, so that an opening does not go back behind it when one of them has rotted.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn rest(&self) -> Result<(), IoError> {
+        let superblock = Superblock { listed: Vec::new(), ..self.superblock.borrow().clone() };
+        assert_eq!(superblock.durable, superblock.number, "invariant 1: nothing is on its way");
+        let [last, _] = self.durable.get();
+        let at = self.slot_for(last);
+        let block = superblock.write(at, self.nodes.secret());
+        let block = vec![block::Buffer::copied(&*block).freeze()];
+        self.path.device().write(at * UNIT as u64, block, Durability::Through).await?;
+        let anchor = Anchor { rest: superblock.number, ..self.anchor.borrow().clone() };
+        self.write_anchor(anchor).await
     }
 
     /// Brings what records tell into the map, and their answers into the ring: the records of the

@@ -232,7 +232,11 @@ impl Shadow {
             return Ok(());
         }
         let at = pointer.address.get() * UNIT as u64;
-        let data = self.path.read(at..at + there as u64).await.map_err(|_| FsError::Io)?;
+        let data = self
+            .path
+            .read(at..at + there as u64, &[pointer.sum.get()])
+            .await
+            .map_err(|_| FsError::Io)?;
         let data = block::gather(&data, 0, there);
         let set = BTreeMap::from([(lbn, Content::whole(data))]);
         let payload = self.plan_data(update, file, &set).await?;

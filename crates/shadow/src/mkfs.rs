@@ -90,7 +90,7 @@ pub async fn mkfs(
     device.flush().await?;
     for number in 1..=ANCHORS {
         let label = label.clone();
-        let block = Anchor { number, shape, secret, label, zones: vec![0] }.write();
+        let block = Anchor { number, shape, secret, label, zones: vec![0], rest: 1 }.write();
         for at in shape.anchor(number) {
             let piece = Buffer::copied(&*block).freeze();
             device.write(at * UNIT as u64, vec![piece], Durability::Plain).await?;

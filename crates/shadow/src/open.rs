@@ -104,7 +104,8 @@ pub async fn open(
     }
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
-    let path = Rc::new(DataPath::new(device.clone(), budget.clone(), (block_size, block_size)));
+    let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
+    let path = Rc::new(path.with_sums(sum));
     let trees = [superblock.inodes, superblock.map, superblock.answers];
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
     let space = Rc::new(Space::empty(shape));
@@ -202,22 +203,30 @@ pub(crate) async fn choose(
             let at = anchor.shape.slot(zone.into(), slot);
             let Ok(block) = read_unit(device, at).await else { continue };
             if let Some(superblock) = Superblock::read(&block, at, &anchor.secret) {
-                found.insert(superblock.number, (superblock, at));
+                found.insert((superblock.number, at), superblock);
             }
         }
     }
-    let Some((&highest, (superblock, at))) = found.last_key_value() else {
-        return Err(OpenError::NoSuperblock { highest: 0 });
-    };
-    if is_whole(device, superblock).await || is_planted(Bug::BelievedHighest) {
-        return Ok((superblock.clone(), *at, highest));
+    let highest = found.last_key_value().map_or(0, |(&(number, _), _)| number);
+    if highest < anchor.rest && !is_planted(Bug::ForgottenRest) {
+        return Err(OpenError::NoSuperblock { highest });
     }
-    match found.get(&superblock.durable) {
-        Some((durable, at)) if *at == superblock.durable_at && is_whole(device, durable).await => {
-            Ok((durable.clone(), *at, highest))
+    // There are two of a volume that was stopped.
+    let highest_ones = || found.range((highest, 0)..);
+    for (&(_, at), superblock) in highest_ones() {
+        if is_whole(device, superblock).await || is_planted(Bug::BelievedHighest) {
+            return Ok((superblock.clone(), at, highest));
         }
-        _ => Err(OpenError::NoSuperblock { highest }),
     }
+    for (_, superblock) in highest_ones() {
+        let at = superblock.durable_at;
+        if let Some(durable) = found.get(&(superblock.durable, at))
+            && is_whole(device, durable).await
+        {
+            return Ok((durable.clone(), at, highest));
+        }
+    }
+    Err(OpenError::NoSuperblock { highest })
 }
 
 /// Whether all that a superblock lists is there.

@@ -25,14 +25,16 @@ planted::bugs! {
     KeptRecords,
     /// Pointers are written with the checksum of the block before.
     StaleSums,
-    /// What an opening goes on from has the number of what it found torn.
-    ReusedNumbers,
     /// An answer goes with the update after its change.
     LateAnswers,
     /// Answers are not folded.
     UnfoldedAnswers,
     /// Chains are not in the superblock.
     UnwrittenChains,
+    /// An opening does not know how far a volume was that was stopped.
+    ForgottenRest,
+    /// What is read of a file need not fit its checksum.
+    UnsummedReads,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use block::IoError;
 use bytes::Bytes;
 use cache::{Budget, DataPath};
 use directory::chunk;
@@ -214,7 +215,12 @@ impl Engine for Shadow {
         }
         let pointer = self.nodes.leaf(&file.look(|inode| inode.stem(file.ino)), block).await?;
         let at = pointer.address.get() * UNIT as u64;
-        Ok(if pointer.is_null() { Place::Hole } else { Place::Disk(at) })
+        let is_hole = pointer.is_null();
+        Ok(match pointer.sum.get() {
+            _ if is_hole => Place::Hole,
+            _ if is_planted(Bug::UnsummedReads) => Place::Disk(at),
+            sum => Place::Summed(at, sum),
+        })
     }
 
     async fn page_cost(
@@ -350,7 +356,9 @@ impl Engine for Shadow {
     }
 
     async fn close(&self) -> Result<(), FsError> {
-        Ok(self.settle().await?)
+        self.settle().await?;
+        let is_full = |error: IoError| if error.is_full() { FsError::NoSpace } else { FsError::Io };
+        self.commits.rest().await.map_err(is_full)
     }
 }
 

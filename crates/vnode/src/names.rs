@@ -97,7 +97,7 @@ impl<E: Engine> Files<E> {
         for lbn in 0..size.div_ceil(self.block_size()) {
             let is_new = match self.engine.place(node, lbn).await? {
                 Place::Hole => return Err(FsError::Corrupt),
-                Place::Disk(byte) => seen.insert(byte),
+                Place::Disk(byte) | Place::Summed(byte, _) => seen.insert(byte),
                 Place::Memory(_) => true,
             };
             if !is_new && !is_planted(Bug::BoundlessDirectories) {

@@ -60,6 +60,8 @@ pub enum Place {
     Hole,
     /// At this byte of the device.
     Disk(u64),
+    /// The same, as one unit with this checksum: what does not fit it is not the block.
+    Summed(u64, u64),
     /// In memory, and so many bytes of it; what is missing is zero.
     Memory(Bytes),
 }

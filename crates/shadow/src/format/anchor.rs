@@ -107,6 +107,8 @@ pub struct Anchor {
     pub label: String,
     /// Where superblocks may stand; the newest last.
     pub zones: Vec<u32>,
+    /// The last update of a volume that was stopped: none before it is the newest.
+    pub rest: u64,
 }
 
 /// Why a block is no anchor of ours.
@@ -128,6 +130,7 @@ struct OnDisk {
     zones: U16,
     label: U16,
     reserved: U32,
+    rest: U64,
     text: [u8; LABEL],
     list: [U32; ZONES],
 }
@@ -147,6 +150,7 @@ impl Anchor {
         assert!(self.zones.len() <= ZONES && self.label.len() <= LABEL, "they have room");
         disk.zones = (self.zones.len() as u16).into();
         disk.list.iter_mut().zip(&self.zones).for_each(|(line, &zone)| line.set(zone));
+        disk.rest = self.rest.into();
         disk.label = (self.label.len() as u16).into();
         disk.text[..self.label.len()].copy_from_slice(self.label.as_bytes());
         seal(&mut *block, self.place(), self.number, &self.secret);
@@ -174,6 +178,7 @@ impl Anchor {
             secret: secret(block),
             label: String::from_utf8_lossy(label).into_owned(),
             zones: zones.iter().map(|zone| zone.get()).collect(),
+            rest: disk.rest.get(),
         };
         let are_there = || anchor.zones.iter().all(|&zone| u64::from(zone) < shape.zones());
         let is_it = shape.is_legal()
@@ -197,6 +202,7 @@ mod tests {
             secret: [3; 16],
             label: "äpfel".to_owned(),
             zones: vec![3, 4],
+            rest: 9,
         }
     }
 

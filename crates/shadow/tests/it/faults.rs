@@ -7,7 +7,7 @@ use futures::FutureExt;
 use sim::{Disk, Executor, Image, Persistence, Trace};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use vfs::{FileSystem, Stability};
+use vfs::{FileSystem, FsError, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
@@ -236,7 +236,7 @@ fn returned(image: &Image, seed: u64, round: u64, told: &[String]) -> Result<Tra
 }
 
 /// A cut, returns in which something is done, each cut again: what was done is there.
-pub(crate) fn what_is_done_after_a_cut_stays() -> Result<(), String> {
+fn what_is_done_after_a_cut_stays() -> Result<(), String> {
     let executor = Executor::new(3);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
     disk.start_trace();
@@ -274,4 +274,76 @@ pub(crate) fn what_is_done_after_a_cut_stays() -> Result<(), String> {
 #[test]
 fn what_is_done_after_a_return_stays() {
     assert_eq!(what_is_done_after_a_cut_stays(), Ok(()));
+}
+
+/// What a file of this number holds.
+fn content(number: u64) -> Vec<u8> {
+    vec![number as u8 + 1; 3000 * number as usize + 1]
+}
+
+/// A volume with so many files that was stopped.
+fn stopped(count: u64) -> Image {
+    let executor = Executor::new(4);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 1 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for number in 0..count {
+            let file = volume.create(volume.files.root(), &format!("f{number}")).await;
+            let file = file.expect("there is room");
+            let written = volume.write(file, 0, content(number), Stability::FileSync).await;
+            written.expect("there is room");
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    disk.contents()
+}
+
+/// A bit rots in each of these units. Whether that was met; an error if a file is another.
+fn rots(mut image: Image, count: u64, units: &[u64]) -> Result<bool, String> {
+    for unit in units {
+        let (at, mut byte) = (unit * 4096 + unit * 997 % 4096, [0]);
+        image.read(at, &mut byte);
+        image.write(at, &[byte[0] ^ 1 << (unit % 8)]);
+    }
+    let executor = Executor::new(units[0]);
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        let Ok(volume) = opened(executor.runtime(), &disk).await else { return Ok(true) };
+        for number in 0..count {
+            let text = format!("f{number}");
+            match volume.lookup(volume.files.root(), &text).await {
+                Err(FsError::NoEntry) => return Err(format!("{text} is gone: {units:?} rotted")),
+                Err(_) => return Ok(true),
+                Ok(file) => match volume.read(file).await {
+                    Err(_) => return Ok(true),
+                    Ok(read) if read == content(number) => {}
+                    Ok(_) => return Err(format!("{text} is another: {units:?} rotted")),
+                },
+            }
+        }
+        Ok(false)
+    })
+}
+
+/// A bit rots on a volume that was stopped, or one in both superblocks of a zone: files are as they
+/// were, or an error, or the volume is refused.
+pub(crate) fn rot_is_found() -> Result<(), String> {
+    let image = stopped(8);
+    let mut met = 0;
+    for unit in 0..256 {
+        met += u32::from(rots(image.clone(), 8, &[unit])?);
+    }
+    for count in 1..=12 {
+        let image = stopped(count);
+        for zone in 0..15 {
+            let end = 2 + 16 * (zone + 1);
+            rots(image.clone(), count, &[end - 2, end - 1])?;
+        }
+    }
+    if met > 20 { Ok(()) } else { Err(format!("{met} rotten units were met")) }
+}
+
+#[test]
+fn a_bit_that_rots_gives_the_same_bytes_or_an_error() {
+    assert_eq!(rot_is_found(), Ok(()));
 }

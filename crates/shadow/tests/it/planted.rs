@@ -5,9 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use shadow::planted::{Bug, plant};
 
 use crate::answers::answers_survive;
-use crate::faults::{
-    fill_again_and_again, what_is_done_after_a_cut_stays, what_is_shown_after_a_failed_flush_stays,
-};
+use crate::faults::{fill_again_and_again, rot_is_found, what_is_shown_after_a_failed_flush_stays};
 use crate::kit::first_wrong;
 use crate::steps::steps_are_gone_on_with;
 
@@ -42,7 +40,7 @@ fn every_bug_is_found() {
             Bug::LateAnswers | Bug::UnfoldedAnswers => answers_survive,
             Bug::UnwrittenChains => steps_are_gone_on_with,
             Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
-            Bug::ReusedNumbers => what_is_done_after_a_cut_stays,
+            Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
             Bug::EatenClaims | Bug::KeptPlans => || {
                 fill_again_and_again();
                 Ok(())

@@ -27,39 +27,45 @@ impl<E: Engine> Files<E> {
         let block_size = self.block_size();
         let end = range.end.min(node.stored_size());
         let blocks = range.start.div_ceil(block_size)..end.div_ceil(block_size);
-        let mut wanted = 0..0;
+        let (mut wanted, mut sums) = (0..0, Vec::new());
         for lbn in blocks {
-            let Ok(block) = self.wanted_ahead(path, node, lbn, end).await else { break };
+            let Ok((block, sum)) = self.wanted_ahead(path, node, lbn, end).await else { break };
             let is_next = block.start == wanted.end && wanted.end - wanted.start < PIECE;
             if is_next {
                 wanted.end = block.end;
             } else {
-                self.begin_ahead(path, std::mem::replace(&mut wanted, block));
+                self.begin_ahead(path, std::mem::replace(&mut wanted, block), &sums);
+                sums.clear();
             }
+            sums.extend(sum);
         }
-        self.begin_ahead(path, wanted);
+        self.begin_ahead(path, wanted, &sums);
     }
 
-    /// What of a block is to be read ahead, in bytes of the device.
+    /// What of a block is to be read ahead, in bytes of the device; its checksum, if it has one.
     async fn wanted_ahead(
         &self,
         path: &DataPath,
         node: &File<E>,
         lbn: u64,
         end: u64,
-    ) -> Result<Range<u64>, FsError> {
+    ) -> Result<(Range<u64>, Option<u64>), FsError> {
         if node.pages.borrow().get(lbn).is_some() {
-            return Ok(0..0);
+            return Ok((0..0, None));
         }
-        let Place::Disk(start) = self.engine.place(node, lbn).await? else { return Ok(0..0) };
+        let (start, sum) = match self.engine.place(node, lbn).await? {
+            Place::Disk(start) => (start, None),
+            Place::Summed(start, sum) => (start, Some(sum)),
+            Place::Hole | Place::Memory(_) => return Ok((0..0, None)),
+        };
         let length = (end - lbn * self.block_size()).min(self.block_size());
         let block = start..start + length.next_multiple_of(path.unit());
-        Ok(if path.cache().has_any(&block) { 0..0 } else { block })
+        Ok(if path.cache().has_any(&block) { (0..0, None) } else { (block, sum) })
     }
 
-    fn begin_ahead(&self, path: &DataPath, range: Range<u64>) {
+    fn begin_ahead(&self, path: &DataPath, range: Range<u64>, sums: &[u64]) {
         if !range.is_empty() {
-            self.runtime.tasks.spawn(path.load_ahead(range).boxed_local());
+            self.runtime.tasks.spawn(path.load_ahead(range, sums).boxed_local());
         }
     }
 }

@@ -19,6 +19,8 @@ enum Piece {
     Disk {
         start: u64,
         length: usize,
+        /// Checksums of its units, if they are known.
+        sums: Vec<u64>,
     },
 }
 
@@ -83,16 +85,9 @@ impl<E: Engine> Files<E> {
                 there = start + data.len();
                 pieces.push(Piece::Memory(data));
             }
-            Place::Disk(block) => {
-                let byte = block + start as u64;
-                match pieces.last_mut() {
-                    Some(Piece::Disk { start: first, length })
-                        if *first + *length as u64 == byte =>
-                    {
-                        *length += there - start;
-                    }
-                    _ => pieces.push(Piece::Disk { start: byte, length: there - start }),
-                }
+            Place::Disk(block) => join(pieces, block + start as u64, there - start, None),
+            Place::Summed(block, sum) => {
+                join(pieces, block + start as u64, there - start, Some(sum));
             }
         }
         if there < start + length {
@@ -105,7 +100,9 @@ impl<E: Engine> Files<E> {
         match piece {
             Piece::Memory(data) => Ok(vec![data]),
             Piece::Zeros(length) => Ok(vec![zeros(length)]),
-            Piece::Disk { start, length } => self.read_disk(start..start + length as u64).await,
+            Piece::Disk { start, length, sums } => {
+                self.read_disk(start..start + length as u64, &sums).await
+            }
         }
     }
 
@@ -126,9 +123,9 @@ impl<E: Engine> Files<E> {
     }
 
     /// Reads bytes of the device that are data of a file.
-    async fn read_disk(&self, range: Range<u64>) -> Result<Vec<Bytes>, FsError> {
+    async fn read_disk(&self, range: Range<u64>, sums: &[u64]) -> Result<Vec<Bytes>, FsError> {
         let path = self.engine.data().expect("a place on the disk comes with a way to it");
-        path.read(range).await.map_err(|_| FsError::Io)
+        path.read(range, sums).await.map_err(|_| FsError::Io)
     }
 
     /// Reads bytes of a block that is at `place`, as far as they are stored.
@@ -146,8 +143,23 @@ impl<E: Engine> Files<E> {
                 Ok(vec![data, zeros(missing)])
             }
             Place::Disk(byte) => {
-                self.read_disk(byte + range.start as u64..byte + range.end as u64).await
+                self.read_disk(byte + range.start as u64..byte + range.end as u64, &[]).await
+            }
+            Place::Summed(byte, sum) => {
+                let bytes = byte + range.start as u64..byte + range.end as u64;
+                self.read_disk(bytes, std::slice::from_ref(sum)).await
             }
         }
+    }
+}
+
+/// Adds bytes of the device to what has to be read; what lies side by side is read together.
+fn join(pieces: &mut Vec<Piece>, byte: u64, more: usize, sum: Option<u64>) {
+    match pieces.last_mut() {
+        Some(Piece::Disk { start, length, sums }) if *start + *length as u64 == byte => {
+            *length += more;
+            sums.extend(sum);
+        }
+        _ => pieces.push(Piece::Disk { start: byte, length: more, sums: Vec::from_iter(sum) }),
     }
 }
