@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use designs::{DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened, ReclaimState, Reclaimed};
-use fsck::{Progress, Report};
+use designs::{
+    DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened, Progress, ReclaimState, Reclaimed,
+    Report,
+};
 use indicatif::{ProgressBar, ProgressStyle};
-use namespace::Namespace;
 use runtime::{Instant, Runtime};
 use server::control::{End, Jobs, Live};
 use ufs2::mark::Mark;
@@ -138,13 +139,12 @@ impl Opening {
         runtime: &Runtime,
     ) -> Result<OpenVolume, Failure> {
         let (path, words) = (self.path.clone(), self.words);
-        let opened =
-            opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
+        let opened = opened.map_err(|error| Failure::refused(&path, words, error))?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         let jobs = Jobs::default();
         watch(&self.path, &opened, &jobs, runtime);
         let live = live_of(&opened, set.clone());
-        let file_system = Rc::new(Namespace::new(opened.files));
+        let file_system = opened.files;
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
         Ok(OpenVolume { id: self.id, file_system, live, jobs, orders, superblock: self.found })
     }
@@ -201,7 +201,7 @@ fn repair_bar(path: &Path) -> ProgressBar {
 /// does not keep up, or does not answer. And when what holds the disk is full, as long as it is.
 /// What a cut has left is reclaimed meanwhile, as a job.
 fn watch(path: &Path, opened: &Opened, jobs: &Jobs, runtime: &Runtime) {
-    let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.files));
+    let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.engine));
     let clock = runtime.clock.clone();
     let mut reclaim = opened.reclaims.then(|| jobs.begin("reclaim", 0, "inodes", false));
     let watch = async move {
@@ -210,13 +210,13 @@ fn watch(path: &Path, opened: &Opened, jobs: &Jobs, runtime: &Runtime) {
         loop {
             clock.sleep(WATCH_INTERVAL).await;
             let Some(engine) = engine.upgrade() else { return };
-            if let (Some(job), Some(reclaimed)) = (&reclaim, engine.engine().reclaimed()) {
+            if let (Some(job), Some(reclaimed)) = (&reclaim, engine.reclaimed()) {
                 job.advance(reclaimed.scanned, reclaimed.total);
                 if let Some(end) = say_reclaimed(&path, reclaimed) {
                     reclaim.take().into_iter().for_each(|job| job.end(end));
                 }
             }
-            let waits = engine.engine().log_statistics().map_or(0, |log| log.long_waits);
+            let waits = engine.log_statistics().map_or(0, |log| log.long_waits);
             if waits > told {
                 words::say(format_args!(
                     "{}: a change has waited for room in the log for 10 s, because what is in the \
@@ -281,7 +281,7 @@ fn report(path: &Path, opened: &Opened, took: Duration) {
              reclaimed meanwhile ('duramen info' tells how far that is)"
         ));
     }
-    if let Some(reason) = opened.read_only {
+    if let Some(reason) = &opened.read_only {
         words::say(format_args!("{path} can only be read: {reason}"));
     }
     if let Some(found) = &opened.rebuilt {

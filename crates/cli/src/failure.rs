@@ -97,7 +97,7 @@ pub(crate) enum Failure {
         /// Where.
         path: PathBuf,
         /// Why not.
-        source: ufs2::mkfs::MkfsError,
+        source: designs::MkfsError,
     },
     /// `volume.toml` makes no sense.
     #[error("cannot use {}: {why}{advice}", path.display())]
@@ -250,6 +250,15 @@ impl Failure {
     /// What is there cannot be looked at.
     pub(crate) fn look(path: &Path, source: io::Error) -> Self {
         Self::File { verb: "look at", path: path.to_owned(), source }
+    }
+
+    /// The volume that a command line means by these words is not opened.
+    pub(crate) fn refused(
+        path: &Path,
+        words: String,
+        error: impl Into<designs::OpenError>,
+    ) -> Self {
+        Self::Engine { path: path.to_owned(), words, source: Box::new(error.into()) }
     }
 
     /// There is no space for all of a disk or a log.

@@ -22,6 +22,7 @@ use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::mkfs::remove_log;
+use crate::redo_log::LogError;
 use crate::size::show_size;
 use crate::stack::{Stack, at_once, fill};
 use crate::volume::{FileSystem, Volume, file_system_on, write_settings};
@@ -125,11 +126,7 @@ async fn change_disk(
         let sentence = format!("{path}: {hash}: check it with 'duramen fsck {words}' first");
         return Err(Failure::Usage(sentence));
     }
-    let refused = |error: OpenError| Failure::Engine {
-        path: volume.path.clone(),
-        words: volume.words(),
-        source: error.into(),
-    };
+    let refused = |error: OpenError| Failure::refused(&volume.path, volume.words(), error);
     if let Some(label) = &arguments.label {
         let set_label = volume.design().work().set_label;
         set_label(&*stack.disk, label).await.map_err(refused)?;
@@ -137,7 +134,8 @@ async fn change_disk(
     let is_soft = design.map(|design| *design == FFS_SOFTDEP);
     let was_soft = found.superblock.flags.get() & flags::SOFT_UPDATES != 0;
     if let Some(is_soft) = is_soft.filter(|&is_soft| is_soft != was_soft) {
-        soft_flag::set(&*stack.disk, is_soft).await.map_err(refused)?;
+        let set = soft_flag::set(&*stack.disk, is_soft).await;
+        set.map_err(|error| refused(error.into()))?;
     }
     if let Some(log) = stack.log.as_ref().filter(|_| !volume.design().has(DiskRole::Log)) {
         let filled = fill(&**log).await;
@@ -189,15 +187,14 @@ fn change_policy(
 /// A log that goes holds nothing: no changes of this volume that were put away and brought back,
 /// and none of others that were served with it.
 fn refuse_needed(volume: &Volume, log: &Path, found: &FileSystem) -> Result<(), Failure> {
-    let (path, words) = (volume.path.clone(), volume.words());
     match log::holds_changes(log, Access::ReadOnly)? {
         Ok(false) => Ok(()),
         Ok(true) => {
             let owner = log::owner(log)?;
             let is_anothers = owner.is_some_and(|owner| owner != found.superblock.number());
-            let source = if is_anothers { OpenError::LogAnothers } else { OpenError::LogLeft };
-            Err(Failure::Engine { path, words, source: source.into() })
+            let error = if is_anothers { LogError::LogAnothers } else { LogError::LogLeft };
+            Err(Failure::refused(&volume.path, volume.words(), error))
         }
-        Err(error) => Err(Failure::Engine { path, words, source: error.into() }),
+        Err(error) => Err(Failure::refused(&volume.path, volume.words(), error)),
     }
 }

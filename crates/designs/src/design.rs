@@ -4,14 +4,16 @@ use std::fmt;
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::check_log::{LogUse, Prepared};
-use ffs::{Disks, OpenError, OpenOptions, Opened};
-use fsck::{CheckError, CheckOptions, Progress, Report};
+use ffs::check_log::LogUse;
 use futures::future::LocalBoxFuture;
 use runtime::{Random, Runtime, Timestamp};
-use ufs2::layout::Geometry;
 use ufs2::mark::PolicyKind;
-use ufs2::mkfs::{MkfsError, MkfsOptions};
+
+use crate::errors::{CheckError, MkfsError, OpenError};
+use crate::made::{Made, MkfsOptions};
+use crate::opened::{Opened, Prepared};
+use crate::options::{CheckOptions, Disks, OpenOptions};
+use crate::report::{Progress, Report};
 
 /// What a disk of a volume is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +53,16 @@ pub struct Design {
     pub work: Option<Work>,
 }
 
+/// Refuses a volume that cannot be made on so many bytes of a disk whose sectors have so many.
+pub type Plan = fn(u64, u32, &MkfsOptions) -> Result<(), MkfsError>;
+
 /// Makes an empty volume.
 pub type Make = for<'a> fn(
     &'a dyn BlockDevice,
     &'a MkfsOptions,
     &'a dyn Random,
     Timestamp,
-) -> LocalBoxFuture<'a, Result<Geometry, MkfsError>>;
+) -> LocalBoxFuture<'a, Result<Made, MkfsError>>;
 
 /// Opens a volume. One that was cut off is brought back first.
 pub type Open = for<'a> fn(
@@ -90,6 +95,8 @@ pub type SetLabel =
 /// How the disks of a design are worked with.
 #[derive(Clone, Copy)]
 pub struct Work {
+    /// Says whether one can be made, before anything is written.
+    pub plan: Plan,
     /// Makes an empty volume.
     pub make: Make,
     /// Opens it, and brings it back.

@@ -1,13 +1,10 @@
 //! The designs that a volume can have.
 
-use ffs::check_log::prepare;
-use ffs::label;
-use fsck::check;
 use futures::FutureExt;
 use ufs2::mark::PolicyKind;
-use ufs2::mkfs::mkfs;
 
-use crate::design::{Design, DiskRole, Open, Work};
+use crate::design::{Design, DiskRole};
+use crate::of_ffs;
 use crate::table::Table;
 
 /// Every design that a volume can have.
@@ -28,8 +25,8 @@ pub static FFS_LOG: Design = Design {
     may_stop_between: false,
     keeps_order: true,
     waits: false,
-    work: Some(ffs_with(|disks, runtime, options, progress| {
-        ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
+    work: Some(of_ffs::work(|disks, runtime, options, progress| {
+        of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
     })),
 };
 
@@ -44,8 +41,8 @@ pub static FFS_SOFTDEP: Design = Design {
     mark: Some(PolicyKind::SoftUpdates),
     keeps_order: false,
     waits: true,
-    work: Some(ffs_with(|disks, runtime, options, progress| {
-        ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
+    work: Some(of_ffs::work(|disks, runtime, options, progress| {
+        of_ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
     })),
     ..ORDERED
 };
@@ -66,22 +63,7 @@ const ORDERED: Design = Design {
     may_stop_between: true,
     keeps_order: true,
     waits: false,
-    work: Some(ffs_with(|disks, runtime, options, progress| {
-        ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
+    work: Some(of_ffs::work(|disks, runtime, options, progress| {
+        of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
     })),
 };
-
-/// All policies of `ffs` keep one format, so they differ in how a volume is opened alone.
-const fn ffs_with(open: Open) -> Work {
-    Work {
-        make: |device, options, random, now| mkfs(device, options, random, now).boxed_local(),
-        open,
-        prepare: |device, log, runtime, log_use| {
-            prepare(device, log, runtime, log_use).boxed_local()
-        },
-        check: |device, runtime, options, progress| {
-            check(device, runtime, options, progress).boxed_local()
-        },
-        set_label: |device, label| label::set(device, label).boxed_local(),
-    }
-}

@@ -4,16 +4,15 @@
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer};
-use designs::{DESIGNS, Design, DiskRole, Disks, LogUse, OpenOptions, Opened};
-use fsck::CheckOptions;
+use designs::{
+    CheckOptions, DESIGNS, Design, DiskRole, Disks, LogUse, MkfsOptions, OpenOptions, Opened,
+};
 use journal::format::SMALLEST;
-use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 use ufs2::mark::Mark;
-use ufs2::mkfs::MkfsOptions;
-use vfs::{CreateHow, FileSystem, Name, Requester, SetAttributes};
+use vfs::{CreateHow, Name, Requester, SetAttributes};
 use zerocopy::FromBytes;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
@@ -48,7 +47,8 @@ async fn mark(disk: &Disk) -> Mark {
 }
 
 async fn make(design: &Design, disks: &[Rc<Disk>], executor: &Executor) {
-    let options = MkfsOptions { block_size: 4096, fragment_size: 512, ..MkfsOptions::default() };
+    let (block_size, fragment_size) = (Some(4096), Some(512));
+    let options = MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() };
     let random = executor.runtime().random;
     let made = (design.work().make)(&*disks[0], &options, &*random, NOW).await;
     made.unwrap_or_else(|error| panic!("{design:?}: {error}"));
@@ -62,7 +62,7 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
         let name = Name::parse(b"told").expect("a name");
         executor.block_on(async {
             make(design, &before, &executor).await;
-            let files = Namespace::new(open(design, &before, &executor).await.files);
+            let files = open(design, &before, &executor).await.files;
             let how = CreateHow::Guarded(SetAttributes::default());
             let made =
                 files.create(&Requester::root(), files.root(), &name, how).await.open().await;
@@ -88,7 +88,7 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             assert_eq!(mark(&after[0]).await, Mark::Clean, "{design:?}: it is at rest");
             (work.set_label)(&*volume, "archive").await.expect("it is not open");
             assert!(superblock(&after[0]).await.volume_name.starts_with(b"archive\0"));
-            let files = Namespace::new(open(design, &after, &executor).await.files);
+            let files = open(design, &after, &executor).await.files;
             let found = files.lookup(&Requester::root(), files.root(), &name).await.open().await;
             found.expect("running").into_inner().result.expect("what was answered is there");
             files.shutdown().await.expect("it stops");

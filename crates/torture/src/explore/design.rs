@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer};
 use designs::{
-    DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, OpenError, OpenOptions, Opened, Table, Unknown, Work,
+    CheckError, CheckOptions, DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, LogOptions, MkfsOptions,
+    OpenError, OpenOptions, Opened, Report, Table, Unknown, Work,
 };
-use ffs::policy::log::LogOptions;
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
 use sim::{Executor, Image};
-use ufs2::mkfs::MkfsOptions;
 
 use super::device::{self, Device};
 use super::disks::{Disks, Images};
@@ -179,6 +178,11 @@ impl Design {
         self.entry.keeps_order
     }
 
+    /// Whether its volume is one of UFS2, on which more is looked at than an engine tells.
+    pub fn is_ufs2(self) -> bool {
+        self.entry.mark.is_some()
+    }
+
     /// Its number among those that are explored.
     pub(crate) fn number(self) -> u64 {
         let place = TRIED.all().iter().position(|&one| one == self.entry);
@@ -253,6 +257,19 @@ impl Design {
     /// When it has none.
     pub(crate) fn work(self) -> &'static Work {
         self.entry.work()
+    }
+
+    /// Checks its volume.
+    ///
+    /// # Errors
+    /// [`CheckError`].
+    pub(crate) async fn check(
+        self,
+        volume: &dyn BlockDevice,
+        runtime: &Runtime,
+        options: &CheckOptions,
+    ) -> Result<Report, CheckError> {
+        (self.work().check)(volume, runtime, options, &mut |_| ()).await
     }
 
     /// Bytes of each disk, the volume first.
@@ -381,10 +398,8 @@ impl Design {
             Device::Plain => disks.next().expect("a design that is opened has disks"),
             device => {
                 let members = disks.by_ref().take(device.disks()).collect();
-                let set = device::open(members, runtime).await.map_err(|error| {
-                    OpenError::Damaged(error) // as far as an engine can tell
-                })?;
-                Rc::new(set)
+                let set = device::open(members, runtime).await;
+                Rc::new(set.map_err(|error| OpenError::Other(error.into()))?)
             }
         };
         Ok(designs::Disks { volume, log: disks.next() })
@@ -429,10 +444,10 @@ impl Design {
         options: &OpenOptions,
     ) -> Result<Opened, OpenError> {
         let opened = self.open_disks_at_once(disks, runtime, options).await?;
-        if opened.files.engine().wait_for_reclaim().await {
+        if opened.engine.wait_for_reclaim().await {
             Ok(opened)
         } else {
-            Err(OpenError::Damaged("reclaim cannot go on".into()))
+            Err(OpenError::Other("reclaim cannot go on".into()))
         }
     }
 
@@ -466,8 +481,8 @@ fn format_on(design: Design, executor: &Executor, sizes: &[u64], shape: &Shape) 
 impl Shape {
     fn to_make(self) -> MkfsOptions {
         MkfsOptions {
-            block_size: self.block_size,
-            fragment_size: self.fragment_size,
+            block_size: Some(self.block_size),
+            fragment_size: Some(self.fragment_size),
             bytes_per_inode: Some(16_384),
             ..MkfsOptions::default()
         }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use designs::OpenError;
 use futures::future::{join, join_all};
 use sim::{Executor, Fate, Image};
 use vfs::{Credentials, FsError, Name, ObjectId, Requester, SetAttributes, Stability};
@@ -179,12 +180,12 @@ fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Optio
                 .map(|()| Some(Vec::new()));
         }
         let opened = place.design.open(disks.devices(), runtime.clone()).await;
-        let engine = match opened {
-            Ok(opened) => opened.files,
-            Err(ffs::OpenError::UnfinishedCheck) => return Ok(None),
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(OpenError::UnfinishedCheck(_)) => return Ok(None),
             Err(error) => return Err(format!("it does not come back: {error}")),
         };
-        let served = Rc::new(Served::new(engine).await?);
+        let served = Rc::new(Served::new(opened).await?);
         let mut hand =
             Hand { disks: disks.clone(), served, acts: Vec::new(), boot, callers: Vec::new() };
         match way {
