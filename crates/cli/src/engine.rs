@@ -7,24 +7,23 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use designs::{
-    DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened, Progress, ReclaimState, Reclaimed,
-    Report,
+    Disks, Found, OpenError, OpenOptions, Opened, Progress, ReclaimState, Reclaimed, Report,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use runtime::{Instant, Runtime};
 use server::control::{End, Jobs, Live};
-use ufs2::mark::Mark;
 use vfs::FileSystem;
 
 use crate::failure::Failure;
 use crate::folder::is_there;
+use crate::found::found_on;
 use crate::info::live_of;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
 use crate::sets::Orders;
 use crate::size::show_size;
 use crate::stack::{OpenSet, Stack};
-use crate::volume::{FileSystem as Superblock, Volume, file_system_on};
+use crate::volume::Volume;
 use crate::words;
 
 /// How often it is looked whether there is something to say.
@@ -44,8 +43,8 @@ pub(crate) struct OpenVolume {
     pub(crate) jobs: Jobs,
     /// What changes the set of disks on which it stands, if it may be changed.
     pub(crate) orders: Option<Orders>,
-    /// Its superblock, when it was opened.
-    pub(crate) superblock: Superblock,
+    /// What was found of it when it was opened.
+    pub(crate) found: Found,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -109,7 +108,7 @@ pub(crate) struct Opening {
     /// Bytes of its file system.
     pub(crate) size: u64,
     start: Instant,
-    found: Superblock,
+    found: Found,
 }
 
 impl Opening {
@@ -119,13 +118,9 @@ impl Opening {
         stack: &Stack,
         start: Instant,
     ) -> Result<Self, Failure> {
-        let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
-        let Superblock { superblock, geometry, .. } = &found;
-        let path = volume.path.clone();
-        let words = volume.words();
-        let (id, is_clean) = (superblock.number(), superblock.clean == 1);
-        let needs_log = !is_clean && may_have_logged(superblock);
-        let size = geometry.byte_address(geometry.size);
+        let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
+        let (path, words) = (volume.path.clone(), volume.words());
+        let Found { number: id, is_clean, needs_log, size, .. } = found;
         Ok(Self { path, words, id, is_clean, needs_log, size, start, found })
     }
 
@@ -146,16 +141,7 @@ impl Opening {
         let live = live_of(&opened, set.clone());
         let file_system = opened.files;
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
-        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders, superblock: self.found })
-    }
-}
-
-/// Whether a volume that was not stopped cleanly may have something in a log: it was not used by a
-/// design of ours that has none.
-fn may_have_logged(superblock: &ufs2::layout::Superblock) -> bool {
-    match Mark::of(superblock) {
-        Mark::Policy(mark) => DESIGNS.marked(mark).is_none_or(|design| design.has(DiskRole::Log)),
-        _ => true,
+        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders, found: self.found })
     }
 }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use designs::LookError;
 use raid::assembly::Refused;
-use ufs2::layout::BadSuperblock;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ pub(crate) enum Failure {
         /// Which disk.
         path: PathBuf,
         /// Why not.
-        source: BadSuperblock,
+        source: LookError,
     },
     /// No file system could be made.
     #[error("cannot make a file system on {}: {source}", path.display())]
@@ -234,15 +234,12 @@ fn name_disks(disks: &[PathBuf]) -> String {
 }
 
 /// What can be done about a superblock that is none: the disk may hold copies of a good one.
-fn superblock_advice(bad: &BadSuperblock) -> &'static str {
-    match bad {
-        BadSuperblock::Missing { .. } | BadSuperblock::Field { .. } => {
+fn superblock_advice(error: &LookError) -> &'static str {
+    match error {
+        LookError::NoVolume { has_copies: true, .. } => {
             "; if there was a file system, 'duramen fsck' looks for a copy of its superblock"
         }
-        BadSuperblock::BigEndian
-        | BadSuperblock::Ufs1
-        | BadSuperblock::Unfinished
-        | BadSuperblock::Short { .. } => "",
+        LookError::NoVolume { .. } | LookError::Device(_) => "",
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use block::{BlockDevice, Buffer};
+use designs::HEAD_SIZE;
 use duramen_settings::SMALLEST_LOG;
 use journal::JournalError;
 use journal::format::{SLOT_MAGIC, SMALLEST};
@@ -24,7 +25,7 @@ use server::reactor;
 use crate::failure::Failure;
 use crate::folder::{is_there, parent, real_place, sync_folder};
 use crate::redo_log::{self, LogError};
-use crate::signature::{HEAD_SIZE, known, recognise};
+use crate::signature::{known, recognise};
 use crate::words;
 
 /// The file of a volume that holds its log.

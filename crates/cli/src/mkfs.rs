@@ -9,11 +9,11 @@ use std::path::Path;
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use designs::{Design, DiskRole, Made};
 use duramen_settings::Settings;
-use ufs2::layout::ROOT_INODE;
 
 use crate::choice::promises;
 use crate::failure::Failure;
 use crate::folder::{parent, sync_folder};
+use crate::found::{anything_in, found_in};
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::make_set;
 use crate::mkfs_arguments::MkfsArguments;
@@ -21,10 +21,7 @@ use crate::occupied::{head, is_begun, is_leftover, on_it, refuse_foreign_folder}
 use crate::redo_log::other_version;
 use crate::set_state::STATE_NAME;
 use crate::size::show_size;
-use crate::volume::{
-    DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, read_settings, read_superblock,
-    write_settings,
-};
+use crate::volume::{DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, read_settings, write_settings};
 use crate::words::{self, quoted};
 
 /// What `duramen mkfs --help` says at its end.
@@ -116,10 +113,10 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
         return make_in_folder(&arguments).map(drop);
     }
     let disk = DiskFile::open(&path, Access::ReadWrite)?;
-    match read_superblock(&disk, &path) {
-        Ok(found) if found.superblock.clean == 1 => {
+    match found_in(arguments.design()?, &disk, &path) {
+        Ok(found) if found.is_clean => {
             refuse_needed_log(&volume.join(LOG_NAME), false)?;
-            settle_in(&arguments, found.geometry.byte_address(found.geometry.size)).map(drop)
+            settle_in(&arguments, found.size)
         }
         Err(Failure::Superblock { .. }) if is_empty_file(&path, &head(&disk, &path)?) => {
             fs::remove_file(&path).map_err(|source| Failure::File {
@@ -356,22 +353,13 @@ fn of_a_volume(disk: &Path) -> Option<&'static str> {
 /// Whether a run that was cut off leaves an image like this one: it was never written to, or the
 /// file system in it was begun, or it was made and never used.
 fn is_left(disk: &DiskFile, path: &Path, head: &[u8]) -> bool {
-    is_empty_file(path, head) || is_own_file(path) && is_fresh(disk, path)
+    is_empty_file(path, head) || is_own_file(path) && is_fresh(disk)
 }
 
 /// Whether a file system has nothing in it and never had: no server has served it since it was
 /// made.
-fn is_fresh(disk: &DiskFile, path: &Path) -> bool {
-    let Ok(FileSystem { superblock, geometry, hash }) = read_superblock(disk, path) else {
-        return false;
-    };
-    let totals = &superblock.totals;
-    let in_use = geometry.inode_count().checked_sub(totals.free_inodes.get() as u64);
-    superblock.clean == 1
-        && hash.is_ok()
-        && superblock.time.get() == superblock.mount_time.get()
-        && totals.directories.get() == 1
-        && in_use == Some(ROOT_INODE + 1)
+fn is_fresh(disk: &DiskFile) -> bool {
+    anything_in(disk).is_some_and(|(_, found)| found.is_fresh)
 }
 
 fn make_file_system(

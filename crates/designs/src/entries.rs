@@ -24,6 +24,8 @@ pub static FFS_LOG: Design = Design {
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
+    keeps_history: true,
+    checks_first: false,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
@@ -40,6 +42,7 @@ pub static FFS_SOFTDEP: Design = Design {
             crash serve at once, and reclaim meanwhile what it leaked",
     mark: Some(PolicyKind::SoftUpdates),
     keeps_order: false,
+    checks_first: false,
     waits: true,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
@@ -62,6 +65,8 @@ const ORDERED: Design = Design {
     remembers: false,
     may_stop_between: true,
     keeps_order: true,
+    keeps_history: false,
+    checks_first: true,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()

@@ -1,7 +1,9 @@
-//! Why a volume is not made, opened or checked: the sentence of its engine, and what a caller does
-//! something about.
+//! Why a volume is not made, looked at, opened or checked: the sentence of its engine, and what a
+//! caller does something about.
 
 use std::error::Error;
+
+use block::IoError;
 
 /// What an engine says.
 type Sentence = Box<dyn Error + Send + Sync>;
@@ -28,6 +30,22 @@ impl OpenError {
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Other(error.into())
     }
+}
+
+/// Why there is no telling what stands on a disk.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// The disk failed.
+    #[error(transparent)]
+    Device(#[from] IoError),
+    /// There is no volume that can be used.
+    #[error("{why}")]
+    NoVolume {
+        /// What is there instead.
+        why: Sentence,
+        /// Whether a check would look for a copy of what is missing.
+        has_copies: bool,
+    },
 }
 
 /// Why no volume was made.

@@ -9,13 +9,13 @@
 //! design is a new entry, and the crate of its engine.
 //!
 //! What an entry takes and gives is the same for every engine: `Opened` is a volume that is open,
-//! `Report` what a check tells, `OpenError` why there is no volume. A part that only one engine has,
-//! counts of soft updates for one, is absent from what another tells.
+//! `Found` one that is looked at, `Report` what a check tells, `OpenError` why nothing is open. A
+//! part that only one engine has, counts of soft updates for one, is absent where another tells.
 //!
-//! Layers, from the bottom: `errors`, `made`, `options` and `report` are told and tell, `opened` is
-//! what is open, `design` is what an entry consists of, `table` looks entries up by the words of a
-//! command line, `of_ffs` puts that engine into the words of the table, `entries` are those that
-//! exist.
+//! Layers, from the bottom: `errors`, `found`, `made`, `options` and `report` are told and tell,
+//! `opened` is what is open, `design` is what an entry consists of, `table` looks entries up by the
+//! words of a command line, `of_ffs` puts that engine into the words of the table, `entries` are
+//! those that exist.
 //!
 //! Architecture invariant: code that has an entry never asks for its name to decide what to do. An
 //! engine that no volume can have, that over memory for one, is not here: a crate that tries it
@@ -24,23 +24,29 @@
 mod design;
 mod entries;
 mod errors;
+mod found;
 mod made;
 mod of_ffs;
 mod opened;
 mod options;
 mod report;
+#[cfg(test)]
+mod second;
 mod table;
 
-pub use design::{Check, Design, DiskRole, Make, Open, Plan, Prepare, SetLabel, Work};
+pub use design::{
+    Check, Design, DiskRole, HEAD_SIZE, IsBegun, Look, Make, NotePolicy, Open, Plan, Prepare,
+    Recognise, SetLabel, Work,
+};
 pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC};
-pub use errors::{CheckError, MkfsError, OpenError};
+pub use errors::{CheckError, LookError, MkfsError, OpenError};
 pub use ffs::check_log::LogUse;
-pub use ffs::soft_flag;
+pub use found::{Found, FoundUfs2};
 pub use made::{Made, MkfsOptions};
 pub use opened::{
     LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Replayed,
     SoftUpdatesCounts, Told,
 };
 pub use options::{CheckOptions, Disks, LogOptions, LogState, OpenOptions, SoftUpdatesOptions};
-pub use report::{Finding, Findings, Place, Progress, Report, Rule, Severity};
+pub use report::{DataPlace, Finding, Findings, Place, Progress, Report, Rule, Severity};
 pub use table::{Table, Unknown};

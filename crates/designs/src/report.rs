@@ -26,6 +26,17 @@ pub struct Rule {
     pub sentence: &'static str,
 }
 
+/// Data of a file, and where it is. All in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataPlace {
+    /// Where in the file.
+    pub offset: u64,
+    /// Where on the volume.
+    pub at: u64,
+    /// How much, and a last block of the file may have less.
+    pub length: u64,
+}
+
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -35,6 +46,8 @@ pub struct Finding {
     pub severity: Severity,
     /// Where.
     pub place: Place,
+    /// Which data cannot be read, if it is that.
+    pub data: Option<DataPlace>,
     /// A path to the file, where one is known; of the paths that it had when it was found.
     pub path: Option<String>,
     /// What was found.

@@ -53,36 +53,36 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What stands in the superblock.
+/// What stands on the disk. What its format does not have is left out.
 fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
     let list = |names: &[String]| if names.is_empty() { "none".into() } else { names.join(", ") };
     let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
-    let hash =
-        if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
-    let read_only = if info.byte_order == "big-endian" { " (it can only be read)" } else { "" };
-    vec![
-        ("label", or_none(&info.label)),
-        ("id", info.id.clone()),
-        ("size", show_size(info.size_bytes)),
-        (
-            "free",
-            format!(
-                "{}, {} of it for root",
-                show_size(info.free_bytes),
-                show_size(info.reserved_bytes)
-            ),
-        ),
-        ("files", format!("{}, {} of them directories", info.files, info.directories)),
-        ("free inodes", info.free_inodes.to_string()),
-        ("blocks", show_size(info.block_size_bytes)),
-        ("fragments", show_size(info.fragment_size_bytes)),
-        ("groups", info.groups.to_string()),
-        ("byte order", format!("{}{read_only}", info.byte_order)),
-        ("check hashes", format!("{}{hash}", list(&info.check_hashes))),
-        ("flags", list(&info.flags)),
-        ("last mounted at", or_none(&info.last_mounted_at)),
-        ("last written", format!("{} UTC", show_time(info.last_written))),
-    ]
+    let hash = match info.superblock_hash_fits {
+        Some(false) => " (the superblock does not fit its own)",
+        Some(true) | None => "",
+    };
+    let byte_order = |order: &String| {
+        let note = if order == "big-endian" { " (it can only be read)" } else { "" };
+        format!("{order}{note}")
+    };
+    let reserved = show_size(info.reserved_bytes);
+    let lines = [
+        ("label", Some(or_none(&info.label))),
+        ("id", Some(info.id.clone())),
+        ("size", Some(show_size(info.size_bytes))),
+        ("free", Some(format!("{}, {} of it for root", show_size(info.free_bytes), reserved))),
+        ("files", Some(format!("{}, {} of them directories", info.files, info.directories))),
+        ("free inodes", Some(info.free_inodes.to_string())),
+        ("blocks", Some(show_size(info.block_size_bytes))),
+        ("fragments", info.fragment_size_bytes.map(show_size)),
+        ("groups", info.groups.map(|groups| groups.to_string())),
+        ("byte order", info.byte_order.as_ref().map(byte_order)),
+        ("check hashes", info.check_hashes.as_deref().map(|it| format!("{}{hash}", list(it)))),
+        ("flags", info.flags.as_deref().map(list)),
+        ("last mounted at", info.last_mounted_at.as_deref().map(or_none)),
+        ("last written", Some(format!("{} UTC", show_time(info.last_written)))),
+    ];
+    lines.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// What only a server knows.

@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer};
 use designs::{
-    CheckError, CheckOptions, DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, LogOptions, MkfsOptions,
-    OpenError, OpenOptions, Opened, Report, Table, Unknown, Work,
+    CheckError, CheckOptions, DESIGNS, DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, LogOptions,
+    MkfsOptions, OpenError, OpenOptions, Opened, Report, Table, Unknown, Work,
 };
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
@@ -89,12 +90,20 @@ static ENGINE_RAM: designs::Design = designs::Design {
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
+    keeps_history: false,
+    checks_first: false,
     waits: false,
     work: None,
 };
 
-/// All that is explored. The first is that of a command line which says nothing else.
-pub static TRIED: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &FFS_SOFTDEP, &ENGINE_RAM]);
+/// All that is explored: every design that a volume can have, and the engine over memory. The first
+/// is that of a command line which says nothing else. What is drawn follows from the places of
+/// these, so a new one comes last.
+pub static TRIED: LazyLock<Table> = LazyLock::new(|| {
+    let first = [&FFS_SYNC, &FFS_LOG, &FFS_SOFTDEP, &ENGINE_RAM];
+    let others = DESIGNS.all().iter().copied().filter(|design| !first.contains(design));
+    Table::new(first.into_iter().chain(others).collect::<Vec<_>>().leak())
+});
 
 impl Default for Design {
     fn default() -> Self {
@@ -119,7 +128,9 @@ impl Design {
     pub const RAM: Self = Self::of(&ENGINE_RAM);
 
     /// Those that have disks, whose campaigns are all.
-    pub const ALL: &[Self] = &[Self::SYNC, Self::LOG, Self::SOFTDEP];
+    pub fn all() -> impl Iterator<Item = Self> {
+        TRIED.all().iter().map(|entry| Self::of(entry)).filter(|design| design.has_disks())
+    }
 
     /// The one of these words of a command line. A word that is missing leaves the choice to the
     /// order of [`TRIED`].
@@ -140,7 +151,7 @@ impl Design {
             Some((before, device)) => (before, device.parse().ok()?),
             None => (name, Device::Plain),
         };
-        let named = Self::ALL.iter().copied().find(|design| design.name() == name)?.on(device);
+        let named = Self::all().find(|design| design.name() == name)?.on(device);
         Some(if is_delayed { named.delayed() } else { named })
     }
 
@@ -170,7 +181,7 @@ impl Design {
 
     /// Whether a cut takes the end of history, as far as it takes something.
     pub fn keeps_history(self) -> bool {
-        self.has_log()
+        self.entry.keeps_history
     }
 
     /// Whether what was not answered is there in its order.
@@ -203,7 +214,18 @@ impl Design {
     /// log is replayed without a look at what it is about, and what soft updates leave is looked
     /// for while it is served.
     pub fn checks_first(self) -> bool {
-        !self.has_log() && self.keeps_order()
+        self.entry.checks_first
+    }
+
+    /// The design of its engine that has a redo log besides, if there is one.
+    pub(super) fn with_log(self) -> Option<Self> {
+        let disks = [DiskRole::Volume, DiskRole::Log];
+        DESIGNS.with_disks(self.engine(), &disks).map(Self::of)
+    }
+
+    /// The first design of its engine that has none.
+    pub(super) fn without_log(self) -> Option<Self> {
+        DESIGNS.with_disks(self.engine(), &[DiskRole::Volume]).map(Self::of)
     }
 
     /// The engine.
@@ -306,6 +328,10 @@ impl Design {
             device::make(level, &homes, runtime).await;
         }
         let volume = self.stack(homes, runtime).await.expect("it is new").volume;
+        // The sizes are those of UFS2: another engine has its own, and may refuse these.
+        let label = options.label.clone();
+        let others = MkfsOptions { label, ..MkfsOptions::default() };
+        let options = if self.is_ufs2() { options } else { &others };
         let made = (self.work().make)(&*volume, options, &*runtime.random, now).await;
         made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
         volume.flush().await.expect("nothing has failed");
@@ -528,10 +554,11 @@ mod tests {
 
     #[test]
     fn what_is_explored_are_all_designs_that_a_volume_can_have_and_one_more() {
-        for design in designs::DESIGNS.all() {
-            assert!(Design::ALL.contains(&Design::of(design)), "{design:?}");
+        for design in DESIGNS.all() {
+            assert!(Design::all().any(|one| one == Design::of(design)), "{design:?}");
         }
-        assert_eq!(TRIED.all().len(), designs::DESIGNS.all().len() + 1);
-        assert!(!Design::RAM.has_disks() && designs::DESIGNS.find(Some("ram"), None).is_err());
+        assert_eq!(Design::default(), Design::SYNC);
+        assert_eq!(TRIED.all().len(), DESIGNS.all().len() + 1);
+        assert!(!Design::RAM.has_disks() && DESIGNS.find(Some("ram"), None).is_err());
     }
 }

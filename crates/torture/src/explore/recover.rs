@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_return_after_another_one_is_in_another_world() {
-        for &design in Design::ALL {
+        for design in Design::all() {
             let (mut images, _) = base(design);
             let mut seeds = Vec::new();
             for _ in 0..3 {

@@ -1,5 +1,7 @@
 //! The engine `ffs` and its checker, in the words of the table.
 
+mod look;
+
 use std::rc::Rc;
 
 use block::BlockDevice;
@@ -10,14 +12,15 @@ use futures::future::LocalBoxFuture;
 use runtime::{Random, Runtime, Timestamp};
 use ufs2::layout::Geometry;
 use ufs2::mark::PolicyKind;
-use ufs2::mkfs::{self, mkfs};
+use ufs2::mkfs::{self, is_begun_mark, mkfs};
 
 use crate::design::{Open, Work};
 use crate::errors::{CheckError, MkfsError, OpenError};
+use crate::found::{Found, FoundUfs2};
 use crate::made::{Made, MkfsOptions};
 use crate::opened::{LogStatistics, Opened, Prepared, Reclaimed, SoftUpdatesCounts, Told};
 use crate::options::{CheckOptions, Disks, OpenOptions};
-use crate::report::{Finding, Findings, Progress, Report, Rule};
+use crate::report::{DataPlace, Finding, Findings, Progress, Report, Rule};
 
 impl Told for Ffs {
     fn directories(&self) -> u64 {
@@ -104,7 +107,8 @@ impl From<fsck::Progress> for Progress {
 impl From<fsck::Finding> for Finding {
     fn from(finding: fsck::Finding) -> Self {
         let fsck::Finding { invariant, severity, place, path, found, expected, repair } = finding;
-        Self { rule: invariant.into(), severity, place, path, found, expected, repair }
+        let rule = invariant.into();
+        Self { rule, severity, place, data: None, path, found, expected, repair }
     }
 }
 
@@ -205,7 +209,26 @@ async fn check(
     let options = fsck::CheckOptions { repair, full, log, ..fsck::CheckOptions::default() };
     let mut tell = |now: fsck::Progress| progress(now.into());
     let report = fsck::check(device, runtime, &options, &mut tell).await;
-    report.map(Report::from).map_err(CheckError::new)
+    let mut report = report.map(Report::from).map_err(CheckError::new)?;
+    // Without a superblock there are no addresses to tell.
+    if full && let Ok(found) = look::look(device).await {
+        name_data(&mut report, &found);
+    }
+    Ok(report)
+}
+
+/// Says where the data is that cannot be read.
+fn name_data(report: &mut Report, volume: &Found) {
+    let Some(FoundUfs2 { fragment_size, .. }) = volume.ufs2 else { return };
+    for finding in &mut report.findings.list {
+        let (fragment, block) = (finding.place.fragment, finding.place.block);
+        if finding.rule == Invariant::Data.into()
+            && let Some((fragment, block)) = fragment.zip(block)
+        {
+            let (at, length) = (fragment * fragment_size, volume.block_size);
+            finding.data = Some(DataPlace { offset: block * length, at, length });
+        }
+    }
 }
 
 async fn prepare(
@@ -232,6 +255,10 @@ pub(crate) const fn work(open: Open) -> Work {
         check: |device, runtime, options, progress| {
             check(device, runtime, options, progress).boxed_local()
         },
+        recognise: look::recognise,
+        is_begun: is_begun_mark,
+        look: |device| look::look(device).boxed_local(),
+        note_policy: |device, design| look::note_policy(device, design).boxed_local(),
         set_label: |device, label| {
             async move { Ok(label::set(device, label).await?) }.boxed_local()
         },
