@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use block::BlockDevice;
+use block::{BlockDevice, clear};
 use clap::Args;
-use designs::{Design, DiskRole, Made, MkfsOptions};
+use designs::{DESIGNS, Design, DiskRole, HEAD_SIZE, Made, MkfsOptions};
 use duramen_settings::SMALLEST_LOG;
 use runtime::Runtime;
 
@@ -171,6 +171,14 @@ impl MkfsArguments {
         design: &Design,
         runtime: &Runtime,
     ) -> Result<Made, Failure> {
+        if let Some((other, _)) = DESIGNS.look(device).await
+            && other.engine != design.engine
+        {
+            // Its mkfs would leave what the engine that was there is known by.
+            let head = 0..device.geometry().size.min(HEAD_SIZE as u64);
+            let device_failed = |source| Failure::Device { path: path.to_owned(), source };
+            clear(device, head).await.map_err(device_failed)?;
+        }
         let (make, options) = (design.work().make, self.options());
         let made = make(device, &options, &*runtime.random, runtime.clock.wall()).await;
         made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })

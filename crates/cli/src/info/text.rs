@@ -1,5 +1,7 @@
 //! The lines that `duramen info` prints for people.
 
+use designs::{DESIGNS, Design, DiskRole};
+
 use super::live::Reclaim;
 use super::object::{Info, State};
 use crate::calendar::show_time;
@@ -39,15 +41,20 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
             )
         },
     );
-    let mut lines = vec![
-        ("volume", info.volume.clone()),
-        ("disk", info.raid.as_ref().map_or_else(|| info.disk.clone(), Status::summary)),
-        ("engine", info.engine.clone()),
-        ("policy", policy),
-        ("log", log),
-        ("answers", answers),
-        ("state", state.into()),
+    // What no design of its engine has is left out.
+    let has = |what: fn(&Design) -> bool| DESIGNS.of_engine(&info.engine).any(what);
+    let (has_policies, may_log) =
+        (has(|design| design.policy.is_some()), has(|design| design.has(DiskRole::Log)));
+    let lines = [
+        ("volume", Some(info.volume.clone())),
+        ("disk", Some(info.raid.as_ref().map_or_else(|| info.disk.clone(), Status::summary))),
+        ("engine", Some(info.engine.clone())),
+        ("policy", has_policies.then_some(policy)),
+        ("log", may_log.then_some(log)),
+        ("answers", may_log.then_some(answers)),
+        ("state", Some(state.into())),
     ];
+    let mut lines = told(lines);
     lines.extend(describe_serving(info));
     lines.extend(describe_shape(info));
     lines
@@ -82,6 +89,11 @@ fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
         ("last mounted at", info.last_mounted_at.as_deref().map(or_none)),
         ("last written", Some(format!("{} UTC", show_time(info.last_written)))),
     ];
+    told(lines)
+}
+
+/// Those lines that there are.
+fn told<const N: usize>(lines: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
     lines.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 

@@ -218,13 +218,13 @@ impl Design {
     }
 
     /// The design of its engine that has a redo log besides, if there is one.
-    pub(super) fn with_log(self) -> Option<Self> {
+    pub(crate) fn with_log(self) -> Option<Self> {
         let disks = [DiskRole::Volume, DiskRole::Log];
         DESIGNS.with_disks(self.engine(), &disks).map(Self::of)
     }
 
     /// The first design of its engine that has none.
-    pub(super) fn without_log(self) -> Option<Self> {
+    pub(crate) fn without_log(self) -> Option<Self> {
         DESIGNS.with_disks(self.engine(), &[DiskRole::Volume]).map(Self::of)
     }
 
