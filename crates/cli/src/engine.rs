@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use designs::{DESIGNS, DiskRole, Disks, OpenError, OpenOptions, Opened, ReclaimState, Reclaimed};
-use fsck::{Progress, Report};
+use designs::{
+    Disks, Found, OpenError, OpenOptions, Opened, Progress, ReclaimState, Reclaimed, Report,
+};
 use indicatif::{ProgressBar, ProgressStyle};
-use namespace::Namespace;
 use runtime::{Instant, Runtime};
 use server::control::{End, Jobs, Live};
-use ufs2::mark::Mark;
 use vfs::FileSystem;
 
 use crate::failure::Failure;
 use crate::folder::is_there;
+use crate::found::found_on;
 use crate::info::live_of;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
 use crate::sets::Orders;
 use crate::size::show_size;
 use crate::stack::{OpenSet, Stack};
-use crate::volume::{FileSystem as Superblock, Volume, file_system_on};
+use crate::volume::Volume;
 use crate::words;
 
 /// How often it is looked whether there is something to say.
@@ -43,8 +43,8 @@ pub(crate) struct OpenVolume {
     pub(crate) jobs: Jobs,
     /// What changes the set of disks on which it stands, if it may be changed.
     pub(crate) orders: Option<Orders>,
-    /// Its superblock, when it was opened.
-    pub(crate) superblock: Superblock,
+    /// What was found of it when it was opened.
+    pub(crate) found: Found,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -108,7 +108,7 @@ pub(crate) struct Opening {
     /// Bytes of its file system.
     pub(crate) size: u64,
     start: Instant,
-    found: Superblock,
+    found: Found,
 }
 
 impl Opening {
@@ -118,13 +118,9 @@ impl Opening {
         stack: &Stack,
         start: Instant,
     ) -> Result<Self, Failure> {
-        let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
-        let Superblock { superblock, geometry, .. } = &found;
-        let path = volume.path.clone();
-        let words = volume.words();
-        let (id, is_clean) = (superblock.number(), superblock.clean == 1);
-        let needs_log = !is_clean && may_have_logged(superblock);
-        let size = geometry.byte_address(geometry.size);
+        let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
+        let (path, words) = (volume.path.clone(), volume.words());
+        let Found { number: id, is_clean, needs_log, size, .. } = found;
         Ok(Self { path, words, id, is_clean, needs_log, size, start, found })
     }
 
@@ -138,24 +134,14 @@ impl Opening {
         runtime: &Runtime,
     ) -> Result<OpenVolume, Failure> {
         let (path, words) = (self.path.clone(), self.words);
-        let opened =
-            opened.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
+        let opened = opened.map_err(|error| Failure::refused(&path, words, error))?;
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         let jobs = Jobs::default();
         watch(&self.path, &opened, &jobs, runtime);
         let live = live_of(&opened, set.clone());
-        let file_system = Rc::new(Namespace::new(opened.files));
+        let file_system = opened.files;
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
-        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders, superblock: self.found })
-    }
-}
-
-/// Whether a volume that was not stopped cleanly may have something in a log: it was not used by a
-/// design of ours that has none.
-fn may_have_logged(superblock: &ufs2::layout::Superblock) -> bool {
-    match Mark::of(superblock) {
-        Mark::Policy(mark) => DESIGNS.marked(mark).is_none_or(|design| design.has(DiskRole::Log)),
-        _ => true,
+        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders, found: self.found })
     }
 }
 
@@ -201,7 +187,7 @@ fn repair_bar(path: &Path) -> ProgressBar {
 /// does not keep up, or does not answer. And when what holds the disk is full, as long as it is.
 /// What a cut has left is reclaimed meanwhile, as a job.
 fn watch(path: &Path, opened: &Opened, jobs: &Jobs, runtime: &Runtime) {
-    let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.files));
+    let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.engine));
     let clock = runtime.clock.clone();
     let mut reclaim = opened.reclaims.then(|| jobs.begin("reclaim", 0, "inodes", false));
     let watch = async move {
@@ -210,13 +196,13 @@ fn watch(path: &Path, opened: &Opened, jobs: &Jobs, runtime: &Runtime) {
         loop {
             clock.sleep(WATCH_INTERVAL).await;
             let Some(engine) = engine.upgrade() else { return };
-            if let (Some(job), Some(reclaimed)) = (&reclaim, engine.engine().reclaimed()) {
+            if let (Some(job), Some(reclaimed)) = (&reclaim, engine.reclaimed()) {
                 job.advance(reclaimed.scanned, reclaimed.total);
                 if let Some(end) = say_reclaimed(&path, reclaimed) {
                     reclaim.take().into_iter().for_each(|job| job.end(end));
                 }
             }
-            let waits = engine.engine().log_statistics().map_or(0, |log| log.long_waits);
+            let waits = engine.log_statistics().map_or(0, |log| log.long_waits);
             if waits > told {
                 words::say(format_args!(
                     "{}: a change has waited for room in the log for 10 s, because what is in the \
@@ -281,7 +267,7 @@ fn report(path: &Path, opened: &Opened, took: Duration) {
              reclaimed meanwhile ('duramen info' tells how far that is)"
         ));
     }
-    if let Some(reason) = opened.read_only {
+    if let Some(reason) = &opened.read_only {
         words::say(format_args!("{path} can only be read: {reason}"));
     }
     if let Some(found) = &opened.rebuilt {

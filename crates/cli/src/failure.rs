@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use designs::LookError;
 use raid::assembly::Refused;
-use ufs2::layout::BadSuperblock;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ pub(crate) enum Failure {
         /// Which disk.
         path: PathBuf,
         /// Why not.
-        source: BadSuperblock,
+        source: LookError,
     },
     /// No file system could be made.
     #[error("cannot make a file system on {}: {source}", path.display())]
@@ -97,7 +97,7 @@ pub(crate) enum Failure {
         /// Where.
         path: PathBuf,
         /// Why not.
-        source: ufs2::mkfs::MkfsError,
+        source: designs::MkfsError,
     },
     /// `volume.toml` makes no sense.
     #[error("cannot use {}: {why}{advice}", path.display())]
@@ -234,15 +234,12 @@ fn name_disks(disks: &[PathBuf]) -> String {
 }
 
 /// What can be done about a superblock that is none: the disk may hold copies of a good one.
-fn superblock_advice(bad: &BadSuperblock) -> &'static str {
-    match bad {
-        BadSuperblock::Missing { .. } | BadSuperblock::Field { .. } => {
+fn superblock_advice(error: &LookError) -> &'static str {
+    match error {
+        LookError::NoVolume { has_copies: true, .. } => {
             "; if there was a file system, 'duramen fsck' looks for a copy of its superblock"
         }
-        BadSuperblock::BigEndian
-        | BadSuperblock::Ufs1
-        | BadSuperblock::Unfinished
-        | BadSuperblock::Short { .. } => "",
+        LookError::NoVolume { .. } | LookError::Device(_) => "",
     }
 }
 
@@ -250,6 +247,15 @@ impl Failure {
     /// What is there cannot be looked at.
     pub(crate) fn look(path: &Path, source: io::Error) -> Self {
         Self::File { verb: "look at", path: path.to_owned(), source }
+    }
+
+    /// The volume that a command line means by these words is not opened.
+    pub(crate) fn refused(
+        path: &Path,
+        words: String,
+        error: impl Into<designs::OpenError>,
+    ) -> Self {
+        Self::Engine { path: path.to_owned(), words, source: Box::new(error.into()) }
     }
 
     /// There is no space for all of a disk or a log.

@@ -30,8 +30,7 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::scratch::ScratchDevice;
 use clap::Args;
-use designs::{Design, LogUse, OpenError};
-use fsck::{CheckOptions, LogState, Report};
+use designs::{CheckError, CheckOptions, Design, LogState, LogUse, OpenError, Report};
 use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
@@ -120,7 +119,7 @@ enum Unchecked {
     /// Nothing was looked at: the sentence says where.
     Volume(Failure),
     /// The check did not come to its end.
-    Check(PathBuf, fsck::CheckError),
+    Check(PathBuf, CheckError),
 }
 
 impl fmt::Display for Unchecked {
@@ -177,12 +176,7 @@ fn tell(run: &Run<'_>, json: bool, output: &mut dyn Write) -> io::Result<()> {
 
 async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Done, Unchecked> {
     let ready = get_ready(arguments, &runtime).await.map_err(Unchecked::Volume)?;
-    let options = CheckOptions {
-        repair: arguments.repair,
-        full: arguments.full,
-        log: ready.log,
-        ..CheckOptions::default()
-    };
+    let options = CheckOptions { repair: arguments.repair, full: arguments.full, log: ready.log };
     let start = runtime.clock.now();
     let mut watch = Watch::new();
     let tell = &mut |progress| watch.show(progress);
@@ -244,9 +238,8 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
         };
     let prepare = volume.design().work().prepare;
     let prepared = prepare(&device, log.as_ref(), runtime, log_use).await;
-    let (path, words) = (volume.path.clone(), words(arguments));
     let prepared =
-        prepared.map_err(|error| Failure::Engine { path, words, source: error.into() })?;
+        prepared.map_err(|error| Failure::refused(&volume.path, words(arguments), error))?;
     if let Some(replayed) = &prepared.replayed {
         let volume = volume.path.display();
         let entries = replayed.entries;

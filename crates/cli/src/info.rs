@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use designs::Found;
 use server::control;
 use server::control::client::{self, AskError};
 
 use crate::failure::Failure;
 use crate::folder::real_place;
-use crate::volume::{FileSystem, Volume};
+use crate::volume::Volume;
 use crate::words;
 pub(crate) use live::live_of;
 use object::Info;
@@ -88,9 +89,9 @@ fn ask(volume: &Volume, socket: &Path) -> Result<Option<Info>, Failure> {
     Ok(Some(info))
 }
 
-/// What `GET /v1/info` answers of a volume, whose superblock was this when it was opened. A set of
+/// What `GET /v1/info` answers of a volume, of which this was found when it was opened. A set of
 /// disks is not looked at beside the one that writes to it.
-pub(crate) fn served(volume: &Volume, superblock: FileSystem) -> control::Info {
+pub(crate) fn served(volume: &Volume, found: Found) -> control::Info {
     let whole = Volume {
         path: real_place(&volume.path),
         disk_path: real_place(&volume.disk_path),
@@ -99,7 +100,7 @@ pub(crate) fn served(volume: &Volume, superblock: FileSystem) -> control::Info {
     };
     Arc::new(move |live| {
         let live = serde_json::from_value(live).map_err(|error| error.to_string())?;
-        let known = whole.settings.raid.as_ref().map(|_| &superblock);
+        let known = whole.settings.raid.as_ref().map(|_| &found);
         let info = Info::of_served(&whole, known, live).map_err(|failure| failure.to_string())?;
         Ok(json(&info) + "\n")
     })

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
 use block::{BlockDevice, Buffer};
-use designs::OpenError;
+use designs::HEAD_SIZE;
 use duramen_settings::SMALLEST_LOG;
 use journal::JournalError;
 use journal::format::{SLOT_MAGIC, SMALLEST};
@@ -24,8 +24,8 @@ use server::reactor;
 
 use crate::failure::Failure;
 use crate::folder::{is_there, parent, real_place, sync_folder};
-use crate::redo_log;
-use crate::signature::{HEAD_SIZE, known, recognise};
+use crate::redo_log::{self, LogError};
+use crate::signature::{known, recognise};
 use crate::words;
 
 /// The file of a volume that holds its log.
@@ -132,7 +132,7 @@ pub(crate) fn is_lacking(path: &Path) -> Result<bool, Failure> {
 pub(crate) fn holds_changes(
     path: &Path,
     access: Access,
-) -> Result<Result<bool, OpenError>, Failure> {
+) -> Result<Result<bool, LogError>, Failure> {
     let device = FileDevice::new(DiskFile::open(path, access)?);
     let held = reactor::block_on(|_| async move { redo_log::holds_changes(&device).await });
     held.map_err(Failure::Start)

@@ -23,6 +23,7 @@ mod elsewhere;
 mod engine;
 mod failure;
 mod folder;
+mod found;
 mod fsck;
 mod info;
 mod log;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::slice::split;
-use designs::{Design, DiskRole};
+use designs::{Design, DiskRole, Made};
 use duramen_settings::{RaidSettings, Settings};
 use futures::FutureExt;
 use futures::future::Either;
@@ -24,7 +24,6 @@ use raid::layout::{Level, UNITS};
 use raid::{MakeOptions, RebuildError};
 use runtime::Runtime;
 use server::reactor;
-use ufs2::layout::Geometry;
 
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
@@ -60,7 +59,7 @@ pub(crate) fn make(
     level: Level,
     paths: &[PathBuf],
     design: &'static Design,
-) -> Result<Geometry, Failure> {
+) -> Result<Made, Failure> {
     let folder = &arguments.volume;
     arguments.check_log_size(design)?;
     check(arguments, level, paths)?;
@@ -127,7 +126,7 @@ fn make_all(
     (level, paths): (Level, &[PathBuf]),
     design: &'static Design,
     making: &Making,
-) -> Result<Geometry, Failure> {
+) -> Result<Made, Failure> {
     let (mut disks, mut spares) = (Vec::new(), Vec::new());
     for path in paths {
         disks.push(open_member(arguments, path, making)?);
@@ -146,7 +145,7 @@ fn make_all(
     let usual = MakeOptions::new(level);
     let unit = arguments.stripe_unit.unwrap_or(usual.unit);
     let options = MakeOptions { unit, log: usual.log.min(least / LOG_SHARE), ..usual };
-    let log_size = check_disks(arguments, &options, (paths, &disks), &spares)?;
+    let log_size = check_disks((arguments, design), &options, (paths, &disks), &spares)?;
     let folder = &arguments.volume;
     if !folder.exists() {
         let failed = |source| Failure::File { verb: "create", path: folder.clone(), source };
@@ -172,12 +171,12 @@ fn make_all(
     write_settings(folder, &Settings { log_size: Some(log_size), raid, ..Settings::of(design) })?;
     // Behind them: until then the volume is that of before, if there was one.
     set_state::write(folder, &made.set, &made.witness)?;
-    Ok(made.geometry)
+    Ok(made.volume)
 }
 
 /// Refuses what cannot be made of these disks. The size of the log otherwise.
 fn check_disks(
-    arguments: &MkfsArguments,
+    (arguments, design): (&MkfsArguments, &Design),
     options: &MakeOptions,
     (paths, disks): (&[PathBuf], &[DiskFile]),
     spares: &[DiskFile],
@@ -202,7 +201,7 @@ fn check_disks(
         Failure::Usage(format!("the set has {size}, and no room for a log of {log}"))
     })?;
     let sectors = disks.iter().map(|disk| disk.geometry().logical_sector_size);
-    arguments.check_file_system(end, options.level.sector(sectors))?;
+    arguments.check_file_system(design, end, options.level.sector(sectors))?;
     Ok(log_size)
 }
 
@@ -233,8 +232,8 @@ fn open_member(
 }
 
 /// What was made on the disks.
-struct Made {
-    geometry: Geometry,
+struct MadeSet {
+    volume: Made,
     set: raid::label::Id,
     witness: Witness,
 }
@@ -245,7 +244,7 @@ async fn make_on(
     paths: &[PathBuf],
     (options, log_size, design): (&MakeOptions, u64, &'static Design),
     runtime: &Runtime,
-) -> Result<Made, Failure> {
+) -> Result<MadeSet, Failure> {
     let (path, disks) = (arguments.volume.clone(), disks.into_iter().map(at_once));
     let devices: Vec<Rc<dyn BlockDevice>> = disks.collect();
     let failed = |source| Failure::Set { path: path.clone(), source, disks: paths.to_vec() };
@@ -259,7 +258,7 @@ async fn make_on(
     let (label, set): (_, Rc<dyn BlockDevice>) = (set.label(), Rc::new(set));
     let end = set.geometry().size - log_size;
     let [disk, log] = split(set, end);
-    let geometry = arguments.make_on(&disk, &path, design, runtime).await?;
+    let volume = arguments.make_on(&disk, &path, design, runtime).await?;
     let device = |source| Failure::Device { path: path.clone(), source };
     if arguments.sparse && design.has(DiskRole::Log) {
         fill(&log).await.map_err(device)?; // it has its place, whatever fills the host
@@ -267,5 +266,5 @@ async fn make_on(
     disk.flush().await.map_err(device)?;
     disk.close().await.map_err(device)?;
     log.close().await.map_err(device)?;
-    Ok(Made { geometry, set: label.set, witness: Witness::of(&label) })
+    Ok(MadeSet { volume, set: label.set, witness: Witness::of(&label) })
 }

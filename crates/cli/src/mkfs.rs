@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use block::file::{Access, DiskFile, FileDevice, free_below};
-use designs::{Design, DiskRole};
+use designs::{Design, DiskRole, Made};
 use duramen_settings::Settings;
-use ufs2::layout::{Geometry, ROOT_INODE};
 
 use crate::choice::promises;
 use crate::failure::Failure;
 use crate::folder::{parent, sync_folder};
+use crate::found::{anything_in, found_in};
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::make_set;
 use crate::mkfs_arguments::MkfsArguments;
@@ -21,10 +21,7 @@ use crate::occupied::{head, is_begun, is_leftover, on_it, refuse_foreign_folder}
 use crate::redo_log::other_version;
 use crate::set_state::STATE_NAME;
 use crate::size::show_size;
-use crate::volume::{
-    DISK_NAME, FileSystem, NEW_SETTINGS_NAME, SETTINGS_NAME, read_settings, read_superblock,
-    write_settings,
-};
+use crate::volume::{DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, read_settings, write_settings};
 use crate::words::{self, quoted};
 
 /// What `duramen mkfs --help` says at its end.
@@ -54,24 +51,26 @@ Examples:
 /// # Errors
 /// [`Failure`]. What this run created and could not finish is removed again.
 pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let (geometry, design) = make(arguments)?;
-    let bytes = |fragments| show_size(geometry.byte_address(fragments));
+    let (made, design) = make(arguments)?;
     let policy = design.and_then(|design| design.policy);
-    let policy = policy.map_or(String::new(), |policy| format!(", policy {policy}"));
-    writeln!(
-        output,
-        "made {}: {} of UFS2, blocks of {}, fragments of {}, {} groups, up to {} files{policy}",
-        arguments.volume.display(),
-        bytes(geometry.size),
-        show_size(geometry.block_size),
-        show_size(geometry.fragment_size),
-        geometry.group_count,
-        geometry.inode_count() - 3, // the first two never are files, the third is the root
-    )?;
+    writeln!(output, "made {}: {}", arguments.volume.display(), shape(&made, policy))?;
     if let Some(note) = lack_of_space(&arguments.volume) {
         writeln!(output, "note: {note}")?;
     }
     Ok(())
+}
+
+/// What is to be said of what was made.
+fn shape(made: &Made, policy: Option<&str>) -> String {
+    let parts = [
+        Some(format!("{} of {}", show_size(made.size), made.format)),
+        Some(format!("blocks of {}", show_size(made.block_size))),
+        made.fragment_size.map(|size| format!("fragments of {}", show_size(size))),
+        made.groups.map(|groups| format!("{groups} groups")),
+        made.most_files.map(|files| format!("up to {files} files")),
+        policy.map(|policy| format!("policy {policy}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// What to say of a disk that grows as it is filled, if it may become larger than there is space.
@@ -114,10 +113,10 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
         return make_in_folder(&arguments).map(drop);
     }
     let disk = DiskFile::open(&path, Access::ReadWrite)?;
-    match read_superblock(&disk, &path) {
-        Ok(found) if found.superblock.clean == 1 => {
+    match found_in(arguments.design()?, &disk, &path) {
+        Ok(found) if found.is_clean => {
             refuse_needed_log(&volume.join(LOG_NAME), false)?;
-            settle_in(&arguments, found.geometry).map(drop)
+            settle_in(&arguments, found.size)
         }
         Err(Failure::Superblock { .. }) if is_empty_file(&path, &head(&disk, &path)?) => {
             fs::remove_file(&path).map_err(|source| Failure::File {
@@ -168,7 +167,7 @@ pub(crate) fn is_unfinished(folder: &Path) -> bool {
 }
 
 /// Makes the volume; the design is that of a folder, a bare disk has none that it could tell.
-fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<&'static Design>), Failure> {
+fn make(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
     let design = arguments.design()?;
     if let Some((level, disks)) = make_set::wanted(arguments) {
@@ -192,7 +191,7 @@ fn make(arguments: &MkfsArguments) -> Result<(Geometry, Option<&'static Design>)
 }
 
 /// Makes a folder with a volume in it, or nothing at all.
-fn make_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<&'static Design>), Failure> {
+fn make_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
     require_size(arguments)?;
     fs::create_dir(path).map_err(|source| Failure::File {
@@ -207,9 +206,7 @@ fn make_folder(arguments: &MkfsArguments) -> Result<(Geometry, Option<&'static D
 }
 
 /// Makes a volume in a folder that is empty, or over the volume that is there.
-fn make_in_folder(
-    arguments: &MkfsArguments,
-) -> Result<(Geometry, Option<&'static Design>), Failure> {
+fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
     let folder = &arguments.volume;
     let disk = folder.join(DISK_NAME);
     let design = arguments.design()?;
@@ -220,18 +217,20 @@ fn make_in_folder(
         return Err(Failure::Occupied { path: folder.clone(), what });
     }
     refuse_needed_log(&folder.join(LOG_NAME), arguments.force)?;
-    let settled = if disk.exists() {
-        let geometry = remake_disk(arguments, &disk, is_unfinished(folder))?;
-        settle_in(arguments, geometry)?
+    let made = if disk.exists() {
+        let made = remake_disk(arguments, &disk, is_unfinished(folder))?;
+        settle_in(arguments, made.size)?;
+        made
     } else {
         refuse_foreign_folder(folder)?;
-        let geometry = make_image(arguments, &disk)?;
-        settle_in(arguments, geometry).inspect_err(|_| remove_volume(folder))?
+        let made = make_image(arguments, &disk)?;
+        settle_in(arguments, made.size).inspect_err(|_| remove_volume(folder))?;
+        made
     };
     if is_of_set {
         let _ = fs::remove_file(folder.join(STATE_NAME)); // the set is not its any more
     }
-    Ok(settled)
+    Ok((made, Some(design)))
 }
 
 /// Whether the settings in a folder say that its volume stands on a set of disks.
@@ -240,23 +239,18 @@ fn names_a_set(folder: &Path) -> bool {
     found.is_ok_and(|settings| settings.is_some_and(|it| it.raid.is_some()))
 }
 
-/// Gives the disk in a folder its log, and the folder its settings.
-fn settle_in(
-    arguments: &MkfsArguments,
-    geometry: Geometry,
-) -> Result<(Geometry, Option<&'static Design>), Failure> {
+/// Gives the disk in a folder, whose file system has so many bytes, its log, and the folder its
+/// settings.
+fn settle_in(arguments: &MkfsArguments, size: u64) -> Result<(), Failure> {
     let folder = &arguments.volume;
     let design = arguments.design()?;
     remove_log(&folder.join(LOG_NAME))?;
-    let log_size = design.has(DiskRole::Log).then(|| {
-        let size = geometry.byte_address(geometry.size);
-        arguments.log_size.unwrap_or_else(|| log_size_for(size))
-    });
+    let has_log = design.has(DiskRole::Log);
+    let log_size = has_log.then(|| arguments.log_size.unwrap_or_else(|| log_size_for(size)));
     if let Some(size) = log_size {
         log::make(&folder.join(LOG_NAME), size)?;
     }
-    write_settings(folder, &Settings { log_size, ..Settings::of(design) })?;
-    Ok((geometry, Some(design)))
+    write_settings(folder, &Settings { log_size, ..Settings::of(design) })
 }
 
 /// A log that a server writes is never removed, and one that holds changes only by force: a volume
@@ -313,11 +307,11 @@ fn require_size(arguments: &MkfsArguments) -> Result<u64, Failure> {
 }
 
 /// Creates an image file with a file system in it, or nothing at all.
-fn make_image(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failure> {
+fn make_image(arguments: &MkfsArguments, path: &Path) -> Result<Made, Failure> {
     let disk = DiskFile::create(path, require_size(arguments)?)?;
-    let made = make_file_system(arguments, disk, path).and_then(|geometry| {
+    let made = make_file_system(arguments, disk, path).and_then(|made| {
         sync_folder(parent(path))?;
-        Ok(geometry)
+        Ok(made)
     });
     made.inspect_err(|_| {
         // It was made by us and holds nothing.
@@ -327,11 +321,7 @@ fn make_image(arguments: &MkfsArguments, path: &Path) -> Result<Geometry, Failur
 
 /// Makes a file system on a disk that exists. One that a run which was cut off may have left, as
 /// its place says, is made anew if nothing is in it.
-fn remake_disk(
-    arguments: &MkfsArguments,
-    path: &Path,
-    may_be_left: bool,
-) -> Result<Geometry, Failure> {
+fn remake_disk(arguments: &MkfsArguments, path: &Path, may_be_left: bool) -> Result<Made, Failure> {
     let disk = DiskFile::open(path, Access::ReadWrite)?;
     let size = disk.geometry().size;
     let head = head(&disk, path)?;
@@ -363,29 +353,20 @@ fn of_a_volume(disk: &Path) -> Option<&'static str> {
 /// Whether a run that was cut off leaves an image like this one: it was never written to, or the
 /// file system in it was begun, or it was made and never used.
 fn is_left(disk: &DiskFile, path: &Path, head: &[u8]) -> bool {
-    is_empty_file(path, head) || is_own_file(path) && is_fresh(disk, path)
+    is_empty_file(path, head) || is_own_file(path) && is_fresh(disk)
 }
 
 /// Whether a file system has nothing in it and never had: no server has served it since it was
 /// made.
-fn is_fresh(disk: &DiskFile, path: &Path) -> bool {
-    let Ok(FileSystem { superblock, geometry, hash }) = read_superblock(disk, path) else {
-        return false;
-    };
-    let totals = &superblock.totals;
-    let in_use = geometry.inode_count().checked_sub(totals.free_inodes.get() as u64);
-    superblock.clean == 1
-        && hash.is_ok()
-        && superblock.time.get() == superblock.mount_time.get()
-        && totals.directories.get() == 1
-        && in_use == Some(ROOT_INODE + 1)
+fn is_fresh(disk: &DiskFile) -> bool {
+    anything_in(disk).is_some_and(|(_, found)| found.is_fresh)
 }
 
 fn make_file_system(
     arguments: &MkfsArguments,
     disk: DiskFile,
     path: &Path,
-) -> Result<Geometry, Failure> {
+) -> Result<Made, Failure> {
     if arguments.preallocate {
         disk.allocate().map_err(|source| Failure::no_space(path, source))?;
     }

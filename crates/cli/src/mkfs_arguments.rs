@@ -2,20 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use block::BlockDevice;
+use block::{BlockDevice, clear};
 use clap::Args;
-use designs::{Design, DiskRole};
+use designs::{DESIGNS, Design, DiskRole, HEAD_SIZE, Made, MkfsOptions};
 use duramen_settings::SMALLEST_LOG;
 use runtime::Runtime;
-use ufs2::layout::Geometry;
-use ufs2::mkfs::{MkfsOptions, plan};
 
 use crate::choice::{Word, chosen};
 use crate::failure::Failure;
 use crate::size::{parse_size, show_size};
 
-const DEFAULT_BLOCK_SIZE: u64 = 32_768;
-const DEFAULT_RESERVE: u64 = 8;
+// What an engine chooses that is not told otherwise, with the choice of the first one.
+const HELP_OF_BLOCK_SIZE: &str = "Bytes in a block: 4K, 8K, 16K, 32K or 64K [default: 32768]";
+const HELP_OF_RESERVE: &str = "Percent of the space that only root may fill [default: 8]";
 
 /// The arguments of `duramen mkfs`.
 #[derive(Args, Clone, Debug)]
@@ -36,8 +35,10 @@ pub(crate) struct MkfsArguments {
     #[arg(long, value_parser = parse_size, conflicts_with = "bare")]
     pub(crate) log_size: Option<u64>,
     /// Bytes in a block: 4K, 8K, 16K, 32K or 64K
-    #[arg(long, value_parser = parse_size, default_value_t = DEFAULT_BLOCK_SIZE)]
-    pub(crate) block_size: u64,
+    ///
+    /// [default: 32768]
+    #[arg(long, value_parser = parse_size, help = HELP_OF_BLOCK_SIZE)]
+    pub(crate) block_size: Option<u64>,
     /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it
     /// [default: 1/8, but at least 512 bytes and a sector of the disk]
     #[arg(long, value_parser = parse_size)]
@@ -46,8 +47,10 @@ pub(crate) struct MkfsArguments {
     #[arg(long, value_parser = parse_size)]
     pub(crate) bytes_per_inode: Option<u64>,
     /// Percent of the space that only root may fill
-    #[arg(long, value_name = "PERCENT", default_value_t = DEFAULT_RESERVE)]
-    pub(crate) reserve: u64,
+    ///
+    /// [default: 8]
+    #[arg(long, value_name = "PERCENT", help = HELP_OF_RESERVE)]
+    pub(crate) reserve: Option<u64>,
     /// A name for the file system: up to 31 letters, digits, '-' and '_'
     #[arg(long, default_value = "")]
     pub(crate) label: String,
@@ -90,10 +93,10 @@ impl MkfsArguments {
             engine: None,
             policy: None,
             log_size: None,
-            block_size: DEFAULT_BLOCK_SIZE,
+            block_size: None,
             fragment_size: None,
             bytes_per_inode: None,
-            reserve: DEFAULT_RESERVE,
+            reserve: None,
             label: String::new(),
             raid0: Vec::new(),
             raid1: Vec::new(),
@@ -138,25 +141,26 @@ impl MkfsArguments {
         chosen(self.engine.as_deref(), self.policy.as_deref())
     }
 
-    /// What the file system is to be like on a device with sectors of so many bytes.
-    fn options(&self, sector: u32) -> MkfsOptions {
-        let smallest_fragment = u64::from(sector).max(512);
-        let fragment_size = (self.block_size / 8).max(smallest_fragment);
+    /// What the file system is to be like.
+    fn options(&self) -> MkfsOptions {
         MkfsOptions {
             block_size: self.block_size,
-            fragment_size: self.fragment_size.unwrap_or(fragment_size),
+            fragment_size: self.fragment_size,
             bytes_per_inode: self.bytes_per_inode,
             reserve_percent: self.reserve,
-            volume_name: self.label.clone(),
-            ..MkfsOptions::default()
+            label: self.label.clone(),
         }
     }
 
     /// Refuses a file system that cannot be made on so many bytes, before anything is written.
-    pub(crate) fn check_file_system(&self, size: u64, sector: u32) -> Result<(), Failure> {
-        let planned = plan(size, u64::from(sector), &self.options(sector));
-        let failed = |source| Failure::Mkfs { path: self.volume.clone(), source };
-        planned.map(drop).map_err(failed)
+    pub(crate) fn check_file_system(
+        &self,
+        design: &Design,
+        size: u64,
+        sector: u32,
+    ) -> Result<(), Failure> {
+        let planned = (design.work().plan)(size, sector, &self.options());
+        planned.map_err(|source| Failure::Mkfs { path: self.volume.clone(), source })
     }
 
     /// Makes the file system on a device, which is that of `path`.
@@ -166,9 +170,16 @@ impl MkfsArguments {
         path: &Path,
         design: &Design,
         runtime: &Runtime,
-    ) -> Result<Geometry, Failure> {
-        let options = self.options(device.geometry().logical_sector_size);
-        let make = design.work().make;
+    ) -> Result<Made, Failure> {
+        if let Some((other, _)) = DESIGNS.look(device).await
+            && other.engine != design.engine
+        {
+            // Its mkfs would leave what the engine that was there is known by.
+            let head = 0..device.geometry().size.min(HEAD_SIZE as u64);
+            let device_failed = |source| Failure::Device { path: path.to_owned(), source };
+            clear(device, head).await.map_err(device_failed)?;
+        }
+        let (make, options) = (design.work().make, self.options());
         let made = make(device, &options, &*runtime.random, runtime.clock.wall()).await;
         made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })
     }

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use block::file::DiskFile;
+use designs::{DESIGNS, HEAD_SIZE};
 use server::control::SOCKET_NAME;
-use ufs2::mkfs::is_begun_mark;
 
 use crate::failure::Failure;
 use crate::log::{LOG_NAME, NEW_SUFFIX};
 use crate::set_state::{NEW_STATE_NAME, STATE_NAME};
-use crate::signature::{HEAD_SIZE, at_the_end, known, recognise};
+use crate::signature::{at_the_end, known, recognise};
 use crate::volume::{NEW_SETTINGS_NAME, SETTINGS_NAME};
 
 /// What is on a disk that begins so, if there is something. A file system whose making was cut off
@@ -29,7 +29,7 @@ pub(crate) fn head(disk: &DiskFile, path: &Path) -> Result<block::Buffer, Failur
 
 /// Whether a file system was begun here, and nothing else is there.
 pub(crate) fn is_begun(head: &[u8]) -> bool {
-    known(head).is_none() && is_begun_mark(head)
+    known(head).is_none() && DESIGNS.is_begun(head)
 }
 
 /// What a disk of which nothing else is known holds, at its beginning or at its end.

@@ -148,14 +148,14 @@ async fn open_and_serve(
     let (mut volumes, mut desks) = (Vec::new(), Vec::new());
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
-            Ok(OpenVolume { id, file_system, live, jobs, orders, superblock }) => {
+            Ok(OpenVolume { id, file_system, live, jobs, orders, found }) => {
                 opened.push(file_system.clone());
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 desks.extend(socket.map(|socket| Desk {
                     volume: name.clone(),
                     socket,
                     live,
-                    info: info::served(&volume, superblock),
+                    info: info::served(&volume, found),
                     jobs,
                     act: orders.map_or_else(|| no_orders(&volume), Orders::act),
                 }));

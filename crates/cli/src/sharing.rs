@@ -13,14 +13,14 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use designs::{OpenError, OpenOptions};
+use designs::{OpenError, Opened};
 use runtime::Runtime;
 
 use crate::engine::{OpenVolume, Opening};
 use crate::failure::Failure;
 use crate::folder::is_there;
 use crate::log::{self, LOG_SIZE};
-use crate::redo_log::{Sharer, is_idle_of_another, open_sharing};
+use crate::redo_log::{LogError, OpenOptions, Sharer, is_idle_of_another, open_sharing};
 use crate::saved::{remove, save_beside, saved_for, saved_of, saved_path};
 use crate::stack::{OpenSet, Stack};
 use crate::volume::Volume;
@@ -112,10 +112,7 @@ pub(crate) async fn open_together(
     let opened =
         open_sharing(sharers, log_device, Rc::new(save), runtime, &options, &mut |_| ()).await;
     let words = format!("VOLUME --log {}", quoted(log));
-    let opened = opened.map_err(|error| {
-        let (path, source) = (log.to_owned(), error.into());
-        Failure::Engine { path, words, source }
-    })?;
+    let opened = opened.map_err(|error| Failure::refused(log, words, error))?;
     if opened.iter().any(Result::is_ok) {
         log::grow(log.to_owned(), LOG_SIZE); // it is one: what is none stays as it is
     }
@@ -126,6 +123,7 @@ pub(crate) async fn open_together(
             Err(failure) => Err(failure),
             Ok((opening, volume, set, saved)) => {
                 let result = opened.next().expect("one for each");
+                let result = result.map(Opened::from).map_err(OpenError::from);
                 let volume = opening.end(volume, set, result, device.clone(), runtime);
                 if let Ok(OpenVolume { orders: Some(orders), .. }) = &volume {
                     orders.attend();
@@ -186,8 +184,7 @@ async fn make_log(
         }
     }
     // The log that is named is not there.
-    let (path, words) = (volumes[0].path.clone(), quoted(&volumes[0].path));
-    Err(Failure::Engine { path, words, source: OpenError::LogMissing.into() })
+    Err(Failure::refused(&volumes[0].path, quoted(&volumes[0].path), LogError::LogMissing))
 }
 
 #[cfg(test)]

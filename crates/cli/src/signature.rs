@@ -1,7 +1,6 @@
 //! Recognises what is on a disk before it is overwritten.
 
-/// How far the signatures reach.
-pub(crate) const HEAD_SIZE: usize = 128 << 10;
+use designs::DESIGNS;
 
 /// Bytes that a known format has in a known place.
 struct Signature {
@@ -43,14 +42,16 @@ pub(crate) fn at_the_end(size: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Op
     found.map(|(.., name)| name)
 }
 
-/// The last field of a superblock is its magic number, in the writer's byte order.
-const SIGNATURES: [Signature; 23] = [
+/// What says that a disk belongs to a set, whatever the set holds.
+const OF_SETS: [Signature; 4] = [
     signature(0, &raid::label::MAGIC, MEMBER),
     signature(0, &raid::SPARE_MAGIC, SPARE),
     signature(0, &MD_MAGIC, MD),
     signature(4096, &MD_MAGIC, MD),
-    signature(65_536 + 1372, &[0x19, 0x01, 0x54, 0x19], "a UFS2 file system"),
-    signature(65_536 + 1372, &[0x19, 0x54, 0x01, 0x19], "a UFS2 file system"),
+];
+
+/// What others leave on a disk. Our own designs know theirs.
+const OF_OTHERS: [Signature; 17] = [
     signature(8192 + 1372, &[0x54, 0x19, 0x01, 0x00], "a UFS1 file system"),
     signature(8192 + 1372, &[0x00, 0x01, 0x19, 0x54], "a UFS1 file system"),
     signature(1024 + 56, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
@@ -78,19 +79,30 @@ pub(crate) fn recognise(head: &[u8]) -> Option<&'static str> {
 
 /// What they give away if it is something known.
 pub(crate) fn known(head: &[u8]) -> Option<&'static str> {
-    let found = SIGNATURES.iter().find(|signature| {
-        head.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.bytes))
-    });
-    found.map(|signature| signature.name)
+    let among = |signatures: &[Signature]| {
+        let found = signatures.iter().find(|signature| {
+            head.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.bytes))
+        });
+        found.map(|signature| signature.name)
+    };
+    among(&OF_SETS).or_else(|| DESIGNS.recognise(head)).or_else(|| among(&OF_OTHERS))
 }
 
 #[cfg(test)]
 mod tests {
+    use designs::HEAD_SIZE;
+
     use super::*;
+
+    /// The last field of a superblock is its magic number, in the writer's byte order.
+    const OF_UFS2: [Signature; 2] = [
+        signature(65_536 + 1372, &[0x19, 0x01, 0x54, 0x19], "a UFS2 file system"),
+        signature(65_536 + 1372, &[0x19, 0x54, 0x01, 0x19], "a UFS2 file system"),
+    ];
 
     #[test]
     fn every_signature_is_recognised_where_it_belongs() {
-        for signature in &SIGNATURES {
+        for signature in OF_SETS.iter().chain(&OF_OTHERS).chain(&OF_UFS2) {
             let mut head = vec![0; HEAD_SIZE];
             let end = signature.offset + signature.bytes.len();
             head[signature.offset..end].copy_from_slice(signature.bytes);

@@ -17,7 +17,7 @@ use block::file::{Access, DiskFile, FileDevice, OpenError};
 use block::scratch::ScratchDevice;
 use block::slice::split;
 use block::{BlockDevice, IoError, clear};
-use designs::DiskRole;
+use designs::{DiskRole, Found};
 use duramen_settings::RaidSettings;
 use raid::label::{Id, Standing};
 use raid::{OpenOptions, Set};
@@ -26,9 +26,10 @@ use serde::{Deserialize, Serialize};
 use server::reactor;
 
 use crate::failure::Failure;
+use crate::found::found_on;
 use crate::members::{Member, Story, find_members, find_spares, real};
 use crate::set_state;
-use crate::volume::{FileSystem, Volume, file_system_on};
+use crate::volume::Volume;
 use crate::words;
 
 /// Disks that are open.
@@ -268,14 +269,14 @@ impl Stack {
     }
 }
 
-/// The superblock of a volume that nothing else is asked of.
+/// What is found of a volume that nothing else is asked of.
 ///
 /// # Errors
 /// [`Failure`].
-pub(crate) fn look(volume: &Volume, access: Access) -> Result<FileSystem, Failure> {
+pub(crate) fn look(volume: &Volume, access: Access) -> Result<Found, Failure> {
     let looked = reactor::block_on(|runtime| async move {
         let stack = volume.open(access, &at_once, &runtime).await?;
-        file_system_on(&*stack.disk, &volume.disk_path).await
+        found_on(volume.design(), &*stack.disk, &volume.disk_path).await
     });
     looked.map_err(Failure::Start)?
 }

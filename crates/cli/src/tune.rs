@@ -12,19 +12,20 @@ use std::path::{Path, PathBuf};
 
 use block::file::Access;
 use clap::{ArgGroup, Args};
-use designs::{Design, DiskRole, FFS_SOFTDEP, OpenError, soft_flag};
+use designs::{Design, DiskRole, Found, OpenError};
 use duramen_settings::Settings;
 use runtime::Runtime;
 use server::reactor;
-use ufs2::layout::{ByteOrder, flags};
 
 use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
+use crate::found::found_on;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::mkfs::remove_log;
+use crate::redo_log::LogError;
 use crate::size::show_size;
 use crate::stack::{Stack, at_once, fill};
-use crate::volume::{FileSystem, Volume, file_system_on, write_settings};
+use crate::volume::{Volume, write_settings};
 
 /// What `duramen tune --help` says at its end.
 pub(crate) fn help() -> String {
@@ -103,41 +104,35 @@ async fn change_disk(
     arguments: &TuneArguments,
     design: Option<&'static Design>,
     runtime: Runtime,
-) -> Result<(Stack, FileSystem), Failure> {
+) -> Result<(Stack, Found), Failure> {
     // A set has room for a log, whatever its policy was.
     let mut will_be = volume.clone();
     will_be.settings.design = design.filter(|_| is_on_set(volume)).unwrap_or(volume.design());
     let stack = will_be.open(Access::ReadWrite, &at_once, &runtime).await?;
-    let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
+    let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
     let (path, words) = (volume.path.display(), volume.words());
-    let is_torn = found.superblock.flags.get() & flags::NEEDS_FSCK != 0 && found.hash.is_err();
-    if found.superblock.clean != 1 || is_torn {
+    if !found.is_clean || found.is_torn {
         let sentence = format!(
             "{path} was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
              --repair {words}', before it is changed"
         );
         return Err(Failure::Usage(sentence));
     }
-    if found.geometry.byte_order == ByteOrder::Big {
-        return Err(Failure::Usage(format!("{path} is big-endian: it can only be read")));
+    if let Some(what) = found.only_read {
+        return Err(Failure::Usage(format!("{path} is {what}: it can only be read")));
     }
-    if let Err(hash) = &found.hash {
-        let sentence = format!("{path}: {hash}: check it with 'duramen fsck {words}' first");
+    if let Some(doubt) = &found.doubt {
+        let sentence = format!("{path}: {doubt}: check it with 'duramen fsck {words}' first");
         return Err(Failure::Usage(sentence));
     }
-    let refused = |error: OpenError| Failure::Engine {
-        path: volume.path.clone(),
-        words: volume.words(),
-        source: error.into(),
-    };
+    let refused = |error: OpenError| Failure::refused(&volume.path, volume.words(), error);
     if let Some(label) = &arguments.label {
         let set_label = volume.design().work().set_label;
         set_label(&*stack.disk, label).await.map_err(refused)?;
     }
-    let is_soft = design.map(|design| *design == FFS_SOFTDEP);
-    let was_soft = found.superblock.flags.get() & flags::SOFT_UPDATES != 0;
-    if let Some(is_soft) = is_soft.filter(|&is_soft| is_soft != was_soft) {
-        soft_flag::set(&*stack.disk, is_soft).await.map_err(refused)?;
+    if let Some(design) = design {
+        let note_policy = design.work().note_policy;
+        note_policy(&*stack.disk, design).await.map_err(refused)?;
     }
     if let Some(log) = stack.log.as_ref().filter(|_| !volume.design().has(DiskRole::Log)) {
         let filled = fill(&**log).await;
@@ -153,13 +148,13 @@ fn is_on_set(volume: &Volume) -> bool {
 fn change_policy(
     volume: &Volume,
     folder: &Path,
-    found: &FileSystem,
+    found: &Found,
     design: &'static Design,
     output: &mut dyn Write,
 ) -> Result<(), Failure> {
     let path = volume.path.display();
     let log = folder.join(LOG_NAME);
-    let size = found.geometry.byte_address(found.geometry.size);
+    let size = found.size;
     if !design.has(DiskRole::Log) && log.exists() {
         refuse_needed(volume, &log, found)?;
     }
@@ -188,16 +183,15 @@ fn change_policy(
 
 /// A log that goes holds nothing: no changes of this volume that were put away and brought back,
 /// and none of others that were served with it.
-fn refuse_needed(volume: &Volume, log: &Path, found: &FileSystem) -> Result<(), Failure> {
-    let (path, words) = (volume.path.clone(), volume.words());
+fn refuse_needed(volume: &Volume, log: &Path, found: &Found) -> Result<(), Failure> {
     match log::holds_changes(log, Access::ReadOnly)? {
         Ok(false) => Ok(()),
         Ok(true) => {
             let owner = log::owner(log)?;
-            let is_anothers = owner.is_some_and(|owner| owner != found.superblock.number());
-            let source = if is_anothers { OpenError::LogAnothers } else { OpenError::LogLeft };
-            Err(Failure::Engine { path, words, source: source.into() })
+            let is_anothers = owner.is_some_and(|owner| owner != found.number);
+            let error = if is_anothers { LogError::LogAnothers } else { LogError::LogLeft };
+            Err(Failure::refused(&volume.path, volume.words(), error))
         }
-        Err(error) => Err(Failure::Engine { path, words, source: error.into() }),
+        Err(error) => Err(Failure::refused(&volume.path, volume.words(), error)),
     }
 }

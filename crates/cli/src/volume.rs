@@ -2,11 +2,11 @@
 //!
 //! A volume is a folder with `volume.toml`, which names the engine and the policy, `disk.img`,
 //! which holds the file system, and under policy `log` also `log.img`. Where `volume.toml` names a
-//! set of disks, file system and log are there. Or it is a *bare* disk: an
-//! image file or a device with nothing beside it, such as one that FreeBSD made; then it is of the
-//! design that needs nothing else, or, where its superblock says so, of that of soft updates. Where
-//! a log is named, the volume is of the design of its engine that has one. A `disk.img` with
-//! `volume.toml` beside it stands for its folder.
+//! set of disks, file system and log are there. Or it is a *bare* disk: an image file or a device
+//! with nothing beside it, such as one that FreeBSD made; then it is of the design that the disk
+//! itself tells, or else of one that needs nothing else. Where a log is named, the volume is of the
+//! design of its engine that has one. A `disk.img` with `volume.toml` beside it stands for its
+//! folder.
 //!
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.
@@ -16,19 +16,13 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
-use block::{BlockDevice, Buffer, IoError};
-use designs::{DESIGNS, Design, DiskRole, FFS_SOFTDEP};
+use designs::{DESIGNS, Design, DiskRole};
 use duramen_settings::Settings;
-use futures::FutureExt;
 use server::control::SOCKET_NAME;
-use ufs2::layout::{
-    BadHash, BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags,
-};
-use ufs2::mark::{Mark, PolicyKind};
-use zerocopy::FromBytes;
 
 use crate::failure::Failure;
 use crate::folder::{is_there, parent, sync_folder};
+use crate::found::anything_in;
 use crate::log::LOG_NAME;
 use crate::words::quoted;
 
@@ -206,37 +200,33 @@ pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     }
 }
 
-/// The design of a disk without settings: that of soft updates, if its superblock says that it has
-/// these, else the one that needs nothing else. A disk that cannot be read is told of later.
+/// The design of a disk without settings: what the disk itself says, else the one that needs
+/// nothing else. A disk that cannot be read is told of later.
 fn design_of_bare(disk: &Path) -> &'static Design {
-    let has_soft_updates = || {
-        let file = DiskFile::open(disk, Access::ReadOnly).ok()?;
-        let FileSystem { superblock, .. } = read_superblock(&file, disk).ok()?;
-        Some(match Mark::of(&superblock) {
-            Mark::Policy(policy) => policy == PolicyKind::SoftUpdates,
-            _ => superblock.flags.get() & flags::SOFT_UPDATES != 0,
-        })
-    };
-    if has_soft_updates().unwrap_or_default() { &FFS_SOFTDEP } else { alone() }
+    let file = DiskFile::open(disk, Access::ReadOnly).ok();
+    let found = file.and_then(|file| anything_in(&file));
+    found.map_or_else(alone, |(design, _)| design)
 }
 
 /// How to write the settings of this disk anew, if there is a volume on it.
 fn advice(disk: &Path) -> Option<String> {
     let file = DiskFile::open(disk, Access::ReadOnly).ok()?;
-    let FileSystem { superblock, .. } = read_superblock(&file, disk).ok()?;
-    let write =
-        |policy: &str| format!("write a {SETTINGS_NAME} with the line 'policy = \"{policy}\"'");
-    Some(match ufs2::mark::policy_of(&superblock) {
+    let (design, found) = anything_in(&file)?;
+    let write = |line: String| format!("write a {SETTINGS_NAME} with the line '{line}'");
+    let quoted = |policy: &str| format!("policy = \"{policy}\"");
+    Some(match found.cut_off_under {
         Some(policy) => format!(
             "{} was cut off under policy {policy}: {}, and keep its {LOG_NAME} if there is one",
             disk.display(),
-            write(&policy)
+            write(quoted(&policy))
         ),
         None => {
-            let mut names = DESIGNS.all().iter().filter_map(|design| design.policy);
-            let first = names.next().map_or_else(String::new, write);
+            let mut names = DESIGNS.of_engine(design.engine).filter_map(|design| design.policy);
+            let Some(first) = names.next() else {
+                return Some(write(format!("engine = \"{}\"", design.engine)));
+            };
             let others: String = names.map(|policy| format!(", or \"{policy}\"")).collect();
-            format!("{first}{others}; {} fits either", disk.display())
+            format!("{}{others}; {} fits either", write(quoted(first)), disk.display())
         }
     })
 }
@@ -271,56 +261,4 @@ pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Fai
         Failure::File { verb: "write", path: path.to_owned(), source }
     })?;
     sync_folder(parent(path))
-}
-
-/// The file system on an opened disk, as far as its superblock tells.
-#[derive(Debug)]
-pub(crate) struct FileSystem {
-    /// The superblock.
-    pub(crate) superblock: Superblock,
-    /// Its shape.
-    pub(crate) geometry: Geometry,
-    /// Whether the superblock fits its hash.
-    pub(crate) hash: Result<(), BadHash>,
-}
-
-/// Reads the superblock of a disk that is one file or device.
-///
-/// # Errors
-/// As [`file_system_on`].
-pub(crate) fn read_superblock(disk: &DiskFile, path: &Path) -> Result<FileSystem, Failure> {
-    let read = |at, mut bytes: Buffer| disk.read(at, &mut bytes).map(|()| bytes);
-    let read = async |at, bytes| read(at, bytes);
-    let found = parse(disk.geometry().size, path, read).now_or_never();
-    found.expect("a file is read at once")
-}
-
-/// Reads the superblock that stands on a device.
-///
-/// # Errors
-/// [`Failure`] when the disk cannot be read or has none that makes sense.
-pub(crate) async fn file_system_on(
-    device: &dyn BlockDevice,
-    path: &Path,
-) -> Result<FileSystem, Failure> {
-    parse(device.geometry().size, path, async |at, bytes| device.read(at, bytes).await).await
-}
-
-async fn parse(
-    size: u64,
-    path: &Path,
-    read: impl AsyncFnOnce(u64, Buffer) -> Result<Buffer, IoError>,
-) -> Result<FileSystem, Failure> {
-    let bad = |source| Failure::Superblock { path: path.to_owned(), source };
-    if size < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
-        return Err(bad(BadSuperblock::Missing { found: 0 }));
-    }
-    let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
-    let mut bytes = read(SUPERBLOCK_ADDRESS, room)
-        .await
-        .map_err(|source| Failure::Device { path: path.to_owned(), source })?;
-    let geometry = Geometry::parse_any_order(&mut bytes).map_err(bad)?;
-    let (superblock, _) = Superblock::read_from_prefix(&bytes).expect("the room holds one");
-    let hash = geometry.verify_superblock(&bytes);
-    Ok(FileSystem { superblock, geometry, hash })
 }

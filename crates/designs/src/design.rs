@@ -4,14 +4,17 @@ use std::fmt;
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::check_log::{LogUse, Prepared};
-use ffs::{Disks, OpenError, OpenOptions, Opened};
-use fsck::{CheckError, CheckOptions, Progress, Report};
+use ffs::check_log::LogUse;
 use futures::future::LocalBoxFuture;
 use runtime::{Random, Runtime, Timestamp};
-use ufs2::layout::Geometry;
 use ufs2::mark::PolicyKind;
-use ufs2::mkfs::{MkfsError, MkfsOptions};
+
+use crate::errors::{CheckError, LookError, MkfsError, OpenError};
+use crate::found::Found;
+use crate::made::{Made, MkfsOptions};
+use crate::opened::{Opened, Prepared};
+use crate::options::{CheckOptions, Disks, OpenOptions};
+use crate::report::{Progress, Report};
 
 /// What a disk of a volume is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub enum DiskRole {
     /// The redo log.
     Log,
 }
+
+/// How far into a disk the bytes reach by which a volume is known.
+pub const HEAD_SIZE: usize = 128 << 10;
 
 /// An engine, the policy by which it orders its writes, and the disks that it needs.
 pub struct Design {
@@ -45,11 +51,19 @@ pub struct Design {
     /// Whether, of changes that were not answered, a crash that leaves one leaves those that came
     /// before it, but for parts of the last ones.
     pub keeps_order: bool,
+    /// Whether a crash takes the end of history alone, of what was answered and need not be durable
+    /// yet too: what it leaves has everything before it.
+    pub keeps_history: bool,
+    /// Whether a return after a crash looks at all of the volume before it is served, and mends it.
+    pub checks_first: bool,
     /// Whether changes wait for company, as the section `[softdep]` of the settings says.
     pub waits: bool,
     /// How its disks are worked with; none for an engine over memory.
     pub work: Option<Work>,
 }
+
+/// Refuses a volume that cannot be made on so many bytes of a disk whose sectors have so many.
+pub type Plan = fn(u64, u32, &MkfsOptions) -> Result<(), MkfsError>;
 
 /// Makes an empty volume.
 pub type Make = for<'a> fn(
@@ -57,7 +71,21 @@ pub type Make = for<'a> fn(
     &'a MkfsOptions,
     &'a dyn Random,
     Timestamp,
-) -> LocalBoxFuture<'a, Result<Geometry, MkfsError>>;
+) -> LocalBoxFuture<'a, Result<Made, MkfsError>>;
+
+/// Says what a disk is whose first bytes are these, if it is one of this engine: at least
+/// [`HEAD_SIZE`] bytes, or all that it has.
+pub type Recognise = fn(&[u8]) -> Option<&'static str>;
+
+/// Says whether a disk that begins so bears a volume whose making was cut off.
+pub type IsBegun = fn(&[u8]) -> bool;
+
+/// Looks at a volume, whoever has it open.
+pub type Look = for<'a> fn(&'a dyn BlockDevice) -> LocalBoxFuture<'a, Result<Found, LookError>>;
+
+/// Notes on a volume at rest which of the policies of its engine it has from now on.
+pub type NotePolicy =
+    for<'a> fn(&'a dyn BlockDevice, &'a Design) -> LocalBoxFuture<'a, Result<(), OpenError>>;
 
 /// Opens a volume. One that was cut off is brought back first.
 pub type Open = for<'a> fn(
@@ -90,14 +118,24 @@ pub type SetLabel =
 /// How the disks of a design are worked with.
 #[derive(Clone, Copy)]
 pub struct Work {
+    /// Says whether one can be made, before anything is written.
+    pub plan: Plan,
     /// Makes an empty volume.
     pub make: Make,
+    /// Knows one by its first bytes.
+    pub recognise: Recognise,
+    /// Knows one that was never finished.
+    pub is_begun: IsBegun,
+    /// Looks at it.
+    pub look: Look,
     /// Opens it, and brings it back.
     pub open: Open,
     /// Makes it ready for a check.
     pub prepare: Prepare,
     /// Checks it.
     pub check: Check,
+    /// Changes its policy, as far as the disk tells it.
+    pub note_policy: NotePolicy,
     /// Changes its label.
     pub set_label: SetLabel,
 }

@@ -1,13 +1,10 @@
 //! The designs that a volume can have.
 
-use ffs::check_log::prepare;
-use ffs::label;
-use fsck::check;
 use futures::FutureExt;
 use ufs2::mark::PolicyKind;
-use ufs2::mkfs::mkfs;
 
-use crate::design::{Design, DiskRole, Open, Work};
+use crate::design::{Design, DiskRole};
+use crate::of_ffs;
 use crate::table::Table;
 
 /// Every design that a volume can have.
@@ -27,9 +24,11 @@ pub static FFS_LOG: Design = Design {
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
+    keeps_history: true,
+    checks_first: false,
     waits: false,
-    work: Some(ffs_with(|disks, runtime, options, progress| {
-        ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
+    work: Some(of_ffs::work(|disks, runtime, options, progress| {
+        of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
     })),
 };
 
@@ -43,9 +42,10 @@ pub static FFS_SOFTDEP: Design = Design {
             crash serve at once, and reclaim meanwhile what it leaked",
     mark: Some(PolicyKind::SoftUpdates),
     keeps_order: false,
+    checks_first: false,
     waits: true,
-    work: Some(ffs_with(|disks, runtime, options, progress| {
-        ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
+    work: Some(of_ffs::work(|disks, runtime, options, progress| {
+        of_ffs::open(PolicyKind::SoftUpdates, disks, runtime, options, progress).boxed_local()
     })),
     ..ORDERED
 };
@@ -65,23 +65,10 @@ const ORDERED: Design = Design {
     remembers: false,
     may_stop_between: true,
     keeps_order: true,
+    keeps_history: false,
+    checks_first: true,
     waits: false,
-    work: Some(ffs_with(|disks, runtime, options, progress| {
-        ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
+    work: Some(of_ffs::work(|disks, runtime, options, progress| {
+        of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
     })),
 };
-
-/// All policies of `ffs` keep one format, so they differ in how a volume is opened alone.
-const fn ffs_with(open: Open) -> Work {
-    Work {
-        make: |device, options, random, now| mkfs(device, options, random, now).boxed_local(),
-        open,
-        prepare: |device, log, runtime, log_use| {
-            prepare(device, log, runtime, log_use).boxed_local()
-        },
-        check: |device, runtime, options, progress| {
-            check(device, runtime, options, progress).boxed_local()
-        },
-        set_label: |device, label| label::set(device, label).boxed_local(),
-    }
-}

@@ -8,8 +8,14 @@
 //! Commands, tests and experiments look there, and ask an entry for what they have to know. A new
 //! design is a new entry, and the crate of its engine.
 //!
-//! Layers, from the bottom: `design` is what an entry consists of, `table` looks entries up by the
-//! words of a command line, `entries` are those that exist.
+//! What an entry takes and gives is the same for every engine: `Opened` is a volume that is open,
+//! `Found` one that is looked at, `Report` what a check tells, `OpenError` why nothing is open. A
+//! part that only one engine has, counts of soft updates for one, is absent where another tells.
+//!
+//! Layers, from the bottom: `errors`, `found`, `made`, `options` and `report` are told and tell,
+//! `opened` is what is open, `design` is what an entry consists of, `table` looks entries up by the
+//! words of a command line, `of_ffs` puts that engine into the words of the table, `entries` are
+//! those that exist.
 //!
 //! Architecture invariant: code that has an entry never asks for its name to decide what to do. An
 //! engine that no volume can have, that over memory for one, is not here: a crate that tries it
@@ -17,13 +23,30 @@
 
 mod design;
 mod entries;
+mod errors;
+mod found;
+mod made;
+mod of_ffs;
+mod opened;
+mod options;
+mod report;
+#[cfg(test)]
+mod second;
 mod table;
 
-pub use design::{Check, Design, DiskRole, Make, Open, Prepare, SetLabel, Work};
+pub use design::{
+    Check, Design, DiskRole, HEAD_SIZE, IsBegun, Look, Make, NotePolicy, Open, Plan, Prepare,
+    Recognise, SetLabel, Work,
+};
 pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC};
-pub use ffs::check_log::{LogUse, Prepared};
-pub use ffs::policy::SoftUpdatesCounts;
-pub use ffs::policy::softdep::SoftUpdatesOptions;
-pub use ffs::soft_flag;
-pub use ffs::{Disks, Files, OpenError, OpenOptions, Opened, ReclaimState, Reclaimed};
+pub use errors::{CheckError, LookError, MkfsError, OpenError};
+pub use ffs::check_log::LogUse;
+pub use found::{Found, FoundUfs2};
+pub use made::{Made, MkfsOptions};
+pub use opened::{
+    LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Replayed,
+    SoftUpdatesCounts, Told,
+};
+pub use options::{CheckOptions, Disks, LogOptions, LogState, OpenOptions, SoftUpdatesOptions};
+pub use report::{DataPlace, Finding, Findings, Place, Progress, Report, Rule, Severity};
 pub use table::{Table, Unknown};

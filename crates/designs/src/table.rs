@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use block::BlockDevice;
 use ufs2::mark::PolicyKind;
 
-use crate::design::{Design, DiskRole};
+use crate::design::{Design, DiskRole, Work};
+use crate::found::Found;
 
 /// Designs in their order. The first is that of a command line which names none; the first of an
 /// engine is that of one which names the engine alone.
@@ -86,6 +88,38 @@ impl Table {
         self.0.iter().copied().find(|design| design.mark == Some(mark))
     }
 
+    /// How to work with disks, once for each engine that has some.
+    fn works(self) -> impl Iterator<Item = (&'static Design, &'static Work)> {
+        let engines = self.engines().into_iter();
+        engines.filter_map(move |engine| {
+            let mut designs = self.of_engine(engine);
+            designs.find_map(|design| Some((design, design.work.as_ref()?)))
+        })
+    }
+
+    /// What a disk that begins so has on it, if a volume is there that some engine knows.
+    pub fn recognise(self, head: &[u8]) -> Option<&'static str> {
+        self.works().find_map(|(_, work)| (work.recognise)(head))
+    }
+
+    /// Whether a disk that begins so bears a volume whose making was cut off.
+    pub fn is_begun(self, head: &[u8]) -> bool {
+        self.works().any(|(_, work)| (work.is_begun)(head))
+    }
+
+    /// What stands on a disk of which nothing else is known, and the design by which it is served:
+    /// of its engine that which it names, else one that needs no other disk.
+    pub async fn look(self, device: &dyn BlockDevice) -> Option<(&'static Design, Found)> {
+        for (first, work) in self.works() {
+            let Ok(found) = (work.look)(device).await else { continue };
+            let named = self.of_engine(first.engine).find(|one| one.policy == found.policy);
+            let named = named.filter(|_| found.policy.is_some());
+            let alone = || self.with_disks(first.engine, &[DiskRole::Volume]);
+            return Some((named.or_else(alone).unwrap_or(first), found));
+        }
+        None
+    }
+
     /// The design of an engine that needs exactly these disks.
     pub fn with_disks(self, engine: &str, disks: &[DiskRole]) -> Option<&'static Design> {
         self.of_engine(engine).find(|design| design.disks == disks)
@@ -130,6 +164,8 @@ mod tests {
         remembers: true,
         may_stop_between: false,
         keeps_order: true,
+        keeps_history: true,
+        checks_first: false,
         waits: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);

@@ -3,18 +3,13 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer};
-use designs::{DESIGNS, Design, DiskRole, Disks, LogUse, OpenOptions, Opened};
-use fsck::CheckOptions;
+use designs::{
+    CheckOptions, DESIGNS, Design, DiskRole, Disks, Found, LogUse, MkfsOptions, OpenOptions, Opened,
+};
 use journal::format::SMALLEST;
-use namespace::Namespace;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
-use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
-use ufs2::mark::Mark;
-use ufs2::mkfs::MkfsOptions;
-use vfs::{CreateHow, FileSystem, Name, Requester, SetAttributes};
-use zerocopy::FromBytes;
+use vfs::{CreateHow, Name, Requester, SetAttributes};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -37,18 +32,13 @@ async fn open(design: &Design, disks: &[Rc<Disk>], executor: &Executor) -> Opene
     opened.unwrap_or_else(|error| panic!("{design:?}: {error}"))
 }
 
-async fn superblock(disk: &Disk) -> Superblock {
-    let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
-    let bytes = disk.read(SUPERBLOCK_ADDRESS, room).await.expect("it can be read");
-    Superblock::read_from_prefix(&bytes).expect("the room holds one").0
-}
-
-async fn mark(disk: &Disk) -> Mark {
-    Mark::of(&superblock(disk).await)
+async fn found(design: &Design, disk: &Disk) -> Found {
+    let found = (design.work().look)(disk).await;
+    found.unwrap_or_else(|error| panic!("{design:?}: {error}"))
 }
 
 async fn make(design: &Design, disks: &[Rc<Disk>], executor: &Executor) {
-    let options = MkfsOptions { block_size: 4096, fragment_size: 512, ..MkfsOptions::default() };
+    let options = MkfsOptions::default();
     let random = executor.runtime().random;
     let made = (design.work().make)(&*disks[0], &options, &*random, NOW).await;
     made.unwrap_or_else(|error| panic!("{design:?}: {error}"));
@@ -62,13 +52,16 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
         let name = Name::parse(b"told").expect("a name");
         executor.block_on(async {
             make(design, &before, &executor).await;
-            let files = Namespace::new(open(design, &before, &executor).await.files);
+            let files = open(design, &before, &executor).await.files;
             let how = CreateHow::Guarded(SetAttributes::default());
             let made =
                 files.create(&Requester::root(), files.root(), &name, how).await.open().await;
             made.expect("running").into_inner().result.expect("there is room");
-            let bears = design.mark.map_or(Mark::Clean, Mark::Policy);
-            assert_eq!(mark(&before[0]).await, bears, "{design:?}: it is in use");
+            if let Some(mark) = design.mark {
+                let found = found(design, &before[0]).await;
+                assert_eq!(found.cut_off_under.as_deref(), Some(mark.name()), "it is in use");
+                assert_eq!(found.needs_log, design.has(DiskRole::Log), "{design:?}");
+            }
         });
         executor.crash();
 
@@ -84,11 +77,13 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
             let options =
                 CheckOptions { repair: true, log: prepared.state, ..CheckOptions::default() };
             let report = (work.check)(&*volume, &runtime, &options, &mut |_| ()).await;
-            assert!(report.expect("it can be checked").repaired, "{design:?}");
-            assert_eq!(mark(&after[0]).await, Mark::Clean, "{design:?}: it is at rest");
+            let report = report.expect("it can be checked");
+            assert!(report.repaired || !report.was_unclean, "{design:?}");
+            let at_rest = found(design, &after[0]).await;
+            assert!(at_rest.is_clean && !at_rest.needs_check, "{design:?}: it is at rest");
             (work.set_label)(&*volume, "archive").await.expect("it is not open");
-            assert!(superblock(&after[0]).await.volume_name.starts_with(b"archive\0"));
-            let files = Namespace::new(open(design, &after, &executor).await.files);
+            assert_eq!(found(design, &after[0]).await.label, "archive", "{design:?}");
+            let files = open(design, &after, &executor).await.files;
             let found = files.lookup(&Requester::root(), files.root(), &name).await.open().await;
             found.expect("running").into_inner().result.expect("what was answered is there");
             files.shutdown().await.expect("it stops");
@@ -100,7 +95,8 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
 fn every_design_is_told_of_in_the_page_on_durability() {
     let page = include_str!("../../../docs/durability.md");
     for &design in DESIGNS.all() {
-        let heading = format!("\n## Policy `{}`\n", design.name());
+        let kind = if design.policy.is_some() { "Policy" } else { "Engine" };
+        let heading = format!("\n## {kind} `{}`\n", design.name());
         let (_, chapter) = page.split_once(&heading).unwrap_or_else(|| panic!("no {heading:?}"));
         let chapter = chapter.split("\n## ").next().unwrap_or_default();
         for part in ["**The commit point**", "### A retry across a crash"] {

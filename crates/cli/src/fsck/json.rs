@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use fsck::Finding;
+use designs::Finding;
 use serde::Serialize;
 
 use super::{Done, Run};
@@ -84,7 +84,7 @@ fn told(done: &Done) -> Told<'_> {
         freed: report.freed,
         reconnected: report.reconnected,
         findings: findings.list.iter().map(|finding| item(finding, report.repaired)).collect(),
-        counts: findings.counts.iter().map(|(one, count)| (one.name(), *count)).collect(),
+        counts: findings.counts.iter().map(|(one, count)| (one.name, *count)).collect(),
         log_since: report.log_since_seconds,
         seconds: done.took.as_secs_f64(),
     }
@@ -93,8 +93,8 @@ fn told(done: &Done) -> Told<'_> {
 fn item(finding: &Finding, written: bool) -> Item<'_> {
     let place = &finding.place;
     Item {
-        invariant: finding.invariant.name(),
-        rule: finding.invariant.rule(),
+        invariant: finding.rule.name,
+        rule: finding.rule.sentence,
         severity: finding.severity.name(),
         group: place.group,
         inode: place.ino,
@@ -113,7 +113,7 @@ fn item(finding: &Finding, written: bool) -> Item<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fsck::{Findings, Invariant, Place, Report, Severity};
+    use fsck::{Finding, Findings, Invariant, Place, Report, Severity};
     use std::path::Path;
     use std::time::Duration;
 
@@ -135,6 +135,7 @@ mod tests {
             ..Findings::default()
         };
         let report = Report { findings, held_bytes: 12_288, repaired, ..Report::default() };
+        let report = report.into();
         let done = Done { report, took: Duration::from_millis(1500), refused: None };
         let (volume, words, without_log) = (Path::new("data"), String::new(), false);
         let run = Run { volume, words, repair: repaired, without_log, result: Ok(done) };

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use fsck::{Report, Severity};
+use designs::{Report, Severity};
 
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fsck::Findings;
+    use designs::Findings;
 
     fn outcome(worst: Option<Severity>, repaired: bool, unrepairable: bool) -> Outcome {
         let findings = Findings { worst, unrepairable, ..Findings::default() };

@@ -1,14 +1,13 @@
 //! What people read: a line for each finding, what there is in all, and what to do next.
 //!
 //! A disk on which one thing is wrong a million times should not hide the other that is wrong once:
-//! of each invariant only the first lines are shown. What was lost is always shown in full, because
+//! of each rule only the first lines are shown. What was lost is always shown in full, because
 //! nothing else will ever tell it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use designs::OpenError;
-use fsck::{Finding, Findings, Invariant, Report, Severity};
+use designs::{Finding, Findings, OpenError, Report, Severity};
 
 use super::outcome::Outcome;
 use super::{Done, Run};
@@ -16,7 +15,7 @@ use crate::calendar::show_time;
 use crate::failure::spell_out;
 use crate::size::show_size;
 
-/// So many lines are shown of an invariant.
+/// So many lines are shown of a rule.
 const LINES: u64 = 20;
 
 pub(super) fn write(run: &Run<'_>, done: &Done, output: &mut dyn Write) -> io::Result<()> {
@@ -51,25 +50,25 @@ fn logged(done: &Done) -> Option<String> {
     Some(format!("changes that were acknowledged since {since} UTC {fate}"))
 }
 
-/// The findings in their order, and how many of each invariant are not among them.
+/// The findings in their order, and how many of each rule are not among them.
 fn list(findings: &Findings, written: bool, output: &mut dyn Write) -> io::Result<()> {
-    let mut shown: BTreeMap<Invariant, u64> = BTreeMap::new();
+    let mut shown: BTreeMap<&str, u64> = BTreeMap::new();
     // Losses are not counted against the limit: they would use it up.
-    let mut limited: BTreeMap<Invariant, u64> = BTreeMap::new();
+    let mut limited: BTreeMap<&str, u64> = BTreeMap::new();
     for finding in &findings.list {
-        let lines = limited.entry(finding.invariant).or_default();
+        let lines = limited.entry(finding.rule.name).or_default();
         let is_loss = finding.severity == Severity::Loss;
         if !is_loss && *lines >= LINES {
             continue;
         }
         *lines += u64::from(!is_loss);
-        *shown.entry(finding.invariant).or_default() += 1;
+        *shown.entry(finding.rule.name).or_default() += 1;
         writeln!(output, "{}; {}", plain(&finding.to_string()), fate(finding, written))?;
     }
-    for (invariant, count) in &findings.counts {
-        let more = count - shown.get(invariant).copied().unwrap_or(0);
+    for (rule, count) in &findings.counts {
+        let more = count - shown.get(rule.name).copied().unwrap_or(0);
         if more > 0 {
-            writeln!(output, "... and {more} more of {}", invariant.name())?;
+            writeln!(output, "... and {more} more of {}", rule.name)?;
         }
     }
     Ok(())
@@ -137,7 +136,7 @@ fn result(run: &Run<'_>, done: &Done) -> String {
     let without = if run.without_log { "--without-log " } else { "" };
     let repair = format!("'duramen fsck --repair {without}{words}'");
     match Outcome::of(report) {
-        Outcome::Clean if findings.count(Invariant::State) == 0 => "nothing is wrong".to_owned(),
+        Outcome::Clean if !report.was_unclean => "nothing is wrong".to_owned(),
         // No damage; but without the mark of a clean stop, not every server would use it.
         Outcome::Clean if report.repaired => {
             "nothing is wrong, and the volume is marked as stopped cleanly".to_owned()
@@ -180,11 +179,11 @@ fn result(run: &Run<'_>, done: &Done) -> String {
 /// A volume is not repaired without its log, and hardly anything can be said of it.
 fn refused(done: &Done, words: &str) -> String {
     let which = match &done.refused {
-        Some(OpenError::LogForeign) => {
+        Some(OpenError::LogForeign(_)) => {
             "the log at hand is not that with which it was used last, or another volume has used \
              it since, which it does only when nothing in it is needed any more"
         }
-        Some(OpenError::LogMissing) | None => "no log is at hand",
+        Some(OpenError::LogMissing(_)) | None => "no log is at hand",
         Some(other) => return format!("nothing was written: {}", spell_out(other, words)),
     };
     format!(
@@ -224,9 +223,11 @@ fn turns_text_around(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fsck::Place;
+    use fsck::{Finding, Findings, Invariant, Place, Report};
     use std::path::Path;
     use std::time::Duration;
+
+    use crate::redo_log::LogError;
 
     fn finding(invariant: Invariant, severity: Severity, ino: u64) -> Finding {
         Finding {
@@ -253,9 +254,9 @@ mod tests {
     }
 
     fn told(repair: bool, report: Report) -> String {
-        let refused = report.findings.unrepairable.then_some(OpenError::LogMissing);
+        let refused = report.findings.unrepairable.then_some(LogError::LogMissing.into());
         let refused = refused.filter(|_| report.log_since_seconds.is_some());
-        let result = Ok(Done { report, took: Duration::ZERO, refused });
+        let result = Ok(Done { report: report.into(), took: Duration::ZERO, refused });
         let (volume, words) = (Path::new("data"), "data --log l".to_owned());
         let run = Run { volume, words, repair, without_log: false, result };
         let mut output = Vec::new();

@@ -3,13 +3,12 @@
 //! An engine that has more to tell gives it here: a part of its own, which is null where there is
 //! none.
 
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
-use designs::{Files, Opened, ReclaimState, Reclaimed, SoftUpdatesCounts};
-use namespace::Store;
+use designs::{OpenEngine, Opened, ReclaimState, Reclaimed, SoftUpdatesCounts};
 use serde::{Deserialize, Serialize};
 use server::control;
-use vfs::{Credentials, FsStat};
+use vfs::FsStat;
 
 use crate::sets::Status;
 use crate::stack::OpenSet;
@@ -88,16 +87,16 @@ impl From<Reclaimed> for Reclaim {
 }
 
 impl Live {
-    fn of(files: &Files, durability: &str) -> Self {
-        let FsStat { free_bytes, total_files, free_files, .. } = files.fsstat(&Credentials::root());
+    fn of(engine: &dyn OpenEngine, durability: &str) -> Self {
+        let FsStat { free_bytes, total_files, free_files, .. } = engine.space();
         Self {
             durability: durability.to_owned(),
             free_bytes,
             files: total_files.saturating_sub(free_files),
-            directories: files.engine().directories(),
+            directories: engine.directories(),
             free_inodes: free_files,
-            softdep: files.engine().soft_updates().map(Softdep::from),
-            reclaim: files.engine().reclaimed().map(Reclaim::from),
+            softdep: engine.soft_updates().map(Softdep::from),
+            reclaim: engine.reclaimed().map(Reclaim::from),
             raid: None,
         }
     }
@@ -106,10 +105,10 @@ impl Live {
 /// Reads the counters of an open volume, and of the set on which it stands. Once it is closed they
 /// say nothing.
 pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>) -> control::Live {
-    let files: Weak<Files> = Rc::downgrade(&opened.files);
+    let engine = Rc::downgrade(&opened.engine);
     Rc::new(move |durability| {
         let raid = set.as_ref().map(Status::of);
-        let live = files.upgrade().map(|files| Live { raid, ..Live::of(&files, durability) });
+        let live = engine.upgrade().map(|engine| Live { raid, ..Live::of(&*engine, durability) });
         serde_json::to_value(live.unwrap_or_default()).expect("all keys are names")
     })
 }

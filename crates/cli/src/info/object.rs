@@ -2,15 +2,15 @@
 //! prints and what `GET /v1/info` answers.
 
 use block::file::{Access, OpenError};
+use designs::Found;
 use serde::{Deserialize, Serialize};
-use ufs2::layout::{ByteOrder, flags};
 
 use super::live::{Live, Reclaim, Softdep};
 use super::log::{self, LogInfo};
 use crate::failure::Failure;
 use crate::sets::Status;
 use crate::stack::look;
-use crate::volume::{FileSystem, Volume};
+use crate::volume::Volume;
 
 /// What there is to tell. The names are those of the JSON object; what is absent is null.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,17 +30,17 @@ pub(super) struct Info {
     pub(super) id: String,
     pub(super) reserved_bytes: u64,
     pub(super) block_size_bytes: u64,
-    pub(super) fragment_size_bytes: u64,
-    pub(super) byte_order: String,
-    pub(super) groups: u64,
+    pub(super) fragment_size_bytes: Option<u64>,
+    pub(super) byte_order: Option<String>,
+    pub(super) groups: Option<u64>,
     pub(super) files: u64,
     pub(super) directories: u64,
     pub(super) free_inodes: u64,
     pub(super) needs_check: bool,
-    pub(super) superblock_hash_fits: bool,
-    pub(super) check_hashes: Vec<String>,
-    pub(super) flags: Vec<String>,
-    pub(super) last_mounted_at: String,
+    pub(super) superblock_hash_fits: Option<bool>,
+    pub(super) check_hashes: Option<Vec<String>>,
+    pub(super) flags: Option<Vec<String>>,
+    pub(super) last_mounted_at: Option<String>,
     pub(super) last_written: i64,
     pub(super) log: Option<LogInfo>,
 }
@@ -88,7 +88,7 @@ impl Info {
     /// As [`Info::look`].
     pub(super) fn of_served(
         volume: &Volume,
-        known: Option<&FileSystem>,
+        known: Option<&Found>,
         live: Live,
     ) -> Result<Self, Failure> {
         let on_disk = match known {
@@ -118,78 +118,42 @@ impl Info {
     }
 }
 
-fn gather(volume: &Volume, file_system: &FileSystem) -> Info {
-    let FileSystem { superblock, geometry, hash } = file_system;
-    // The totals of a disk that is not clean may be anything; nothing here trusts them.
-    let count = |total: i64| u64::try_from(total).unwrap_or(0);
-    let totals = &superblock.totals;
-    let fragments = count(totals.free_blocks.get())
-        .saturating_mul(geometry.fragments_per_block)
-        .saturating_add(count(totals.free_fragments.get()));
-    let free_inodes = count(totals.free_inodes.get());
-    let flags = superblock.flags.get();
+fn gather(volume: &Volume, found: &Found) -> Info {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let ufs2 = found.ufs2.as_ref();
     Info {
         volume: volume.path.display().to_string(),
         engine: volume.design().engine.to_owned(),
         policy: volume.folder.as_ref().and(volume.design().policy).map(str::to_owned),
-        size_bytes: geometry.byte_address(geometry.size),
-        free_bytes: geometry.byte_address(fragments.min(geometry.size)),
-        state: if superblock.clean == 1 { State::Clean } else { State::Unclean },
+        size_bytes: found.size,
+        free_bytes: found.free,
+        state: if found.is_clean { State::Clean } else { State::Unclean },
         durability: None,
         softdep: None,
         reclaim: None,
         raid: None,
         disk: volume.disk_path.display().to_string(),
-        label: text(&superblock.volume_name),
-        id: format!("{:08x}{:08x}", superblock.id[0].get(), superblock.id[1].get()),
-        reserved_bytes: geometry.byte_address(geometry.data_size * geometry.reserve_percent / 100),
-        block_size_bytes: geometry.block_size,
-        fragment_size_bytes: geometry.fragment_size,
-        byte_order: match geometry.byte_order {
-            ByteOrder::Little => "little-endian",
-            ByteOrder::Big => "big-endian",
-        }
-        .to_owned(),
-        groups: geometry.group_count,
-        // The first two inodes always count as used, but never are files.
-        files: geometry.inode_count().saturating_sub(free_inodes).saturating_sub(2),
-        directories: count(totals.directories.get()),
-        free_inodes,
-        needs_check: flags & (flags::NEEDS_FSCK | flags::UNCLEAN) != 0,
-        superblock_hash_fits: hash.is_ok(),
-        check_hashes: [
-            (geometry.superblock_hashes, "superblocks"),
-            (geometry.group_hashes, "groups"),
-            (geometry.inode_hashes, "inodes"),
-        ]
-        .into_iter()
-        .filter(|&(kept, _)| kept)
-        .map(|(_, name)| name.to_owned())
-        .collect(),
-        flags: FLAG_NAMES
-            .into_iter()
-            .filter(|&(bit, _)| flags & bit != 0)
-            .map(|(_, name)| name.to_owned())
-            .collect(),
-        last_mounted_at: text(&superblock.last_mount),
-        last_written: superblock.time.get(),
+        label: text(&found.label),
+        id: format!("{:016x}", found.number),
+        reserved_bytes: found.reserved,
+        block_size_bytes: found.block_size,
+        fragment_size_bytes: ufs2.map(|it| it.fragment_size),
+        byte_order: ufs2.map(|it| it.byte_order.to_owned()),
+        groups: ufs2.map(|it| it.groups),
+        files: found.files,
+        directories: found.directories,
+        free_inodes: found.free_files,
+        needs_check: found.needs_check,
+        superblock_hash_fits: ufs2.map(|_| found.doubt.is_none()),
+        check_hashes: ufs2.map(|it| owned(&it.check_hashes)),
+        flags: ufs2.map(|it| owned(&it.flags)),
+        last_mounted_at: ufs2.map(|it| text(&it.last_mounted_at)),
+        last_written: found.last_written,
         log: None,
     }
 }
 
-/// Flags that say something about how a disk is used; hashes and state are told otherwise.
-const FLAG_NAMES: [(u32, &str); 7] = [
-    (flags::SOFT_UPDATES, "soft-updates"),
-    (flags::SOFT_UPDATES_JOURNAL, "soft-updates-journal"),
-    (flags::POSIX_ACLS, "posix-acls"),
-    (flags::NFS4_ACLS, "nfs4-acls"),
-    (flags::MULTILABEL, "multilabel"),
-    (flags::GJOURNAL, "gjournal"),
-    (flags::TRIM, "trim"),
-];
-
-/// NUL-padded text of the superblock, without what a terminal would act on.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).escape_debug().to_string()
+/// Text of the disk, without what a terminal would act on.
+fn text(text: &str) -> String {
+    text.escape_debug().to_string()
 }

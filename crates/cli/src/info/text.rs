@@ -1,5 +1,7 @@
 //! The lines that `duramen info` prints for people.
 
+use designs::{DESIGNS, Design, DiskRole};
+
 use super::live::Reclaim;
 use super::object::{Info, State};
 use crate::calendar::show_time;
@@ -39,50 +41,60 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
             )
         },
     );
-    let mut lines = vec![
-        ("volume", info.volume.clone()),
-        ("disk", info.raid.as_ref().map_or_else(|| info.disk.clone(), Status::summary)),
-        ("engine", info.engine.clone()),
-        ("policy", policy),
-        ("log", log),
-        ("answers", answers),
-        ("state", state.into()),
+    // What no design of its engine has is left out.
+    let has = |what: fn(&Design) -> bool| DESIGNS.of_engine(&info.engine).any(what);
+    let (has_policies, may_log) =
+        (has(|design| design.policy.is_some()), has(|design| design.has(DiskRole::Log)));
+    let lines = [
+        ("volume", Some(info.volume.clone())),
+        ("disk", Some(info.raid.as_ref().map_or_else(|| info.disk.clone(), Status::summary))),
+        ("engine", Some(info.engine.clone())),
+        ("policy", has_policies.then_some(policy)),
+        ("log", may_log.then_some(log)),
+        ("answers", may_log.then_some(answers)),
+        ("state", Some(state.into())),
     ];
+    let mut lines = told(lines);
     lines.extend(describe_serving(info));
     lines.extend(describe_shape(info));
     lines
 }
 
-/// What stands in the superblock.
+/// What stands on the disk. What its format does not have is left out.
 fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
     let list = |names: &[String]| if names.is_empty() { "none".into() } else { names.join(", ") };
     let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
-    let hash =
-        if info.superblock_hash_fits { "" } else { " (the superblock does not fit its own)" };
-    let read_only = if info.byte_order == "big-endian" { " (it can only be read)" } else { "" };
-    vec![
-        ("label", or_none(&info.label)),
-        ("id", info.id.clone()),
-        ("size", show_size(info.size_bytes)),
-        (
-            "free",
-            format!(
-                "{}, {} of it for root",
-                show_size(info.free_bytes),
-                show_size(info.reserved_bytes)
-            ),
-        ),
-        ("files", format!("{}, {} of them directories", info.files, info.directories)),
-        ("free inodes", info.free_inodes.to_string()),
-        ("blocks", show_size(info.block_size_bytes)),
-        ("fragments", show_size(info.fragment_size_bytes)),
-        ("groups", info.groups.to_string()),
-        ("byte order", format!("{}{read_only}", info.byte_order)),
-        ("check hashes", format!("{}{hash}", list(&info.check_hashes))),
-        ("flags", list(&info.flags)),
-        ("last mounted at", or_none(&info.last_mounted_at)),
-        ("last written", format!("{} UTC", show_time(info.last_written))),
-    ]
+    let hash = match info.superblock_hash_fits {
+        Some(false) => " (the superblock does not fit its own)",
+        Some(true) | None => "",
+    };
+    let byte_order = |order: &String| {
+        let note = if order == "big-endian" { " (it can only be read)" } else { "" };
+        format!("{order}{note}")
+    };
+    let reserved = show_size(info.reserved_bytes);
+    let lines = [
+        ("label", Some(or_none(&info.label))),
+        ("id", Some(info.id.clone())),
+        ("size", Some(show_size(info.size_bytes))),
+        ("free", Some(format!("{}, {} of it for root", show_size(info.free_bytes), reserved))),
+        ("files", Some(format!("{}, {} of them directories", info.files, info.directories))),
+        ("free inodes", Some(info.free_inodes.to_string())),
+        ("blocks", Some(show_size(info.block_size_bytes))),
+        ("fragments", info.fragment_size_bytes.map(show_size)),
+        ("groups", info.groups.map(|groups| groups.to_string())),
+        ("byte order", info.byte_order.as_ref().map(byte_order)),
+        ("check hashes", info.check_hashes.as_deref().map(|it| format!("{}{hash}", list(it)))),
+        ("flags", info.flags.as_deref().map(list)),
+        ("last mounted at", info.last_mounted_at.as_deref().map(or_none)),
+        ("last written", Some(format!("{} UTC", show_time(info.last_written)))),
+    ];
+    told(lines)
+}
+
+/// Those lines that there are.
+fn told<const N: usize>(lines: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
+    lines.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// What only a server knows.

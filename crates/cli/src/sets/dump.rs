@@ -10,9 +10,10 @@ use block::file::Access;
 use server::reactor;
 
 use crate::failure::Failure;
+use crate::found::found_on;
 use crate::size::show_size;
 use crate::stack::at_once;
-use crate::volume::{Volume, file_system_on};
+use crate::volume::Volume;
 
 /// Bytes that are read at once.
 const STEP: u64 = 1 << 20;
@@ -38,8 +39,8 @@ pub(super) fn run(volume: &Volume, file: &Path, output: &mut dyn Write) -> Resul
             at += bytes.len() as u64;
         }
         image.set_len(size).and_then(|()| image.sync_all()).map_err(written)?;
-        let found = file_system_on(&*stack.disk, &volume.disk_path).await;
-        Ok((size, found.is_ok_and(|found| found.superblock.clean == 1)))
+        let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await;
+        Ok((size, found.is_ok_and(|found| found.is_clean)))
     });
     let dumped: Result<_, Failure> = dumped.map_err(Failure::Start).flatten();
     let (size, is_clean) =

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use block::file::Access;
 use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
 use bytes::Bytes;
-use fsck::{CheckOptions, Invariant, check};
+use designs::{CheckOptions, DataPlace};
 use futures::FutureExt;
 use runtime::Runtime;
 use serde_json::json;
@@ -21,7 +21,7 @@ use super::{ask, bar, change, follow, print_json, told};
 use crate::failure::Failure;
 use crate::size::show_size;
 use crate::stack::{Lost, Scrub, at_once};
-use crate::volume::{Volume, file_system_on};
+use crate::volume::Volume;
 use crate::words;
 
 /// Does it, and says what was found.
@@ -80,23 +80,18 @@ pub(super) fn named(volume: &Volume, lost: Vec<Lost>) -> Vec<Lost> {
 fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
     let named = reactor::block_on(|runtime: Runtime| async move {
         let stack = volume.open(Access::Glance, &at_once, &runtime).await?;
-        let found = file_system_on(&*stack.disk, &volume.disk_path).await?;
-        let size = found.superblock.fragment_size.get() as u64;
-        let block = found.superblock.block_size.get() as u64;
         let without = Without { disk: stack.disk.clone(), lost: lost.clone() };
         let options = CheckOptions { full: true, ..CheckOptions::default() };
+        let check = volume.design().work().check;
         let report = check(&without, &runtime, &options, &mut |_| ()).await.map_err(|source| {
             let source = std::io::Error::other(source.to_string());
             Failure::File { verb: "check", path: volume.path.clone(), source }
         })?;
-        let findings = report.findings.list.iter();
-        let of_files = findings.filter(|finding| finding.invariant == Invariant::Data);
-        let runs: Vec<Run> = of_files
-            .filter_map(|finding| {
-                let (from, lbn) = (finding.place.fragment? * size, finding.place.block?);
-                Some(Run { path: finding.path.clone()?, at: lbn * block, from, length: block })
-            })
-            .collect();
+        let runs = report.findings.list.into_iter().filter_map(|finding| {
+            let DataPlace { offset, at, length } = finding.data?;
+            Some(Run { path: finding.path?, at: offset, from: at, length })
+        });
+        let runs: Vec<Run> = runs.collect();
         Ok(lost.iter().flat_map(|lost| whose(lost, &runs)).collect())
     });
     let named: Result<Result<_, Failure>, _> = named;

@@ -5,17 +5,17 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer};
 use designs::{
-    DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, OpenError, OpenOptions, Opened, Table, Unknown, Work,
+    CheckError, CheckOptions, DESIGNS, DiskRole, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, LogOptions,
+    MkfsOptions, OpenError, OpenOptions, Opened, Report, Table, Unknown, Work,
 };
-use ffs::policy::log::LogOptions;
 use journal::format::SMALLEST;
 use runtime::{Runtime, Timestamp};
 use sim::{Executor, Image};
-use ufs2::mkfs::MkfsOptions;
 
 use super::device::{self, Device};
 use super::disks::{Disks, Images};
@@ -90,12 +90,20 @@ static ENGINE_RAM: designs::Design = designs::Design {
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
+    keeps_history: false,
+    checks_first: false,
     waits: false,
     work: None,
 };
 
-/// All that is explored. The first is that of a command line which says nothing else.
-pub static TRIED: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &FFS_SOFTDEP, &ENGINE_RAM]);
+/// All that is explored: every design that a volume can have, and the engine over memory. The first
+/// is that of a command line which says nothing else. What is drawn follows from the places of
+/// these, so a new one comes last.
+pub static TRIED: LazyLock<Table> = LazyLock::new(|| {
+    let first = [&FFS_SYNC, &FFS_LOG, &FFS_SOFTDEP, &ENGINE_RAM];
+    let others = DESIGNS.all().iter().copied().filter(|design| !first.contains(design));
+    Table::new(first.into_iter().chain(others).collect::<Vec<_>>().leak())
+});
 
 impl Default for Design {
     fn default() -> Self {
@@ -120,7 +128,9 @@ impl Design {
     pub const RAM: Self = Self::of(&ENGINE_RAM);
 
     /// Those that have disks, whose campaigns are all.
-    pub const ALL: &[Self] = &[Self::SYNC, Self::LOG, Self::SOFTDEP];
+    pub fn all() -> impl Iterator<Item = Self> {
+        TRIED.all().iter().map(|entry| Self::of(entry)).filter(|design| design.has_disks())
+    }
 
     /// The one of these words of a command line. A word that is missing leaves the choice to the
     /// order of [`TRIED`].
@@ -141,7 +151,7 @@ impl Design {
             Some((before, device)) => (before, device.parse().ok()?),
             None => (name, Device::Plain),
         };
-        let named = Self::ALL.iter().copied().find(|design| design.name() == name)?.on(device);
+        let named = Self::all().find(|design| design.name() == name)?.on(device);
         Some(if is_delayed { named.delayed() } else { named })
     }
 
@@ -171,12 +181,17 @@ impl Design {
 
     /// Whether a cut takes the end of history, as far as it takes something.
     pub fn keeps_history(self) -> bool {
-        self.has_log()
+        self.entry.keeps_history
     }
 
     /// Whether what was not answered is there in its order.
     pub fn keeps_order(self) -> bool {
         self.entry.keeps_order
+    }
+
+    /// Whether its volume is one of UFS2, on which more is looked at than an engine tells.
+    pub fn is_ufs2(self) -> bool {
+        self.entry.mark.is_some()
     }
 
     /// Its number among those that are explored.
@@ -199,7 +214,18 @@ impl Design {
     /// log is replayed without a look at what it is about, and what soft updates leave is looked
     /// for while it is served.
     pub fn checks_first(self) -> bool {
-        !self.has_log() && self.keeps_order()
+        self.entry.checks_first
+    }
+
+    /// The design of its engine that has a redo log besides, if there is one.
+    pub(crate) fn with_log(self) -> Option<Self> {
+        let disks = [DiskRole::Volume, DiskRole::Log];
+        DESIGNS.with_disks(self.engine(), &disks).map(Self::of)
+    }
+
+    /// The first design of its engine that has none.
+    pub(crate) fn without_log(self) -> Option<Self> {
+        DESIGNS.with_disks(self.engine(), &[DiskRole::Volume]).map(Self::of)
     }
 
     /// The engine.
@@ -255,6 +281,19 @@ impl Design {
         self.entry.work()
     }
 
+    /// Checks its volume.
+    ///
+    /// # Errors
+    /// [`CheckError`].
+    pub(crate) async fn check(
+        self,
+        volume: &dyn BlockDevice,
+        runtime: &Runtime,
+        options: &CheckOptions,
+    ) -> Result<Report, CheckError> {
+        (self.work().check)(volume, runtime, options, &mut |_| ()).await
+    }
+
     /// Bytes of each disk, the volume first.
     fn disk_sizes(self, shape: &Shape) -> Vec<u64> {
         self.sizes(shape.volume_bytes, shape.log_bytes)
@@ -289,6 +328,10 @@ impl Design {
             device::make(level, &homes, runtime).await;
         }
         let volume = self.stack(homes, runtime).await.expect("it is new").volume;
+        // The sizes are those of UFS2: another engine has its own, and may refuse these.
+        let label = options.label.clone();
+        let others = MkfsOptions { label, ..MkfsOptions::default() };
+        let options = if self.is_ufs2() { options } else { &others };
         let made = (self.work().make)(&*volume, options, &*runtime.random, now).await;
         made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
         volume.flush().await.expect("nothing has failed");
@@ -381,10 +424,8 @@ impl Design {
             Device::Plain => disks.next().expect("a design that is opened has disks"),
             device => {
                 let members = disks.by_ref().take(device.disks()).collect();
-                let set = device::open(members, runtime).await.map_err(|error| {
-                    OpenError::Damaged(error) // as far as an engine can tell
-                })?;
-                Rc::new(set)
+                let set = device::open(members, runtime).await;
+                Rc::new(set.map_err(|error| OpenError::Other(error.into()))?)
             }
         };
         Ok(designs::Disks { volume, log: disks.next() })
@@ -429,10 +470,10 @@ impl Design {
         options: &OpenOptions,
     ) -> Result<Opened, OpenError> {
         let opened = self.open_disks_at_once(disks, runtime, options).await?;
-        if opened.files.engine().wait_for_reclaim().await {
+        if opened.engine.wait_for_reclaim().await {
             Ok(opened)
         } else {
-            Err(OpenError::Damaged("reclaim cannot go on".into()))
+            Err(OpenError::Other("reclaim cannot go on".into()))
         }
     }
 
@@ -466,8 +507,8 @@ fn format_on(design: Design, executor: &Executor, sizes: &[u64], shape: &Shape) 
 impl Shape {
     fn to_make(self) -> MkfsOptions {
         MkfsOptions {
-            block_size: self.block_size,
-            fragment_size: self.fragment_size,
+            block_size: Some(self.block_size),
+            fragment_size: Some(self.fragment_size),
             bytes_per_inode: Some(16_384),
             ..MkfsOptions::default()
         }
@@ -513,10 +554,11 @@ mod tests {
 
     #[test]
     fn what_is_explored_are_all_designs_that_a_volume_can_have_and_one_more() {
-        for design in designs::DESIGNS.all() {
-            assert!(Design::ALL.contains(&Design::of(design)), "{design:?}");
+        for design in DESIGNS.all() {
+            assert!(Design::all().any(|one| one == Design::of(design)), "{design:?}");
         }
-        assert_eq!(TRIED.all().len(), designs::DESIGNS.all().len() + 1);
-        assert!(!Design::RAM.has_disks() && designs::DESIGNS.find(Some("ram"), None).is_err());
+        assert_eq!(Design::default(), Design::SYNC);
+        assert_eq!(TRIED.all().len(), DESIGNS.all().len() + 1);
+        assert!(!Design::RAM.has_disks() && DESIGNS.find(Some("ram"), None).is_err());
     }
 }

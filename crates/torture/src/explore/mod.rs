@@ -43,7 +43,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use namespace::Namespace;
 use sim::{Executor, Prng};
 use vfs::ObjectId;
 
@@ -328,8 +327,8 @@ fn base(design: Design) -> (Images, Before) {
     let disks = design.format(&executor);
     let before = executor.block_on(async {
         let opened = design.open(disks.devices(), executor.runtime()).await;
-        let engine = opened.unwrap_or_else(|error| panic!("{error}")).files;
-        let driver = Driver::new(Rc::new(Namespace::new(engine)));
+        let files = opened.unwrap_or_else(|error| panic!("{error}")).files;
+        let driver = Driver::new(files);
         for &(path, size) in BEFORE {
             let done = match path.strip_suffix('/') {
                 Some(path) => driver.mkdir(path).await,

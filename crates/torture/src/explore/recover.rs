@@ -6,9 +6,8 @@ use std::mem::offset_of;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer};
-use fsck::CheckOptions;
+use designs::CheckOptions;
 use journal::format::SLOTS;
-use namespace::Namespace;
 use sim::{Digest, Executor, Image, SECTOR_SIZE};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, Superblock};
 use vfs::ObjectId;
@@ -34,8 +33,8 @@ const MARK: usize = 64;
 /// after a return that was cut it has to be another world. So it follows from where a boot leaves
 /// them, which are few bytes: images that differ elsewhere are brought back in the same world.
 pub(super) fn seed(design: Design, images: &Images) -> u64 {
-    if design.device() != Device::Plain {
-        return images.fingerprint() as u64; // its log may have what a boot leaves
+    if design.device() != Device::Plain || !design.is_ufs2() {
+        return images.fingerprint() as u64; // it is elsewhere, or in a log that may lie anywhere
     }
     let slots = if design.has_log() { &SLOTS[..] } else { &[] };
     let slots = slots.iter().map(|&slot| (&images.0[1], slot, SECTOR_SIZE));
@@ -75,9 +74,8 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         let disks = design.stack(devices(&rams), &executor.runtime()).await.map_err(failed)?;
         let volume = disks.volume.clone();
         let opened = design.open_stack(disks, executor.runtime()).await.map_err(failed)?;
-        let (reclaims, engine) = (opened.reclaims, opened.files.engine().clone());
+        let (reclaims, engine) = (opened.reclaims, opened.engine);
         if let Some(report) = &opened.rebuilt {
-            let geometry = opened.files.engine().geometry();
             let (left, now) = if design.device() == Device::Plain {
                 (images.volume().clone(), rams[0].image())
             } else {
@@ -85,9 +83,9 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
                 let left = design.stack(left, &executor.runtime()).await.map_err(failed)?;
                 (content_of(&*left.volume).await, content_of(&*volume).await)
             };
-            only_leaks(geometry, &left, &now, report)?;
+            only_leaks(design, &left, &now, report)?;
         }
-        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.files)));
+        let server = Server::new(executor.runtime(), opened.files);
         let driver = Driver::new(server.witness.clone());
         let seen = driver.view().await.map_err(|error| format!("it cannot be read: {error}"))?;
         let (mut view, ids) = seen;
@@ -113,12 +111,11 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         }
         Ok::<_, String>(Recovered { view, ids, made: probe, verifier })
     })?;
-    let check = design.work().check;
     let report = executor.block_on(async {
         let runtime = executor.runtime();
         let disks =
             design.stack(devices(&rams), &runtime).await.map_err(|error| error.to_string())?;
-        let report = check(&*disks.volume, &runtime, &CheckOptions::default(), &mut |_| ()).await;
+        let report = design.check(&*disks.volume, &runtime, &CheckOptions::default()).await;
         report.map_err(|error| error.to_string())
     });
     let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
@@ -177,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_return_after_another_one_is_in_another_world() {
-        for &design in Design::ALL {
+        for design in Design::all() {
             let (mut images, _) = base(design);
             let mut seeds = Vec::new();
             for _ in 0..3 {

@@ -8,7 +8,6 @@
 
 use std::rc::Rc;
 
-use namespace::Namespace;
 use sim::Executor;
 use vfs::{FsError, ObjectId};
 
@@ -41,8 +40,8 @@ pub fn retry(
     executor.block_on(async {
         let devices = images.0.iter().map(|image| Rc::new(Ram::new(image.clone())) as _).collect();
         let opened = design.open(devices, executor.runtime()).await;
-        let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.files;
-        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(engine)));
+        let files = opened.map_err(|error| format!("it does not come back: {error}"))?.files;
+        let server = Server::new(executor.runtime(), files);
         let driver = Driver::new(server.witness.clone());
         let (view, ids) = driver.view().await.map_err(|error| error.to_string())?;
         let handles: Handles =

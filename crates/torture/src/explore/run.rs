@@ -12,10 +12,9 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ffs::Files;
+use designs::{OpenEngine, Opened};
 use futures::channel::oneshot;
 use futures::future::{FutureExt, LocalBoxFuture, Shared, select};
-use namespace::Namespace;
 use nfs3_types::nfs3::nfs_fh3;
 use runtime::Runtime;
 use sim::Executor;
@@ -53,7 +52,7 @@ pub(super) struct Client {
     runtime: Runtime,
     pub(super) disks: Rc<Disks>,
     pub(super) server: Rc<Server>,
-    pub(super) engine: Rc<Files>,
+    pub(super) engine: Rc<dyn OpenEngine>,
     pub(super) handles: Handles,
     pub(super) model: Model,
     pub(super) history: History,
@@ -78,8 +77,8 @@ pub fn run(
     executor.block_on(async {
         let runtime = executor.runtime();
         let opened = design.open(disks.devices(), runtime.clone()).await;
-        let engine = opened.map_err(|error| error.to_string())?.files;
-        let mut client = Client::new(design, (runtime, disks.clone()), engine, (before, style));
+        let opened = opened.map_err(|error| error.to_string())?;
+        let mut client = Client::new(design, (runtime, disks.clone()), opened, (before, style));
         disks.start_recording();
         let there_is_one = match style {
             Style::OneByOne => client.one_by_one(ops).await?,
@@ -110,10 +109,10 @@ impl Client {
     fn new(
         design: Design,
         (runtime, disks): (Runtime, Rc<Disks>),
-        engine: Rc<Files>,
+        opened: Opened,
         (before, style): (&Before, Style),
     ) -> Self {
-        let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
+        let Opened { files, engine, .. } = opened;
         let root = files.root();
         let server = Server::serving(runtime.clone(), files, design.is_delayed());
         let server = Rc::new(server);

@@ -21,15 +21,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::BlockDevice;
+use designs::{MkfsOptions, OpenError, OpenOptions};
 use dispatch::{Dispatcher, Exports, Limits, Window};
-use ffs::{OpenError, OpenOptions};
 use futures::FutureExt;
 use journal::format::SMALLEST;
 use ram::RamOptions;
 use runtime::sync::Signal;
 use runtime::{Instant, Timestamp};
 use sim::{Disk, Executor, Image, Machine, Network, NetworkOptions, Platter, Prng};
-use ufs2::mkfs::MkfsOptions;
 use vfs::FileSystem;
 
 use crate::client::{Client, ClientOptions, Surroundings};
@@ -78,12 +77,11 @@ pub struct WorldOptions {
 impl Default for WorldOptions {
     /// A small disk, a good network, and everything else as the program has it.
     fn default() -> Self {
-        let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
         Self {
             size: 16 << 20,
             design: Design::default(),
             log_size: SMALLEST,
-            mkfs,
+            mkfs: small_blocks(),
             disk: sim::Options::default(),
             network: NetworkOptions::default(),
             open: OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::default() },
@@ -94,6 +92,12 @@ impl Default for WorldOptions {
             ram: None,
         }
     }
+}
+
+/// A file system with small blocks, of which a small disk has many.
+pub fn small_blocks() -> MkfsOptions {
+    let (block_size, fragment_size) = (Some(8192), Some(1024));
+    MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
 }
 
 /// A world with one server. Everything in it follows from the seed.

@@ -35,12 +35,12 @@ pub(super) async fn serve(plan: Plan) {
     let opened = match ram.zip(options.ram.clone()) {
         Some((ram, options)) => match ram::open(ram, runtime.clone(), options).await {
             Ok(files) => Ok(Rc::new(Namespace::new(files)) as Rc<dyn FileSystem>),
-            Err(error) => Err(OpenError::File(error)),
+            Err(error) => Err(OpenError::new(error)),
         },
         None => {
             let disks = disks.into_iter().map(|disk| disk as Rc<dyn BlockDevice>).collect();
             let opened = options.design.open_by(disks, runtime.clone(), &options.open).await;
-            opened.map(|opened| Rc::new(Namespace::new(opened.files)) as Rc<dyn FileSystem>)
+            opened.map(|opened| opened.files)
         }
     };
     let tell = |now| {
@@ -57,7 +57,7 @@ pub(super) async fn serve(plan: Plan) {
     let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
     if dispatcher.restore().await.is_err() {
         // The disk was lost meanwhile.
-        return tell(State::Failed(Rc::new(OpenError::File(FsError::Io))));
+        return tell(State::Failed(Rc::new(OpenError::new(FsError::Io))));
     }
     let listener = host.listen(SERVER.port()).expect("a machine that has just started");
     tell(State::Serving(Running { dispatcher: dispatcher.clone(), file_system }));

@@ -7,7 +7,7 @@ use torture::explore::design::Design;
 
 #[test]
 fn histories_are_explained_by_an_order_of_their_calls() {
-    for &design in Design::ALL {
+    for design in Design::all() {
         let outcome = concurrent(&Options::short(design, 2));
         assert_eq!(outcome.violations, Vec::<String>::new());
         let counts = outcome.counts;

@@ -9,7 +9,7 @@ fn options(design: Design) -> Options {
 
 #[test]
 fn every_byte_that_an_answer_covers_is_there_after_a_cut() {
-    for &design in Design::ALL {
+    for design in Design::all() {
         let outcome = data::some(&options(design), 0..40);
         assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
         assert!(outcome.counts.images > 500, "{:?}", outcome.counts);

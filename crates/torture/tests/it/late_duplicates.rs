@@ -100,7 +100,7 @@ async fn read(stream: &sim::Stream, file: &nfs_fh3) -> Vec<u8> {
 #[test]
 fn a_call_that_comes_late_harms_nothing_newer() {
     for late in Late::ALL {
-        for &design in Design::ALL {
+        for design in Design::all() {
             assert!(
                 after(late, Window::default(), design) == late.expected(),
                 "{late:?} {design:?}"

@@ -8,7 +8,7 @@ const OPTIONS: Options = Options::short(Design::SYNC, 2);
 
 #[test]
 fn a_repeated_call_is_answered_as_promised() {
-    for &design in Design::ALL {
+    for design in Design::all() {
         let outcome = promised(&Options { design, ..OPTIONS });
         assert_eq!(outcome.violations, Vec::<String>::new());
         let counts = outcome.counts;

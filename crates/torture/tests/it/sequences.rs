@@ -29,7 +29,7 @@ fn every_cut_of_every_operation_leaves_what_may_be_there() {
 
 #[test]
 fn a_cut_of_a_delayed_volume_takes_what_was_not_asked_to_be_durable_and_nothing_else() {
-    for &design in Design::ALL {
+    for design in Design::all() {
         let singles = operations().into_iter().map(|op| vec![op]);
         let workloads = singles.step_by(2).chain(pairs().step_by(6));
         explore(Explorer::new(design.delayed()), workloads, 10_000);

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use designs::{LogOptions, MkfsOptions, OpenOptions};
 use dispatch::Window;
-use ffs::OpenOptions;
-use ffs::policy::log::LogOptions;
 use futures::FutureExt;
 use nfs3_types::nfs3::{
     CREATE3args, Nfs3Option, Nfs3Result, cookieverf3, createhow3, createverf3, nfs_fh3, sattr3,
@@ -15,7 +14,6 @@ use nfs3_types::nfs3::{
 };
 use ram::RamOptions;
 use sim::{Latency, Mishaps, NetworkOptions, Timing};
-use ufs2::mkfs::MkfsOptions;
 
 use super::words::{CELL, How};
 use super::workload::{BELOW, Cut, Loss, Spot, Stable, Step, When, Workload};
@@ -47,8 +45,8 @@ pub struct Played {
 /// A small disk: it is made anew for every workload.
 fn options(workload: &Workload) -> WorldOptions {
     let mkfs = MkfsOptions {
-        block_size: 4096,
-        fragment_size: 512,
+        block_size: Some(4096),
+        fragment_size: Some(512),
         bytes_per_inode: Some(16_384),
         ..MkfsOptions::default()
     };

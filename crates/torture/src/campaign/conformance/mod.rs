@@ -71,8 +71,8 @@ struct Mismatch {
     reason: String,
 }
 
-/// The world of a seed. Over disks those of odd seeds have a log: a reply is the same under every
-/// policy.
+/// The world of a seed. Over disks those of odd seeds have a log, if the engine knows one: a reply
+/// is the same under every policy.
 #[derive(Clone, Copy)]
 struct Setting {
     seed: u64,
@@ -82,9 +82,11 @@ struct Setting {
 
 impl Setting {
     fn options(self) -> WorldOptions {
-        let on_disks = Design::ALL[(self.seed % 2) as usize].on(self.design.device());
         let in_memory = !self.design.has_disks();
-        let design = if in_memory { self.design } else { on_disks };
+        let with_log = self.design.with_log().filter(|_| self.seed % 2 == 1);
+        let on_disks = with_log.or_else(|| self.design.without_log());
+        let on_disks = on_disks.map(|design| design.on(self.design.device()));
+        let design = on_disks.filter(|_| !in_memory).unwrap_or(self.design);
         let ram = in_memory.then(RamOptions::default);
         WorldOptions { design, size: 64 << 20, log_size: 8 << 20, ram, ..WorldOptions::default() }
     }

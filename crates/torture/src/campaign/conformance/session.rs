@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fsck::{CheckOptions, Severity, check};
+use designs::{CheckOptions, Severity};
 use nfs3_types::nfs3::{Nfs3Option, Nfs3Result, ftype3, nfs_fh3, nfsstat3, sattr3};
 use nfs3_types::xdr_codec::Pack;
 use sim::{Disk, Executor};
@@ -16,6 +16,7 @@ use super::step::{Act, From, Object, Step, Text};
 use super::tree::{Body, ROOT};
 use crate::calls;
 use crate::client::{Client, ClientOptions};
+use crate::explore::design::Design;
 use crate::protocol::{Answer, Request, Response, Target, User};
 use crate::world::{Status, VOLUME, World, WorldOptions};
 
@@ -251,7 +252,10 @@ impl Session {
         stopped.ok_or("the server does not stop")?;
         match self.world.ram() {
             Some(ram) => ram.platter().check(true),
-            None => is_well(self.world.design().plain_image(&self.world.contents())?),
+            None => {
+                let design = self.world.design();
+                is_well(design, design.plain_image(&self.world.contents())?)
+            }
         }
     }
 }
@@ -260,11 +264,11 @@ impl Session {
 ///
 /// # Errors
 /// What it finds first.
-pub(crate) fn is_well(image: sim::Image) -> Verdict {
+pub(crate) fn is_well(design: Design, image: sim::Image) -> Verdict {
     let executor = Executor::new(0);
     let disk = Disk::new(&executor, image);
     let options = CheckOptions { full: true, ..CheckOptions::default() };
-    let report = executor.block_on(check(&*disk, &executor.runtime(), &options, &mut |_| ()));
+    let report = executor.block_on(design.check(&*disk, &executor.runtime(), &options));
     let report = report.map_err(|error| format!("the disk cannot be checked: {error}"))?;
     match report.findings.list.iter().find(|finding| finding.severity > Severity::Note) {
         Some(finding) => Err(format!("the disk is not well: {finding}")),

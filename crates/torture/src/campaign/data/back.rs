@@ -3,8 +3,7 @@
 
 use std::rc::Rc;
 
-use fsck::{CheckOptions, check};
-use namespace::Namespace;
+use designs::CheckOptions;
 use sim::Executor;
 use vfs::FileSystem;
 
@@ -47,7 +46,7 @@ pub(super) fn bring_back(
     let (server, seen) = open(&executor, (design, shape), &rams, Some(images))?;
     let again = fingerprint.is_multiple_of(AGAIN);
     let afterwards = use_and_stop(&executor, shape, (server, &seen)).and_then(|grown| {
-        is_well(&executor, &rams[0])?;
+        is_well(&executor, design, &rams[0])?;
         if again { once_more(&executor, (design, shape), &rams, &grown) } else { Ok(()) }
     });
     Ok(Back { seen, afterwards })
@@ -64,14 +63,9 @@ fn open(
         let opened = design.open_as(devices, executor.runtime(), shape).await;
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
         if let (Some(report), Some(before)) = (&opened.rebuilt, before) {
-            only_leaks(
-                opened.files.engine().geometry(),
-                before.volume(),
-                &rams[0].image(),
-                report,
-            )?;
+            only_leaks(design, before.volume(), &rams[0].image(), report)?;
         }
-        let server = Server::new(executor.runtime(), Rc::new(Namespace::new(opened.files)));
+        let server = Server::new(executor.runtime(), opened.files);
         let (_, seen) = look(&server).await?;
         Ok((server, seen))
     })
@@ -99,9 +93,9 @@ fn use_and_stop(
     })
 }
 
-fn is_well(executor: &Executor, volume: &Rc<Ram>) -> Result<(), String> {
+fn is_well(executor: &Executor, design: Design, volume: &Rc<Ram>) -> Result<(), String> {
     let report = executor.block_on(async {
-        check(&**volume, &executor.runtime(), &CheckOptions::default(), &mut |_| ()).await
+        design.check(&**volume, &executor.runtime(), &CheckOptions::default()).await
     });
     let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
     match report.findings.list.first() {

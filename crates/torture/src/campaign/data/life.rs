@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ffs::Files;
+use designs::{OpenEngine, Opened};
 use futures::future::join_all;
-use namespace::Namespace;
 use nfs3_types::nfs3::{
     COMMIT3args, LOOKUP3resok, Nfs3Option, Nfs3Result, nfs_fh3, nfsstat3, stable_how,
 };
@@ -52,8 +51,8 @@ pub(super) fn live(
     disks.start_recording();
     let stage = within(&executor, "to come back", async {
         let opened = design.open_as(disks.devices(), executor.runtime(), shape).await;
-        let engine = opened.map_err(|error| format!("it does not come back: {error}"))?.files;
-        Stage::begin(executor.runtime(), disks.clone(), engine, model.clone()).await
+        let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
+        Stage::begin(executor.runtime(), disks.clone(), opened, model.clone()).await
     })?;
     for step in &life.steps {
         let done = within(&executor, "a step", stage.perform(step));
@@ -88,7 +87,7 @@ pub(super) fn within<T>(
 struct Stage {
     runtime: Runtime,
     disks: Rc<Disks>,
-    engine: Rc<Files>,
+    engine: Rc<dyn OpenEngine>,
     server: Rc<Server>,
     handles: RefCell<Vec<Option<nfs_fh3>>>,
     model: RefCell<Model>,
@@ -101,10 +100,10 @@ impl Stage {
     async fn begin(
         runtime: Runtime,
         disks: Rc<Disks>,
-        engine: Rc<Files>,
+        opened: Opened,
         model: Model,
     ) -> Result<Self, String> {
-        let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
+        let Opened { files, engine, .. } = opened;
         let server = Rc::new(Server::new(runtime.clone(), files));
         let (handles, seen) = look(&server).await?;
         model.allows(&seen)?;

@@ -4,13 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Verb};
-use ffs::OpenOptions;
-use ffs::check_log::{LogUse, prepare};
-use ffs::policy::log::LogOptions;
-use fsck::{CheckOptions, check};
+use designs::{CheckOptions, LogOptions, LogUse, OpenOptions, Work};
 use nfs3_types::nfs3::{Nfs3Result, nfsstat3};
 use sim::{Counters, Disk, Effect, Executor, Persistence};
-use ufs2::mkfs::MkfsOptions;
 
 use super::super::conformance::judge::Verdict;
 use super::super::conformance::session::{Reply, Session, is_well, users};
@@ -21,7 +17,7 @@ use super::workload;
 use crate::explore::design::Design;
 use crate::explore::disks::Images;
 use crate::protocol::Response;
-use crate::world::{Status, World, WorldOptions};
+use crate::world::{Status, World, WorldOptions, small_blocks};
 
 /// More virtual time than anything may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -105,7 +101,7 @@ pub(super) fn count(counters: &Counters, verb: Verb) -> u64 {
 }
 
 fn options(design: Design) -> WorldOptions {
-    let mkfs = MkfsOptions { block_size: 8192, fragment_size: 1024, ..MkfsOptions::default() };
+    let mkfs = small_blocks();
     // Too little memory for the metadata, so that it is read again and again.
     // And a log that is synced while the trace runs.
     let log = LogOptions {
@@ -472,7 +468,7 @@ impl Trial {
         let status = self.session.world.run_for(PATIENCE, self.session.world.serving());
         let status = status.ok_or("it never comes back")?;
         if status != Status::Serving || !self.design.checks_first() {
-            let repaired = repair(&left)?;
+            let repaired = repair(self.design, &left)?;
             self.session.world.crash_with(&repaired);
             self.start()?;
         }
@@ -491,7 +487,8 @@ const ANY_TIME: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
 
 /// The disks after `duramen fsck --repair`, which leaves nothing to find; a log that cannot be
 /// replayed is given up.
-fn repair(left: &Images) -> Result<Images, String> {
+fn repair(design: Design, left: &Images) -> Result<Images, String> {
+    let Work { prepare, check, .. } = *design.work();
     let executor = Executor::new(0);
     let disks: Vec<Rc<Disk>> =
         left.0.iter().map(|image| Disk::new(&executor, image.clone())).collect();
@@ -505,10 +502,9 @@ fn repair(left: &Images) -> Result<Images, String> {
         }
     });
     let prepared = prepared.map_err(|error| format!("its log cannot be given up: {error}"))?;
-    let options =
-        CheckOptions { repair: true, full: true, log: prepared.state, ..CheckOptions::default() };
+    let options = CheckOptions { repair: true, full: true, log: prepared.state };
     let report = executor.block_on(check(&**home, &runtime, &options, &mut |_| ()));
     report.map_err(|error| format!("it cannot be repaired: {error}"))?;
-    is_well(disks[0].contents()).map_err(|reason| format!("after a repair {reason}"))?;
+    is_well(design, disks[0].contents()).map_err(|reason| format!("after a repair {reason}"))?;
     Ok(Images(disks.iter().map(|disk| disk.contents()).collect()))
 }

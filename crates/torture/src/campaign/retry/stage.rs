@@ -5,13 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use designs::{LogOptions, MkfsOptions, OpenOptions};
 use dispatch::Window;
-use ffs::OpenOptions;
-use ffs::policy::log::LogOptions;
 use nfs3_types::nfs3::{Nfs3Result, nfs_fh3, stable_how};
 use ram::RamOptions;
 use sim::Stream;
-use ufs2::mkfs::MkfsOptions;
 use vfs::FileSystem;
 
 use super::cases::{BEFORE, Case, Handles, SECOND, Undo};
@@ -43,8 +41,8 @@ pub struct Served {
 
 fn options(Served { design, survives }: Served) -> WorldOptions {
     let mkfs = MkfsOptions {
-        block_size: 4096,
-        fragment_size: 512,
+        block_size: Some(4096),
+        fragment_size: Some(512),
         bytes_per_inode: Some(16_384),
         ..MkfsOptions::default()
     };

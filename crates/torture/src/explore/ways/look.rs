@@ -3,13 +3,12 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
-use ffs::{Files, OpenError};
-use fsck::{CheckOptions, check};
-use namespace::Namespace;
+use designs::{CheckOptions, OpenEngine, OpenError, Opened};
 use runtime::Runtime;
 use sim::Executor;
 use vfs::{FileSystem, LoggedReply};
 
+use super::super::design::Design;
 use super::super::driver::Driver;
 use super::super::ram::Ram;
 use super::super::recover::seed;
@@ -20,7 +19,7 @@ use super::repair::repair;
 /// A volume that is served, and its memory, which is held as long as it is.
 pub struct Served {
     /// The engine.
-    pub engine: Rc<Files>,
+    pub engine: Rc<dyn OpenEngine>,
     /// Everything above it that matters here.
     pub files: Rc<dyn FileSystem>,
     /// For the caller that asks.
@@ -30,12 +29,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// Over an engine.
+    /// Of one that has been opened.
     ///
     /// # Errors
     /// When it has stopped.
-    pub async fn new(engine: Rc<Files>) -> Result<Self, String> {
-        let files: Rc<dyn FileSystem> = Rc::new(Namespace::new(engine.clone()));
+    pub async fn new(opened: Opened) -> Result<Self, String> {
+        let Opened { files, engine, .. } = opened;
         let told = files.take_remembered().open().await.map_err(|_| "it has stopped")?;
         let driver = Driver::new(files.clone());
         Ok(Self { engine, files, driver, remembered: told.into_inner() })
@@ -81,23 +80,27 @@ pub fn look(place: &Place, known: &Known) -> Result<(), String> {
     let (rams, runtime) = (rams(place), executor.runtime());
     executor.block_on(async {
         if place.is_clean() {
-            is_well(&*rams[0], &runtime).await.map_err(|reason| format!("clean, {reason}"))?;
+            is_well(place.design, &*rams[0], &runtime)
+                .await
+                .map_err(|reason| format!("clean, {reason}"))?;
         }
         let devices = || devices(&rams);
         let mut opened = place.design.open(devices(), runtime.clone()).await;
-        if matches!(opened, Err(OpenError::UnfinishedCheck)) {
+        if matches!(opened, Err(OpenError::UnfinishedCheck(_))) {
             // It is told to be repaired again, and is.
             repair(place.design, &devices(), &runtime).await?;
             opened = place.design.open(devices(), runtime.clone()).await;
         }
         let opened = opened.map_err(|error| format!("it does not come back: {error}"))?;
-        let served = Served::new(opened.files).await?;
+        let served = Served::new(opened).await?;
         known.fits(&served.found().await?)?;
         served.stop().await?;
-        is_well(&*rams[0], &runtime).await.map_err(|reason| format!("stopped, {reason}"))?;
+        is_well(place.design, &*rams[0], &runtime)
+            .await
+            .map_err(|reason| format!("stopped, {reason}"))?;
         let opened = place.design.open(devices(), runtime.clone()).await;
         let opened = opened.map_err(|error| format!("it does not open when stopped: {error}"))?;
-        let served = Served::new(opened.files).await?;
+        let served = Served::new(opened).await?;
         let found = served.found().await?;
         known.fits(&found).map_err(|reason| format!("after a clean stop {reason}"))?;
         served.stop().await
@@ -105,8 +108,12 @@ pub fn look(place: &Place, known: &Known) -> Result<(), String> {
 }
 
 /// Whether the checker has nothing to say.
-async fn is_well(device: &dyn BlockDevice, runtime: &Runtime) -> Result<(), String> {
-    let report = check(device, runtime, &CheckOptions::default(), &mut |_| ()).await;
+async fn is_well(
+    design: Design,
+    device: &dyn BlockDevice,
+    runtime: &Runtime,
+) -> Result<(), String> {
+    let report = design.check(device, runtime, &CheckOptions::default()).await;
     let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
     match report.findings.list.first() {
         None => Ok(()),

@@ -1,10 +1,11 @@
 //! The disks between two steps, and what the settings say of them.
 
+use futures::FutureExt;
 use sim::{Digest, Fate, Image, Platter};
-use ufs2::layout::{SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock, flags};
 
 use super::super::design::Design;
 use super::super::disks::Images;
+use super::super::ram::Ram;
 
 /// What is there between two steps.
 #[derive(Clone)]
@@ -31,11 +32,10 @@ impl Place {
 
     /// Whether the volume says that it was stopped cleanly.
     pub fn is_clean(&self) -> bool {
-        let volume = self.disks[0].image_with(|_| Fate::Whole);
-        let mut block = vec![0; SUPERBLOCK_ROOM as usize];
-        volume.read(SUPERBLOCK_ADDRESS, &mut block);
-        let superblock = Superblock::of(&block);
-        superblock.clean == 1 && superblock.flags.get() & flags::NEEDS_FSCK == 0
+        let volume = Ram::new(self.disks[0].image_with(|_| Fate::Whole));
+        let found = (self.design.work().look)(&volume).now_or_never();
+        let found = found.expect("nothing on it takes time");
+        found.is_ok_and(|found| found.is_clean && !found.needs_check)
     }
 
     /// A hash of what is seen, and of what is there for sure.

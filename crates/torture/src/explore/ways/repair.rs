@@ -4,8 +4,7 @@
 use std::rc::Rc;
 
 use block::BlockDevice;
-use designs::{LogUse, Work};
-use fsck::CheckOptions;
+use designs::{CheckOptions, LogUse, Work};
 use runtime::Runtime;
 
 use super::super::design::Design;

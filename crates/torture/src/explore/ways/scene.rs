@@ -5,8 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ffs::Opened;
-use ffs::policy::log::LogOptions;
+use designs::LogOptions;
 use futures::future::join_all;
 use journal::format::SMALLEST;
 use sim::Executor;
@@ -124,8 +123,8 @@ impl Maker {
         executor.block_on(async {
             let devices = disks.devices();
             let opened = design.open_with(devices, executor.runtime(), without_sync()).await;
-            let Opened { files: engine, .. } = opened.map_err(|error| error.to_string())?;
-            let served = Served::new(engine).await?;
+            let opened = opened.map_err(|error| error.to_string())?;
+            let served = Served::new(opened).await?;
             prepare(&served.driver).await?;
             if name == "circle" {
                 fill_log(&served, SMALLEST + SMALLEST / 2).await?;
@@ -168,7 +167,7 @@ impl Maker {
             let opened = self.design.open(devices, executor.runtime()).await;
             let opened = opened.map_err(|error| error.to_string())?;
             let chains = opened.replayed.map_or(0, |replayed| replayed.chains);
-            let served = Served::new(opened.files).await?;
+            let served = Served::new(opened).await?;
             let long = served.long().await;
             let (view, _) = served.driver.view().await.map_err(|error| error.to_string())?;
             let is_chain = matches!(name, "chain" | QUIET_CHAIN);
@@ -209,8 +208,7 @@ async fn settle(served: &Served) -> Result<(), String> {
 
 /// Writes until so many bytes of log have been written.
 async fn fill_log(served: &Served, bytes: u64) -> Result<(), String> {
-    let written =
-        || served.engine.engine().log_statistics().map_or(u64::MAX, |log| log.writes.bytes);
+    let written = || served.engine.log_statistics().map_or(u64::MAX, |log| log.writes.bytes);
     let file = served.driver.find(TURN).await.map_err(|error| error.to_string())?;
     let mut round = 0;
     while written() < bytes {
@@ -277,7 +275,7 @@ async fn lengthen(served: &Served) -> Result<(), String> {
 
 /// A file becomes shorter in steps, and the power goes between the first and the second.
 async fn cut_between(disks: &Disks, served: &Served, is_told: bool) -> Result<Images, String> {
-    let steps = || served.engine.engine().log_statistics().map_or(0, |log| log.writes.batches);
+    let steps = || served.engine.log_statistics().map_or(0, |log| log.writes.batches);
     let who = if is_told { caller(LONG) } else { Requester::root() };
     disks.start_recording();
     let before = steps();

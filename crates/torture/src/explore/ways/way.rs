@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use designs::OpenError;
 use futures::future::{join, join_all};
 use sim::{Executor, Fate, Image};
 use vfs::{Credentials, FsError, Name, ObjectId, Requester, SetAttributes, Stability};
@@ -86,8 +87,10 @@ impl Way {
             &[]
         } else if design.has_log() {
             &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneSync]
-        } else {
+        } else if design.with_log().is_some() {
             &[Self::Serve, Self::Repair, Self::Stop, Self::Close, Self::TuneLog]
+        } else {
+            &[Self::Serve, Self::Repair, Self::Stop, Self::Close]
         }
     }
 }
@@ -179,12 +182,12 @@ fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Optio
                 .map(|()| Some(Vec::new()));
         }
         let opened = place.design.open(disks.devices(), runtime.clone()).await;
-        let engine = match opened {
-            Ok(opened) => opened.files,
-            Err(ffs::OpenError::UnfinishedCheck) => return Ok(None),
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(OpenError::UnfinishedCheck(_)) => return Ok(None),
             Err(error) => return Err(format!("it does not come back: {error}")),
         };
-        let served = Rc::new(Served::new(engine).await?);
+        let served = Rc::new(Served::new(opened).await?);
         let mut hand =
             Hand { disks: disks.clone(), served, acts: Vec::new(), boot, callers: Vec::new() };
         match way {
@@ -351,18 +354,20 @@ pub async fn shorten(served: &Served, who: &Requester) -> Result<(), String> {
 
 /// The settings are written, and then the log goes.
 fn to_sync(place: &Place) -> Option<Went> {
+    let without = place.design.without_log()?;
     if !place.design.has_log() || !place.is_clean() {
         return None;
     }
     let log = place.disks[1].image_with(|_| Fate::Whole);
     let disks = vec![place.disks[0].clone()];
-    let written = Place { design: Design::SYNC, disks: disks.clone(), beside: Some(log) };
+    let written = Place { design: without, disks: disks.clone(), beside: Some(log) };
     let gone = Place { beside: None, ..written.clone() };
     Some(Went::WithFiles(vec![(written, false), (gone, false)]))
 }
 
 /// A log is made unless there is one, and then the settings are written.
 fn to_log(place: &Place) -> Option<Went> {
+    let with = place.design.with_log()?;
     if place.design.has_log() || !place.is_clean() {
         return None;
     }
@@ -371,8 +376,8 @@ fn to_log(place: &Place) -> Option<Went> {
     let beside = Place { beside: Some(log.clone()), ..place.clone() };
     let images = super::super::disks::Images(vec![log]);
     let mut disks = place.disks.clone();
-    disks.extend(Place::new(Design::LOG, &images).disks);
-    let written = Place { design: Design::LOG, disks, beside: None };
+    disks.extend(Place::new(with, &images).disks);
+    let written = Place { design: with, disks, beside: None };
     Some(Went::WithFiles(vec![(beside, true), (written, true)]))
 }
 
@@ -387,7 +392,7 @@ fn grow(place: &Place) -> Option<Went> {
         bytes.resize(bytes.len() + *more as usize, 0);
         let images = super::super::disks::Images(vec![Image::from_bytes(&bytes)]);
         let mut disks = vec![place.disks[0].clone()];
-        disks.extend(Place::new(Design::LOG, &images).disks);
+        disks.extend(Place::new(place.design, &images).disks);
         (Place { disks, ..place.clone() }, true)
     });
     Some(Went::WithFiles(longer.collect()))

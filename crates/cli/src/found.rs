@@ -1,0 +1,78 @@
+//! What stands on a disk that is looked at: asked of its design, or of all that there are.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use block::file::DiskFile;
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
+use bytes::Bytes;
+use designs::{DESIGNS, Design, Found, LookError};
+use futures::FutureExt;
+use futures::future::ready;
+
+use crate::failure::Failure;
+
+/// Looks at the volume of a design on a device.
+///
+/// # Errors
+/// [`Failure`] when the disk cannot be read or has none that makes sense.
+pub(crate) async fn found_on(
+    design: &Design,
+    device: &dyn BlockDevice,
+    path: &Path,
+) -> Result<Found, Failure> {
+    let path = path.to_owned();
+    (design.work().look)(device).await.map_err(|error| match error {
+        LookError::Device(source) => Failure::Device { path, source },
+        source @ LookError::NoVolume { .. } => Failure::Superblock { path, source },
+    })
+}
+
+/// Looks at the volume of a design on a disk that is one file or device.
+///
+/// # Errors
+/// As [`found_on`].
+pub(crate) fn found_in(design: &Design, disk: &DiskFile, path: &Path) -> Result<Found, Failure> {
+    let found = found_on(design, &Reader(disk), path).now_or_never();
+    found.expect("a file is read at once")
+}
+
+/// Looks at the volume on a disk of which nothing else is known, and says what it is.
+pub(crate) fn anything_in(disk: &DiskFile) -> Option<(&'static Design, Found)> {
+    DESIGNS.look(&Reader(disk)).now_or_never().expect("a file is read at once")
+}
+
+/// A disk that is only read.
+struct Reader<'a>(&'a DiskFile);
+
+fn refused<T: 'static>(verb: Verb, offset: u64, length: u64) -> Io<T> {
+    let error = IoError::new(verb, offset, length, ErrorKind::ReadOnlyFilesystem);
+    ready(Err(error)).boxed_local()
+}
+
+impl BlockDevice for Reader<'_> {
+    fn geometry(&self) -> Geometry {
+        Geometry { read_only: true, ..self.0.geometry() }
+    }
+
+    fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
+        let read = self.0.read(offset, &mut buffer).map(|()| buffer);
+        ready(read).boxed_local()
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, _durability: Durability) -> Io<()> {
+        refused(Verb::Write, offset, length_of(&data))
+    }
+
+    fn flush(&self) -> Io<()> {
+        ready(Ok(())).boxed_local()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        refused(Verb::Discard, offset, length)
+    }
+
+    fn close(&self) -> Io<()> {
+        ready(Ok(())).boxed_local()
+    }
+}

@@ -1,0 +1,160 @@
+//! What stands on a disk in the UFS2 format.
+
+use block::{BlockDevice, Buffer};
+use ffs::soft_flag;
+use ufs2::layout::{
+    BadSuperblock, ByteOrder, Geometry, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC,
+    SUPERBLOCK_ROOM, Superblock, flags,
+};
+use ufs2::mark::{Mark, PolicyKind, policy_of};
+
+use crate::design::Design;
+use crate::errors::{LookError, OpenError};
+use crate::found::{Found, FoundUfs2};
+
+/// Where the magic number stands: the last field of a superblock, in the writer's byte order.
+const MAGIC_AT: usize = SUPERBLOCK_ADDRESS as usize + 1372;
+
+/// Flags that say something about how a disk is used; hashes and state are told otherwise.
+const FLAG_NAMES: [(u32, &str); 7] = [
+    (flags::SOFT_UPDATES, "soft-updates"),
+    (flags::SOFT_UPDATES_JOURNAL, "soft-updates-journal"),
+    (flags::POSIX_ACLS, "posix-acls"),
+    (flags::NFS4_ACLS, "nfs4-acls"),
+    (flags::MULTILABEL, "multilabel"),
+    (flags::GJOURNAL, "gjournal"),
+    (flags::TRIM, "trim"),
+];
+
+impl From<BadSuperblock> for LookError {
+    fn from(bad: BadSuperblock) -> Self {
+        let has_copies = match bad {
+            BadSuperblock::Missing { .. } | BadSuperblock::Field { .. } => true,
+            BadSuperblock::BigEndian
+            | BadSuperblock::Ufs1
+            | BadSuperblock::Unfinished
+            | BadSuperblock::Short { .. } => false,
+        };
+        Self::NoVolume { why: bad.into(), has_copies }
+    }
+}
+
+/// What the first bytes of a disk say that it is.
+pub(super) fn recognise(head: &[u8]) -> Option<&'static str> {
+    let magic = head.get(MAGIC_AT..)?.first_chunk::<4>()?;
+    let both = [SUPERBLOCK_MAGIC.to_le_bytes(), SUPERBLOCK_MAGIC.to_be_bytes()];
+    both.contains(magic).then_some("a UFS2 file system")
+}
+
+/// Looks at the superblock.
+pub(super) async fn look(device: &dyn BlockDevice) -> Result<Found, LookError> {
+    if device.geometry().size < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
+        return Err(BadSuperblock::Missing { found: 0 }.into());
+    }
+    let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
+    let mut bytes = device.read(SUPERBLOCK_ADDRESS, room).await?;
+    let geometry = Geometry::parse_any_order(&mut bytes)?;
+    let superblock = Superblock::of(&bytes);
+    let doubt = geometry.verify_superblock(&bytes).err().map(|hash| hash.to_string());
+    Ok(found(superblock, &geometry, doubt))
+}
+
+fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) -> Found {
+    // The totals of a disk that is not clean may be anything; nothing here trusts them.
+    let count = |total: i64| u64::try_from(total).unwrap_or(0);
+    let totals = &superblock.totals;
+    let fragments = count(totals.free_blocks.get())
+        .saturating_mul(geometry.fragments_per_block)
+        .saturating_add(count(totals.free_fragments.get()));
+    let free_files = count(totals.free_inodes.get());
+    let (flags, is_clean) = (superblock.flags.get(), superblock.clean == 1);
+    let has_log = match Mark::of(superblock) {
+        Mark::Policy(policy) => policy.has_log(),
+        _ => true, // it was used by no policy of ours that has none
+    };
+    Found {
+        number: superblock.number(),
+        label: text(&superblock.volume_name),
+        policy: has_soft_updates(superblock).then(|| PolicyKind::SoftUpdates.name()),
+        is_clean,
+        is_torn: flags & flags::NEEDS_FSCK != 0 && doubt.is_some(),
+        cut_off_under: policy_of(superblock),
+        needs_log: !is_clean && has_log,
+        needs_check: flags & (flags::NEEDS_FSCK | flags::UNCLEAN) != 0,
+        is_fresh: doubt.is_none() && is_fresh(superblock, geometry),
+        only_read: (geometry.byte_order == ByteOrder::Big).then_some("big-endian"),
+        doubt,
+        size: geometry.byte_address(geometry.size),
+        free: geometry.byte_address(fragments.min(geometry.size)),
+        reserved: geometry.byte_address(geometry.data_size * geometry.reserve_percent / 100),
+        block_size: geometry.block_size,
+        // The first two inodes always count as used, but never are files.
+        files: geometry.inode_count().saturating_sub(free_files).saturating_sub(2),
+        directories: count(totals.directories.get()),
+        free_files,
+        last_written: superblock.time.get(),
+        ufs2: Some(besides(superblock, geometry)),
+    }
+}
+
+fn besides(superblock: &Superblock, geometry: &Geometry) -> FoundUfs2 {
+    let hashes = [
+        (geometry.superblock_hashes, "superblocks"),
+        (geometry.group_hashes, "groups"),
+        (geometry.inode_hashes, "inodes"),
+    ];
+    let flags = superblock.flags.get();
+    FoundUfs2 {
+        fragment_size: geometry.fragment_size,
+        groups: geometry.group_count,
+        byte_order: match geometry.byte_order {
+            ByteOrder::Little => "little-endian",
+            ByteOrder::Big => "big-endian",
+        },
+        check_hashes: hashes.into_iter().filter(|(kept, _)| *kept).map(|(_, name)| name).collect(),
+        flags: FLAG_NAMES
+            .into_iter()
+            .filter(|&(bit, _)| flags & bit != 0)
+            .map(|(_, name)| name)
+            .collect(),
+        last_mounted_at: text(&superblock.last_mount),
+    }
+}
+
+/// Whether it says that it has soft updates: as its mark has it, if it was cut off.
+fn has_soft_updates(superblock: &Superblock) -> bool {
+    match Mark::of(superblock) {
+        Mark::Policy(policy) => policy == PolicyKind::SoftUpdates,
+        _ => superblock.flags.get() & flags::SOFT_UPDATES != 0,
+    }
+}
+
+/// Whether no server has served it since it was made, and nothing is in it.
+fn is_fresh(superblock: &Superblock, geometry: &Geometry) -> bool {
+    let totals = &superblock.totals;
+    let in_use = geometry.inode_count().checked_sub(totals.free_inodes.get() as u64);
+    superblock.clean == 1
+        && superblock.time.get() == superblock.mount_time.get()
+        && totals.directories.get() == 1
+        && in_use == Some(ROOT_INODE + 1)
+}
+
+/// NUL-padded text of the superblock.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Notes the policy of a volume at rest, as far as the format has a place for it.
+pub(super) async fn note_policy(
+    device: &dyn BlockDevice,
+    design: &Design,
+) -> Result<(), OpenError> {
+    let is_soft = design.mark == Some(PolicyKind::SoftUpdates);
+    let found = look(device).await.map_err(|error| OpenError::Other(error.into()))?;
+    let was_soft = found.ufs2.is_some_and(|it| it.flags.contains(&FLAG_NAMES[0].1));
+    if is_soft != was_soft {
+        soft_flag::set(device, is_soft).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! A table with two engines: a caller that asks it needs to know neither.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability};
+use bytes::Bytes;
+use futures::FutureExt;
+use ram::{Ram, RamOptions};
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image};
+use vfs::{CreateHow, Name, Requester, SetAttributes};
+
+use crate::design::{Design, DiskRole, HEAD_SIZE, Work};
+use crate::entries::{FFS_SOFTDEP, FFS_SYNC};
+use crate::errors::{LookError, OpenError};
+use crate::found::Found;
+use crate::made::{Made, MkfsOptions};
+use crate::opened::{Opened, Prepared, Told};
+use crate::options::{CheckOptions, Disks, LogState, OpenOptions};
+use crate::report::Report;
+use crate::table::Table;
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+const SIZE: u64 = 8 << 20;
+/// What the first sector of the other engine's disk begins with; its label follows.
+const MAGIC: &[u8] = b"another engine:";
+
+static BOTH: Table = Table::new(&[&FFS_SYNC, &FFS_SOFTDEP, &OTHER]);
+
+/// The engine over memory, with a disk that bears a label and nothing else.
+static OTHER: Design = Design {
+    engine: "other",
+    policy: None,
+    about: "",
+    mark: None,
+    disks: &[DiskRole::Volume],
+    after_crash: "",
+    retry: "",
+    remembers: true,
+    may_stop_between: false,
+    keeps_order: true,
+    keeps_history: true,
+    checks_first: false,
+    waits: false,
+    work: Some(Work {
+        plan: |_, _, _| Ok(()),
+        make: |device, options, _, _| make(device, options).boxed_local(),
+        recognise: |head| head.starts_with(MAGIC).then_some("a volume of the other engine"),
+        is_begun: |_| false,
+        look: |device| look(device).boxed_local(),
+        open: |disks, runtime, _, _| {
+            async move {
+                look(&*disks.volume).await.map_err(|error| OpenError::Other(error.into()))?;
+                let files = ram::open(ram::Disk::new(SIZE, NOW), runtime, RamOptions::default());
+                Ok(Opened::new(files.await.map_err(OpenError::new)?))
+            }
+            .boxed_local()
+        },
+        prepare: |_, _, _, _| {
+            let (replayed, has_given_up, refused) = (None, false, None);
+            let prepared = Prepared { state: LogState::Home, replayed, has_given_up, refused };
+            async { Ok(prepared) }.boxed_local()
+        },
+        check: |_, _, _, _| async { Ok(Report { files: 1, ..Report::default() }) }.boxed_local(),
+        note_policy: |_, _| async { Ok(()) }.boxed_local(),
+        set_label: |device, label| label_with(device, label).map(Ok).boxed_local(),
+    }),
+};
+
+impl Told for Ram {
+    fn directories(&self) -> u64 {
+        1
+    }
+}
+
+async fn make(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Made, crate::MkfsError> {
+    label_with(device, &options.label).await;
+    let (fragment_size, groups, most_files) = (None, None, None);
+    Ok(Made { format: "none", size: SIZE, block_size: 512, fragment_size, groups, most_files })
+}
+
+async fn label_with(device: &dyn BlockDevice, label: &str) {
+    let mut sector = [MAGIC, label.as_bytes()].concat();
+    sector.resize(512, 0);
+    let written = device.write(0, vec![Bytes::from(sector)], Durability::Through).await;
+    written.expect("it works");
+}
+
+async fn look(device: &dyn BlockDevice) -> Result<Found, LookError> {
+    let sector = device.read(0, Buffer::zeroed(512)).await?;
+    let Some(label) = sector.strip_prefix(MAGIC) else {
+        return Err(LookError::NoVolume { why: "it is none of ours".into(), has_copies: false });
+    };
+    let label = label.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte));
+    let (is_clean, is_fresh) = (true, true);
+    Ok(Found { label: label.collect(), size: SIZE, is_clean, is_fresh, ..Found::default() })
+}
+
+async fn head_of(device: &dyn BlockDevice) -> Buffer {
+    device.read(0, Buffer::zeroed(HEAD_SIZE)).await.expect("it can be read")
+}
+
+#[test]
+fn a_disk_is_known_by_what_is_on_it_and_served_by_its_engine() {
+    for &design in BOTH.all() {
+        let (executor, work) = (Executor::new(1), design.work());
+        let (disk, runtime) = (Disk::new(&executor, Image::zeroed(SIZE)), executor.runtime());
+        executor.block_on(async {
+            assert!(BOTH.look(&*disk).await.is_none(), "there is nothing");
+            assert_eq!(BOTH.recognise(&head_of(&*disk).await), None);
+            let options = MkfsOptions { label: "one".to_owned(), ..MkfsOptions::default() };
+            (work.plan)(SIZE, 512, &options).expect("there is room");
+            let made = (work.make)(&*disk, &options, &*runtime.random, NOW).await;
+            assert_eq!(made.expect("there is room").size, SIZE);
+            (work.note_policy)(&*disk, design).await.expect("it is at rest");
+            (work.set_label)(&*disk, "two").await.expect("it is at rest");
+
+            assert!(BOTH.recognise(&head_of(&*disk).await).is_some(), "{design:?}");
+            let (served_by, found) = BOTH.look(&*disk).await.expect("there is a volume");
+            assert_eq!(served_by, design);
+            assert!(found.is_clean && found.is_fresh, "{found:?}");
+            assert_eq!((&found.label[..], found.size), ("two", SIZE));
+            assert_eq!(found.ufs2.is_some(), design.mark.is_some(), "{design:?}");
+
+            serve(served_by, disk.clone(), &executor).await;
+            // A stop closes what it stood on.
+            let volume: Rc<dyn BlockDevice> = Disk::new(&executor, disk.contents());
+            let log_use = crate::LogUse::Replay;
+            let prepared = (work.prepare)(&volume, None, &runtime, log_use).await;
+            let log = prepared.expect("it needs no log").state;
+            let options = CheckOptions { repair: true, log, ..CheckOptions::default() };
+            let report = (work.check)(&*volume, &runtime, &options, &mut |_| ()).await;
+            assert_eq!(report.expect("it can be checked").findings.total(), 0, "{design:?}");
+        });
+    }
+}
+
+async fn serve(design: &Design, volume: Rc<dyn BlockDevice>, executor: &Executor) {
+    let (disks, options) = (Disks::alone(volume), OpenOptions::default());
+    let opened = (design.work().open)(disks, executor.runtime(), &options, &mut |_| ()).await;
+    let Opened { files, engine, .. } = opened.unwrap_or_else(|error| panic!("{error}"));
+    let before = engine.space();
+    let (who, name) = (Requester::root(), Name::parse(b"told").expect("a name"));
+    let how = CreateHow::Guarded(SetAttributes::default());
+    let made = files.create(&who, files.root(), &name, how).await.open().await;
+    made.expect("it runs").into_inner().result.expect("there is room");
+    engine.quiesce().await.expect("nothing has failed");
+    assert_eq!(engine.space().free_files + 1, before.free_files, "{design:?}");
+    assert_eq!(engine.directories(), 1, "the root");
+    assert_eq!(engine.soft_updates().is_some(), design.waits, "{design:?}");
+    assert!(engine.log_statistics().is_none() && engine.wait_for_reclaim().await);
+    assert_eq!(engine.refusals(), 0);
+    files.shutdown().await.expect("it stops");
+}
