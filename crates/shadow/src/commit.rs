@@ -491,8 +491,8 @@ impl Commits {
         Ok(())
     }
 
-    /// All is durable, and nothing more comes: the last superblock gets a copy, and anchors have its
-    /// number, so that an opening does not go back behind it when one of them has rotted.
+    /// All is durable, and nothing more comes: the last superblock gets a copy, and anchors have
+    /// its number, so that an opening does not go back behind it when one of them has rotted.
     ///
     /// # Errors
     /// Those of the device.

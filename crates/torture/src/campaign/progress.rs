@@ -1,38 +1,31 @@
-//! How far a campaign is: a line to standard error, each minute that it works.
+//! How far a campaign is: a line to standard error for each twentieth of a long one.
 
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How long nothing is said.
-const QUIET: Duration = Duration::from_mins(1);
+/// Lines of a campaign.
+const PARTS: usize = 20;
+/// Workloads of one that is long.
+const MANY: usize = 100;
 
 /// How many workloads of all there are have been tried, by all threads together.
 #[derive(Debug)]
 pub(super) struct Progress {
     total: usize,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    done: usize,
-    told: Instant,
+    done: AtomicUsize,
 }
 
 impl Progress {
     /// Of a campaign that has `total` workloads to try.
     pub(super) fn of(total: usize) -> Self {
-        Self { total, state: Mutex::new(State { done: 0, told: Instant::now() }) }
+        Self { total, done: AtomicUsize::new(0) }
     }
 
     /// One more was tried.
     pub(super) fn one(&self) {
-        let mut state = self.state.lock().expect("nobody panics here");
-        state.done += 1;
-        debug_assert!(state.done <= self.total, "{} of {}", state.done, self.total);
-        if state.told.elapsed() >= QUIET {
-            state.told = Instant::now();
-            eprintln!("{} of {} workloads", state.done, self.total);
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        debug_assert!(done <= self.total, "{done} of {}", self.total);
+        if self.total >= MANY && done.is_multiple_of(self.total / PARTS) {
+            eprintln!("{done} of {} workloads", self.total);
         }
     }
 }

@@ -282,6 +282,11 @@ const OF_MEMORY: &[&str] = &[
     "LoneAnswers",
     "LooseMoves",
     "LiveSnapshots",
+    "UnwaitedPins",
+    "PinsAmidSteps",
+    "UnwrittenPins",
+    "LastingSnapshots",
+    "WritableSnapshots",
 ];
 
 /// Bugs of policy `log`, which the tests of `ffs` find as well.
