@@ -45,7 +45,8 @@ impl Shadow {
             let is_ended = update.ended.contains(&ino);
             let before = if update.born.contains(&ino) { 0 } else { file.look(units_of) };
             let now = if is_ended { 0 } else { inode.facts.units };
-            self.commits.units.set(self.commits.units.get() - before + now);
+            let others = self.commits.units.get().saturating_sub(before);
+            self.commits.units.set(others + now);
             inode.home.change(|bytes| {
                 let record = Record::of_mut(bytes, inode.slot);
                 if is_ended {

@@ -20,7 +20,7 @@
 //! 6. A superblock goes to a zone that a durable anchor names.
 //! 7. The map as it was folded, with the records since, is what trees hold.
 //!
-//! Not asserted: 4, of which openings after cuts tell; 5, which is about what is copied.
+//! Not asserted: 3 and 4, of which openings after cuts tell; 5, which is about what is copied.
 //!
 //! Commit point: [`Commits::durable`], where the horizon advances.
 
@@ -71,7 +71,7 @@ struct Open {
 }
 
 /// What records have told since the last fold.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Unfolded {
     pub(crate) changes: Vec<Change>,
     pub(crate) answers: Vec<Rc<[u8]>>,
@@ -140,6 +140,8 @@ pub(crate) struct Commits {
     pub(crate) files: Cell<u64>,
     pub(crate) units: Cell<u64>,
     is_running: Cell<bool>,
+    /// A change finds no room, and a fold may make some.
+    is_fold_wanted: Cell<bool>,
     counts: Cell<Counts>,
 }
 
@@ -182,6 +184,7 @@ impl Commits {
             unfolded: RefCell::new(unfolded),
             chains: RefCell::new(chains),
             is_running: Cell::new(false),
+            is_fold_wanted: Cell::new(false),
             counts: Cell::default(),
         })
     }
@@ -213,12 +216,11 @@ impl Commits {
         dirty + records + 2 * leaves + 8 + 2 * (answers / BODY) as u64
     }
 
-    /// The same when nothing is changed, and what is going to be needed for records and answers.
+    /// Units that are going to be needed for records and answers.
     pub(crate) fn keeps(&self) -> u64 {
-        let leaves = self.shape.units / MAPPED + 1;
         let records = FOLD.saturating_sub(self.unfolded.borrow().units.len()) as u64;
         let begun = self.superblock.borrow().answers_begun;
-        2 * leaves + 8 + records + ring(&self.shape).saturating_sub(begun)
+        records + ring(&self.shape).saturating_sub(begun)
     }
 
     /// What became of a chain.
@@ -251,6 +253,23 @@ impl Commits {
         self.kick();
     }
 
+    /// Folds, if that has not been done since anything was told: says whether it may make room.
+    pub(crate) fn fold_for_room(self: &Rc<Self>) -> bool {
+        // The records of the fold itself are what is left of it.
+        let is_worth_it = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
+        if is_worth_it {
+            self.is_fold_wanted.set(true);
+            self.open.borrow_mut().has_work = true;
+            self.kick();
+        }
+        is_worth_it
+    }
+
+    /// Whether an update is on its way, or is to be.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_running.get()
+    }
+
     fn kick(self: &Rc<Self>) {
         if !self.is_running.replace(true) {
             let this = self.clone();
@@ -273,10 +292,10 @@ impl Commits {
     /// # Errors
     /// Those of the device; then nothing becomes durable any more.
     pub(crate) async fn commit(&self) -> Result<(), FsError> {
-        if self.unfolded.borrow().units.len() >= FOLD {
+        if self.unfolded.borrow().units.len() >= FOLD || self.is_fold_wanted.take() {
             self.fold().await?;
         }
-        while self.is_much(&self.unflushed.borrow()) {
+        if self.is_much(&self.unflushed.borrow()) {
             let covered = self.unflushed.borrow().clone();
             self.flush().await.map_err(|_| FsError::Io)?;
             self.forget_flushed(&covered);
@@ -325,32 +344,9 @@ impl Commits {
             freed.extend((!old.is_null()).then(|| Run { start: old.address.get(), length: 1 }));
         }
         let freed = coalesced(freed);
-        let mut units = vec![unit()];
-        let (blocks, changes) = loop {
-            let own = units.iter().map(|&start| Run { start, length: 1 });
-            let all = coalesced(taken.iter().copied().chain(own).collect());
-            let changes = all.into_iter().map(Change::Taken);
-            let changes: Vec<_> = changes.chain(freed.iter().copied().map(Change::Freed)).collect();
-            let blocks = record::write(&changes, &answers);
-            if blocks.len() <= units.len() {
-                break (blocks, changes);
-            }
-            units.push(unit());
-        };
+        let previous = self.seal_record(number, taken, &freed, answers, &mut writes);
+        let unfolded = self.unfolded.borrow();
         let mut superblock = self.superblock.borrow_mut();
-        let mut previous = superblock.record;
-        for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
-            record::set_previous(&mut *block, previous);
-            let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
-            seal(&mut *block, place, number, self.nodes.secret());
-            let sum = sum(&*block);
-            previous = Pointer::new(address, number, sum);
-            writes.push((address, block::Buffer::copied(&*block).freeze(), sum));
-        }
-        let mut unfolded = self.unfolded.borrow_mut();
-        unfolded.changes.extend(changes);
-        unfolded.answers.extend(answers);
-        unfolded.units.extend(units);
         let [inodes, map, answers] = self.nodes.trees();
         let at = self.slot_for(previous.address.get());
         let chains = self.chains.borrow();
@@ -380,6 +376,48 @@ impl Commits {
             payload,
             _nodes: nodes,
         }
+    }
+
+    /// Seals the record of an update, which tells of its own blocks as well; gives where it ends.
+    fn seal_record(
+        &self,
+        number: u64,
+        taken: Vec<Run>,
+        freed: &[Run],
+        answers: Vec<Rc<[u8]>>,
+        writes: &mut Vec<(u64, Bytes, u64)>,
+    ) -> Pointer {
+        let unit = || self.space.take_unit().expect("what an update needs was set aside");
+        let mut units = vec![unit()];
+        let (blocks, changes) = loop {
+            let own = units.iter().map(|&start| Run { start, length: 1 });
+            let all = coalesced(taken.iter().copied().chain(own).collect());
+            let changes = all.into_iter().map(Change::Taken);
+            let changes: Vec<_> = changes.chain(freed.iter().copied().map(Change::Freed)).collect();
+            let mut blocks = record::write(&changes, &answers);
+            if blocks.len() <= units.len() {
+                // One more unit may have joined two runs, so that its block is not needed.
+                while blocks.len() < units.len() {
+                    blocks.extend(record::write(&[], &[]));
+                }
+                break (blocks, changes);
+            }
+            units.push(unit());
+        };
+        let mut previous = self.superblock.borrow().record;
+        for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
+            record::set_previous(&mut *block, previous);
+            let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
+            seal(&mut *block, place, number, self.nodes.secret());
+            let sum = sum(&*block);
+            previous = Pointer::new(address, number, sum);
+            writes.push((address, block::Buffer::copied(&*block).freeze(), sum));
+        }
+        let mut unfolded = self.unfolded.borrow_mut();
+        unfolded.changes.extend(changes);
+        unfolded.answers.extend(answers);
+        unfolded.units.extend(units);
+        previous
     }
 
     /// The slot for a superblock, in the zone of this unit.
@@ -441,13 +479,14 @@ impl Commits {
         self.superblock.borrow_mut().durable = sealed.superblock.number;
         self.forget_flushed(&sealed.payload);
         if !is_planted(Bug::EarlyFrees) {
-            for &run in &sealed.freed {
-                debug_assert!(self.space.has_all(run), "invariant 3: {run:?} was not free before");
-                self.space.free(run);
+            // Invariant 3. A pointer that was no one's own is damage.
+            if !sealed.freed.iter().all(|&run| self.space.try_free(run)) {
+                self.horizon.fail();
+                return;
             }
         }
         self.count(|counts| counts.updates += 1);
-        if sealed.through > 0 {
+        if sealed.through > self.horizon.through().0 {
             self.horizon.advance(sealed.through);
         }
         self.released.notify();
@@ -470,6 +509,15 @@ impl Commits {
             anchor.zones.remove(leaves.expect("two stay at most"));
         }
         anchor.zones.push(zone);
+        self.write_anchor(anchor).await
+    }
+
+    /// Writes what the anchor says once more, as the next one.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn renew_anchor(&self) -> Result<(), IoError> {
+        let anchor = self.anchor.borrow().clone();
         self.write_anchor(anchor).await
     }
 
@@ -512,7 +560,8 @@ impl Commits {
     /// update that is open are the first of a new chain. Only a seal takes it to the disk, as a
     /// whole.
     async fn fold(&self) -> Result<(), FsError> {
-        let Unfolded { changes, answers, units } = self.unfolded.take();
+        // It stands there until all of it is in the map: what is needed for that is kept.
+        let Unfolded { changes, answers, units } = self.unfolded.borrow().clone();
         let mut made = Vec::new();
         for change in changes {
             let (run, is_used) = match change {
@@ -532,6 +581,7 @@ impl Commits {
         self.nodes.unmake(&mut made);
         let mut superblock = self.superblock.borrow_mut();
         (superblock.record, superblock.records) = (Pointer::NULL, 0);
+        self.unfolded.take();
         if !is_planted(Bug::KeptRecords) {
             let units = units.into_iter().map(|start| Run { start, length: 1 });
             self.open.borrow_mut().freed.extend(units);

@@ -10,7 +10,7 @@ use vfs::{FileKind, FsError};
 use vnode::{Content, Space as Kind, Vnode};
 
 use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
-use crate::format::pointer::{Pointer, WIDTH, capacity, reach};
+use crate::format::pointer::{HIGHEST, Pointer, WIDTH, capacity, reach};
 use crate::format::{CHUNKS, FAN, UNIT, sum};
 use crate::inode::Inode;
 use crate::nodes::{Parent, Stem};
@@ -42,6 +42,17 @@ impl Shadow {
         set: &BTreeMap<u64, Content>,
     ) -> Result<Payload, FsError> {
         let stem = file.look(|inode| inode.stem(file.ino));
+        let count = set.len() as u64;
+        let mut height = self.nodes.height(&stem);
+        while set.last_key_value().is_some_and(|(&last, _)| last >= capacity(height)) {
+            height = if height < HIGHEST { height + 1 } else { return Err(FsError::FileTooLarge) };
+        }
+        // Blocks of pointers that lead to them, at most.
+        let mut above: Vec<u64> = set.keys().map(|lbn| lbn / FAN).collect();
+        above.dedup();
+        let pointers = u64::from(height) * (above.len() as u64 + 1) + 1;
+        let cost = 2 * self.cost_of_inode() + pointers;
+        self.wait_for_room(count, cost, update.kind).await?;
         let (mut added, mut parents) = (0, Vec::new());
         if let Some((&last, _)) = set.last_key_value() {
             // The tree has its height before anything is said of what leads where.
@@ -52,8 +63,6 @@ impl Shadow {
             added += u64::from(self.nodes.child_of(&parent, lbn).is_null());
             parents.push(parent);
         }
-        let count = set.len() as u64;
-        let cost = self.cost_of_inode() + self.cost_of(&stem) + count.div_ceil(FAN);
         let grows = added > 0 && update.kind != Kind::Reserved;
         if count > 0 && !self.has_room(count, cost, update.kind, grows) {
             return Err(FsError::NoSpace);
@@ -81,6 +90,25 @@ impl Shadow {
             update.blocks.push(Placed { parent, index: lbn, address, sum });
         }
         Ok(payload)
+    }
+
+    /// Waits until there is room for so many blocks, at least with the pool, as long as what is
+    /// under way may give some back.
+    async fn wait_for_room(&self, blocks: u64, cost: u64, kind: Kind) -> Result<(), FsError> {
+        while blocks > 0 && !self.has_room(blocks, cost, kind, false) {
+            if kind != Kind::Reserved || !self.more_comes() {
+                return Err(FsError::NoSpace);
+            }
+            self.released().wait().await;
+        }
+        Ok(())
+    }
+
+    /// Whether what is under way may give something back. If nothing is, a fold is asked for.
+    pub(crate) fn more_comes(&self) -> bool {
+        self.commits.is_busy()
+            || self.commits.horizon.through().0 + 1 < self.next.get()
+            || self.commits.fold_for_room()
     }
 
     /// All bytes of a block: what is not told is zero.
@@ -208,7 +236,7 @@ impl Shadow {
         update.cut = cut;
         let left = if left > keep { left * self.leaf_bytes(file) } else { size };
         let facts = &mut update.inode(file).facts;
-        facts.units -= leaves + names;
+        facts.units = facts.units.saturating_sub(leaves + names);
         facts.size = left.min(facts.size);
         Ok(left)
     }
@@ -252,7 +280,7 @@ impl Shadow {
         }
         let stem = file.look(|inode| inode.stem(file.ino));
         let mut height = self.nodes.height(&stem);
-        while lbn >= capacity(height) && height < crate::format::pointer::HIGHEST {
+        while lbn >= capacity(height) && height < HIGHEST {
             height += 1;
         }
         let units = u64::from(height) + 1 + self.cost_of_inode();

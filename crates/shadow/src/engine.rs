@@ -1,7 +1,7 @@
 //! The engine: what it consists of, and room for what it is asked for.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use cache::{Budget, DataPath};
@@ -12,7 +12,7 @@ use vnode::{Limits, Space as Kind, Vnode};
 
 use crate::commit::{Commits, Counts};
 use crate::format::inode::Record;
-use crate::format::{FIRST, INODES, UNIT};
+use crate::format::{FIRST, INODES, MAPPED, ROOT, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Stem};
 use crate::space::Space;
@@ -45,7 +45,7 @@ pub struct Shadow {
     /// Units that changes free that are not durable.
     pub(crate) leaving_units: Cell<u64>,
     /// Blocks of inodes that have access times which no Update carries.
-    pub(crate) touched: RefCell<Vec<Rc<Node>>>,
+    pub(crate) touched: RefCell<BTreeMap<u64, Rc<Node>>>,
     /// For a bug that tests plant: the answer of the change before.
     pub(crate) late_answer: RefCell<Option<Rc<[u8]>>>,
     /// The block of inodes that new files get numbers of.
@@ -76,9 +76,14 @@ impl Shadow {
     /// Whether there is room for so many blocks beside `units` of metadata and all that is needed
     /// anyway. What grows leaves the pool alone.
     pub(crate) fn has_room(&self, blocks: u64, units: u64, kind: Kind, grows: bool) -> bool {
-        let pool = if grows { self.space.pool() } else { 0 };
-        let units = units + self.commits.needs() + self.promised.units.get() + pool;
-        self.space.has_blocks(blocks, units, kind != Kind::Reserved)
+        let mut units = units + self.commits.needs() + self.promised.units.get();
+        let mut pool = 0;
+        if grows {
+            // Whole blocks: an overwrite wants these.
+            pool = self.space.pool().div_ceil(self.per_block());
+            units += self.commits.keeps();
+        }
+        self.space.has_blocks(blocks + pool, units, kind != Kind::Reserved)
     }
 
     /// Units of metadata that a change of a leaf takes at most: with what leads to it, and to the
@@ -93,7 +98,8 @@ impl Shadow {
 
     /// How full it is. What the engine needs for itself is no part of it.
     pub(crate) fn fullness(&self, (orphans, used): (u64, u64)) -> FsStat {
-        let kept = self.commits.keeps() + self.space.pool();
+        let leaves = 2 * (self.commits.shape.units / MAPPED + 1);
+        let kept = self.commits.keeps() + leaves + 8 + self.space.pool();
         let claimed = self.space.claimed() * self.per_block();
         let free = self.space.free_units() + self.leaving_units.get();
         let free_bytes = free.saturating_sub(kept + claimed) * UNIT as u64 + used;
@@ -116,7 +122,7 @@ impl Shadow {
     /// # Errors
     /// [`FsError::Stale`] when there is no such block, [`FsError::Io`], [`FsError::Corrupt`].
     pub(crate) async fn home_of(&self, ino: u64) -> Result<(Rc<Node>, u64), FsError> {
-        if ino > LAST_INO {
+        if ino > LAST_INO || ino < FIRST && ino != ROOT {
             return Err(FsError::Stale);
         }
         let home = self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?;

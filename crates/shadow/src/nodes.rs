@@ -257,6 +257,9 @@ impl Nodes {
         level: u8,
         index: u64,
     ) -> LocalBoxFuture<'a, Result<Option<Rc<Node>>, FsError>> {
+        if index >> 29 != 0 {
+            return std::future::ready(Err(FsError::Corrupt)).boxed_local(); // no tree is so wide
+        }
         if let Some(node) = self.find(stem, level, index) {
             return std::future::ready(Ok(Some(node))).boxed_local();
         }

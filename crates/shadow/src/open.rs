@@ -100,7 +100,7 @@ pub async fn open(
     let shape = anchor.shape;
     let (superblock, at, highest) = choose(&*device, &anchor).await?;
     if !is_planted(Bug::UnwrittenBelief) {
-        believe(&*device, &superblock).await?;
+        believe(&*device, &superblock, at).await?;
     }
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
@@ -119,6 +119,11 @@ pub async fn open(
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
     let root = root.ok_or(OpenError::Damaged("it has no root"))?;
     let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
+    if !space.has_blocks(0, commits.needs(), false) {
+        return Err(OpenError::Damaged("nothing of it is free"));
+    }
+    // What was believed of anchors may be lost as well.
+    commits.renew_anchor().await?;
     commits.commit().await?;
     let engine = Shadow {
         limits: limits(&shape, ObjectId::live(vfs::Ino(ROOT), generation.generation)),
@@ -250,8 +255,14 @@ fn fits(listed: &Listed, bytes: &[u8]) -> bool {
     sum_of_sums(&sums) == listed.sum
 }
 
-/// Writes again what is believed and no flush covers.
-async fn believe(device: &dyn BlockDevice, superblock: &Superblock) -> Result<(), IoError> {
+/// Writes again what is believed and no flush covers, and what says so.
+async fn believe(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    place: u64,
+) -> Result<(), IoError> {
+    let own = read_unit(device, place).await?.freeze();
+    device.write(place * UNIT as u64, vec![own], Durability::Plain).await?;
     for listed in &superblock.listed {
         let bytes: Bytes = read_listed(device, listed).await?.freeze();
         let at = listed.run.start * UNIT as u64;

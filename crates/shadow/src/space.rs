@@ -172,9 +172,13 @@ impl Space {
             let near = singles.range(self.cursor.get()..usable.end).next();
             near.or_else(|| singles.range(usable.clone()).next()).copied()
         };
-        let unit = single.or_else(|| self.find_group(None)).or_else(|| {
-            self.singles.borrow().first().copied() // no group is whole
-        })?;
+        let far = || self.singles.borrow().first().copied();
+        // Where whole groups are few, none is broken as long as others are.
+        let are_few = self.all_whole.get() <= self.claimed.get() + self.pool;
+        let unit = single
+            .or_else(|| if are_few { far() } else { None })
+            .or_else(|| self.find_group(None))
+            .or_else(far)?;
         self.set(unit, true);
         self.cursor.set(unit + 1);
         Some(unit)

@@ -123,10 +123,7 @@ impl Engine for Shadow {
             inode.home.change(|bytes| Record::of_mut(bytes, inode.slot).set_access_time(time));
         });
         let home = file.look(|inode| inode.home.clone());
-        let mut touched = self.touched.borrow_mut();
-        if !touched.iter().any(|other| Rc::ptr_eq(other, &home)) {
-            touched.push(home);
-        }
+        self.touched.borrow_mut().insert(home.place.index, home);
     }
 
     async fn free(&self, update: &mut Update, file: &File) -> Result<bool, FsError> {
@@ -291,13 +288,14 @@ impl Engine for Shadow {
                 return Err(FsError::Io);
             }
             let grows = update.grows() && update.kind != Kind::Reserved;
-            if self.has_room(0, update.cost, Kind::Reserved, grows) {
+            let kind = if grows { update.kind } else { Kind::Reserved };
+            if self.has_room(0, update.cost, kind, grows) {
                 update.taken.units = update.cost;
                 self.promised.units.set(self.promised.units.get() + update.cost);
                 return Ok(update);
             }
             // What is under way gives back more than it takes, once it is durable.
-            if self.horizon().through().0 + 1 >= self.next.get() {
+            if !self.more_comes() {
                 return Err(FsError::NoSpace);
             }
             self.released().wait().await;
@@ -345,7 +343,8 @@ impl Engine for Shadow {
         if touched.is_empty() || !self.has_room(0, cost, Kind::Reserved, true) {
             return;
         }
-        touched.iter().filter(|home| !home.is_gone()).for_each(|home| self.nodes.mark(home));
+        let homes = touched.values().filter(|home| !home.is_gone());
+        homes.for_each(|home| self.nodes.mark(home));
         let sequence = self.next.replace(self.next.get() + 1);
         self.commits.stage(Staged { sequence, ..Staged::default() });
     }

@@ -174,6 +174,34 @@ fn counts_are_those_of_the_tree_after_each_stop() {
     }
 }
 
+/// A write that fails takes nothing: all is free again when its file is gone.
+pub(crate) fn a_write_that_fails_leaves_its_places() -> Result<(), String> {
+    let executor = Executor::new(6);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let root = volume.files.root();
+        let before = volume.space().await.free_bytes;
+        let file = volume.create(root, "f").await.map_err(|error| error.to_string())?;
+        volume.settle().await;
+        disk.fail(Verb::Write, 1, Persistence::Once);
+        let written = volume.write(file, 0, vec![5; 300_000], Stability::FileSync).await;
+        if written != Err(FsError::Io) {
+            return Err(format!("it did not fail: {written:?}"));
+        }
+        volume.remove(root, "f").await.map_err(|error| error.to_string())?;
+        volume.settle().await;
+        let now = volume.space().await.free_bytes;
+        let is_free = now.abs_diff(before) <= 8 * 4096;
+        if is_free { Ok(()) } else { Err(format!("{now} bytes are free, and {before} were")) }
+    })
+}
+
+#[test]
+fn a_write_that_fails_takes_nothing() {
+    assert_eq!(a_write_that_fails_leaves_its_places(), Ok(()));
+}
+
 /// A flush fails, and the volume stops. What is opened on the same disk, before the power goes, may
 /// show what the flush was for; then it is there for good.
 pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {

@@ -5,7 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use shadow::planted::{Bug, plant};
 
 use crate::answers::answers_survive;
-use crate::faults::{fill_again_and_again, rot_is_found, what_is_shown_after_a_failed_flush_stays};
+use crate::faults::{
+    a_write_that_fails_leaves_its_places, fill_again_and_again, rot_is_found,
+    what_is_shown_after_a_failed_flush_stays,
+};
 use crate::kit::first_wrong;
 use crate::steps::steps_are_gone_on_with;
 
@@ -41,7 +44,8 @@ fn every_bug_is_found() {
             Bug::UnwrittenChains => steps_are_gone_on_with,
             Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
             Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
-            Bug::EatenClaims | Bug::KeptPlans => || {
+            Bug::KeptPlans => a_write_that_fails_leaves_its_places,
+            Bug::EatenClaims => || {
                 fill_again_and_again();
                 Ok(())
             },
