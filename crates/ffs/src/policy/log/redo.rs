@@ -57,7 +57,7 @@ pub(super) fn bound(update: &Update) -> usize {
     let items: usize = items.map(|(buffer, edit)| bound_of(buffer, edit)).sum();
     let inodes = update.inode_count() * (size_of::<Dinode>() + LINE);
     let payload = update.carried.rides.unwrap_or(update.payload.len() * LINE); // what it revokes
-    items + inodes + payload + LARGEST_ANSWER
+    items + inodes + payload + LINE + LARGEST_ANSWER
 }
 
 fn bound_of(buffer: &Buffer, edit: &Edit) -> usize {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     /// What every bound has beside the items: room for a chain and for an answer.
-    const BESIDE: usize = LARGEST_ANSWER;
+    const BESIDE: usize = LINE + LARGEST_ANSWER;
 
     #[test]
     fn an_entry_takes_what_was_set_aside_for_it_and_no_byte_more() {
