@@ -43,7 +43,7 @@ use crate::format::anchor::{Anchor, Shape, ZONES};
 use crate::format::head::{Head, Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run};
-use crate::format::superblock::{LISTED, Listed, Superblock};
+use crate::format::superblock::{CHAINS, LISTED, Listed, Superblock};
 use crate::format::{BODY, MAPPED, SLOTS, UNIT, sum};
 use crate::nodes::{Node, Nodes, Stem};
 use crate::planted::{Bug, is_planted};
@@ -221,6 +221,17 @@ impl Commits {
         let records = FOLD.saturating_sub(self.unfolded.borrow().units.len()) as u64;
         let begun = self.superblock.borrow().answers_begun;
         records + ring(&self.shape).saturating_sub(begun)
+    }
+
+    /// Whether there is no place for one more chain: those that cannot go on keep theirs.
+    pub(crate) fn has_no_place_for(&self, link: Option<ChainLink>) -> bool {
+        let chains = self.chains.borrow();
+        match link {
+            Some(ChainLink::Begins(chain)) => {
+                chains.len() >= CHAINS && !chains.contains_key(&chain.ino)
+            }
+            _ => false,
+        }
     }
 
     /// What became of a chain.
@@ -563,6 +574,13 @@ impl Commits {
         // It stands there until all of it is in the map: what is needed for that is kept.
         let Unfolded { changes, answers, units } = self.unfolded.borrow().clone();
         let mut made = Vec::new();
+        let mut leaves = BTreeMap::new();
+        for Change::Taken(run) | Change::Freed(run) in &changes {
+            for leaf in run.start / MAPPED..=(run.end() - 1) / MAPPED {
+                let node = self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?;
+                leaves.insert(leaf, node);
+            }
+        }
         for change in changes {
             let (run, is_used) = match change {
                 Change::Taken(run) => (run, true),
@@ -570,11 +588,11 @@ impl Commits {
                 Change::Freed(run) => (run, false),
             };
             for unit in run.start..run.end() {
-                let node = self.nodes.make(&Stem::Map, 0, unit / MAPPED, &mut made).await?;
-                node.change(|bytes| set_bit(bytes, unit % MAPPED, is_used));
-                self.nodes.mark(&node);
+                let set = |bytes: &mut [u8]| set_bit(bytes, unit % MAPPED, is_used);
+                leaves[&(unit / MAPPED)].change(set);
             }
         }
+        leaves.values().for_each(|node| self.nodes.mark(node));
         if !is_planted(Bug::UnfoldedAnswers) {
             self.fold_answers(answers).await?;
         }

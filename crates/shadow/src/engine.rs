@@ -25,6 +25,8 @@ pub(crate) type File = Rc<Vnode<Inode>>;
 pub(crate) const BLOCKS_PER_UPDATE: usize = 256;
 /// Links that a file may have.
 pub(crate) const MOST_LINKS: u32 = 32_767;
+/// Blocks of inodes that are tried of those which went.
+const VACANT: usize = 4;
 /// Inode numbers end here: an entry of a directory has 32 bits for one.
 const LAST_INO: u64 = u32::MAX as u64;
 
@@ -145,10 +147,20 @@ impl Shadow {
                 return Ok(found);
             }
         }
+        let vacant: Vec<u64> = self.vacant.borrow().iter().copied().take(VACANT).collect();
+        for block in vacant {
+            let made = &mut update.taken.made;
+            let home = self.nodes.make(&Stem::Inodes, 0, block, made).await?;
+            // Perhaps none of its numbers may be used yet.
+            if let Some(found) = self.free_slot(update, block, home) {
+                self.vacant.borrow_mut().remove(&block);
+                self.hint.set(block);
+                return Ok(found);
+            }
+        }
         loop {
             // A block that others have promised from has a number of its own soon.
-            let vacant = self.vacant.borrow_mut().pop_first();
-            let mut block = vacant.unwrap_or(self.commits.next_ino.get() / INODES);
+            let mut block = self.commits.next_ino.get() / INODES;
             while self.is_promised(block) {
                 block += 1;
             }

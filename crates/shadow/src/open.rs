@@ -12,6 +12,7 @@ use std::time::Duration;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
+use futures::future::try_join_all;
 use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
@@ -84,6 +85,8 @@ pub enum OpenError {
     Failed(#[from] FsError),
 }
 
+/// Blocks of the map, or of answers, that are read at once.
+const AT_ONCE: usize = 64;
 /// Bytes of UNSTABLE data that wait in memory at most.
 const DIRTY_MOST: u64 = 256 << 20;
 
@@ -312,15 +315,16 @@ pub(crate) async fn read_map(
         let wrong = OpenError::Damaged("the map of space does not fit the records");
         if is_right { Ok(()) } else { Err(wrong) }
     };
-    for leaf in 0..space.shape().units.div_ceil(MAPPED) {
-        let Some(node) = nodes.get(&Stem::Map, 0, leaf).await? else { continue };
-        let body = node.read(|bytes| bytes[size_of::<Head>()..size_of::<Head>() + BODY].to_vec());
-        for (unit, byte) in (leaf * MAPPED..).step_by(8).zip(body).filter(|&(_, byte)| byte != 0) {
-            for bit in (0..8).filter(|bit| byte & 1 << bit != 0) {
-                damaged(space.take(record::Run { start: unit + bit, length: 1 }))?;
-            }
+    let leaves: Vec<u64> = (0..space.shape().units.div_ceil(MAPPED)).collect();
+    for some in leaves.chunks(AT_ONCE) {
+        let read = try_join_all(some.iter().map(|&leaf| nodes.get(&Stem::Map, 0, leaf))).await?;
+        for (leaf, node) in some.iter().zip(read) {
+            let Some(node) = node else { continue };
+            let body = size_of::<Head>()..size_of::<Head>() + BODY;
+            damaged(node.read(|bytes| space.take_mapped(leaf * MAPPED, &bytes[body])))?;
         }
     }
+    space.count();
     for change in &unfolded.changes {
         damaged(match *change {
             Change::Taken(run) => space.take(run),
@@ -341,11 +345,14 @@ async fn read_answers(
     let begun = superblock.answers_begun;
     let mut answers: Vec<Vec<u8>> = Vec::new();
     let damaged = OpenError::Damaged("an answer makes no sense");
-    for index in begun.saturating_sub(ring)..begun {
-        let node = nodes.get(&Stem::Answers, 0, index % ring).await?;
-        let of_node = node.and_then(|node| node.read(answers_in));
-        let Some(of_node) = of_node else { return Err(damaged) };
-        answers.extend(of_node);
+    let places: Vec<u64> = (begun.saturating_sub(ring)..begun).map(|index| index % ring).collect();
+    for some in places.chunks(AT_ONCE) {
+        let read = try_join_all(some.iter().map(|&at| nodes.get(&Stem::Answers, 0, at))).await?;
+        for node in read {
+            let of_node = node.and_then(|node| node.read(answers_in));
+            let Some(of_node) = of_node else { return Err(damaged) };
+            answers.extend(of_node);
+        }
     }
     answers.extend(unfolded.answers.iter().map(|answer| answer.to_vec()));
     let read: Option<Vec<LoggedReply>> =

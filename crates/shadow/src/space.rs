@@ -112,6 +112,44 @@ impl Space {
         }
     }
 
+    /// Takes over what a map says of the units from `first` on, a bit each: false if one of them is
+    /// for nothing. [`Space::count`] comes afterwards.
+    #[must_use]
+    pub(crate) fn take_mapped(&self, first: u64, bits: &[u8]) -> bool {
+        let mut all = self.bits.borrow_mut();
+        for (start, byte) in (first..).step_by(8).zip(bits).filter(|(_, byte)| **byte != 0) {
+            for unit in (0..8).filter(|bit| byte & 1 << bit != 0).map(|bit| start + bit) {
+                let word = all.get_mut(unit as usize / 64);
+                let Some(word) = word.filter(|word| **word & 1 << (unit % 64) == 0) else {
+                    return false;
+                };
+                *word |= 1 << (unit % 64);
+            }
+        }
+        true
+    }
+
+    /// Counts what is free, by the bits.
+    pub(crate) fn count(&self) {
+        let (mut singles, mut all_whole) = (BTreeSet::new(), 0);
+        for zone in 0..self.shape.zones() {
+            let mut whole = 0;
+            for group in self.shape.usable(zone).step_by(self.shape.block as usize) {
+                let units = group..group + self.shape.block;
+                let free: Vec<u64> = units.filter(|&unit| !self.is_used(unit)).collect();
+                if free.len() as u64 == self.shape.block {
+                    whole += 1;
+                } else {
+                    singles.extend(free);
+                }
+            }
+            self.whole.borrow_mut()[zone as usize] = whole;
+            all_whole += u64::from(whole);
+        }
+        self.singles.replace(singles);
+        self.all_whole.set(all_whole);
+    }
+
     /// These are in use; false if one of them was so before, or is for nothing.
     #[must_use]
     pub(crate) fn take(&self, run: Run) -> bool {

@@ -241,6 +241,10 @@ impl Engine for Shadow {
         self.space.release(blocks);
     }
 
+    fn moves_blocks(&self) -> bool {
+        true
+    }
+
     fn needed(
         &self,
         block: u64,
@@ -284,7 +288,8 @@ impl Engine for Shadow {
 
     async fn reserve(&self, mut update: Update) -> Result<Update, FsError> {
         loop {
-            if self.horizon().has_stopped() {
+            let has_no_place = self.commits.has_no_place_for(update.manner.chain);
+            if self.horizon().has_stopped() || has_no_place {
                 return Err(FsError::Io);
             }
             let grows = update.grows() && update.kind != Kind::Reserved;

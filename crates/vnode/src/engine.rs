@@ -324,6 +324,12 @@ pub trait Engine: Sized + 'static {
     /// Gives blocks back that were set aside, used or not.
     fn release(&self, blocks: u64);
 
+    /// Whether a block that is written again has another place then, so that UNSTABLE data needs
+    /// room once more when it is written anew while it is on its way.
+    fn moves_blocks(&self) -> bool {
+        false
+    }
+
     /// Which bytes of a block that is at `place` are needed to write it, when a file that grows
     /// from the first of these sizes to the second has `new` bytes of it written.
     fn needed(

@@ -239,6 +239,52 @@ pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
     Ok(())
 }
 
+/// A flush fails, and the volume stops; it is opened again on the same disk, and the power goes at
+/// any event of that opening: what was answered before the failure is there.
+#[test]
+fn what_was_answered_before_a_failed_flush_survives_the_next_opening() {
+    for nth in 1..=24 {
+        let executor = Executor::new(nth);
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 1 << 20)));
+        disk.start_trace();
+        let (told, begun) = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+            disk.fail(Verb::Flush, nth, Persistence::Once);
+            let mut told = Vec::new();
+            for number in 0.. {
+                let text = format!("f{number}");
+                let Ok(file) = volume.create(volume.files.root(), &text).await else { break };
+                told.push(text);
+                let data = vec![number as u8; 5000];
+                if volume.write(file, 0, data, Stability::FileSync).await.is_err() {
+                    break;
+                }
+            }
+            drop(volume);
+            let begun = disk.trace().events().len();
+            let again = opened(executor.runtime(), &disk).await.expect("it was answered");
+            again.create(again.files.root(), "again").await.expect("there is room");
+            (told, begun)
+        });
+        let trace = disk.trace();
+        for position in begun..=trace.events().len() {
+            let platter = trace.platter_at(position);
+            let lost = platter.pending().map(|_| sim::Fate::Lost).collect();
+            let image = platter.image(&sim::Choice::new(lost));
+            let executor = Executor::new(nth);
+            let disk = Disk::new(&executor, image);
+            executor.block_on(async {
+                let volume = opened(executor.runtime(), &disk).await;
+                let volume = volume.unwrap_or_else(|wrong| panic!("{nth}, {position}: {wrong}"));
+                for text in &told {
+                    let found = volume.lookup(volume.files.root(), text).await;
+                    assert!(found.is_ok(), "flush {nth}, event {position}: {text}: {found:?}");
+                }
+            });
+        }
+    }
+}
+
 #[test]
 fn what_is_shown_stays() {
     assert_eq!(what_is_shown_after_a_failed_flush_stays(), Ok(()));

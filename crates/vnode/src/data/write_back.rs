@@ -147,7 +147,7 @@ impl<E: Engine> Files<E> {
             let is_new = !node.pages.borrow().is_still(lbn, content);
             if !is_new || is_planted(Bug::ForgottenRewrites) {
                 self.drop_page(node, lbn);
-            } else if written.is_ok() {
+            } else if written.is_ok() && !self.engine.moves_blocks() {
                 self.release_page(node, lbn);
             }
         }
