@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Works in the mount of a volume on a set of disks while somebody outside takes disks away.
 
-usage: raid.py FILES
+usage: raid.py FILES once|again
 
 What an fsync has answered is there at every moment, and no call fails: a client sees no error when
 a disk fails, while another one is made, when the server is killed and comes back with one disk
 less, when a disk returns that was away, or when bytes of a disk change by themselves. A line of one word asks somebody outside for such a
 thing; meanwhile files are written, changed and removed. The shared folder has a file `done-N` after
-the Nth.
+the Nth. The second word says what the server promises of a removal that is repeated because the server
+was killed before it could answer: that it counts once, or that it may run again, and find no name.
 """
 import os
 import random
@@ -25,8 +26,9 @@ WORDS = ["fail", "replace", "die", "make", "leave", "return", "rot"]
 class Work:
     """Files that come, change and go. What was answered is known."""
 
-    def __init__(self, folder, seed):
+    def __init__(self, folder, seed, runs_again):
         self.folder, self.chance, self.kept, self.count = folder, random.Random(seed), {}, 0
+        self.runs_again = runs_again
         os.makedirs(folder)
 
     def step(self):
@@ -39,8 +41,15 @@ class Work:
         if what < 9:
             self.change(path)
         else:
+            self.remove(path)
+
+    def remove(self, path):
+        try:
             os.unlink(path)
-            del self.kept[path]
+        except FileNotFoundError:
+            if not self.runs_again:
+                raise
+        del self.kept[path]
 
     def make(self):
         path = os.path.join(self.folder, str(self.count))
@@ -94,7 +103,7 @@ class Beside(threading.Thread):
 
 def main():
     files = int(sys.argv[1])
-    work = Work("work", 1)
+    work = Work("work", 1, sys.argv[2] == "again")
     for _ in range(files):
         work.step()
     asked = checks.Asked()

@@ -53,7 +53,7 @@ pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
         let mut played = None;
         report.script(&name, |transcript| {
             let place = played.insert(Place::make(site, level, disks, policy)?);
-            place.play(repository, plan, transcript)
+            place.play(repository, plan, policy, transcript)
         });
         let Some(mut place) = played else { continue };
         let (image, share) = (place.folder.join("dump.img"), place.folder.join("share"));
@@ -96,11 +96,14 @@ impl Place {
         &mut self,
         repository: &Repository,
         plan: &Plan,
+        policy: &str,
         transcript: &mut Transcript,
     ) -> Result<i32> {
         let share = self.folder.join("share");
         let mut guest = mounted::guest(repository, &self.server, SCRIPT);
-        guest.arguments = vec![if plan.full { "2000" } else { "200" }.to_owned()];
+        let files = if plan.full { "2000" } else { "200" };
+        let repeats = if policy == "log" { "once" } else { "again" };
+        guest.arguments = vec![files.to_owned(), repeats.to_owned()];
         guest.share = Some(share.clone());
         guest.time_limit *= if plan.full { 10 } else { 1 };
         let status = mounted::run_asking(&guest, &share, 7, transcript, |word| self.change(word))?;
