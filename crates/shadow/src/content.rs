@@ -96,6 +96,9 @@ impl Shadow {
     /// under way may give some back.
     async fn wait_for_room(&self, blocks: u64, cost: u64, kind: Kind) -> Result<(), FsError> {
         while blocks > 0 && !self.has_room(blocks, cost, kind, false) {
+            if self.commits.horizon.has_stopped() {
+                return Err(FsError::Io);
+            }
             if kind != Kind::Reserved || !self.more_comes() {
                 return Err(FsError::NoSpace);
             }
