@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 
+use vfs::FileKind;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -65,6 +66,34 @@ const _: () = {
     assert!(offset_of!(EntryHeader, kind) == 6);
     assert!(offset_of!(EntryHeader, name_length) == 7);
 };
+
+/// The high 4 bits of the mode that stand for a kind; also the type byte of a directory entry.
+pub const fn kind_bits(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Fifo => 1,
+        FileKind::CharacterDevice => 2,
+        FileKind::Directory => 4,
+        FileKind::BlockDevice => 6,
+        FileKind::Regular => 8,
+        FileKind::Symlink => 10,
+        FileKind::Socket => 12,
+    }
+}
+
+/// The kind that 4 bits of mode or a directory entry's type byte stand for, if any. Whiteouts
+/// (14) are none: they name no inode.
+pub const fn kind_of_bits(bits: u8) -> Option<FileKind> {
+    match bits {
+        1 => Some(FileKind::Fifo),
+        2 => Some(FileKind::CharacterDevice),
+        4 => Some(FileKind::Directory),
+        6 => Some(FileKind::BlockDevice),
+        8 => Some(FileKind::Regular),
+        10 => Some(FileKind::Symlink),
+        12 => Some(FileKind::Socket),
+        _ => None,
+    }
+}
 
 /// The fewest bytes that an entry with a name of `name_length` bytes fills: header, name and NUL,
 /// rounded up.

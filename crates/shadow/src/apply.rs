@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use directory::chunk;
-use directory::entry::{CHUNK_SIZE, EntryHeader};
+use directory::entry::{CHUNK_SIZE, EntryHeader, kind_bits};
 use vfs::{FileKind, Sequence};
 use vnode::EntryChange;
 
 use crate::commit::Staged;
 use crate::engine::{File, Shadow};
-use crate::format::inode::{Record, kind_bits};
+use crate::format::inode::Record;
 use crate::format::pointer::Pointer;
 use crate::format::record::Run;
 use crate::format::{FIRST, INODES};

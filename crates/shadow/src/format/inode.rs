@@ -1,5 +1,6 @@
 //! Inodes on the disk.
 
+use directory::entry::{kind_bits, kind_of_bits};
 use namespace::NewFile;
 use vfs::{Device, FileKind, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -83,32 +84,6 @@ pub struct Facts {
 
 const PERMISSIONS: u16 = 0o7777;
 
-/// The type bits of a mode, and of an entry of a directory.
-pub const fn kind_bits(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Fifo => 1,
-        FileKind::CharacterDevice => 2,
-        FileKind::Directory => 4,
-        FileKind::BlockDevice => 6,
-        FileKind::Regular => 8,
-        FileKind::Symlink => 10,
-        FileKind::Socket => 12,
-    }
-}
-
-fn kind_of(bits: u8) -> Option<FileKind> {
-    Some(match bits {
-        1 => FileKind::Fifo,
-        2 => FileKind::CharacterDevice,
-        4 => FileKind::Directory,
-        6 => FileKind::BlockDevice,
-        8 => FileKind::Regular,
-        10 => FileKind::Symlink,
-        12 => FileKind::Socket,
-        _ => return None,
-    })
-}
-
 impl From<Timestamp> for Time {
     fn from(time: Timestamp) -> Self {
         Self { seconds: time.seconds.into(), nanoseconds: time.nanoseconds.into() }
@@ -172,7 +147,7 @@ impl Record {
     pub fn facts(&self) -> Option<Facts> {
         let mode = self.mode.get();
         let facts = Facts {
-            kind: kind_of((mode >> 12) as u8)?,
+            kind: kind_of_bits((mode >> 12) as u8)?,
             mode: mode & PERMISSIONS,
             generation: self.generation.get(),
             links: self.links.get(),

@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 use std::ops::Range;
 
+use directory::entry::{kind_bits, kind_of_bits};
 use runtime::Timestamp;
 use vfs::{Device, FileKind};
 use zerocopy::little_endian::{I16, I32, I64, U16, U32, U64};
@@ -104,34 +105,6 @@ offsets!(Dinode, 256, {
     flags: 88, attribute_size: 92, attribute_blocks: 96, direct: 112, indirect: 208, change: 232,
     free_link: 240, check_hash: 244, spare: 248,
 });
-
-/// The high 4 bits of the mode that stand for a kind; also the type byte of a directory entry.
-pub const fn kind_bits(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Fifo => 1,
-        FileKind::CharacterDevice => 2,
-        FileKind::Directory => 4,
-        FileKind::BlockDevice => 6,
-        FileKind::Regular => 8,
-        FileKind::Symlink => 10,
-        FileKind::Socket => 12,
-    }
-}
-
-/// The kind that 4 bits of mode or a directory entry's type byte stand for, if any. Whiteouts
-/// (14) are none: they name no inode.
-pub const fn kind_of_bits(bits: u8) -> Option<FileKind> {
-    match bits {
-        1 => Some(FileKind::Fifo),
-        2 => Some(FileKind::CharacterDevice),
-        4 => Some(FileKind::Directory),
-        6 => Some(FileKind::BlockDevice),
-        8 => Some(FileKind::Regular),
-        10 => Some(FileKind::Symlink),
-        12 => Some(FileKind::Socket),
-        _ => None,
-    }
-}
 
 /// The mode of a file of this kind with these permissions.
 pub const fn mode_of(kind: FileKind, permissions: u16) -> u16 {

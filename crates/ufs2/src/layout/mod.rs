@@ -57,6 +57,7 @@ mod superblock;
 mod swap;
 
 pub use attribute::*;
+pub use directory::entry::{kind_bits, kind_of_bits};
 pub use geometry::*;
 pub use group::*;
 pub use hash::*;
