@@ -340,15 +340,19 @@ impl Commits {
         self.counts.set(counts);
     }
 
+    /// A unit for a block of the update that is open.
+    fn unit(&self) -> u64 {
+        self.space.take_unit().expect("what an update needs was set aside")
+    }
+
     /// Ends the update that is open: every block gets its place, from the leaves up.
     fn seal(&self) -> Sealed {
         let number = self.number();
         let Open { through, answers, mut taken, mut freed, .. } = self.open.take();
-        let unit = || self.space.take_unit().expect("what an update needs was set aside");
         let mut writes = Vec::new();
         let nodes = self.nodes.take_dirty();
         for node in &nodes {
-            let address = unit();
+            let address = self.unit();
             let (block, sum, old) = self.nodes.seal(node, address, number);
             writes.push((address, block.freeze(), sum));
             taken.push(Run { start: address, length: 1 });
@@ -398,8 +402,7 @@ impl Commits {
         answers: Vec<Rc<[u8]>>,
         writes: &mut Vec<(u64, Bytes, u64)>,
     ) -> Pointer {
-        let unit = || self.space.take_unit().expect("what an update needs was set aside");
-        let mut units = vec![unit()];
+        let mut units = vec![self.unit()];
         let (blocks, changes) = loop {
             let own = units.iter().map(|&start| Run { start, length: 1 });
             let all = coalesced(taken.iter().copied().chain(own).collect());
@@ -413,7 +416,7 @@ impl Commits {
                 }
                 break (blocks, changes);
             }
-            units.push(unit());
+            units.push(self.unit());
         };
         let mut previous = self.superblock.borrow().record;
         for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
@@ -628,10 +631,7 @@ impl Commits {
                     (node, size_of::<Head>())
                 }
             };
-            node.change(|bytes| {
-                bytes[at..at + 2].copy_from_slice(&(answer.len() as u16).to_le_bytes());
-                bytes[at + 2..at + 2 + answer.len()].copy_from_slice(&answer);
-            });
+            node.change(|bytes| record::put_answer(bytes, at, &answer));
             self.nodes.mark(&node);
         }
         self.nodes.unmake(&mut made);

@@ -1,6 +1,7 @@
 //! What files hold: planning where blocks go, and what goes.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use block::{Buffer, IoError, zeros};
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
 use crate::format::pointer::{HIGHEST, Pointer, WIDTH, capacity, reach};
 use crate::format::{CHUNKS, FAN, UNIT, sum};
 use crate::inode::Inode;
-use crate::nodes::{Parent, Stem};
+use crate::nodes::{Node, Parent, Stem};
 use crate::update::{Cut, Placed, Update};
 use directory::entry::CHUNK_SIZE;
 
@@ -27,7 +28,6 @@ struct Behind {
     cut: Cut,
     /// The first leaf that stays no more.
     from: u64,
-    most: usize,
     /// The last one that was found: all behind it were.
     last: u64,
     is_full: bool,
@@ -43,10 +43,8 @@ impl Shadow {
     ) -> Result<Payload, FsError> {
         let stem = file.look(|inode| inode.stem(file.ino));
         let count = set.len() as u64;
-        let mut height = self.nodes.height(&stem);
-        while set.last_key_value().is_some_and(|(&last, _)| last >= capacity(height)) {
-            height = if height < HIGHEST { height + 1 } else { return Err(FsError::FileTooLarge) };
-        }
+        let last = set.last_key_value().map_or(0, |(&last, _)| last);
+        let height = self.height_with(&stem, last).ok_or(FsError::FileTooLarge)?;
         // Blocks of pointers that lead to them, at most.
         let mut above: Vec<u64> = set.keys().map(|lbn| lbn / FAN).collect();
         above.dedup();
@@ -54,7 +52,7 @@ impl Shadow {
         let cost = 2 * self.cost_of_inode() + pointers;
         self.wait_for_room(count, cost, update.kind).await?;
         let (mut added, mut parents) = (0, Vec::new());
-        if let Some((&last, _)) = set.last_key_value() {
+        if count > 0 {
             // The tree has its height before anything is said of what leads where.
             self.nodes.make_parent(&stem, 0, last, &mut update.taken.made).await?;
         }
@@ -90,6 +88,11 @@ impl Shadow {
             update.blocks.push(Placed { parent, index: lbn, address, sum });
         }
         Ok(payload)
+    }
+
+    /// How high a tree is with this leaf; none if no tree has it.
+    fn height_with(&self, stem: &Stem, leaf: u64) -> Option<u8> {
+        (self.nodes.height(stem)..=HIGHEST).find(|&height| leaf < capacity(height))
     }
 
     /// Waits until there is room for so many blocks, at least with the pool, as long as what is
@@ -156,9 +159,8 @@ impl Shadow {
         keep: u64,
     ) -> Result<(Cut, u64), FsError> {
         let stem = file.look(|inode| inode.stem(file.ino));
-        let most = BLOCKS_PER_UPDATE;
         let cut = Cut::default();
-        let mut behind = Behind { cut, from: keep, most, last: keep, is_full: false };
+        let mut behind = Behind { cut, from: keep, last: keep, is_full: false };
         if !file.look(|inode| inode.facts.is_inline()) {
             let is_names = file.kind == FileKind::Directory;
             self.look_behind(&stem, None, is_names, &mut behind).await?;
@@ -171,7 +173,7 @@ impl Shadow {
     fn look_behind<'a>(
         &'a self,
         stem: &'a Stem,
-        above: Option<std::rc::Rc<crate::nodes::Node>>,
+        above: Option<Rc<Node>>,
         is_names: bool,
         behind: &'a mut Behind,
     ) -> LocalBoxFuture<'a, Result<(), FsError>> {
@@ -189,15 +191,12 @@ impl Shadow {
                 }
                 if level > 0 || is_names {
                     let Some(node) = self.nodes.get(stem, level, index).await? else { continue };
-                    if level == 0 && behind.cut.nodes.len() >= behind.most {
-                        behind.is_full = true;
-                        return Ok(());
-                    }
-                    if level == 0 {
-                        behind.last = index;
-                    }
                     if level > 0 {
                         self.look_behind(stem, Some(node.clone()), is_names, behind).await?;
+                    } else if behind.cut.nodes.len() >= BLOCKS_PER_UPDATE {
+                        behind.is_full = true;
+                    } else {
+                        behind.last = index;
                     }
                     if behind.is_full {
                         return Ok(());
@@ -211,7 +210,7 @@ impl Shadow {
                 if pointer.is_null() {
                     continue;
                 }
-                if behind.cut.leaves.len() == behind.most {
+                if behind.cut.leaves.len() == BLOCKS_PER_UPDATE {
                     behind.is_full = true;
                     return Ok(());
                 }
@@ -282,10 +281,7 @@ impl Shadow {
             return 1;
         }
         let stem = file.look(|inode| inode.stem(file.ino));
-        let mut height = self.nodes.height(&stem);
-        while lbn >= capacity(height) && height < HIGHEST {
-            height += 1;
-        }
+        let height = self.height_with(&stem, lbn).unwrap_or(HIGHEST);
         let units = u64::from(height) + 1 + self.cost_of_inode();
         1 + units.div_ceil(self.per_block())
     }

@@ -462,7 +462,7 @@ impl Nodes {
             let parent = node.parent.borrow().clone();
             let is_left = !matches!(&parent, Parent::Node(above) if above.is_gone.get());
             if is_left {
-                self.set_child(&parent, slot_of(&parent, index), Pointer::NULL);
+                self.set_child(&parent, index, Pointer::NULL);
                 self.mark_parent(&parent);
             }
         }
@@ -498,7 +498,7 @@ impl Nodes {
         if let Parent::Node(above) | Parent::Stem(Stem::File(_, above, _)) = &*parent {
             assert!(above.is_dirty.get(), "invariant 1: what leads to it changes with it");
         }
-        self.set_child(&parent, slot_of(&parent, node.place.index), pointer);
+        self.set_child(&parent, node.place.index, pointer);
         (copy, sum, old)
     }
 }
@@ -511,13 +511,6 @@ fn is_data(stem: &Stem) -> bool {
             record.facts().is_none_or(|facts| facts.kind != vfs::FileKind::Directory)
         }),
         _ => false,
-    }
-}
-
-fn slot_of(parent: &Parent, index: u64) -> u64 {
-    match parent {
-        Parent::Node(_) => index % FAN,
-        Parent::Stem(_) => index,
     }
 }
 

@@ -131,23 +131,28 @@ impl Space {
 
     /// Counts what is free, by the bits.
     pub(crate) fn count(&self) {
-        let (mut singles, mut all_whole) = (BTreeSet::new(), 0);
+        let (singles, whole) = self.counted();
+        self.all_whole.set(whole.iter().map(|&zone| u64::from(zone)).sum());
+        self.singles.replace(singles);
+        self.whole.replace(whole);
+    }
+
+    /// Free units of broken groups, and whole groups of each zone, by the bits.
+    fn counted(&self) -> (BTreeSet<u64>, Vec<u32>) {
+        let (mut singles, mut whole) = (BTreeSet::new(), Vec::new());
         for zone in 0..self.shape.zones() {
-            let mut whole = 0;
+            let mut of_zone = 0;
             for group in self.shape.usable(zone).step_by(self.shape.block as usize) {
-                let units = group..group + self.shape.block;
-                let free: Vec<u64> = units.filter(|&unit| !self.is_used(unit)).collect();
-                if free.len() as u64 == self.shape.block {
-                    whole += 1;
+                if self.is_whole(group) {
+                    of_zone += 1;
                 } else {
-                    singles.extend(free);
+                    let units = group..group + self.shape.block;
+                    singles.extend(units.filter(|&unit| !self.is_used(unit)));
                 }
             }
-            self.whole.borrow_mut()[zone as usize] = whole;
-            all_whole += u64::from(whole);
+            whole.push(of_zone);
         }
-        self.singles.replace(singles);
-        self.all_whole.set(all_whole);
+        (singles, whole)
     }
 
     /// These are in use; false if one of them was so before, or is for nothing.
@@ -281,17 +286,10 @@ impl Space {
     /// Asserts invariant 2.
     #[cfg(test)]
     fn check(&self) {
-        let (mut singles, mut whole) = (0, 0);
-        for zone in 0..self.shape.zones() {
-            for group in self.shape.usable(zone).step_by(self.shape.block as usize) {
-                let units = group..group + self.shape.block;
-                let free = units.filter(|&unit| !self.is_used(unit)).count() as u64;
-                if free == self.shape.block { whole += 1 } else { singles += free }
-            }
-        }
-        assert_eq!((singles, whole), (self.singles.borrow().len() as u64, self.all_whole.get()));
-        let zones: u64 = self.whole.borrow().iter().map(|&zone| u64::from(zone)).sum();
-        assert_eq!(zones, whole);
+        let (singles, whole) = self.counted();
+        let all: u64 = whole.iter().map(|&zone| u64::from(zone)).sum();
+        assert_eq!((singles, all), (self.singles.borrow().clone(), self.all_whole.get()));
+        assert_eq!(whole, *self.whole.borrow());
     }
 }
 

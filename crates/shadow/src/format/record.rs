@@ -102,10 +102,9 @@ pub fn write(changes: &[Change], answers: &[std::rc::Rc<[u8]>]) -> Vec<Box<[u8; 
         while changes.peek().is_none()
             && let Some(answer) = answers.next_if(|answer| fits(at, answer))
         {
-            block[at..at + 2].copy_from_slice(U16::new(answer.len() as u16).as_bytes());
-            block[at + 2..at + 2 + answer.len()].copy_from_slice(answer);
-            at += 2 + answer.len();
-            told += 2 + answer.len();
+            let end = put_answer(&mut *block, at, answer);
+            told += end - at;
+            at = end;
         }
         let front: &mut Front = view_mut(&mut block[size_of::<Head>()..]);
         front.changes = (lines as u16).into();
@@ -145,6 +144,14 @@ pub fn read(block: &[u8]) -> Option<Read> {
     });
     let told = block.get(end..end + usize::from(front.answers.get()))?;
     Some(Read { previous: front.previous, changes: changes.collect(), answers: split(told)? })
+}
+
+/// Puts an answer into a block, with its length before it; gives where it ends.
+pub fn put_answer(block: &mut [u8], at: usize, answer: &[u8]) -> usize {
+    let (start, end) = (at + size_of::<U16>(), at + size_of::<U16>() + answer.len());
+    block[at..start].copy_from_slice(U16::new(answer.len() as u16).as_bytes());
+    block[start..end].copy_from_slice(answer);
+    end
 }
 
 /// Answers in bytes, each with its length before it; nothing if they end in the middle of one.
