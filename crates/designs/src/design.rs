@@ -105,7 +105,7 @@ pub type Prepare = for<'a> fn(
 
 /// Checks a volume, and repairs it if asked to.
 pub type Check = for<'a> fn(
-    &'a dyn BlockDevice,
+    &'a Rc<dyn BlockDevice>,
     &'a Runtime,
     &'a CheckOptions,
     &'a mut dyn FnMut(Progress),

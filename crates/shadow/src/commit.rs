@@ -138,6 +138,7 @@ pub(crate) struct Commits {
     chains: RefCell<BTreeMap<u64, Chain>>,
     pub(crate) next_ino: Cell<u64>,
     pub(crate) files: Cell<u64>,
+    pub(crate) directories: Cell<u64>,
     pub(crate) units: Cell<u64>,
     is_running: Cell<bool>,
     counts: Cell<Counts>,
@@ -174,6 +175,7 @@ impl Commits {
             anchor: RefCell::new(anchor),
             next_ino: Cell::new(superblock.next_ino),
             files: Cell::new(superblock.files),
+            directories: Cell::new(superblock.directories),
             units: Cell::new(superblock.units),
             superblock: RefCell::new(superblock),
             durable: Cell::new([at, at]),
@@ -215,10 +217,8 @@ impl Commits {
 
     /// The same when nothing is changed, and what is going to be needed for records and answers.
     pub(crate) fn keeps(&self) -> u64 {
-        let leaves = self.shape.units / MAPPED + 1;
-        let records = FOLD.saturating_sub(self.unfolded.borrow().units.len()) as u64;
-        let begun = self.superblock.borrow().answers_begun;
-        2 * leaves + 8 + records + ring(&self.shape).saturating_sub(begun)
+        let records = self.unfolded.borrow().units.len() as u64;
+        kept(&self.shape, records, self.superblock.borrow().answers_begun)
     }
 
     /// What became of a chain.
@@ -365,6 +365,8 @@ impl Commits {
             records: unfolded.units.len() as u32,
             next_ino: self.next_ino.get(),
             files: self.files.get(),
+            directories: self.directories.get(),
+            seconds: self.runtime.clock.wall().seconds,
             units: self.units.get(),
             chains: chains.collect(),
             listed: Vec::new(),
@@ -504,7 +506,8 @@ impl Commits {
         let block = superblock.write(at, self.nodes.secret());
         let block = vec![block::Buffer::copied(&*block).freeze()];
         self.path.device().write(at * UNIT as u64, block, Durability::Through).await?;
-        let anchor = Anchor { rest: superblock.number, ..self.anchor.borrow().clone() };
+        let (rest, free) = (superblock.number, self.space.free_units());
+        let anchor = Anchor { rest, free, ..self.anchor.borrow().clone() };
         self.write_anchor(anchor).await
     }
 
@@ -569,6 +572,13 @@ impl Commits {
         self.nodes.unmake(&mut made);
         Ok(())
     }
+}
+
+/// Units that a volume keeps for itself with so many blocks of records and, in all, so many of
+/// answers that were begun: what is going to be needed for more of them is among these.
+pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
+    let leaves = shape.units / MAPPED + 1;
+    2 * leaves + 8 + (FOLD as u64).saturating_sub(records) + ring(shape).saturating_sub(begun)
 }
 
 /// How many blocks of answers there are, before the oldest is written over.

@@ -52,9 +52,22 @@ pub struct Shadow {
     pub(crate) hint: Cell<u64>,
     /// Blocks of inodes that went because they were empty.
     pub(crate) vacant: RefCell<BTreeSet<u64>>,
+    /// Whether a stop leaves the device open.
+    pub(crate) keeps_device: bool,
+}
+
+/// Files that have room in so many bytes where there are so many: any unit may become a block of
+/// inodes.
+pub(crate) fn room_for_files(free_bytes: u64, files: u64) -> u64 {
+    (free_bytes / UNIT as u64 * INODES).min(LAST_INO.saturating_sub(files))
 }
 
 impl Shadow {
+    /// How many directories there are.
+    pub fn directories(&self) -> u64 {
+        self.commits.directories.get()
+    }
+
     /// How often something was done since it was opened.
     pub fn counts(&self) -> Counts {
         self.commits.counts()
@@ -99,8 +112,7 @@ impl Shadow {
         let free_bytes = free.saturating_sub(kept + claimed) * UNIT as u64 + used;
         let total_bytes = free_bytes + self.commits.units.get() * UNIT as u64;
         let files = self.commits.files.get();
-        // Any unit may become a block of inodes.
-        let free_files = (free_bytes / UNIT as u64 * INODES).min(LAST_INO - files) + orphans;
+        let free_files = room_for_files(free_bytes, files) + orphans;
         FsStat {
             total_bytes,
             free_bytes,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
@@ -18,7 +19,7 @@ use vnode::{Files, FilesOptions, Limits};
 
 use crate::commit::{Commits, Found, Unfolded, answers_in, ring, sum_of_sums};
 use crate::engine::{MOST_LINKS, Shadow};
-use crate::format::anchor::{Anchor, NoAnchor, Shape};
+use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
 use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::record::{self, Change};
@@ -31,11 +32,15 @@ use crate::space::Space;
 /// How to open a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
+    /// Change nothing. The volume must have been stopped.
+    pub read_only: bool,
     /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
     /// for data that is kept because it may be read again.
     pub cache_bytes: usize,
     /// Whether data is kept that may be read again.
     pub keeps_data: bool,
+    /// Whether a stop leaves the device open, for whoever goes on with it.
+    pub keeps_device: bool,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
 }
@@ -43,8 +48,10 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
+            read_only: false,
             cache_bytes: 256 << 20,
             keeps_data: true,
+            keeps_device: false,
             housekeeping_interval: Duration::from_secs(5),
         }
     }
@@ -54,13 +61,22 @@ impl Default for OpenOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is none.
-    #[error("there is no shadow volume")]
+    #[error("there is no volume of engine shadow")]
     NoVolume,
+    /// It was never there.
+    #[error("a volume was begun here and never finished: 'duramen mkfs' makes it anew")]
+    Unfinished,
     /// It is of a later version.
-    #[error("the volume has version {0} of the format; this program knows {VERSION}")]
+    #[error(
+        "the volume has version {0} of the format of engine shadow, and this program knows \
+         version {VERSION} alone"
+    )]
     Version(u16),
     /// The disk is smaller than the volume.
-    #[error("the volume has {volume} bytes, and the disk {disk}")]
+    #[error(
+        "the volume has {volume} bytes, and its disk only {disk}: a part of it is missing, so \
+         bring that back"
+    )]
     CutOff {
         /// Bytes of the volume.
         volume: u64,
@@ -68,14 +84,26 @@ pub enum OpenError {
         disk: u64,
     },
     /// No superblock is whole.
-    #[error("no superblock is whole: the highest is that of update {highest}")]
+    #[error(
+        "the volume is damaged: no superblock is whole that may be the last (the highest is that \
+         of update {highest}); bring the disk back from a backup"
+    )]
     NoSuperblock {
         /// Its number; 0 if there is none at all.
         highest: u64,
     },
     /// What the superblock leads to makes no sense.
-    #[error("the volume is damaged: {0}")]
+    #[error("the volume is damaged: {0}; 'duramen fsck' tells more")]
     Damaged(&'static str),
+    /// It was not stopped, and has to be.
+    #[error(
+        "the volume was not stopped cleanly: serve it for writing once, or have 'duramen fsck \
+         --repair' bring it back, before that"
+    )]
+    NotAtRest,
+    /// The label is too long.
+    #[error("a label has {LABEL} bytes at most")]
+    Label,
     /// The disk does not do what it is asked.
     #[error("{0}")]
     Io(#[from] IoError),
@@ -99,6 +127,14 @@ pub async fn open(
     let anchor = find_anchor(&*device).await?;
     let shape = anchor.shape;
     let (superblock, at, highest) = choose(&*device, &anchor).await?;
+    let device: Rc<dyn BlockDevice> = if options.read_only {
+        if highest != anchor.rest {
+            return Err(OpenError::NotAtRest);
+        }
+        Rc::new(ScratchDevice::new(device)) // what an opening writes stays in memory
+    } else {
+        device
+    };
     if !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, &superblock).await?;
     }
@@ -119,9 +155,10 @@ pub async fn open(
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
     let root = root.ok_or(OpenError::Damaged("it has no root"))?;
     let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
+    let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
     commits.commit().await?;
     let engine = Shadow {
-        limits: limits(&shape, ObjectId::live(vfs::Ino(ROOT), generation.generation)),
+        limits: limits(&shape, options.read_only, root_id),
         runtime: runtime.clone(),
         budget,
         path,
@@ -136,6 +173,7 @@ pub async fn open(
         late_answer: Default::default(),
         hint: Default::default(),
         vacant: Default::default(),
+        keeps_device: options.keeps_device,
     };
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
     let files = FilesOptions { dirty_limit, remembered };
@@ -145,7 +183,7 @@ pub async fn open(
     Ok(files)
 }
 
-fn limits(shape: &Shape, root: ObjectId) -> Limits {
+fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
     let block_size = shape.block * UNIT as u64;
     Limits {
         root,
@@ -156,13 +194,13 @@ fn limits(shape: &Shape, root: ObjectId) -> Limits {
             max_file_size: crate::format::pointer::capacity(4).saturating_mul(block_size),
             block_size: block_size as u32,
             time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
-            read_only: false,
+            read_only,
         },
         pathconf: PathConf { link_max: MOST_LINKS, name_max: MAX_NAME as u32 },
     }
 }
 
-async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
+pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
     device.read(unit * UNIT as u64, Buffer::unfilled(UNIT)).await
 }
 
@@ -174,9 +212,16 @@ pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, Open
         return Err(OpenError::NoVolume);
     }
     let (mut newest, mut later): (Option<Anchor>, _) = (None, None);
+    let mut failed = None;
     for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
-        // One that cannot be read is as good as torn.
-        let Ok(block) = read_unit(device, unit).await else { continue };
+        let block = match read_unit(device, unit).await {
+            Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
+            Ok(block) => block,
+            Err(error) => {
+                failed = Some(error); // it is as good as torn
+                continue;
+            }
+        };
         match Anchor::read(&block) {
             Ok(anchor) if newest.as_ref().is_none_or(|newest| newest.number < anchor.number) => {
                 newest = Some(anchor);
@@ -186,7 +231,8 @@ pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, Open
         }
     }
     let Some(anchor) = newest else {
-        return Err(later.map_or(OpenError::NoVolume, OpenError::Version));
+        let failed = failed.map_or(OpenError::NoVolume, OpenError::Io);
+        return Err(later.map_or(failed, OpenError::Version));
     };
     let volume = anchor.shape.units * UNIT as u64;
     if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
@@ -197,16 +243,7 @@ pub(crate) async fn choose(
     device: &dyn BlockDevice,
     anchor: &Anchor,
 ) -> Result<(Superblock, u64, u64), OpenError> {
-    let mut found = BTreeMap::new();
-    for &zone in &anchor.zones {
-        for slot in 0..SLOTS {
-            let at = anchor.shape.slot(zone.into(), slot);
-            let Ok(block) = read_unit(device, at).await else { continue };
-            if let Some(superblock) = Superblock::read(&block, at, &anchor.secret) {
-                found.insert((superblock.number, at), superblock);
-            }
-        }
-    }
+    let found = superblocks(device, anchor).await;
     let highest = found.last_key_value().map_or(0, |(&(number, _), _)| number);
     if highest < anchor.rest && !is_planted(Bug::ForgottenRest) {
         return Err(OpenError::NoSuperblock { highest });
@@ -227,6 +264,24 @@ pub(crate) async fn choose(
         }
     }
     Err(OpenError::NoSuperblock { highest })
+}
+
+/// All that fit their checksums, by their numbers and by where they are.
+pub(crate) async fn superblocks(
+    device: &dyn BlockDevice,
+    anchor: &Anchor,
+) -> BTreeMap<(u64, u64), Superblock> {
+    let mut found = BTreeMap::new();
+    for &zone in &anchor.zones {
+        for slot in 0..SLOTS {
+            let at = anchor.shape.slot(zone.into(), slot);
+            let Ok(block) = read_unit(device, at).await else { continue };
+            if let Some(superblock) = Superblock::read(&block, at, &anchor.secret) {
+                found.insert((superblock.number, at), superblock);
+            }
+        }
+    }
+    found
 }
 
 /// Whether all that a superblock lists is there.

@@ -358,7 +358,11 @@ impl Engine for Shadow {
     async fn close(&self) -> Result<(), FsError> {
         self.settle().await?;
         let is_full = |error: IoError| if error.is_full() { FsError::NoSpace } else { FsError::Io };
-        self.commits.rest().await.map_err(is_full)
+        self.commits.rest().await.map_err(is_full)?;
+        if self.keeps_device {
+            return Ok(());
+        }
+        self.path.device().close().await.map_err(|_| FsError::Io)
     }
 }
 

@@ -503,7 +503,7 @@ fn repair(design: Design, left: &Images) -> Result<Images, String> {
     });
     let prepared = prepared.map_err(|error| format!("its log cannot be given up: {error}"))?;
     let options = CheckOptions { repair: true, full: true, log: prepared.state };
-    let report = executor.block_on(check(&**home, &runtime, &options, &mut |_| ()));
+    let report = executor.block_on(check(home, &runtime, &options, &mut |_| ()));
     report.map_err(|error| format!("it cannot be repaired: {error}"))?;
     is_well(design, disks[0].contents()).map_err(|reason| format!("after a repair {reason}"))?;
     Ok(Images(disks.iter().map(|disk| disk.contents()).collect()))
