@@ -91,7 +91,7 @@ pub(crate) fn find_members(
     let mut seen = BTreeSet::new();
     for path in &raid.members {
         match labels_at(path) {
-            Ok(Read { label, is_overwritten })
+            Ok(Read { label, is_overwritten, .. })
                 if label.set == raid.set && seen.insert(disk_at(path)) =>
             {
                 let path = path.clone();
@@ -111,7 +111,7 @@ pub(crate) fn find_members(
     if !story.is_whole(&found) {
         for path in disks_beside(raid) {
             if seen.insert(disk_at(&path))
-                && let Ok(Read { label, is_overwritten }) = labels_at(&path)
+                && let Ok(Read { label, is_overwritten, .. }) = labels_at(&path)
                 && label.set == raid.set
             {
                 found.push(Member { path, label, is_listed: false, is_overwritten });

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use block::{Buffer, zeros};
+use block::{Buffer, IoError, zeros};
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::{LocalBoxFuture, try_join_all};
+use futures::future::{LocalBoxFuture, join_all};
 use vfs::{FileKind, FsError};
 use vnode::{Content, Space as Kind, Vnode};
 
@@ -103,7 +103,9 @@ impl Shadow {
             .runs
             .iter()
             .map(|(start, pieces, _)| self.path.write(start * UNIT as u64, pieces.clone()));
-        let written = try_join_all(writes.collect::<Vec<_>>()).await;
+        // All have ended before any place is another's again, whichever failed.
+        let written = join_all(writes.collect::<Vec<_>>()).await;
+        let written: Result<Vec<()>, IoError> = written.into_iter().collect();
         written.map_err(|error| if error.is_full() { FsError::NoSpace } else { FsError::Io })?;
         for (start, pieces, sums) in payload.runs {
             let addresses = (start..).step_by(self.per_block() as usize);

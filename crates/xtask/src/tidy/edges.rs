@@ -84,6 +84,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("enginekit", &["namespace", "runtime", "sim", "vfs", "vnode"]),
     ("fsck", &["block", "directory", "planted", "runtime", "ufs2", "vfs"]),
     ("ram", &["cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
+    ("shadow", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs", "vnode"]),
     ("ufs2", &["block", "directory", "runtime", "vfs"]),
     ("vnode", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs"]),
 ];
