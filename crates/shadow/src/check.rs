@@ -113,6 +113,9 @@ pub struct Findings {
     pub units: u64,
 }
 
+/// Files of which a name is looked for, and the directory in which they have one.
+type Named = BTreeMap<u64, Option<(u64, String)>>;
+
 /// A look under way.
 struct Look<'a> {
     nodes: Rc<Nodes>,
@@ -503,21 +506,31 @@ impl Look<'_> {
 
     /// Finds paths to the files of which something is wrong.
     async fn paths(&mut self) {
-        let mut named: BTreeMap<u64, Option<(u64, String)>> = BTreeMap::new();
-        for wrong in &self.findings.wrong {
-            let mut next = wrong.ino;
-            while let Some(ino) = next.filter(|&ino| ino != ROOT && !named.contains_key(&ino)) {
-                named.insert(ino, None);
-                next = self.holders.get(&ino).copied();
+        let named = self.findings.wrong.iter().filter_map(|wrong| wrong.ino);
+        let mut named: Named = named.map(|ino| (ino, None)).collect();
+        while !named.is_empty() {
+            self.find_names(&mut named).await;
+            let holders: Vec<u64> = named.values().flatten().map(|(holder, _)| *holder).collect();
+            let known = named.len();
+            for mut ino in holders {
+                while ino != ROOT && !named.contains_key(&ino) {
+                    named.insert(ino, None);
+                    ino = self.holders.get(&ino).copied().unwrap_or(ROOT);
+                }
+            }
+            if named.len() == known {
+                break;
             }
         }
-        if named.is_empty() {
-            return;
+        for wrong in &mut self.findings.wrong {
+            wrong.path = wrong.ino.and_then(|ino| path_of(ino, &named));
         }
-        for (&ino, facts) in &self.files {
-            if facts.kind != FileKind::Directory {
-                continue;
-            }
+    }
+
+    /// Notes where these files have names.
+    async fn find_names(&self, named: &mut Named) {
+        let directories = self.files.iter().filter(|(_, facts)| facts.kind == FileKind::Directory);
+        for (&ino, facts) in directories {
             let (block, slot) = (ino / INODES, ino % INODES);
             let Ok(Some(home)) = self.nodes.get(&Stem::Inodes, 0, block).await else { continue };
             let stem = Stem::File(ino, home, slot);
@@ -532,9 +545,6 @@ impl Look<'_> {
                 }
             }
         }
-        for wrong in &mut self.findings.wrong {
-            wrong.path = wrong.ino.and_then(|ino| path_of(ino, &named));
-        }
     }
 
     /// A chunk of a directory.
@@ -547,7 +557,7 @@ impl Look<'_> {
 }
 
 /// The path to a file, of which all names are known up to the root.
-fn path_of(mut ino: u64, named: &BTreeMap<u64, Option<(u64, String)>>) -> Option<String> {
+fn path_of(mut ino: u64, named: &Named) -> Option<String> {
     let mut path = String::new();
     for _ in 0..=named.len() {
         if ino == ROOT {

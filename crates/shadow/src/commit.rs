@@ -27,12 +27,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{Durability, IoError};
 use bytes::Bytes;
 use cache::DataPath;
+use cache::refusals::all_written;
 use futures::FutureExt;
-use futures::future::{LocalBoxFuture, try_join_all};
+use futures::future::{LocalBoxFuture, join_all};
 use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::FsError;
@@ -58,6 +60,8 @@ const PAYLOAD_UNITS: u64 = 1024;
 const LISTED_UNITS: u64 = 2048;
 /// Blocks of answers at most.
 const RING: u64 = 4096;
+/// Between two attempts to write an update of which the first found no room below.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What has been staged since the last seal.
 #[derive(Default)]
@@ -260,7 +264,7 @@ impl Commits {
 
     async fn run(self: Rc<Self>) {
         while self.open.borrow().has_work && !self.horizon.has_failed() {
-            if self.commit().await.is_err() {
+            if self.commit(true).await.is_err() {
                 self.horizon.fail();
             }
         }
@@ -268,11 +272,13 @@ impl Commits {
         self.released.notify();
     }
 
-    /// Makes durable what has been staged.
+    /// Makes durable what has been staged. If `is_patient`, a write that finds no room below is
+    /// tried until there is some.
     ///
     /// # Errors
-    /// Those of the device; then nothing becomes durable any more.
-    pub(crate) async fn commit(&self) -> Result<(), FsError> {
+    /// Those of the device; then nothing becomes durable any more. [`FsError::NoSpace`] when there
+    /// is no room below.
+    pub(crate) async fn commit(&self, is_patient: bool) -> Result<(), FsError> {
         if self.unfolded.borrow().units.len() >= FOLD {
             self.fold().await?;
         }
@@ -282,7 +288,24 @@ impl Commits {
             self.forget_flushed(&covered);
         }
         let sealed = self.seal();
-        self.write(sealed).await.map_err(|_| FsError::Io)
+        loop {
+            let written = self.write(&sealed).await;
+            let is_refused = written.as_ref().is_err_and(IoError::is_full);
+            let stands = is_refused && is_patient && !is_planted(Bug::FailedByRefusals);
+            self.path.refusals().set_waiting(stands);
+            self.horizon.stand(stands);
+            self.released.notify();
+            if !stands {
+                let told = |_| if is_refused { FsError::NoSpace } else { FsError::Io };
+                return written.map_err(told);
+            }
+            self.runtime.clock.sleep(REFUSED_PAUSE).await; // invariant 5: it is the same then
+        }
+    }
+
+    /// Whether what is to become durable waits for room below.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.path.refusals().is_waiting()
     }
 
     /// Whether that is more payload than a superblock lists.
@@ -395,7 +418,7 @@ impl Commits {
         at
     }
 
-    async fn write(&self, mut sealed: Sealed) -> Result<(), IoError> {
+    async fn write(&self, sealed: &Sealed) -> Result<(), IoError> {
         let sums = sealed.writes.iter().map(|(address, _, sum)| (*address, *sum)).collect();
         let runs = runs_of(&sums, 1);
         let mut listed = runs_of(&sealed.payload, self.shape.block);
@@ -408,7 +431,7 @@ impl Commits {
         let bytes = (sealed.writes.len() + 1) * UNIT;
         self.count(|counts| counts.metadata_bytes += bytes as u64);
         let blocks: BTreeMap<u64, Bytes> =
-            sealed.writes.drain(..).map(|(address, block, _)| (address, block)).collect();
+            sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
         let write = |listed: Listed| {
             let Run { start, .. } = listed.run;
             let pieces = blocks.range(start..listed.run.end()).map(|(_, block)| block.clone());
@@ -417,20 +440,20 @@ impl Commits {
         let mut writes: Vec<_> = runs.into_iter().map(write).collect();
         if is_split {
             self.count(|counts| counts.split_updates += 1);
-            try_join_all(std::mem::take(&mut writes)).await?;
+            all_written(join_all(std::mem::take(&mut writes)).await)?;
             self.flush().await?;
             listed.clear();
         }
         if is_planted(Bug::UnlistedBlocks) {
             listed.clear();
         }
-        sealed.superblock.listed = listed;
-        let block = sealed.superblock.write(sealed.at, self.nodes.secret());
+        let superblock = Superblock { listed, ..sealed.superblock.clone() };
+        let block = superblock.write(sealed.at, self.nodes.secret());
         let block = block::Buffer::copied(&*block).freeze();
         writes.push(self.path.write(sealed.at * UNIT as u64, vec![block]));
-        try_join_all(writes).await?;
+        all_written(join_all(writes).await)?;
         self.flush().await?;
-        self.durable(&sealed);
+        self.durable(sealed);
         Ok(())
     }
 
@@ -481,10 +504,10 @@ impl Commits {
         let block = block::Buffer::copied(&*anchor.write()).freeze();
         let device = self.path.device();
         let places = self.shape.anchor(anchor.number);
-        try_join_all(places.map(|unit| {
-            device.write(unit * UNIT as u64, vec![block.clone()], Durability::Through)
-        }))
-        .await?;
+        let writes = places
+            .map(|unit| device.write(unit * UNIT as u64, vec![block.clone()], Durability::Through));
+        let written = all_written(join_all(writes).await);
+        written.inspect_err(|error| self.path.refusals().note(error))?;
         self.count(|counts| {
             counts.metadata_bytes += 2 * UNIT as u64;
             counts.barriers += 1;

@@ -58,7 +58,7 @@ impl Default for OpenOptions {
 }
 
 /// Why a volume is not opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// There is none.
     #[error("there is no volume of engine shadow")]
@@ -101,15 +101,24 @@ pub enum OpenError {
          --repair' bring it back, before that"
     )]
     NotAtRest,
+    /// There is no room for what an opening writes.
+    #[error("what holds the disk is full, and a volume that is opened needs some room: make some")]
+    Full,
     /// The label is too long.
     #[error("a label has {LABEL} bytes at most")]
     Label,
     /// The disk does not do what it is asked.
     #[error("{0}")]
-    Io(#[from] IoError),
+    Io(IoError),
     /// A verb of the engine failed.
     #[error("{0}")]
     Failed(#[from] FsError),
+}
+
+impl From<IoError> for OpenError {
+    fn from(error: IoError) -> Self {
+        if error.is_full() { Self::Full } else { Self::Io(error) }
+    }
 }
 
 /// Bytes of UNSTABLE data that wait in memory at most.
@@ -156,7 +165,10 @@ pub async fn open(
     let root = root.ok_or(OpenError::Damaged("it has no root"))?;
     let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
     let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
-    commits.commit().await?;
+    commits.commit(false).await.map_err(|error| match error {
+        FsError::NoSpace => OpenError::Full,
+        other => OpenError::Failed(other),
+    })?;
     let engine = Shadow {
         limits: limits(&shape, options.read_only, root_id),
         runtime: runtime.clone(),

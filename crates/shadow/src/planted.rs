@@ -35,6 +35,8 @@ planted::bugs! {
     ForgottenRest,
     /// What is read of a file need not fit its checksum.
     UnsummedReads,
+    /// An update that finds no room below stops the volume.
+    FailedByRefusals,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
 }

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use cache::{Budget, DataPath};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
 use vfs::{CallReply, Credentials, Depends, FileKind, FsError, FsStat, Lost, Sequence, Timestamp};
@@ -290,6 +292,9 @@ impl Engine for Shadow {
             if self.horizon().has_stopped() {
                 return Err(FsError::Io);
             }
+            if self.commits.is_refused() && !update.manner.goes_on {
+                return Err(FsError::NoSpace);
+            }
             let grows = update.grows() && update.kind != Kind::Reserved;
             if self.has_room(0, update.cost, Kind::Reserved, grows) {
                 update.taken.units = update.cost;
@@ -334,11 +339,24 @@ impl Engine for Shadow {
         &self.commits.horizon
     }
 
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        let commits = self.commits.clone();
+        let refused = async move {
+            while !commits.is_refused() {
+                commits.released.wait().await;
+            }
+        };
+        refused.boxed_local()
+    }
+
     async fn settle(&self) -> Result<(), Lost> {
         self.horizon().reach(Sequence(self.next.get() - 1)).await
     }
 
     async fn write_times(&self) {
+        if self.commits.is_refused() {
+            return;
+        }
         let touched = self.touched.take();
         let cost = touched.len() as u64 * self.cost_of_inode();
         // A crash may lose an access time, and so may a full volume.

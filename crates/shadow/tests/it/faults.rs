@@ -4,9 +4,10 @@ use block::Verb;
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
 use futures::FutureExt;
-use sim::{Disk, Executor, Image, Persistence, Trace};
+use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Trace};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 use vfs::{FileSystem, FsError, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
@@ -214,6 +215,57 @@ pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
 #[test]
 fn what_is_shown_stays() {
     assert_eq!(what_is_shown_after_a_failed_flush_stays(), Ok(()));
+}
+
+/// What holds the disk is full for a while, from each write on: who waits hears an error, other
+/// changes are refused, what was answered can be read, and all goes on when there is room.
+pub(crate) fn refusals_pass() -> Result<(), String> {
+    for nth in 1..=8 {
+        let executor = Executor::new(nth);
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+            let root = volume.files.root();
+            let file = volume.create(root, "before").await.map_err(|error| error.to_string())?;
+            let other = volume.mkdir(root, "other").await.map_err(|error| error.to_string())?;
+            disk.inject(Fault::on(Verb::Write, Effect::NoSpace).nth(nth).forever());
+            let mut made = vec!["before".to_owned()];
+            let mut failures = Vec::new();
+            for number in 0..12 {
+                let text = format!("f{number}");
+                match volume.create(root, &text).await {
+                    Ok(_) => made.push(text),
+                    Err(error) => failures.push(error),
+                }
+            }
+            // Whoever would see what is not durable hears no more of it.
+            failures.push(volume.create(other, "refused").await.expect_err("there is no room"));
+            if failures.pop() != Some(FsError::NoSpace)
+                || failures.is_empty()
+                || failures.iter().any(|error| *error != FsError::Io)
+            {
+                return Err(format!("write {nth}: {failures:?}"));
+            }
+            volume.read(file).await.map_err(|error| format!("write {nth}, a read: {error}"))?;
+            disk.heal();
+            executor.runtime().clock.sleep(Duration::from_secs(2)).await;
+            let made_again = volume.create(root, "after").await;
+            made_again.map_err(|error| format!("write {nth}, there is room: {error}"))?;
+            made.push("after".to_owned());
+            let names = volume.list(root).await.map_err(|error| error.to_string())?;
+            if made.iter().any(|text| !names.contains(text)) {
+                return Err(format!("write {nth}: {made:?} were made, and {names:?} are there"));
+            }
+            volume.files.shutdown().await.map_err(|error| error.to_string())
+        })?;
+        findings(&disk.contents())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_volume_that_finds_no_room_below_goes_on_when_there_is_some() {
+    assert_eq!(refusals_pass(), Ok(()));
 }
 
 /// A return from an image, in which what was told is there, and one thing more is done.

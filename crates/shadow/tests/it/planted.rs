@@ -5,8 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use shadow::planted::{Bug, plant};
 
 use crate::answers::answers_survive;
-use crate::faults::{fill_again_and_again, rot_is_found, what_is_shown_after_a_failed_flush_stays};
+use crate::faults::{
+    fill_again_and_again, refusals_pass, rot_is_found, what_is_shown_after_a_failed_flush_stays,
+};
 use crate::kit::first_wrong;
+use crate::overwrites::overwrites_stay;
 use crate::steps::steps_are_gone_on_with;
 
 type Scenario = fn() -> Result<(), String>;
@@ -41,6 +44,8 @@ fn every_bug_is_found() {
             Bug::UnwrittenChains => steps_are_gone_on_with,
             Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
             Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
+            Bug::ListedFrees => overwrites_stay,
+            Bug::FailedByRefusals => refusals_pass,
             Bug::EatenClaims | Bug::KeptPlans => || {
                 fill_again_and_again();
                 Ok(())
