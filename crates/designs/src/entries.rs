@@ -26,6 +26,7 @@ pub static FFS_LOG: Design = Design {
     keeps_order: true,
     keeps_history: true,
     checks_first: false,
+    repairs: true,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
@@ -66,6 +67,7 @@ pub static SHADOW: Design = Design {
     keeps_order: true,
     keeps_history: true,
     checks_first: false,
+    repairs: false,
     waits: false,
     work: Some(of_shadow::WORK),
 };
@@ -87,6 +89,7 @@ const ORDERED: Design = Design {
     keeps_order: true,
     keeps_history: false,
     checks_first: true,
+    repairs: true,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()

@@ -41,6 +41,7 @@ static OTHER: Design = Design {
     keeps_order: true,
     keeps_history: true,
     checks_first: false,
+    repairs: true,
     waits: false,
     work: Some(Work {
         plan: |_, _, _| Ok(()),

@@ -166,6 +166,7 @@ mod tests {
         keeps_order: true,
         keeps_history: true,
         checks_first: false,
+        repairs: true,
         waits: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);

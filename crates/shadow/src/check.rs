@@ -36,6 +36,9 @@ macro_rules! laws {
         }
 
         impl Law {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
             /// A short name for people and programs.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }

@@ -18,7 +18,6 @@
 //! 4. A superblock lists each run to which it leads and which no flush covers.
 //! 5. A sealed update does not change, and sealing waits for nothing.
 //! 6. A superblock goes to a zone that a durable anchor names.
-//! 7. The map as it was folded, with the records since, is what trees hold.
 //!
 //! Not asserted: 4, of which openings after cuts tell; 5, which is about what is copied.
 //!
@@ -42,7 +41,7 @@ use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
 use crate::format::anchor::{Anchor, Shape, ZONES};
-use crate::format::head::{Head, Kind, Place, seal};
+use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run};
 use crate::format::superblock::{LISTED, Listed, Superblock};
@@ -53,6 +52,8 @@ use crate::space::Space;
 
 /// Blocks of records after which they are folded.
 const FOLD: usize = 32;
+/// The same if what they are folded into cannot be read. Then nothing becomes durable any more.
+const PATIENCE: usize = 4 * FOLD;
 /// Runs of payload, and units of it, that a superblock lists at most; more is flushed before.
 const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
@@ -65,13 +66,13 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What has been staged since the last seal.
 #[derive(Default)]
-struct Open {
+pub(crate) struct Open {
     has_work: bool,
     /// The last change.
     through: u64,
     answers: Vec<Rc<[u8]>>,
     taken: Vec<Run>,
-    freed: Vec<Run>,
+    pub(crate) freed: Vec<Run>,
 }
 
 /// What records have told since the last fold.
@@ -132,13 +133,13 @@ pub(crate) struct Commits {
     pub(crate) released: Signal,
     anchor: RefCell<Anchor>,
     /// The last that was sealed.
-    superblock: RefCell<Superblock>,
+    pub(crate) superblock: RefCell<Superblock>,
     /// Where the last durable one is, and the one before it.
     durable: Cell<[u64; 2]>,
-    open: RefCell<Open>,
+    pub(crate) open: RefCell<Open>,
     /// Blocks of payload that no flush covers, of changes that were staged, and their checksums.
     unflushed: RefCell<BTreeMap<u64, u64>>,
-    unfolded: RefCell<Unfolded>,
+    pub(crate) unfolded: RefCell<Unfolded>,
     chains: RefCell<BTreeMap<u64, Chain>>,
     pub(crate) next_ino: Cell<u64>,
     pub(crate) files: Cell<u64>,
@@ -279,8 +280,12 @@ impl Commits {
     /// Those of the device; then nothing becomes durable any more. [`FsError::NoSpace`] when there
     /// is no room below.
     pub(crate) async fn commit(&self, is_patient: bool) -> Result<(), FsError> {
-        if self.unfolded.borrow().units.len() >= FOLD {
-            self.fold().await?;
+        let records = self.unfolded.borrow().units.len();
+        if records >= FOLD
+            && let Err(error) = self.fold().await
+            && records >= PATIENCE
+        {
+            return Err(error);
         }
         while self.is_much(&self.unflushed.borrow()) {
             let covered = self.unflushed.borrow().clone();
@@ -533,68 +538,6 @@ impl Commits {
         let anchor = Anchor { rest, free, ..self.anchor.borrow().clone() };
         self.write_anchor(anchor).await
     }
-
-    /// Brings what records tell into the map, and their answers into the ring: the records of the
-    /// update that is open are the first of a new chain. Only a seal takes it to the disk, as a
-    /// whole.
-    async fn fold(&self) -> Result<(), FsError> {
-        let Unfolded { changes, answers, units } = self.unfolded.take();
-        let mut made = Vec::new();
-        for change in changes {
-            let (run, is_used) = match change {
-                Change::Taken(run) => (run, true),
-                Change::Freed(_) if is_planted(Bug::UnfoldedFrees) => continue,
-                Change::Freed(run) => (run, false),
-            };
-            for unit in run.start..run.end() {
-                let node = self.nodes.make(&Stem::Map, 0, unit / MAPPED, &mut made).await?;
-                node.change(|bytes| set_bit(bytes, unit % MAPPED, is_used));
-                self.nodes.mark(&node);
-            }
-        }
-        if !is_planted(Bug::UnfoldedAnswers) {
-            self.fold_answers(answers).await?;
-        }
-        self.nodes.unmake(&mut made);
-        let mut superblock = self.superblock.borrow_mut();
-        (superblock.record, superblock.records) = (Pointer::NULL, 0);
-        if !is_planted(Bug::KeptRecords) {
-            let units = units.into_iter().map(|start| Run { start, length: 1 });
-            self.open.borrow_mut().freed.extend(units);
-        }
-        Ok(())
-    }
-
-    /// Answers go behind those in the last block of the ring, or to the next one.
-    async fn fold_answers(&self, answers: Vec<Rc<[u8]>>) -> Result<(), FsError> {
-        let ring = ring(&self.shape);
-        let mut made = Vec::new();
-        for answer in answers {
-            let begun = self.superblock.borrow().answers_begun;
-            let mut place = None;
-            if begun > 0 {
-                let index = (begun - 1) % ring;
-                let node = self.nodes.make(&Stem::Answers, 0, index, &mut made).await?;
-                place = node.read(|bytes| room_behind(bytes, answer.len())).map(|at| (node, at));
-            }
-            let (node, at) = match place {
-                Some(place) => place,
-                None => {
-                    let node = self.nodes.make(&Stem::Answers, 0, begun % ring, &mut made).await?;
-                    node.change(|bytes| bytes.fill(0));
-                    self.superblock.borrow_mut().answers_begun = begun + 1;
-                    (node, size_of::<Head>())
-                }
-            };
-            node.change(|bytes| {
-                bytes[at..at + 2].copy_from_slice(&(answer.len() as u16).to_le_bytes());
-                bytes[at + 2..at + 2 + answer.len()].copy_from_slice(&answer);
-            });
-            self.nodes.mark(&node);
-        }
-        self.nodes.unmake(&mut made);
-        Ok(())
-    }
 }
 
 /// Units that a volume keeps for itself with so many blocks of records and, in all, so many of
@@ -607,36 +550,6 @@ pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
 /// How many blocks of answers there are, before the oldest is written over.
 pub(crate) fn ring(shape: &Shape) -> u64 {
     (shape.units / 64).clamp(8, RING)
-}
-
-/// Answers in a block of the ring, the oldest first; nothing if it makes no sense.
-pub(crate) fn answers_in(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let end = end_of_answers(bytes)?;
-    record::split(&bytes[size_of::<Head>()..end])
-}
-
-fn end_of_answers(bytes: &[u8]) -> Option<usize> {
-    let mut at = size_of::<Head>();
-    while let Some(length) = bytes.get(at..at + 2) {
-        match u16::from_le_bytes([length[0], length[1]]) {
-            0 => break,
-            length => at += 2 + usize::from(length),
-        }
-    }
-    (at <= bytes.len()).then_some(at)
-}
-
-/// Where an answer of this length goes, if it has room.
-fn room_behind(bytes: &[u8], length: usize) -> Option<usize> {
-    end_of_answers(bytes).filter(|at| at + 2 + length <= bytes.len())
-}
-
-/// Says in a block of the map whether a unit is in use.
-fn set_bit(bytes: &mut [u8], unit: u64, is_used: bool) {
-    let byte = &mut bytes[size_of::<Head>() + unit as usize / 8];
-    let bit = 1 << (unit % 8);
-    assert_ne!(*byte & bit != 0, is_used, "invariant 7: a fold says what was not so before");
-    *byte ^= bit;
 }
 
 /// Runs in the order of their units, those that meet as one.

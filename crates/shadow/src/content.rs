@@ -10,10 +10,11 @@ use vfs::{FileKind, FsError};
 use vnode::{Content, Space as Kind, Vnode};
 
 use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
-use crate::format::pointer::{Pointer, WIDTH, capacity, reach};
+use crate::format::pointer::{HIGHEST, Pointer, WIDTH, capacity, reach};
 use crate::format::{CHUNKS, FAN, UNIT, sum};
 use crate::inode::Inode;
 use crate::nodes::{Parent, Stem};
+use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
 use directory::entry::CHUNK_SIZE;
 
@@ -44,6 +45,7 @@ impl Shadow {
         let stem = file.look(|inode| inode.stem(file.ino));
         let (mut added, mut parents) = (0, Vec::new());
         if let Some((&last, _)) = set.last_key_value() {
+            self.check_growth(&stem, last, update.kind)?;
             // The tree has its height before anything is said of what leads where.
             self.nodes.make_parent(&stem, 0, last, &mut update.taken.made).await?;
         }
@@ -245,17 +247,35 @@ impl Shadow {
         self.write_data(update, payload).await
     }
 
+    /// Refuses a leaf for which a tree would become higher, and there is no room for that: it does
+    /// before anything is reserved, and what is there of it then goes out with the next update.
+    pub(crate) fn check_growth(&self, stem: &Stem, leaf: u64, kind: Kind) -> Result<(), FsError> {
+        let height = self.nodes.height(stem);
+        let levels = u64::from(height_for(leaf, height) - height);
+        let units = levels + self.cost_of(stem);
+        let has_room = || self.has_room(0, units, kind, kind != Kind::Reserved);
+        if levels == 0 || has_room() || is_planted(Bug::BoundlessTrees) {
+            return Ok(());
+        }
+        Err(FsError::NoSpace)
+    }
+
     /// Blocks to claim for one that is written UNSTABLE, with what leads to it.
     pub(crate) fn claim_for(&self, file: &Vnode<Inode>, lbn: u64, has_neighbour: bool) -> u64 {
         if has_neighbour && !lbn.is_multiple_of(FAN) {
             return 1;
         }
         let stem = file.look(|inode| inode.stem(file.ino));
-        let mut height = self.nodes.height(&stem);
-        while lbn >= capacity(height) && height < crate::format::pointer::HIGHEST {
-            height += 1;
-        }
+        let height = height_for(lbn, self.nodes.height(&stem));
         let units = u64::from(height) + 1 + self.cost_of_inode();
         1 + units.div_ceil(self.per_block())
     }
+}
+
+/// How high a tree is, which is so high now, when it has this leaf.
+fn height_for(leaf: u64, mut height: u8) -> u8 {
+    while leaf >= capacity(height) && height < HIGHEST {
+        height += 1;
+    }
+    height
 }

@@ -11,8 +11,8 @@
 //! * [`format`]: the bytes of a volume. `space`: which units are free. `nodes`: blocks of metadata
 //!   in memory, as trees.
 //! * `inode`, `update`: what is known of a file, and what one operation changes.
-//! * `commit`: from memory to the disk. `engine`, `content`, `apply`: room, planning and applying.
-//!   `verbs`: the engine's face.
+//! * `commit`, `fold`: from memory to the disk. `engine`, `content`, `apply`: room, planning and
+//!   applying. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
 //!
@@ -25,6 +25,7 @@ pub mod check;
 mod commit;
 mod content;
 mod engine;
+mod fold;
 pub mod format;
 mod inode;
 pub mod look;

@@ -17,8 +17,9 @@ use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
-use crate::commit::{Commits, Found, Unfolded, answers_in, ring, sum_of_sums};
+use crate::commit::{Commits, Found, Unfolded, ring, sum_of_sums};
 use crate::engine::{MOST_LINKS, Shadow};
+use crate::fold::answers_in;
 use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
 use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;

@@ -37,6 +37,8 @@ planted::bugs! {
     UnsummedReads,
     /// An update that finds no room below stops the volume.
     FailedByRefusals,
+    /// A tree becomes higher whether there is room for that or not.
+    BoundlessTrees,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
 }

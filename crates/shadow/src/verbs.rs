@@ -401,6 +401,7 @@ impl Shadow {
     ) -> Result<(), FsError> {
         let stem = directory.look(|inode| inode.stem(directory.ino));
         let (leaf, at) = place_of_chunk(start);
+        self.check_growth(&stem, leaf, update.kind)?;
         let node = self.nodes.make(&stem, 0, leaf, &mut update.taken.made).await?;
         update.cost += self.cost_of(&stem) + self.cost_of_inode();
         let facts = &mut update.inode(directory).facts;

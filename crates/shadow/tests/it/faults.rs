@@ -138,6 +138,48 @@ pub(crate) fn fill_again_and_again() {
     }
 }
 
+/// On a volume that is full, writes far behind the ends of many files are refused, and names in
+/// many directories: that takes no room, and what makes some is done.
+pub(crate) fn what_is_refused_takes_nothing() {
+    const FILES: usize = 60;
+    let executor = Executor::new(9);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        let mut files = Vec::new();
+        for number in 0..FILES {
+            let text = format!("f{number}");
+            let file = volume.create(root, &text).await.expect("there is room");
+            volume.write(file, 0, vec![1], Stability::FileSync).await.expect("there is room");
+            files.push((text, file));
+        }
+        let filler = volume.create(root, "filler").await.expect("there is room");
+        for block in 0.. {
+            let data = vec![3; 4096];
+            let written = volume.write(filler, block * 4096, data, Stability::FileSync).await;
+            if written.is_err() {
+                break;
+            }
+        }
+        for (text, file) in &files {
+            let far = volume.write(*file, 1 << 40, vec![2], Stability::FileSync).await;
+            assert_eq!(far.err(), Some(FsError::NoSpace), "{text}");
+        }
+        for (text, file) in files {
+            assert_eq!(volume.read(file).await, Ok(vec![1]), "{text}");
+            volume.remove(root, &text).await.expect("what makes room is done");
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    assert_eq!(findings(&disk.contents()), Ok(()));
+}
+
+#[test]
+fn what_is_refused_on_a_full_volume_takes_nothing() {
+    what_is_refused_takes_nothing();
+}
+
 /// Random operations of one actor, with a stop and a look at all of it now and then.
 #[test]
 fn counts_are_those_of_the_tree_after_each_stop() {

@@ -189,6 +189,14 @@ fn told(change: impl FnOnce(&mut Image)) -> Vec<(Law, Option<String>)> {
 }
 
 #[test]
+fn every_law_stands_in_the_page_on_checks() {
+    let page = include_str!("../../../../docs/fsck.md");
+    let line = |law: &Law| format!("| `{}` | {} |\n", law.name(), law.sentence());
+    let table: String = Law::ALL.iter().map(line).collect();
+    assert!(page.contains(&table), "docs/fsck.md should have this:\n{table}");
+}
+
+#[test]
 fn a_check_names_the_file_whose_data_has_rotted() {
     assert_eq!(told(|_| ()), []);
     let rots = |image: &mut Image| {

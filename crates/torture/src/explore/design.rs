@@ -94,6 +94,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     keeps_order: true,
     keeps_history: false,
     checks_first: false,
+    repairs: true,
     waits: false,
     work: None,
 };
@@ -217,6 +218,11 @@ impl Design {
     /// for while it is served.
     pub fn checks_first(self) -> bool {
         self.entry.checks_first
+    }
+
+    /// Whether a check can mend what no cut leaves.
+    pub fn repairs(self) -> bool {
+        self.entry.repairs
     }
 
     /// The design of its engine that has a redo log besides, if there is one.

@@ -262,6 +262,8 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "UnwrittenChains",
     "ForgottenRest",
     "UnsummedReads",
+    "FailedByRefusals",
+    "BoundlessTrees",
     "KeptPlans",
 ];
 
