@@ -1,6 +1,7 @@
 //! Making an empty volume.
 //!
-//! 1. The places of anchors say that a volume is begun; a flush. From here on the disk is none.
+//! 1. The places of anchors say that a volume is begun, and zeros follow the first; a flush. From
+//!    here on the disk is none.
 //! 2. The first update, with the root directory; a flush.
 //! 3. The anchors, those in the second units first, with a flush between the two and one behind.
 //!
@@ -19,7 +20,7 @@ use crate::format::inode::{Facts, Record};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run};
 use crate::format::superblock::{Superblock, Tree};
-use crate::format::{ANCHORS, FIRST, ROOT, SLOTS, UNIT, sum};
+use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
 use crate::space::pool;
 
 /// Units that the first update takes.
@@ -137,6 +138,8 @@ pub async fn mkfs(
         let piece = Buffer::copied(block).freeze();
         device.write(at * UNIT as u64, vec![piece], Durability::Plain)
     };
+    let zeros = block::zeros((FRONT - ANCHORS) as usize * UNIT);
+    device.write(ANCHORS * UNIT as u64, vec![zeros], Durability::Plain).await?;
     for at in [0, 1].into_iter().flat_map(|number| shape.anchor(number)) {
         write(at, &begun()).await?;
     }

@@ -102,7 +102,8 @@ fn what_it_has_no_use_for_is_refused() {
     on("mkfs", &volume, &[]).failed(1, "has a volume of engine shadow");
     on("tune", &volume, &["--policy", "sync"]).failed(2, "engine shadow has no policies");
     let log = folder.path("log").display().to_string();
-    on("fsck", &volume, &["--log", &log]).errors.contains("no use for a log");
+    let run = on("fsck", &volume, &["--log", &log]);
+    assert!(run.code == 8 && run.errors.contains("has no use for a log"), "{run:?}");
 }
 
 #[test]

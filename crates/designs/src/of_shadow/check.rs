@@ -34,6 +34,16 @@ fn severity(law: Law) -> Severity {
     }
 }
 
+/// The part of a volume of which a law is, if it is not that of a file.
+fn part(law: Law) -> &'static str {
+    match law {
+        Law::Rest => "volume",
+        Law::Counts => "superblock",
+        Law::Map => "map",
+        _ => "metadata",
+    }
+}
+
 /// As it is told of a volume with blocks of so many bytes.
 fn finding(wrong: Wrong, block_size: u64) -> Finding {
     let Wrong { law, ino, path, block, found, expected } = wrong;
@@ -42,7 +52,8 @@ fn finding(wrong: Wrong, block_size: u64) -> Finding {
         at: unit * UNIT as u64,
         length: block_size,
     });
-    let place = Place { ino, block: block.map(|(lbn, _)| lbn), ..Place::default() };
+    let name = ino.is_none().then(|| part(law).to_owned());
+    let place = Place { ino, block: block.map(|(lbn, _)| lbn), name, ..Place::default() };
     let severity = severity(law);
     Finding { rule: law.into(), severity, place, data, path, found, expected, repair: None }
 }
@@ -52,7 +63,7 @@ fn cut_off() -> Finding {
     Finding {
         rule: Law::Rest.into(),
         severity: severity(Law::Rest),
-        place: Place::default(),
+        place: Place { name: Some(part(Law::Rest).to_owned()), ..Place::default() },
         data: None,
         path: None,
         found: "that it was cut off".to_owned(),

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use runtime::{Random, Runtime, Timestamp};
 use shadow::{Seen, Shadow};
 
-use crate::design::Work;
+use crate::design::{HEAD_SIZE, Work};
 use crate::errors::{LookError, MkfsError, OpenError};
 use crate::found::Found;
 use crate::made::{Made, MkfsOptions};
@@ -68,6 +68,9 @@ impl From<Seen> for Found {
         }
     }
 }
+
+/// No bytes of a client stand where others look for what a disk is.
+const _: () = assert!(shadow::format::FRONT as usize * shadow::format::UNIT == HEAD_SIZE);
 
 /// Why a volume is not made.
 #[derive(Debug, thiserror::Error)]

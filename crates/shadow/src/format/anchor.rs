@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::head::{Head, Kind, Place, Secret, alone, is, seal, seal_alone, secret};
 use super::record::Run;
-use super::{ANCHORS, SLOTS, UNIT, VERSION, view, view_mut};
+use super::{ANCHORS, FRONT, SLOTS, UNIT, VERSION, view, view_mut};
 
 /// Zones that an anchor names at most.
 pub const ZONES: usize = 32;
@@ -39,29 +39,24 @@ impl Shape {
         let is_power = |n: u64| n.is_power_of_two() && n <= 1 << 24;
         is_power(self.zone)
             && is_power(self.block)
-            && self.block <= 16
+            && self.block <= FRONT / 2 // so whole blocks are in front of the first zone
             && self.zone >= (4 * self.block).max(8 * SLOTS)
     }
 
     /// How many zones it has. What is left of the disk behind the last is not used.
     pub fn zones(&self) -> u64 {
-        self.units.saturating_sub(self.first() + ANCHORS) / self.zone
-    }
-
-    /// The first unit of the first zone: whole blocks are before it.
-    fn first(&self) -> u64 {
-        ANCHORS.next_multiple_of(self.block)
+        self.units.saturating_sub(FRONT + ANCHORS) / self.zone
     }
 
     /// The units of a zone.
     pub fn zone(&self, zone: u64) -> Range<u64> {
-        let start = self.first() + zone * self.zone;
+        let start = FRONT + zone * self.zone;
         start..start + self.zone
     }
 
     /// The zone in which a unit lies.
     pub fn zone_of(&self, unit: u64) -> u64 {
-        (unit - self.first()) / self.zone
+        (unit - FRONT) / self.zone
     }
 
     /// The units of a zone that hold data and metadata: whole blocks.
@@ -79,7 +74,7 @@ impl Shape {
     pub fn may_hold(&self, run: &Run) -> bool {
         let zones = self.zones();
         let is_inside = |unit: u64| {
-            unit >= self.first() && {
+            unit >= FRONT && {
                 let zone = self.zone_of(unit);
                 zone < zones && self.usable(zone).contains(&unit)
             }

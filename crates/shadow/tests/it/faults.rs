@@ -429,8 +429,8 @@ pub(crate) fn rot_is_found() -> Result<(), String> {
     }
     for count in 1..=12 {
         let image = stopped(count);
-        for zone in 0..15 {
-            let end = 2 + 16 * (zone + 1);
+        for zone in 0..13 {
+            let end = 32 + 16 * (zone + 1);
             rots(image.clone(), count, &[end - 2, end - 1])?;
         }
     }

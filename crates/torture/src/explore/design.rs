@@ -337,8 +337,8 @@ impl Design {
         }
         let volume = self.stack(homes, runtime).await.expect("it is new").volume;
         // Most sizes are those of UFS2, which another engine may refuse: it has small zones.
-        let (label, zone_size) = (options.label.clone(), Some(SMALL_ZONE));
-        let block_size = options.block_size.map(|size| size.clamp(4096, SMALL_ZONE / 4));
+        let (label, block_size) = (options.label.clone(), options.block_size);
+        let zone_size = Some(SMALL_ZONE.max(4 * block_size.unwrap_or(0)));
         let others = MkfsOptions { label, block_size, zone_size, ..MkfsOptions::default() };
         let options = if self.is_ufs2() { options } else { &others };
         let made = (self.work().make)(&*volume, options, &*runtime.random, now).await;
