@@ -46,7 +46,7 @@ use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run};
 use crate::format::superblock::{LISTED, Listed, Superblock};
 use crate::format::{BODY, MAPPED, SLOTS, UNIT, sum};
-use crate::nodes::{Node, Nodes, Stem};
+use crate::nodes::{Node, Nodes};
 use crate::planted::{Bug, is_planted};
 use crate::space::Space;
 

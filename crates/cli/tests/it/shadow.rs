@@ -99,7 +99,7 @@ fn what_it_has_no_use_for_is_refused() {
     let zones = on("mkfs", &volume, &["--size", "8M", "--zone-size", "64K"]);
     zones.failed(1, "a UFS2 file system has no zones");
     let volume = made(&folder, &[]);
-    on("mkfs", &volume, &[]).failed(1, "has a volume of engine shadow");
+    on("mkfs", &volume, &[]).failed(1, "holds a volume of engine shadow");
     on("tune", &volume, &["--policy", "sync"]).failed(2, "engine shadow has no policies");
     let log = folder.path("log").display().to_string();
     let run = on("fsck", &volume, &["--log", &log]);
