@@ -44,7 +44,7 @@ pub struct Seen {
 /// [`OpenError`], when there is none, or nothing can be told of it.
 pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let anchor = find_anchor(device).await?;
-    let last = superblocks(device, &anchor).await.pop_last().map(|(_, superblock)| superblock);
+    let last = superblocks(device, &anchor).await?.pop_last().map(|(_, superblock)| superblock);
     let highest = last.as_ref().map_or(0, |last| last.number);
     let Some(last) = last.filter(|_| highest >= anchor.rest) else {
         return Err(OpenError::NoSuperblock { highest });

@@ -39,6 +39,8 @@ planted::bugs! {
     FailedByRefusals,
     /// A tree becomes higher whether there is room for that or not.
     BoundlessTrees,
+    /// An opening takes what it cannot read for what is not there.
+    PassedReads,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
 }

@@ -259,6 +259,51 @@ fn what_is_shown_stays() {
     assert_eq!(what_is_shown_after_a_failed_flush_stays(), Ok(()));
 }
 
+/// A read of an opening fails: it is refused, or shows everything; and the next one does.
+pub(crate) fn what_cannot_be_read_is_not_passed() -> Result<(), String> {
+    let executor = Executor::new(7);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for number in 0..25 {
+            let made = volume.create(volume.files.root(), &format!("f{number}")).await;
+            made.expect("there is room");
+        }
+    });
+    let image = disk.contents();
+    let list = |disk: &std::rc::Rc<Disk>, executor: &Executor| {
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), disk).await?;
+            let names = volume.list(volume.files.root()).await;
+            names.map(|names| names.len() - 2).map_err(|error| error.to_string())
+        })
+    };
+    let mut refused = 0;
+    for nth in 1.. {
+        let executor = Executor::new(nth);
+        let disk = Disk::new(&executor, image.clone());
+        disk.fail(Verb::Read, nth, Persistence::Once);
+        let first = list(&disk, &executor);
+        if disk.counters().reads < nth {
+            break;
+        }
+        disk.heal();
+        let executor = Executor::new(nth);
+        let disk = Disk::new(&executor, disk.contents());
+        let second = list(&disk, &executor);
+        if first.as_ref().is_ok_and(|&names| names != 25) || second != Ok(25) {
+            return Err(format!("read {nth} failed: {first:?}, and then {second:?}"));
+        }
+        refused += u32::from(first.is_err());
+    }
+    if refused > 3 { Ok(()) } else { Err(format!("{refused} were refused")) }
+}
+
+#[test]
+fn an_opening_that_cannot_read_is_refused_and_loses_nothing() {
+    assert_eq!(what_cannot_be_read_is_not_passed(), Ok(()));
+}
+
 /// What holds the disk is full for a while, from each write on: who waits hears an error, other
 /// changes are refused, what was answered can be read, and all goes on when there is room.
 pub(crate) fn refusals_pass() -> Result<(), String> {
