@@ -503,6 +503,15 @@ impl Commits {
         self.write_anchor(anchor).await
     }
 
+    /// Writes an anchor that says the same once more.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn renew_anchor(&self) -> Result<(), IoError> {
+        let anchor = self.anchor.borrow().clone();
+        self.write_anchor(anchor).await
+    }
+
     /// Writes the next anchor, at both ends of the disk.
     async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
         anchor.number += 1;

@@ -2,8 +2,9 @@
 //!
 //! Anchors say in which zones superblocks may stand. The highest that is whole, with all that it
 //! lists, is the one; if it is not, the one that it names as durable. What that lists is written
-//! again before anything rests on it: a flush that failed may have dropped it. Then a superblock of
-//! a higher number than all that were seen becomes durable, and only then is the volume served.
+//! again before anything rests on it: a flush that failed may have dropped it. An anchor that a cut
+//! has left at one end gets a successor at both. Then a superblock of a higher number than all that
+//! were seen becomes durable, and only then is the volume served.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -134,7 +135,7 @@ pub async fn open(
     runtime: Runtime,
     options: &OpenOptions,
 ) -> Result<Rc<Files<Shadow>>, OpenError> {
-    let anchor = find_anchor(&*device).await?;
+    let (anchor, is_twice) = find_anchors(&*device).await?;
     let shape = anchor.shape;
     let (superblock, at, highest) = choose(&*device, &anchor).await?;
     let device: Rc<dyn BlockDevice> = if options.read_only {
@@ -166,6 +167,9 @@ pub async fn open(
     let root = root.ok_or(OpenError::Damaged("it has no root"))?;
     let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
     let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
+    if !is_twice && !is_planted(Bug::LoneAnchors) {
+        commits.renew_anchor().await?;
+    }
     commits.commit(false).await.map_err(|error| match error {
         FsError::NoSpace => OpenError::Full,
         other => OpenError::Failed(other),
@@ -219,13 +223,17 @@ pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buf
 
 /// The newest anchor of the disk.
 pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, OpenError> {
+    Ok(find_anchors(device).await?.0)
+}
+
+/// The newest anchor of the disk, and whether it is at both ends: a cut leaves it at one.
+async fn find_anchors(device: &dyn BlockDevice) -> Result<(Anchor, bool), OpenError> {
     let size = device.geometry().size;
     let units = size / UNIT as u64;
     if units < 2 * ANCHORS {
         return Err(OpenError::NoVolume);
     }
-    let (mut newest, mut later): (Option<Anchor>, _) = (None, None);
-    let mut failed = None;
+    let (mut found, mut later, mut failed) = (Vec::new(), None, None);
     for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
         let block = match read_unit(device, unit).await {
             Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
@@ -236,19 +244,23 @@ pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, Open
             }
         };
         match Anchor::read(&block) {
-            Ok(anchor) if newest.as_ref().is_none_or(|newest| newest.number < anchor.number) => {
-                newest = Some(anchor);
-            }
+            Ok(anchor) => found.push(anchor),
             Err(NoAnchor::Version(version)) => later = Some(version),
-            _ => {}
+            Err(NoAnchor::Other) => {}
         }
     }
-    let Some(anchor) = newest else {
+    let highest = found.iter().map(|anchor: &Anchor| anchor.number).max();
+    found.retain(|anchor| Some(anchor.number) == highest);
+    let is_twice = found.len() == 2;
+    let Some(anchor) = found.pop() else {
         let failed = failed.map_or(OpenError::NoVolume, OpenError::Io);
         return Err(later.map_or(failed, OpenError::Version));
     };
     let volume = anchor.shape.units * UNIT as u64;
-    if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
+    if volume > size {
+        return Err(OpenError::CutOff { volume, disk: size });
+    }
+    Ok((anchor, is_twice))
 }
 
 /// The superblock to go on from, where it is, and the highest number that was seen.

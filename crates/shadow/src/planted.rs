@@ -41,6 +41,8 @@ planted::bugs! {
     BoundlessTrees,
     /// An opening takes what it cannot read for what is not there.
     PassedReads,
+    /// An anchor that is at one end alone stays so.
+    LoneAnchors,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
 }

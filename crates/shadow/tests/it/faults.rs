@@ -4,6 +4,7 @@ use block::Verb;
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
 use futures::FutureExt;
+use shadow::format::anchor::Anchor;
 use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Trace};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -302,6 +303,93 @@ pub(crate) fn what_cannot_be_read_is_not_passed() -> Result<(), String> {
 #[test]
 fn an_opening_that_cannot_read_is_refused_and_loses_nothing() {
     assert_eq!(what_cannot_be_read_is_not_passed(), Ok(()));
+}
+
+/// Whether the newest anchor is at one end alone.
+fn is_alone(image: &Image) -> bool {
+    let units = image.size() / 4096;
+    let numbers = [0, 1, units - 2, units - 1].map(|unit| {
+        let mut bytes = [0; 4096];
+        image.read(unit * 4096, &mut bytes);
+        Anchor::read(&bytes).ok().map(|anchor| anchor.number)
+    });
+    let newest = numbers.iter().max();
+    numbers.iter().filter(|number| Some(*number) == newest).count() == 1
+}
+
+/// What a file holds of which the only copy of an anchor rots.
+fn held(mut image: Image, unit: u64) -> Result<Vec<u8>, String> {
+    image.write(unit * 4096 + 100, &[0xa5; 3]);
+    let executor = Executor::new(unit);
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let file = volume.lookup(volume.files.root(), "one").await;
+        let read = volume.read(file.map_err(|error| error.to_string())?).await;
+        read.map_err(|error| error.to_string())
+    })
+}
+
+/// A cut leaves an anchor at one end alone. After a return any place of an anchor may rot: what was
+/// done since is there.
+pub(crate) fn an_anchor_may_rot_after_a_return() -> Result<(), String> {
+    let setting = Setting::of(4, 64, 2 << 20);
+    let executor = Executor::new(5);
+    let disk = executor.block_on(made(&executor, &setting));
+    // Each goes to other places, and soon to other zones.
+    let write = async |volume: &enginekit::Volume<shadow::Shadow>, value: u8| {
+        let file = match volume.lookup(volume.files.root(), "one").await {
+            Ok(file) => file,
+            Err(_) => volume.create(volume.files.root(), "one").await.expect("there is room"),
+        };
+        let written = volume.write(file, 0, vec![value; 40_000], Stability::FileSync).await;
+        written.expect("there is room");
+    };
+    disk.start_trace();
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for value in 1..=8 {
+            write(&volume, value).await;
+        }
+    });
+    let trace = disk.trace();
+    let mut alone = 0;
+    for (position, seed) in (0..=trace.events().len()).flat_map(|at| [(at, 0), (at, 1), (at, 2)]) {
+        let platter = trace.platter_at(position);
+        let mut prng = sim::Prng::new(3 * position as u64 + seed);
+        let image = platter.image(&sim::Choice::random(&platter, &mut prng));
+        if !is_alone(&image) {
+            continue;
+        }
+        alone += 1;
+        let executor = Executor::new(position as u64);
+        let disk = Disk::new(&executor, image);
+        let mut images = Vec::new();
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            for value in 101..=108 {
+                write(&volume, value).await;
+                images.push((value, disk.contents()));
+            }
+            Ok::<(), String>(())
+        })?;
+        for (value, image) in images {
+            let units = image.size() / 4096;
+            for unit in [0, 1, units - 2, units - 1] {
+                let found = held(image.clone(), unit);
+                if found != Ok(vec![value; 40_000]) {
+                    let found = found.map(|bytes| bytes.first().copied());
+                    return Err(format!("event {position}, {value}, unit {unit}: {found:?}"));
+                }
+            }
+        }
+    }
+    if alone > 3 { Ok(()) } else { Err(format!("{alone} cuts left one copy alone")) }
+}
+
+#[test]
+fn a_place_of_an_anchor_may_rot_after_a_return() {
+    assert_eq!(an_anchor_may_rot_after_a_return(), Ok(()));
 }
 
 /// What holds the disk is full for a while, from each write on: who waits hears an error, other
