@@ -400,16 +400,8 @@ impl Commits {
             listed: Vec::new(),
             ..*superblock
         };
-        let payload = self.unflushed.borrow().clone();
-        Sealed {
-            superblock: superblock.clone(),
-            at,
-            writes,
-            through,
-            freed,
-            payload,
-            _nodes: nodes,
-        }
+        let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
+        Sealed { superblock, at, writes, through, freed, payload, _nodes: nodes }
     }
 
     /// The slot for a superblock, in the zone of this unit.

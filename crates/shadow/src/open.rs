@@ -2,9 +2,10 @@
 //!
 //! Anchors say in which zones superblocks may stand. The highest that is whole, with all that it
 //! lists, is the one; if it is not, the one that it names as durable. What that lists is written
-//! again before anything rests on it: a flush that failed may have dropped it. An anchor that a cut
-//! has left at one end gets a successor at both. Then a superblock of a higher number than all that
-//! were seen becomes durable, and only then is the volume served.
+//! again, with the superblock itself, before anything rests on it: a flush that failed may have
+//! dropped it. The anchor, which a cut may have left at one end, or a failure in a cache alone, gets
+//! a successor at both. Then a superblock of a higher number than all that were seen becomes
+//! durable, and only then is the volume served.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -135,7 +136,7 @@ pub async fn open(
     runtime: Runtime,
     options: &OpenOptions,
 ) -> Result<Rc<Files<Shadow>>, OpenError> {
-    let (anchor, is_twice) = find_anchors(&*device).await?;
+    let anchor = find_anchor(&*device).await?;
     let shape = anchor.shape;
     let (superblock, at, highest) = choose(&*device, &anchor).await?;
     let device: Rc<dyn BlockDevice> = if options.read_only {
@@ -147,7 +148,7 @@ pub async fn open(
         device
     };
     if !is_planted(Bug::UnwrittenBelief) {
-        believe(&*device, &superblock).await?;
+        believe(&*device, &superblock, at, &anchor.secret).await?;
     }
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
@@ -167,7 +168,7 @@ pub async fn open(
     let root = root.ok_or(OpenError::Damaged("it has no root"))?;
     let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
     let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
-    if !is_twice && !is_planted(Bug::LoneAnchors) {
+    if !is_planted(Bug::LoneAnchors) {
         commits.renew_anchor().await?;
     }
     commits.commit(false).await.map_err(|error| match error {
@@ -223,17 +224,13 @@ pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buf
 
 /// The newest anchor of the disk.
 pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, OpenError> {
-    Ok(find_anchors(device).await?.0)
-}
-
-/// The newest anchor of the disk, and whether it is at both ends: a cut leaves it at one.
-async fn find_anchors(device: &dyn BlockDevice) -> Result<(Anchor, bool), OpenError> {
     let size = device.geometry().size;
     let units = size / UNIT as u64;
     if units < 2 * ANCHORS {
         return Err(OpenError::NoVolume);
     }
-    let (mut found, mut later, mut failed) = (Vec::new(), None, None);
+    let (mut newest, mut later): (Option<Anchor>, _) = (None, None);
+    let mut failed = None;
     for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
         let block = match read_unit(device, unit).await {
             Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
@@ -244,23 +241,19 @@ async fn find_anchors(device: &dyn BlockDevice) -> Result<(Anchor, bool), OpenEr
             }
         };
         match Anchor::read(&block) {
-            Ok(anchor) => found.push(anchor),
+            Ok(anchor) if newest.as_ref().is_none_or(|newest| newest.number < anchor.number) => {
+                newest = Some(anchor);
+            }
             Err(NoAnchor::Version(version)) => later = Some(version),
-            Err(NoAnchor::Other) => {}
+            _ => {}
         }
     }
-    let highest = found.iter().map(|anchor: &Anchor| anchor.number).max();
-    found.retain(|anchor| Some(anchor.number) == highest);
-    let is_twice = found.len() == 2;
-    let Some(anchor) = found.pop() else {
+    let Some(anchor) = newest else {
         let failed = failed.map_or(OpenError::NoVolume, OpenError::Io);
         return Err(later.map_or(failed, OpenError::Version));
     };
     let volume = anchor.shape.units * UNIT as u64;
-    if volume > size {
-        return Err(OpenError::CutOff { volume, disk: size });
-    }
-    Ok((anchor, is_twice))
+    if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
 }
 
 /// The superblock to go on from, where it is, and the highest number that was seen.
@@ -336,8 +329,17 @@ fn fits(listed: &Listed, bytes: &[u8]) -> bool {
     sum_of_sums(&sums) == listed.sum
 }
 
-/// Writes again what is believed and no flush covers.
-async fn believe(device: &dyn BlockDevice, superblock: &Superblock) -> Result<(), IoError> {
+/// Writes again what is believed and no flush covers, and where that is said.
+async fn believe(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    at: u64,
+    secret: &Secret,
+) -> Result<(), IoError> {
+    if !is_planted(Bug::HalfBelief) {
+        let block = vec![Buffer::copied(&*superblock.write(at, secret)).freeze()];
+        device.write(at * UNIT as u64, block, Durability::Plain).await?;
+    }
     for listed in &superblock.listed {
         let bytes: Bytes = read_listed(device, listed).await?.freeze();
         let at = listed.run.start * UNIT as u64;

@@ -41,7 +41,9 @@ planted::bugs! {
     BoundlessTrees,
     /// An opening takes what it cannot read for what is not there.
     PassedReads,
-    /// An anchor that is at one end alone stays so.
+    /// An opening does not write the superblock again that it believes.
+    HalfBelief,
+    /// An opening does not write the anchor again that it believes.
     LoneAnchors,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,

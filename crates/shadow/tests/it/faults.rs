@@ -255,6 +255,59 @@ pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
     Ok(())
 }
 
+/// A flush fails, the volume stops, and is opened again; the power goes meanwhile. What was answered
+/// is there.
+pub(crate) fn a_return_after_a_failed_flush_may_be_cut() -> Result<(), String> {
+    for nth in 2..=12 {
+        let executor = Executor::new(nth);
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+        disk.start_trace();
+        let (told, from) = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            disk.fail(Verb::Flush, nth, Persistence::Once);
+            let mut told = 0;
+            while volume.create(volume.files.root(), &format!("f{told}")).await.is_ok() {
+                told += 1;
+            }
+            drop(volume);
+            let from = disk.trace().events().len();
+            opened(executor.runtime(), &disk).await?;
+            Ok::<_, String>((told, from))
+        })?;
+        let trace = disk.trace();
+        for position in from..=trace.events().len() {
+            for seed in 0..4 {
+                let platter = trace.platter_at(position);
+                let mut prng = sim::Prng::new(seed);
+                let lost =
+                    || sim::Choice::new(platter.pending().map(|_| sim::Fate::Lost).collect());
+                let choice =
+                    if seed == 0 { lost() } else { sim::Choice::random(&platter, &mut prng) };
+                let image = platter.image(&choice);
+                let executor = Executor::new(seed);
+                let disk = Disk::new(&executor, image);
+                let left = executor.block_on(async {
+                    let volume = opened(executor.runtime(), &disk).await?;
+                    let names = volume.list(volume.files.root()).await;
+                    names.map(|names| names.len() - 2).map_err(|error| error.to_string())
+                });
+                if left.as_ref().map_or(true, |&left| left < told) {
+                    return Err(format!(
+                        "flush {nth}, event {position}, seed {seed}: {told} were answered, and \
+                         {left:?} are left"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_return_after_a_failed_flush_is_cut_and_repeated() {
+    assert_eq!(a_return_after_a_failed_flush_may_be_cut(), Ok(()));
+}
+
 #[test]
 fn what_is_shown_stays() {
     assert_eq!(what_is_shown_after_a_failed_flush_stays(), Ok(()));

@@ -6,9 +6,9 @@ use shadow::planted::{Bug, plant};
 
 use crate::answers::answers_survive;
 use crate::faults::{
-    an_anchor_may_rot_after_a_return, fill_again_and_again, refusals_pass, rot_is_found,
-    what_cannot_be_read_is_not_passed, what_is_refused_takes_nothing,
-    what_is_shown_after_a_failed_flush_stays,
+    a_return_after_a_failed_flush_may_be_cut, an_anchor_may_rot_after_a_return,
+    fill_again_and_again, refusals_pass, rot_is_found, what_cannot_be_read_is_not_passed,
+    what_is_refused_takes_nothing, what_is_shown_after_a_failed_flush_stays,
 };
 use crate::kit::first_wrong;
 use crate::overwrites::overwrites_stay;
@@ -48,6 +48,7 @@ fn every_bug_is_found() {
             Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
             Bug::ListedFrees => overwrites_stay,
             Bug::PassedReads => what_cannot_be_read_is_not_passed,
+            Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::FailedByRefusals => refusals_pass,
             Bug::BoundlessTrees => || {

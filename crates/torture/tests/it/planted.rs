@@ -263,6 +263,7 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "ForgottenRest",
     "UnsummedReads",
     "FailedByRefusals",
+    "HalfBelief",
     "LoneAnchors",
     "PassedReads",
     "BoundlessTrees",
