@@ -291,7 +291,7 @@ pub(crate) fn a_return_after_a_failed_flush_may_be_cut() -> Result<(), String> {
                     let names = volume.list(volume.files.root()).await;
                     names.map(|names| names.len() - 2).map_err(|error| error.to_string())
                 });
-                if left.as_ref().map_or(true, |&left| left < told) {
+                if !left.as_ref().is_ok_and(|&left| left >= told) {
                     return Err(format!(
                         "flush {nth}, event {position}, seed {seed}: {told} were answered, and \
                          {left:?} are left"
