@@ -37,7 +37,11 @@ impl TypedValueParser for Word {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
         match self {
-            Self::Engine => Some(Box::new(DESIGNS.engines().into_iter().map(PossibleValue::new))),
+            Self::Engine => Some(Box::new(DESIGNS.engines().into_iter().map(|engine| {
+                let about = DESIGNS.of_engine(engine).find(|one| one.policy.is_none());
+                let value = PossibleValue::new(engine);
+                about.map_or(value.clone(), |design| value.help(design.about))
+            }))),
             Self::Policy => Some(Box::new(DESIGNS.all().iter().filter_map(|design| {
                 let policy = design.policy?;
                 Some(PossibleValue::new(policy).help(design.about))
@@ -60,9 +64,9 @@ pub(crate) fn chosen(
 /// Columns in front of what a policy promises: there is its name.
 const INDENT: usize = 11;
 
-/// What each policy promises, for a person who has to choose.
+/// What each policy promises, and each engine that has none, for a person who has to choose.
 pub(crate) fn promises() -> String {
-    let mut text = String::from("What the policies promise:\n");
+    let mut text = String::from("What the policies, and engines without any, promise:\n");
     for design in DESIGNS.all() {
         let crash = format!("After a crash, {}.", design.after_crash);
         let retry = format!("When a client repeats a call after the crash, {}.", design.retry);

@@ -181,7 +181,7 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     let mut watch = Watch::new();
     let tell = &mut |progress| watch.show(progress);
     let check = ready.design.work().check;
-    let report = check(&*ready.device, &runtime, &options, tell).await;
+    let report = check(&ready.device, &runtime, &options, tell).await;
     watch.end();
     let report = report.map_err(|error| Unchecked::Check(arguments.volume.clone(), error))?;
     let took = runtime.clock.now().since(start);

@@ -39,6 +39,7 @@ What VOLUME names decides what is made:
 Examples:
   duramen mkfs data --size 100G
   duramen mkfs data --size 100G --policy sync
+  duramen mkfs data --size 100G --engine shadow
   duramen mkfs disk.img --bare --size 4G --block-size 16K --fragment-size 2K
   duramen mkfs /dev/sdb1 --label backup
   duramen mkfs data --raid5 /dev/sdb /dev/sdc /dev/sdd /dev/sde

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 use crate::size::{parse_size, show_size};
 
 // What an engine chooses that is not told otherwise, with the choice of the first one.
-const HELP_OF_BLOCK_SIZE: &str = "Bytes in a block: 4K, 8K, 16K, 32K or 64K [default: 32768]";
+const HELP_OF_BLOCK_SIZE: &str =
+    "Bytes in a block: 4K, 8K, 16K, 32K or 64K [default: 32768, of engine shadow 8192]";
 const HELP_OF_RESERVE: &str = "Percent of the space that only root may fill [default: 8]";
 
 /// The arguments of `duramen mkfs`.
@@ -39,6 +40,10 @@ pub(crate) struct MkfsArguments {
     /// [default: 32768]
     #[arg(long, value_parser = parse_size, help = HELP_OF_BLOCK_SIZE)]
     pub(crate) block_size: Option<u64>,
+    /// Bytes in a zone of engine shadow, a part of the disk that is filled before the next: a power
+    /// of two, 64K at least [default: 64M, less for a small disk]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) zone_size: Option<u64>,
     /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it
     /// [default: 1/8, but at least 512 bytes and a sector of the disk]
     #[arg(long, value_parser = parse_size)]
@@ -94,6 +99,7 @@ impl MkfsArguments {
             policy: None,
             log_size: None,
             block_size: None,
+            zone_size: None,
             fragment_size: None,
             bytes_per_inode: None,
             reserve: None,
@@ -145,6 +151,7 @@ impl MkfsArguments {
     fn options(&self) -> MkfsOptions {
         MkfsOptions {
             block_size: self.block_size,
+            zone_size: self.zone_size,
             fragment_size: self.fragment_size,
             bytes_per_inode: self.bytes_per_inode,
             reserve_percent: self.reserve,
@@ -174,10 +181,12 @@ impl MkfsArguments {
         if let Some((other, _)) = DESIGNS.look(device).await
             && other.engine != design.engine
         {
-            // Its mkfs would leave what the engine that was there is known by.
-            let head = 0..device.geometry().size.min(HEAD_SIZE as u64);
+            // Its mkfs would leave what the engine that was there is known by, at either end.
+            let size = device.geometry().size;
+            let length = size.min(HEAD_SIZE as u64);
             let device_failed = |source| Failure::Device { path: path.to_owned(), source };
-            clear(device, head).await.map_err(device_failed)?;
+            clear(device, 0..length).await.map_err(device_failed)?;
+            clear(device, size - length..size).await.map_err(device_failed)?;
         }
         let (make, options) = (design.work().make, self.options());
         let made = make(device, &options, &*runtime.random, runtime.clock.wall()).await;

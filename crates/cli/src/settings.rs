@@ -170,9 +170,9 @@ mod tests {
         let told = refused("# mine\npolicy = \"luck\"\n");
         assert!(told.contains("line 2"), "{told}");
         assert!(told.contains("no policy 'luck'; it has these: log, sync, softdep"), "{told}");
-        let told = refused("policy = \"log\"\n\nengine = \"shadow\"\n");
+        let told = refused("policy = \"log\"\n\nengine = \"mirror\"\n");
         assert!(told.contains("line 3"), "{told}");
-        assert!(told.contains("no engine 'shadow'; there are these: ffs"), "{told}");
+        assert!(told.contains("no engine 'mirror'; there are these: ffs"), "{told}");
     }
 
     #[test]

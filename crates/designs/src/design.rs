@@ -56,6 +56,8 @@ pub struct Design {
     pub keeps_history: bool,
     /// Whether a return after a crash looks at all of the volume before it is served, and mends it.
     pub checks_first: bool,
+    /// Whether a check can mend what no cut leaves.
+    pub repairs: bool,
     /// Whether changes wait for company, as the section `[softdep]` of the settings says.
     pub waits: bool,
     /// How its disks are worked with; none for an engine over memory.
@@ -105,7 +107,7 @@ pub type Prepare = for<'a> fn(
 
 /// Checks a volume, and repairs it if asked to.
 pub type Check = for<'a> fn(
-    &'a dyn BlockDevice,
+    &'a Rc<dyn BlockDevice>,
     &'a Runtime,
     &'a CheckOptions,
     &'a mut dyn FnMut(Progress),

@@ -4,11 +4,11 @@ use futures::FutureExt;
 use ufs2::mark::PolicyKind;
 
 use crate::design::{Design, DiskRole};
-use crate::of_ffs;
 use crate::table::Table;
+use crate::{of_ffs, of_shadow};
 
 /// Every design that a volume can have.
-pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC, &FFS_SOFTDEP]);
+pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC, &FFS_SOFTDEP, &SHADOW]);
 
 /// UFS2 with a redo log.
 pub static FFS_LOG: Design = Design {
@@ -26,6 +26,7 @@ pub static FFS_LOG: Design = Design {
     keeps_order: true,
     keeps_history: true,
     checks_first: false,
+    repairs: true,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
@@ -50,6 +51,27 @@ pub static FFS_SOFTDEP: Design = Design {
     ..ORDERED
 };
 
+/// The engine that never overwrites what is needed.
+pub static SHADOW: Design = Design {
+    engine: "shadow",
+    policy: None,
+    about: "Write each change to a free place, and make all changes that wait durable together; \
+            after a crash the last state that is whole is served at once",
+    mark: None,
+    disks: &[DiskRole::Volume],
+    after_crash: "what was answered is there; any other change is there as a whole or not at all, \
+                  a WRITE over old data too",
+    retry: "a call that must not run twice gets the answer that it was given first",
+    remembers: true,
+    may_stop_between: false,
+    keeps_order: true,
+    keeps_history: true,
+    checks_first: false,
+    repairs: false,
+    waits: false,
+    work: Some(of_shadow::WORK),
+};
+
 /// What writes in place, and is checked after a crash.
 const ORDERED: Design = Design {
     engine: "ffs",
@@ -67,6 +89,7 @@ const ORDERED: Design = Design {
     keeps_order: true,
     keeps_history: false,
     checks_first: true,
+    repairs: true,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()

@@ -14,8 +14,8 @@
 //!
 //! Layers, from the bottom: `errors`, `found`, `made`, `options` and `report` are told and tell,
 //! `opened` is what is open, `design` is what an entry consists of, `table` looks entries up by the
-//! words of a command line, `of_ffs` puts that engine into the words of the table, `entries` are
-//! those that exist.
+//! words of a command line, `of_ffs` and `of_shadow` put these engines into the words of the table,
+//! `entries` are those that exist.
 //!
 //! Architecture invariant: code that has an entry never asks for its name to decide what to do. An
 //! engine that no volume can have, that over memory for one, is not here: a crate that tries it
@@ -27,6 +27,7 @@ mod errors;
 mod found;
 mod made;
 mod of_ffs;
+mod of_shadow;
 mod opened;
 mod options;
 mod report;
@@ -38,7 +39,7 @@ pub use design::{
     Check, Design, DiskRole, HEAD_SIZE, IsBegun, Look, Make, NotePolicy, Open, Plan, Prepare,
     Recognise, SetLabel, Work,
 };
-pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC};
+pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, SHADOW};
 pub use errors::{CheckError, LookError, MkfsError, OpenError};
 pub use ffs::check_log::LogUse;
 pub use found::{Found, FoundUfs2};

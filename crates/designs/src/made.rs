@@ -6,6 +6,8 @@
 pub struct MkfsOptions {
     /// Bytes in a block.
     pub block_size: Option<u64>,
+    /// Bytes in a zone, a part of the disk that is filled before the next.
+    pub zone_size: Option<u64>,
     /// Bytes in the smallest piece of a file.
     pub fragment_size: Option<u64>,
     /// Room for one file for each so many bytes.

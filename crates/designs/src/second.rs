@@ -41,6 +41,7 @@ static OTHER: Design = Design {
     keeps_order: true,
     keeps_history: true,
     checks_first: false,
+    repairs: true,
     waits: false,
     work: Some(Work {
         plan: |_, _, _| Ok(()),
@@ -129,7 +130,7 @@ fn a_disk_is_known_by_what_is_on_it_and_served_by_its_engine() {
             let prepared = (work.prepare)(&volume, None, &runtime, log_use).await;
             let log = prepared.expect("it needs no log").state;
             let options = CheckOptions { repair: true, log, ..CheckOptions::default() };
-            let report = (work.check)(&*volume, &runtime, &options, &mut |_| ()).await;
+            let report = (work.check)(&volume, &runtime, &options, &mut |_| ()).await;
             assert_eq!(report.expect("it can be checked").findings.total(), 0, "{design:?}");
         });
     }

@@ -166,6 +166,7 @@ mod tests {
         keeps_order: true,
         keeps_history: true,
         checks_first: false,
+        repairs: true,
         waits: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);
@@ -191,8 +192,8 @@ mod tests {
     #[test]
     fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
         let told = |engine, policy| WIDER.find(engine, policy).expect_err("unknown").to_string();
-        let expected = "there is no engine 'shadow'; there are these: ffs, alone";
-        assert_eq!(told(Some("shadow"), Some("log")), expected);
+        let expected = "there is no engine 'mirror'; there are these: ffs, alone";
+        assert_eq!(told(Some("mirror"), Some("log")), expected);
         let expected = "engine ffs has no policy 'luck'; it has these: sync, log";
         assert_eq!(told(None, Some("luck")), expected);
         let expected = "engine alone has no policies, so it has no policy 'log' either";

@@ -1,5 +1,6 @@
 //! Applying an Update: everything that readers see changes at once, in memory.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use directory::chunk;
@@ -61,8 +62,7 @@ impl Shadow {
         for ino in &update.ended {
             self.vacate(&update.inodes[ino].1.home, &mut freed);
         }
-        let files = self.commits.files.get() + update.born.len() as u64;
-        self.commits.files.set(files - update.ended.len() as u64);
+        self.count_files(&update);
         if let Some(&last) = update.born.iter().max() {
             let behind = (last + 1).next_multiple_of(INODES);
             self.commits.next_ino.set(self.commits.next_ino.get().max(behind));
@@ -82,6 +82,18 @@ impl Shadow {
         let written = std::mem::take(&mut update.written);
         let staged = Staged { sequence, answer: None, taken, freed, written };
         Applied { staged, freed: Freed { units, inos } }
+    }
+
+    /// Counts what begins and what ends.
+    fn count_files(&self, update: &Update) {
+        let count = |counted: &Cell<u64>, what: fn(&File) -> bool| {
+            let of = |inos: &[u64]| {
+                inos.iter().filter(|&ino| what(&update.inodes[ino].0)).count() as u64
+            };
+            counted.set(counted.get() + of(&update.born) - of(&update.ended));
+        };
+        count(&self.commits.files, |_| true);
+        count(&self.commits.directories, |file| file.kind == FileKind::Directory);
     }
 
     /// Blocks of data take the places of those that were there.

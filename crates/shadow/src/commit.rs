@@ -18,7 +18,6 @@
 //! 4. A superblock lists each run to which it leads and which no flush covers.
 //! 5. A sealed update does not change, and sealing waits for nothing.
 //! 6. A superblock goes to a zone that a durable anchor names.
-//! 7. The map as it was folded, with the records since, is what trees hold.
 //!
 //! Not asserted: 3 and 4, of which openings after cuts tell; 5, which is about what is copied.
 //!
@@ -27,12 +26,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{Durability, IoError};
 use bytes::Bytes;
 use cache::DataPath;
+use cache::refusals::all_written;
 use futures::FutureExt;
-use futures::future::{LocalBoxFuture, try_join_all};
+use futures::future::{LocalBoxFuture, join_all};
 use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::FsError;
@@ -40,17 +41,19 @@ use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
 use crate::format::anchor::{Anchor, Shape, ZONES};
-use crate::format::head::{Head, Kind, Place, seal};
+use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run};
 use crate::format::superblock::{CHAINS, LISTED, Listed, Superblock};
 use crate::format::{BODY, MAPPED, SLOTS, UNIT, sum};
-use crate::nodes::{Node, Nodes, Stem};
+use crate::nodes::{Node, Nodes};
 use crate::planted::{Bug, is_planted};
 use crate::space::Space;
 
 /// Blocks of records after which they are folded.
 const FOLD: usize = 32;
+/// The same if what they are folded into cannot be read. Then nothing becomes durable any more.
+const PATIENCE: usize = 4 * FOLD;
 /// Runs of payload, and units of it, that a superblock lists at most; more is flushed before.
 const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
@@ -58,16 +61,18 @@ const PAYLOAD_UNITS: u64 = 1024;
 const LISTED_UNITS: u64 = 2048;
 /// Blocks of answers at most.
 const RING: u64 = 4096;
+/// Between two attempts to write an update of which the first found no room below.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What has been staged since the last seal.
 #[derive(Default)]
-struct Open {
+pub(crate) struct Open {
     has_work: bool,
     /// The last change.
     through: u64,
     answers: Vec<Rc<[u8]>>,
     taken: Vec<Run>,
-    freed: Vec<Run>,
+    pub(crate) freed: Vec<Run>,
 }
 
 /// What records have told since the last fold.
@@ -128,16 +133,17 @@ pub(crate) struct Commits {
     pub(crate) released: Signal,
     anchor: RefCell<Anchor>,
     /// The last that was sealed.
-    superblock: RefCell<Superblock>,
+    pub(crate) superblock: RefCell<Superblock>,
     /// Where the last durable one is, and the one before it.
     durable: Cell<[u64; 2]>,
-    open: RefCell<Open>,
+    pub(crate) open: RefCell<Open>,
     /// Blocks of payload that no flush covers, of changes that were staged, and their checksums.
     unflushed: RefCell<BTreeMap<u64, u64>>,
-    unfolded: RefCell<Unfolded>,
+    pub(crate) unfolded: RefCell<Unfolded>,
     chains: RefCell<BTreeMap<u64, Chain>>,
     pub(crate) next_ino: Cell<u64>,
     pub(crate) files: Cell<u64>,
+    pub(crate) directories: Cell<u64>,
     pub(crate) units: Cell<u64>,
     is_running: Cell<bool>,
     /// A change finds no room, and a fold may make some.
@@ -176,6 +182,7 @@ impl Commits {
             anchor: RefCell::new(anchor),
             next_ino: Cell::new(superblock.next_ino),
             files: Cell::new(superblock.files),
+            directories: Cell::new(superblock.directories),
             units: Cell::new(superblock.units),
             superblock: RefCell::new(superblock),
             durable: Cell::new([at, at]),
@@ -218,9 +225,14 @@ impl Commits {
 
     /// Units that are going to be needed for records and answers.
     pub(crate) fn keeps(&self) -> u64 {
-        let records = FOLD.saturating_sub(self.unfolded.borrow().units.len()) as u64;
-        let begun = self.superblock.borrow().answers_begun;
-        records + ring(&self.shape).saturating_sub(begun)
+        let (records, begun) = self.recorded();
+        to_come(&self.shape, records, begun)
+    }
+
+    /// Blocks of records, and blocks of answers that were begun, in all.
+    pub(crate) fn recorded(&self) -> (u64, u64) {
+        let records = self.unfolded.borrow().units.len() as u64;
+        (records, self.superblock.borrow().answers_begun)
     }
 
     /// Whether there is no place for one more chain: those that cannot go on keep theirs.
@@ -290,7 +302,7 @@ impl Commits {
 
     async fn run(self: Rc<Self>) {
         while self.open.borrow().has_work && !self.horizon.has_failed() {
-            if self.commit().await.is_err() {
+            if self.commit(true).await.is_err() {
                 self.horizon.fail();
             }
         }
@@ -298,13 +310,20 @@ impl Commits {
         self.released.notify();
     }
 
-    /// Makes durable what has been staged.
+    /// Makes durable what has been staged. If `is_patient`, a write that finds no room below is
+    /// tried until there is some.
     ///
     /// # Errors
-    /// Those of the device; then nothing becomes durable any more.
-    pub(crate) async fn commit(&self) -> Result<(), FsError> {
-        if self.unfolded.borrow().units.len() >= FOLD || self.is_fold_wanted.take() {
-            self.fold().await?;
+    /// Those of the device; then nothing becomes durable any more. [`FsError::NoSpace`] when there
+    /// is no room below.
+    pub(crate) async fn commit(&self, is_patient: bool) -> Result<(), FsError> {
+        let records = self.unfolded.borrow().units.len();
+        let is_due = self.is_fold_wanted.take() || records >= FOLD;
+        if is_due
+            && let Err(error) = self.fold().await
+            && records >= PATIENCE
+        {
+            return Err(error);
         }
         if self.is_much(&self.unflushed.borrow()) {
             let covered = self.unflushed.borrow().clone();
@@ -312,7 +331,24 @@ impl Commits {
             self.forget_flushed(&covered);
         }
         let sealed = self.seal();
-        self.write(sealed).await.map_err(|_| FsError::Io)
+        loop {
+            let written = self.write(&sealed).await;
+            let is_refused = written.as_ref().is_err_and(IoError::is_full);
+            let stands = is_refused && is_patient && !is_planted(Bug::FailedByRefusals);
+            self.path.refusals().set_waiting(stands);
+            self.horizon.stand(stands);
+            self.released.notify();
+            if !stands {
+                let told = |_| if is_refused { FsError::NoSpace } else { FsError::Io };
+                return written.map_err(told);
+            }
+            self.runtime.clock.sleep(REFUSED_PAUSE).await; // invariant 5: it is the same then
+        }
+    }
+
+    /// Whether what is to become durable waits for room below.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.path.refusals().is_waiting()
     }
 
     /// Whether that is more payload than a superblock lists.
@@ -376,21 +412,15 @@ impl Commits {
             records: unfolded.units.len() as u32,
             next_ino: self.next_ino.get(),
             files: self.files.get(),
+            directories: self.directories.get(),
+            seconds: self.runtime.clock.wall().seconds,
             units: self.units.get(),
             chains: chains.collect(),
             listed: Vec::new(),
             ..*superblock
         };
-        let payload = self.unflushed.borrow().clone();
-        Sealed {
-            superblock: superblock.clone(),
-            at,
-            writes,
-            through,
-            freed,
-            payload,
-            _nodes: nodes,
-        }
+        let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
+        Sealed { superblock, at, writes, through, freed, payload, _nodes: nodes }
     }
 
     /// Seals the record of an update, which tells of its own blocks as well; gives where it ends.
@@ -445,7 +475,7 @@ impl Commits {
         at
     }
 
-    async fn write(&self, mut sealed: Sealed) -> Result<(), IoError> {
+    async fn write(&self, sealed: &Sealed) -> Result<(), IoError> {
         let sums = sealed.writes.iter().map(|(address, _, sum)| (*address, *sum)).collect();
         let runs = runs_of(&sums, 1);
         let mut listed = runs_of(&sealed.payload, self.shape.block);
@@ -458,7 +488,7 @@ impl Commits {
         let bytes = (sealed.writes.len() + 1) * UNIT;
         self.count(|counts| counts.metadata_bytes += bytes as u64);
         let blocks: BTreeMap<u64, Bytes> =
-            sealed.writes.drain(..).map(|(address, block, _)| (address, block)).collect();
+            sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
         let write = |listed: Listed| {
             let Run { start, .. } = listed.run;
             let pieces = blocks.range(start..listed.run.end()).map(|(_, block)| block.clone());
@@ -467,20 +497,20 @@ impl Commits {
         let mut writes: Vec<_> = runs.into_iter().map(write).collect();
         if is_split {
             self.count(|counts| counts.split_updates += 1);
-            try_join_all(std::mem::take(&mut writes)).await?;
+            all_written(join_all(std::mem::take(&mut writes)).await)?;
             self.flush().await?;
             listed.clear();
         }
         if is_planted(Bug::UnlistedBlocks) {
             listed.clear();
         }
-        sealed.superblock.listed = listed;
-        let block = sealed.superblock.write(sealed.at, self.nodes.secret());
+        let superblock = Superblock { listed, ..sealed.superblock.clone() };
+        let block = superblock.write(sealed.at, self.nodes.secret());
         let block = block::Buffer::copied(&*block).freeze();
         writes.push(self.path.write(sealed.at * UNIT as u64, vec![block]));
-        try_join_all(writes).await?;
+        all_written(join_all(writes).await)?;
         self.flush().await?;
-        self.durable(&sealed);
+        self.durable(sealed);
         Ok(())
     }
 
@@ -526,7 +556,7 @@ impl Commits {
         self.write_anchor(anchor).await
     }
 
-    /// Writes what the anchor says once more, as the next one.
+    /// Writes an anchor that says the same once more.
     ///
     /// # Errors
     /// Those of the device.
@@ -541,10 +571,10 @@ impl Commits {
         let block = block::Buffer::copied(&*anchor.write()).freeze();
         let device = self.path.device();
         let places = self.shape.anchor(anchor.number);
-        try_join_all(places.map(|unit| {
-            device.write(unit * UNIT as u64, vec![block.clone()], Durability::Through)
-        }))
-        .await?;
+        let writes = places
+            .map(|unit| device.write(unit * UNIT as u64, vec![block.clone()], Durability::Through));
+        let written = all_written(join_all(writes).await);
+        written.inspect_err(|error| self.path.refusals().note(error))?;
         self.count(|counts| {
             counts.metadata_bytes += 2 * UNIT as u64;
             counts.barriers += 1;
@@ -566,112 +596,26 @@ impl Commits {
         let block = superblock.write(at, self.nodes.secret());
         let block = vec![block::Buffer::copied(&*block).freeze()];
         self.path.device().write(at * UNIT as u64, block, Durability::Through).await?;
-        let anchor = Anchor { rest: superblock.number, ..self.anchor.borrow().clone() };
+        let (rest, free) = (superblock.number, self.space.free_units());
+        let anchor = Anchor { rest, free, ..self.anchor.borrow().clone() };
         self.write_anchor(anchor).await
     }
+}
 
-    /// Brings what records tell into the map, and their answers into the ring: the records of the
-    /// update that is open are the first of a new chain. Only a seal takes it to the disk, as a
-    /// whole.
-    async fn fold(&self) -> Result<(), FsError> {
-        // It stands there until all of it is in the map: what is needed for that is kept.
-        let Unfolded { changes, answers, units } = self.unfolded.borrow().clone();
-        let mut made = Vec::new();
-        let mut leaves = BTreeMap::new();
-        for Change::Taken(run) | Change::Freed(run) in &changes {
-            for leaf in run.start / MAPPED..=(run.end() - 1) / MAPPED {
-                let node = self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?;
-                leaves.insert(leaf, node);
-            }
-        }
-        for change in changes {
-            let (run, is_used) = match change {
-                Change::Taken(run) => (run, true),
-                Change::Freed(_) if is_planted(Bug::UnfoldedFrees) => continue,
-                Change::Freed(run) => (run, false),
-            };
-            for unit in run.start..run.end() {
-                let set = |bytes: &mut [u8]| set_bit(bytes, unit % MAPPED, is_used);
-                leaves[&(unit / MAPPED)].change(set);
-            }
-        }
-        leaves.values().for_each(|node| self.nodes.mark(node));
-        if !is_planted(Bug::UnfoldedAnswers) {
-            self.fold_answers(answers).await?;
-        }
-        self.nodes.unmake(&mut made);
-        let mut superblock = self.superblock.borrow_mut();
-        (superblock.record, superblock.records) = (Pointer::NULL, 0);
-        self.unfolded.take();
-        if !is_planted(Bug::KeptRecords) {
-            let units = units.into_iter().map(|start| Run { start, length: 1 });
-            self.open.borrow_mut().freed.extend(units);
-        }
-        Ok(())
-    }
+/// Units that are going to be needed for records and answers where there are so many blocks of
+/// records and, in all, so many of answers that were begun.
+fn to_come(shape: &Shape, records: u64, begun: u64) -> u64 {
+    (FOLD as u64).saturating_sub(records) + ring(shape).saturating_sub(begun)
+}
 
-    /// Answers go behind those in the last block of the ring, or to the next one.
-    async fn fold_answers(&self, answers: Vec<Rc<[u8]>>) -> Result<(), FsError> {
-        let ring = ring(&self.shape);
-        let mut made = Vec::new();
-        for answer in answers {
-            let begun = self.superblock.borrow().answers_begun;
-            let mut place = None;
-            if begun > 0 {
-                let index = (begun - 1) % ring;
-                let node = self.nodes.make(&Stem::Answers, 0, index, &mut made).await?;
-                place = node.read(|bytes| room_behind(bytes, answer.len())).map(|at| (node, at));
-            }
-            let (node, at) = match place {
-                Some(place) => place,
-                None => {
-                    let node = self.nodes.make(&Stem::Answers, 0, begun % ring, &mut made).await?;
-                    node.change(|bytes| bytes.fill(0));
-                    self.superblock.borrow_mut().answers_begun = begun + 1;
-                    (node, size_of::<Head>())
-                }
-            };
-            node.change(|bytes| record::put_answer(bytes, at, &answer));
-            self.nodes.mark(&node);
-        }
-        self.nodes.unmake(&mut made);
-        Ok(())
-    }
+/// The same, and what any update needs.
+pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
+    2 * (shape.units / MAPPED + 1) + 8 + to_come(shape, records, begun)
 }
 
 /// How many blocks of answers there are, before the oldest is written over.
 pub(crate) fn ring(shape: &Shape) -> u64 {
     (shape.units / 64).clamp(8, RING)
-}
-
-/// Answers in a block of the ring, the oldest first; nothing if it makes no sense.
-pub(crate) fn answers_in(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let end = end_of_answers(bytes)?;
-    record::split(&bytes[size_of::<Head>()..end])
-}
-
-fn end_of_answers(bytes: &[u8]) -> Option<usize> {
-    let mut at = size_of::<Head>();
-    while let Some(length) = bytes.get(at..at + 2) {
-        match u16::from_le_bytes([length[0], length[1]]) {
-            0 => break,
-            length => at += 2 + usize::from(length),
-        }
-    }
-    (at <= bytes.len()).then_some(at)
-}
-
-/// Where an answer of this length goes, if it has room.
-fn room_behind(bytes: &[u8], length: usize) -> Option<usize> {
-    end_of_answers(bytes).filter(|at| at + 2 + length <= bytes.len())
-}
-
-/// Says in a block of the map whether a unit is in use.
-fn set_bit(bytes: &mut [u8], unit: u64, is_used: bool) {
-    let byte = &mut bytes[size_of::<Head>() + unit as usize / 8];
-    let bit = 1 << (unit % 8);
-    assert_ne!(*byte & bit != 0, is_used, "invariant 7: a fold says what was not so before");
-    *byte ^= bit;
 }
 
 /// Runs in the order of their units, those that meet as one.

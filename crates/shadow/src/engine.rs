@@ -7,12 +7,12 @@ use std::rc::Rc;
 use cache::{Budget, DataPath};
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::{FsError, FsStat};
+use vfs::FsError;
 use vnode::{Limits, Space as Kind, Vnode};
 
 use crate::commit::{Commits, Counts};
 use crate::format::inode::Record;
-use crate::format::{FIRST, INODES, MAPPED, ROOT, UNIT};
+use crate::format::{FIRST, INODES, ROOT, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Stem};
 use crate::space::Space;
@@ -28,7 +28,7 @@ pub(crate) const MOST_LINKS: u32 = 32_767;
 /// Blocks of inodes that are tried of those which went.
 const VACANT: usize = 4;
 /// Inode numbers end here: an entry of a directory has 32 bits for one.
-const LAST_INO: u64 = u32::MAX as u64;
+pub(crate) const LAST_INO: u64 = u32::MAX as u64;
 
 /// See the crate's prose.
 pub struct Shadow {
@@ -54,9 +54,16 @@ pub struct Shadow {
     pub(crate) hint: Cell<u64>,
     /// Blocks of inodes that went because they were empty.
     pub(crate) vacant: RefCell<BTreeSet<u64>>,
+    /// Whether a stop leaves the device open.
+    pub(crate) keeps_device: bool,
 }
 
 impl Shadow {
+    /// How many directories there are.
+    pub fn directories(&self) -> u64 {
+        self.commits.directories.get()
+    }
+
     /// How often something was done since it was opened.
     pub fn counts(&self) -> Counts {
         self.commits.counts()
@@ -96,27 +103,6 @@ impl Shadow {
 
     pub(crate) fn cost_of_inode(&self) -> u64 {
         u64::from(self.nodes.height(&Stem::Inodes)) + 2
-    }
-
-    /// How full it is. What the engine needs for itself is no part of it.
-    pub(crate) fn fullness(&self, (orphans, used): (u64, u64)) -> FsStat {
-        let leaves = 2 * (self.commits.shape.units / MAPPED + 1);
-        let kept = self.commits.keeps() + leaves + 8 + self.space.pool();
-        let claimed = self.space.claimed() * self.per_block();
-        let free = self.space.free_units() + self.leaving_units.get();
-        let free_bytes = free.saturating_sub(kept + claimed) * UNIT as u64 + used;
-        let total_bytes = free_bytes + self.commits.units.get() * UNIT as u64;
-        let files = self.commits.files.get();
-        // Any unit may become a block of inodes.
-        let free_files = (free_bytes / UNIT as u64 * INODES).min(LAST_INO - files) + orphans;
-        FsStat {
-            total_bytes,
-            free_bytes,
-            available_bytes: free_bytes,
-            total_files: files + free_files,
-            free_files,
-            available_files: free_files,
-        }
     }
 
     /// The block of an inode, and its slot there.

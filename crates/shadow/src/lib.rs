@@ -11,10 +11,10 @@
 //! * [`format`]: the bytes of a volume. `space`: which units are free. `nodes`: blocks of metadata
 //!   in memory, as trees.
 //! * `inode`, `update`: what is known of a file, and what one operation changes.
-//! * `commit`: from memory to the disk. `engine`, `content`, `apply`: room, planning and applying.
-//!   `verbs`: the engine's face.
-//! * [`mod@mkfs`], [`mod@open`], [`mod@check`]: making a volume, bringing it back, looking at all
-//!   of it.
+//! * `commit`, `fold`: from memory to the disk. `engine`, `content`, `apply`: room, planning and
+//!   applying. `verbs`: the engine's face.
+//! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
+//!   looking at what it says of itself, and at all of it.
 //!
 //! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
 //!
@@ -25,8 +25,11 @@ pub mod check;
 mod commit;
 mod content;
 mod engine;
+mod fold;
 pub mod format;
+mod fullness;
 mod inode;
+pub mod look;
 pub mod mkfs;
 mod nodes;
 pub mod open;
@@ -36,8 +39,9 @@ mod space;
 mod update;
 mod verbs;
 
-pub use check::check;
+pub use check::{Findings, Law, Wrong, check};
 pub use commit::Counts;
 pub use engine::Shadow;
-pub use mkfs::{MkfsError, MkfsOptions, mkfs};
+pub use look::{Seen, look, set_label};
+pub use mkfs::{MkfsError, MkfsOptions, mkfs, plan};
 pub use open::{OpenError, OpenOptions, open};

@@ -1,4 +1,11 @@
 //! Making an empty volume.
+//!
+//! 1. The places of anchors say that a volume is begun, and zeros follow the first; a flush. From
+//!    here on the disk is none.
+//! 2. The first update, with the root directory; a flush.
+//! 3. The anchors, those in the second units first, with a flush between the two and one behind.
+//!
+//! Commit point: the anchor in the first unit, and the last flush.
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 use namespace::NewFile;
@@ -6,28 +13,34 @@ use runtime::{Random, Timestamp};
 use vfs::{Device, FileKind};
 
 use crate::apply::first_chunk;
-use crate::format::anchor::{Anchor, LABEL, Shape};
+use crate::format::anchor::{Anchor, LABEL, Shape, begun};
 use crate::format::head::{Head, Kind, Place, Secret, seal};
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run};
 use crate::format::superblock::{Superblock, Tree};
-use crate::format::{ANCHORS, FIRST, ROOT, SLOTS, UNIT, sum};
+use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
+use crate::fullness::{for_files, usable};
+
+/// Units that the first update takes.
+const TAKEN: u64 = 3;
+/// Units for files that the smallest volume has at least.
+const LEAST: u64 = 64;
 
 /// What a volume is to be like.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
     /// Bytes of a block of a file.
     pub block_size: u64,
-    /// Bytes of a zone.
-    pub zone_size: u64,
+    /// Bytes of a zone; the usual number for the disk if none is said.
+    pub zone_size: Option<u64>,
     /// A name for people.
     pub label: String,
 }
 
 impl Default for MkfsOptions {
     fn default() -> Self {
-        Self { block_size: 8 << 10, zone_size: 64 << 20, label: String::new() }
+        Self { block_size: 8 << 10, zone_size: None, label: String::new() }
     }
 }
 
@@ -36,17 +49,30 @@ impl Default for MkfsOptions {
 pub enum MkfsError {
     /// It cannot be like that.
     #[error(
-        "blocks of {block_size} bytes and zones of {zone_size} make no volume of {size} bytes: a \
-         block has 4 KiB to 64 KiB, a zone 64 KiB at least, each a power of two, and one zone has \
-         room"
+        "there are no blocks of {block_size} bytes in zones of {zone_size}: a block has 4096 to \
+         65536 bytes, a zone at least four blocks, and 65536 bytes to 64 GiB, and both are powers \
+         of two"
     )]
     Shape {
-        /// Bytes of the disk.
-        size: u64,
         /// Bytes of a block.
         block_size: u64,
         /// Bytes of a zone.
         zone_size: u64,
+    },
+    /// The disk is too small.
+    #[error(
+        "{size} bytes are too few: there has to be room for files beside what a volume keeps for \
+         itself"
+    )]
+    Small {
+        /// Bytes of the disk.
+        size: u64,
+    },
+    /// The disk is too large.
+    #[error("{size} bytes are too many: a volume has less than 512 PiB")]
+    Large {
+        /// Bytes of the disk.
+        size: u64,
     },
     /// The label is too long.
     #[error("a label has {LABEL} bytes at most")]
@@ -54,6 +80,39 @@ pub enum MkfsError {
     /// The disk cannot be written.
     #[error("{0}")]
     Io(#[from] IoError),
+}
+
+/// The shape of a volume on so many bytes.
+///
+/// # Errors
+/// [`MkfsError`], if there can be none.
+pub fn plan(size: u64, options: &MkfsOptions) -> Result<Shape, MkfsError> {
+    let block_size = options.block_size;
+    let zone_size = options.zone_size.unwrap_or_else(|| usual_zone(size, block_size));
+    let in_units = |bytes: u64| bytes / UNIT as u64;
+    let shape =
+        Shape { units: in_units(size), zone: in_units(zone_size), block: in_units(block_size) };
+    let are_units = [block_size, zone_size].iter().all(|bytes| bytes.is_multiple_of(UNIT as u64));
+    if !are_units || !shape.is_possible() {
+        return Err(MkfsError::Shape { block_size, zone_size });
+    }
+    if shape.units >= 1 << 47 {
+        return Err(MkfsError::Large { size });
+    }
+    if !shape.is_legal() || for_files(&shape) < LEAST {
+        return Err(MkfsError::Small { size });
+    }
+    if options.label.len() > LABEL {
+        return Err(MkfsError::Label);
+    }
+    Ok(shape)
+}
+
+/// Bytes of a zone if nothing is said: 64 MiB, and of a small disk so few that it has 16 of them.
+fn usual_zone(size: u64, block_size: u64) -> u64 {
+    let least = (4 * block_size).max(64 << 10);
+    let most = (size / 16).checked_ilog2().map_or(0, |log| 1 << log);
+    most.clamp(least, least.max(64 << 20))
 }
 
 /// Makes an empty volume. What was on the disk is lost.
@@ -66,37 +125,34 @@ pub async fn mkfs(
     random: &dyn Random,
     now: Timestamp,
 ) -> Result<Shape, MkfsError> {
-    let MkfsOptions { block_size, zone_size, label } = options;
-    let size = device.geometry().size;
-    let in_units = |bytes: u64| bytes / UNIT as u64;
-    let shape =
-        Shape { units: in_units(size), zone: in_units(*zone_size), block: in_units(*block_size) };
-    let are_units = [block_size, zone_size].iter().all(|bytes| bytes.is_multiple_of(UNIT as u64));
-    if !are_units || !shape.is_legal() {
-        let (block_size, zone_size) = (*block_size, *zone_size);
-        return Err(MkfsError::Shape { size, block_size, zone_size });
+    let shape = plan(device.geometry().size, options)?;
+    let write = |at: u64, block: &[u8; UNIT]| {
+        let piece = Buffer::copied(block).freeze();
+        device.write(at * UNIT as u64, vec![piece], Durability::Plain)
+    };
+    let zeros = block::zeros((FRONT - ANCHORS) as usize * UNIT);
+    device.write(ANCHORS * UNIT as u64, vec![zeros], Durability::Plain).await?;
+    for at in [0, 1].into_iter().flat_map(|number| shape.anchor(number)) {
+        write(at, &begun()).await?;
     }
-    if label.len() > LABEL {
-        return Err(MkfsError::Label);
-    }
+    device.flush().await?;
     let mut secret = Secret::default();
     secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
     secret[8..].copy_from_slice(&random.next_u64().to_le_bytes());
     let generation = (random.next_u64() as u32).max(1);
     for (at, block) in first_update(&shape, &secret, generation, now) {
-        let piece = Buffer::copied(&*block).freeze();
-        device.write(at * UNIT as u64, vec![piece], Durability::Plain).await?;
+        write(at, &block).await?;
     }
     device.flush().await?;
+    let free = usable(&shape) - TAKEN;
     for number in 1..=ANCHORS {
-        let label = label.clone();
-        let block = Anchor { number, shape, secret, label, zones: vec![0], rest: 1 }.write();
+        let (label, zones) = (options.label.clone(), vec![0]);
+        let anchor = Anchor { number, shape, secret, label, zones, rest: 1, free };
         for at in shape.anchor(number) {
-            let piece = Buffer::copied(&*block).freeze();
-            device.write(at * UNIT as u64, vec![piece], Durability::Plain).await?;
+            write(at, &anchor.write()).await?;
         }
+        device.flush().await?;
     }
-    device.flush().await?;
     Ok(shape)
 }
 
@@ -129,7 +185,7 @@ fn first_update(
     record.set(&facts);
     record.root.pointers[0] = names;
     let inodes = put(Kind::Inodes, 0, 0, inodes);
-    let taken = Change::Taken(Run { start: first, length: 3 });
+    let taken = Change::Taken(Run { start: first, length: TAKEN });
     let record = record::write(&[taken], &[]).pop().expect("one block");
     let record = put(Kind::Record, 0, 0, record);
     let mut superblock = Superblock {
@@ -139,7 +195,9 @@ fn first_update(
         records: 1,
         next_ino: FIRST,
         files: 1,
+        directories: 1,
         units: 1,
+        seconds: now.seconds,
         ..Superblock::default()
     };
     superblock.inodes.root.pointers[0] = inodes;

@@ -2,13 +2,16 @@
 //!
 //! Anchors say in which zones superblocks may stand. The highest that is whole, with all that it
 //! lists, is the one; if it is not, the one that it names as durable. What that lists is written
-//! again before anything rests on it: a flush that failed may have dropped it. Then a superblock of
-//! a higher number than all that were seen becomes durable, and only then is the volume served.
+//! again, with the superblock itself, before anything rests on it: a flush that failed may have
+//! dropped it. The anchor, which a cut may have left at one end, or a failure in a cache alone, gets
+//! a successor at both. Then a superblock of a higher number than all that were seen becomes
+//! durable, and only then is the volume served.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
@@ -17,9 +20,10 @@ use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
-use crate::commit::{Commits, Found, Unfolded, answers_in, ring, sum_of_sums};
+use crate::commit::{Commits, Found, Unfolded, ring, sum_of_sums};
 use crate::engine::{MOST_LINKS, Shadow};
-use crate::format::anchor::{Anchor, NoAnchor, Shape};
+use crate::fold::answers_in;
+use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
 use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::record::{self, Change};
@@ -32,11 +36,15 @@ use crate::space::Space;
 /// How to open a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
+    /// Change nothing. The volume must have been stopped.
+    pub read_only: bool,
     /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
     /// for data that is kept because it may be read again.
     pub cache_bytes: usize,
     /// Whether data is kept that may be read again.
     pub keeps_data: bool,
+    /// Whether a stop leaves the device open, for whoever goes on with it.
+    pub keeps_device: bool,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
 }
@@ -44,24 +52,35 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
+            read_only: false,
             cache_bytes: 256 << 20,
             keeps_data: true,
+            keeps_device: false,
             housekeeping_interval: Duration::from_secs(5),
         }
     }
 }
 
 /// Why a volume is not opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// There is none.
-    #[error("there is no shadow volume")]
+    #[error("there is no volume of engine shadow")]
     NoVolume,
+    /// It was never there.
+    #[error("a volume was begun here and never finished: 'duramen mkfs' makes it anew")]
+    Unfinished,
     /// It is of a later version.
-    #[error("the volume has version {0} of the format; this program knows {VERSION}")]
+    #[error(
+        "the volume has version {0} of the format of engine shadow, and this program knows \
+         version {VERSION} alone"
+    )]
     Version(u16),
     /// The disk is smaller than the volume.
-    #[error("the volume has {volume} bytes, and the disk {disk}")]
+    #[error(
+        "the volume has {volume} bytes, and its disk only {disk}: a part of it is missing, so \
+         bring that back"
+    )]
     CutOff {
         /// Bytes of the volume.
         volume: u64,
@@ -69,22 +88,42 @@ pub enum OpenError {
         disk: u64,
     },
     /// No superblock is whole.
-    #[error("no superblock is whole: the highest is that of update {highest}")]
+    #[error(
+        "the volume is damaged: no superblock is whole that may be the last (the highest is that \
+         of update {highest}); bring the disk back from a backup"
+    )]
     NoSuperblock {
         /// Its number; 0 if there is none at all.
         highest: u64,
     },
     /// What the superblock leads to makes no sense.
-    #[error("the volume is damaged: {0}")]
+    #[error("the volume is damaged: {0}; 'duramen fsck' tells more")]
     Damaged(&'static str),
+    /// It was not stopped, and has to be.
+    #[error(
+        "the volume was not stopped cleanly: serve it for writing once, or have 'duramen fsck \
+         --repair' bring it back, before that"
+    )]
+    NotAtRest,
+    /// There is no room for what an opening writes.
+    #[error("what holds the disk is full, and a volume that is opened needs some room: make some")]
+    Full,
+    /// The label is too long.
+    #[error("a label has {LABEL} bytes at most")]
+    Label,
     /// The disk does not do what it is asked.
     #[error("{0}")]
-    Io(#[from] IoError),
+    Io(IoError),
     /// A verb of the engine failed.
     #[error("{0}")]
     Failed(#[from] FsError),
 }
 
+impl From<IoError> for OpenError {
+    fn from(error: IoError) -> Self {
+        if error.is_full() { Self::Full } else { Self::Io(error) }
+    }
+}
 /// Blocks of the map, or of answers, that are read at once.
 const AT_ONCE: usize = 64;
 /// Bytes of UNSTABLE data that wait in memory at most.
@@ -102,8 +141,16 @@ pub async fn open(
     let anchor = find_anchor(&*device).await?;
     let shape = anchor.shape;
     let (superblock, at, highest) = choose(&*device, &anchor).await?;
+    let device: Rc<dyn BlockDevice> = if options.read_only {
+        if highest != anchor.rest {
+            return Err(OpenError::NotAtRest);
+        }
+        Rc::new(ScratchDevice::new(device)) // what an opening writes stays in memory
+    } else {
+        device
+    };
     if !is_planted(Bug::UnwrittenBelief) {
-        believe(&*device, &superblock, at).await?;
+        believe(&*device, &superblock, at, &anchor.secret).await?;
     }
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
@@ -125,11 +172,16 @@ pub async fn open(
     if !space.has_blocks(0, commits.needs(), false) {
         return Err(OpenError::Damaged("nothing of it is free"));
     }
-    // What was believed of anchors may be lost as well.
-    commits.renew_anchor().await?;
-    commits.commit().await?;
+    let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
+    if !is_planted(Bug::LoneAnchors) {
+        commits.renew_anchor().await?; // what was believed of anchors may be lost as well
+    }
+    commits.commit(false).await.map_err(|error| match error {
+        FsError::NoSpace => OpenError::Full,
+        other => OpenError::Failed(other),
+    })?;
     let engine = Shadow {
-        limits: limits(&shape, ObjectId::live(vfs::Ino(ROOT), generation.generation)),
+        limits: limits(&shape, options.read_only, root_id),
         runtime: runtime.clone(),
         budget,
         path,
@@ -144,6 +196,7 @@ pub async fn open(
         late_answer: Default::default(),
         hint: Default::default(),
         vacant: Default::default(),
+        keeps_device: options.keeps_device,
     };
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
     let files = FilesOptions { dirty_limit, remembered };
@@ -153,7 +206,7 @@ pub async fn open(
     Ok(files)
 }
 
-fn limits(shape: &Shape, root: ObjectId) -> Limits {
+fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
     let block_size = shape.block * UNIT as u64;
     Limits {
         root,
@@ -164,13 +217,13 @@ fn limits(shape: &Shape, root: ObjectId) -> Limits {
             max_file_size: crate::format::pointer::capacity(4).saturating_mul(block_size),
             block_size: block_size as u32,
             time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
-            read_only: false,
+            read_only,
         },
         pathconf: PathConf { link_max: MOST_LINKS, name_max: MAX_NAME as u32 },
     }
 }
 
-async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
+pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
     device.read(unit * UNIT as u64, Buffer::unfilled(UNIT)).await
 }
 
@@ -182,9 +235,16 @@ pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, Open
         return Err(OpenError::NoVolume);
     }
     let (mut newest, mut later): (Option<Anchor>, _) = (None, None);
+    let mut failed = None;
     for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
-        // One that cannot be read is as good as torn.
-        let Ok(block) = read_unit(device, unit).await else { continue };
+        let block = match read_unit(device, unit).await {
+            Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
+            Ok(block) => block,
+            Err(error) => {
+                failed = Some(error); // it is as good as torn
+                continue;
+            }
+        };
         match Anchor::read(&block) {
             Ok(anchor) if newest.as_ref().is_none_or(|newest| newest.number < anchor.number) => {
                 newest = Some(anchor);
@@ -194,7 +254,8 @@ pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, Open
         }
     }
     let Some(anchor) = newest else {
-        return Err(later.map_or(OpenError::NoVolume, OpenError::Version));
+        let failed = failed.map_or(OpenError::NoVolume, OpenError::Io);
+        return Err(later.map_or(failed, OpenError::Version));
     };
     let volume = anchor.shape.units * UNIT as u64;
     if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
@@ -205,16 +266,7 @@ pub(crate) async fn choose(
     device: &dyn BlockDevice,
     anchor: &Anchor,
 ) -> Result<(Superblock, u64, u64), OpenError> {
-    let mut found = BTreeMap::new();
-    for &zone in &anchor.zones {
-        for slot in 0..SLOTS {
-            let at = anchor.shape.slot(zone.into(), slot);
-            let Ok(block) = read_unit(device, at).await else { continue };
-            if let Some(superblock) = Superblock::read(&block, at, &anchor.secret) {
-                found.insert((superblock.number, at), superblock);
-            }
-        }
-    }
+    let found = superblocks(device, anchor).await?;
     let highest = found.last_key_value().map_or(0, |(&(number, _), _)| number);
     if highest < anchor.rest && !is_planted(Bug::ForgottenRest) {
         return Err(OpenError::NoSuperblock { highest });
@@ -222,14 +274,14 @@ pub(crate) async fn choose(
     // There are two of a volume that was stopped.
     let highest_ones = || found.range((highest, 0)..);
     for (&(_, at), superblock) in highest_ones() {
-        if is_whole(device, superblock).await || is_planted(Bug::BelievedHighest) {
+        if is_whole(device, superblock).await? || is_planted(Bug::BelievedHighest) {
             return Ok((superblock.clone(), at, highest));
         }
     }
     for (_, superblock) in highest_ones() {
         let at = superblock.durable_at;
         if let Some(durable) = found.get(&(superblock.durable, at))
-            && is_whole(device, durable).await
+            && is_whole(device, durable).await?
         {
             return Ok((durable.clone(), at, highest));
         }
@@ -237,15 +289,39 @@ pub(crate) async fn choose(
     Err(OpenError::NoSuperblock { highest })
 }
 
-/// Whether all that a superblock lists is there.
-async fn is_whole(device: &dyn BlockDevice, superblock: &Superblock) -> bool {
+/// All that fit their checksums, by their numbers and by where they are. One that cannot be read
+/// may be the last: without it nobody can tell.
+pub(crate) async fn superblocks(
+    device: &dyn BlockDevice,
+    anchor: &Anchor,
+) -> Result<BTreeMap<(u64, u64), Superblock>, IoError> {
+    let mut found = BTreeMap::new();
+    for &zone in &anchor.zones {
+        for slot in 0..SLOTS {
+            let at = anchor.shape.slot(zone.into(), slot);
+            let block = match read_unit(device, at).await {
+                Ok(block) => block,
+                Err(_) if is_planted(Bug::PassedReads) => continue,
+                Err(error) => return Err(error),
+            };
+            if let Some(superblock) = Superblock::read(&block, at, &anchor.secret) {
+                found.insert((superblock.number, at), superblock);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether all that a superblock lists is there. What cannot be read may be.
+async fn is_whole(device: &dyn BlockDevice, superblock: &Superblock) -> Result<bool, IoError> {
     for listed in &superblock.listed {
         match read_listed(device, listed).await {
             Ok(bytes) if fits(listed, &bytes) => {}
-            _ => return false,
+            Err(error) if !is_planted(Bug::PassedReads) => return Err(error),
+            _ => return Ok(false),
         }
     }
-    true
+    Ok(true)
 }
 
 async fn read_listed(device: &dyn BlockDevice, listed: &Listed) -> Result<Buffer, IoError> {
@@ -258,14 +334,17 @@ fn fits(listed: &Listed, bytes: &[u8]) -> bool {
     sum_of_sums(&sums) == listed.sum
 }
 
-/// Writes again what is believed and no flush covers, and what says so.
+/// Writes again what is believed and no flush covers, and where that is said.
 async fn believe(
     device: &dyn BlockDevice,
     superblock: &Superblock,
-    place: u64,
+    at: u64,
+    secret: &Secret,
 ) -> Result<(), IoError> {
-    let own = read_unit(device, place).await?.freeze();
-    device.write(place * UNIT as u64, vec![own], Durability::Plain).await?;
+    if !is_planted(Bug::HalfBelief) {
+        let block = vec![Buffer::copied(&*superblock.write(at, secret)).freeze()];
+        device.write(at * UNIT as u64, block, Durability::Plain).await?;
+    }
     for listed in &superblock.listed {
         let bytes: Bytes = read_listed(device, listed).await?.freeze();
         let at = listed.run.start * UNIT as u64;

@@ -35,6 +35,16 @@ planted::bugs! {
     ForgottenRest,
     /// What is read of a file need not fit its checksum.
     UnsummedReads,
+    /// An update that finds no room below stops the volume.
+    FailedByRefusals,
+    /// A tree becomes higher whether there is room for that or not.
+    BoundlessTrees,
+    /// An opening takes what it cannot read for what is not there.
+    PassedReads,
+    /// An opening does not write the superblock again that it believes.
+    HalfBelief,
+    /// An opening does not write the anchor again that it believes.
+    LoneAnchors,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
 }

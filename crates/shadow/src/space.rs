@@ -18,6 +18,11 @@ use crate::format::anchor::Shape;
 use crate::format::record::Run;
 use crate::planted::{Bug, is_planted};
 
+/// Units of a volume that changes which free more than they take may use, and no others.
+pub(crate) fn pool(shape: &Shape) -> u64 {
+    (shape.units / 32).clamp(48, 4096)
+}
+
 /// See the module's prose.
 pub(crate) struct Space {
     shape: Shape,
@@ -31,7 +36,6 @@ pub(crate) struct Space {
     /// Behind what was taken last.
     cursor: Cell<u64>,
     claimed: Cell<u64>,
-    /// Units that changes which free more than they take may use, and no others.
     pool: u64,
 }
 
@@ -48,7 +52,7 @@ impl Space {
             all_whole: Cell::new(zones * u64::from(per_zone)),
             cursor: Cell::new(shape.usable(0).start),
             claimed: Cell::new(0),
-            pool: (shape.units / 32).clamp(48, 4096),
+            pool: pool(&shape),
         };
         for zone in 0..zones {
             let usable = shape.usable(zone);

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use cache::{Budget, DataPath};
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
 use vfs::{CallReply, Credentials, Depends, FileKind, FsError, FsStat, Lost, Sequence, Timestamp};
@@ -292,6 +294,9 @@ impl Engine for Shadow {
             if self.horizon().has_stopped() || has_no_place {
                 return Err(FsError::Io);
             }
+            if self.commits.is_refused() && !update.manner.goes_on {
+                return Err(FsError::NoSpace);
+            }
             let grows = update.grows() && update.kind != Kind::Reserved;
             let kind = if grows { update.kind } else { Kind::Reserved };
             if self.has_room(0, update.cost, kind, grows) {
@@ -337,11 +342,24 @@ impl Engine for Shadow {
         &self.commits.horizon
     }
 
+    fn no_room_comes(&self) -> LocalBoxFuture<'static, ()> {
+        let commits = self.commits.clone();
+        let refused = async move {
+            while !commits.is_refused() {
+                commits.released.wait().await;
+            }
+        };
+        refused.boxed_local()
+    }
+
     async fn settle(&self) -> Result<(), Lost> {
         self.horizon().reach(Sequence(self.next.get() - 1)).await
     }
 
     async fn write_times(&self) {
+        if self.commits.is_refused() {
+            return;
+        }
         let touched = self.touched.take();
         let cost = touched.len() as u64 * self.cost_of_inode();
         // A crash may lose an access time, and so may a full volume.
@@ -362,7 +380,11 @@ impl Engine for Shadow {
     async fn close(&self) -> Result<(), FsError> {
         self.settle().await?;
         let is_full = |error: IoError| if error.is_full() { FsError::NoSpace } else { FsError::Io };
-        self.commits.rest().await.map_err(is_full)
+        self.commits.rest().await.map_err(is_full)?;
+        if self.keeps_device {
+            return Ok(());
+        }
+        self.path.device().close().await.map_err(|_| FsError::Io)
     }
 }
 
@@ -383,6 +405,7 @@ impl Shadow {
     ) -> Result<(), FsError> {
         let stem = directory.look(|inode| inode.stem(directory.ino));
         let (leaf, at) = place_of_chunk(start);
+        self.check_growth(&stem, leaf, update.kind)?;
         let node = self.nodes.make(&stem, 0, leaf, &mut update.taken.made).await?;
         update.cost += self.cost_of(&stem) + self.cost_of_inode();
         let facts = &mut update.inode(directory).facts;

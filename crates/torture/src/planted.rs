@@ -13,6 +13,8 @@ pub enum Bug {
     Ffs(ffs::planted::Bug),
     /// Of the engine over memory.
     Ram(ram::planted::Bug),
+    /// Of the engine that never overwrites.
+    Shadow(shadow::planted::Bug),
     /// Of files in memory.
     Vnode(vnode::planted::Bug),
     /// Of what engines keep in memory.
@@ -29,18 +31,21 @@ pub enum Bug {
 pub fn all() -> Vec<Bug> {
     let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
     let ram = ram::planted::Bug::ALL.iter().copied().map(Bug::Ram);
+    let shadow = shadow::planted::Bug::ALL.iter().copied().map(Bug::Shadow);
     let vnode = vnode::planted::Bug::ALL.iter().copied().map(Bug::Vnode);
     let cache = cache::planted::Bug::ALL.iter().copied().map(Bug::Cache);
     let fsck = fsck::planted::Bug::ALL.iter().copied().map(Bug::Fsck);
     let namespace = namespace::planted::Bug::ALL.iter().copied().map(Bug::Namespace);
     let dispatch = dispatch::planted::Bug::ALL.iter().copied().map(Bug::Dispatch);
-    ffs.chain(ram).chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
+    let engines = ffs.chain(ram).chain(shadow);
+    engines.chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
 }
 
 /// Plants a bug in this thread, in the place of any other.
 pub fn plant(bug: Option<Bug>) {
     ffs::planted::plant(None);
     ram::planted::plant(None);
+    shadow::planted::plant(None);
     vnode::planted::plant(None);
     cache::planted::plant(None);
     fsck::planted::plant(None);
@@ -50,6 +55,7 @@ pub fn plant(bug: Option<Bug>) {
         None => {}
         Some(Bug::Ffs(bug)) => ffs::planted::plant(Some(bug)),
         Some(Bug::Ram(bug)) => ram::planted::plant(Some(bug)),
+        Some(Bug::Shadow(bug)) => shadow::planted::plant(Some(bug)),
         Some(Bug::Vnode(bug)) => vnode::planted::plant(Some(bug)),
         Some(Bug::Cache(bug)) => cache::planted::plant(Some(bug)),
         Some(Bug::Fsck(bug)) => fsck::planted::plant(Some(bug)),
@@ -63,6 +69,7 @@ impl fmt::Display for Bug {
         match self {
             Self::Ffs(bug) => write!(f, "{bug:?}"),
             Self::Ram(bug) => write!(f, "{bug:?}"),
+            Self::Shadow(bug) => write!(f, "{bug:?}"),
             Self::Vnode(bug) => write!(f, "{bug:?}"),
             Self::Cache(bug) => write!(f, "{bug:?}"),
             Self::Fsck(bug) => write!(f, "{bug:?}"),

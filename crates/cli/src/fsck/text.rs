@@ -164,6 +164,12 @@ fn result(run: &Run<'_>, done: &Done) -> String {
         }
         Outcome::Left if done.refused.is_some() => refused(done, &words),
         Outcome::Left => {
+            let is_left = |one: &Finding| one.repair.is_none() || one.severity == Severity::Note;
+            if findings.list.iter().all(is_left) {
+                return "something is damaged, and nothing of it can be repaired; nothing was \
+                        written: copy what you need to a new volume"
+                    .to_owned();
+            }
             let cause = if findings.damaged {
                 "something is damaged"
             } else {

@@ -72,12 +72,15 @@ fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
         let note = if order == "big-endian" { " (it can only be read)" } else { "" };
         format!("{order}{note}")
     };
-    let reserved = show_size(info.reserved_bytes);
+    let reserved = match info.reserved_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of it for root", show_size(bytes)),
+    };
     let lines = [
         ("label", Some(or_none(&info.label))),
         ("id", Some(info.id.clone())),
         ("size", Some(show_size(info.size_bytes))),
-        ("free", Some(format!("{}, {} of it for root", show_size(info.free_bytes), reserved))),
+        ("free", Some(show_size(info.free_bytes) + &reserved)),
         ("files", Some(format!("{}, {} of them directories", info.files, info.directories))),
         ("free inodes", Some(info.free_inodes.to_string())),
         ("blocks", Some(show_size(info.block_size_bytes))),

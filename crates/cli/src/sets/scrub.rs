@@ -80,7 +80,8 @@ pub(super) fn named(volume: &Volume, lost: Vec<Lost>) -> Vec<Lost> {
 fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
     let named = reactor::block_on(|runtime: Runtime| async move {
         let stack = volume.open(Access::Glance, &at_once, &runtime).await?;
-        let without = Without { disk: stack.disk.clone(), lost: lost.clone() };
+        let (disk, wanting) = (stack.disk.clone(), lost.clone());
+        let without: Rc<dyn BlockDevice> = Rc::new(Without { disk, lost: wanting });
         let options = CheckOptions { full: true, ..CheckOptions::default() };
         let check = volume.design().work().check;
         let report = check(&without, &runtime, &options, &mut |_| ()).await.map_err(|source| {

@@ -87,10 +87,10 @@ fn settings_without_an_engine_are_of_the_first_one_and_an_unknown_one_is_told() 
         let info: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
         assert_eq!((&info["engine"], &info["policy"]), (&"ffs".into(), &policy.into()));
     }
-    fs::write(&settings, "policy = \"log\"\nengine = \"shadow\"\n").expect("there is room");
+    fs::write(&settings, "policy = \"log\"\nengine = \"mirror\"\n").expect("there is room");
     for (command, code) in [("info", 1), ("fsck", 8), ("ls", 1), ("serve", 1)] {
-        let told = on(command, &volume, &[]).failed(code, "no engine 'shadow'");
-        assert!(told.contains("at line 2: ") && told.contains("these: ffs;"), "{told}");
+        let told = on(command, &volume, &[]).failed(code, "no engine 'mirror'");
+        assert!(told.contains("at line 2: ") && told.contains("these: ffs, shadow;"), "{told}");
     }
 }
 

@@ -17,5 +17,6 @@ mod repair;
 mod saved;
 mod serve;
 mod sets;
+mod shadow;
 mod simulated;
 mod words;

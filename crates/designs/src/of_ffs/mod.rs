@@ -188,19 +188,29 @@ pub(crate) async fn open(
     Ok(opened?.into())
 }
 
+/// Why a volume is not made.
+#[derive(Debug, thiserror::Error)]
+#[error("a UFS2 file system has no zones: its groups follow from its blocks")]
+struct NoZones;
+
+fn refuse_zones(options: &MkfsOptions) -> Result<(), MkfsError> {
+    options.zone_size.map_or(Ok(()), |_| Err(MkfsError::new(NoZones)))
+}
+
 async fn make(
     device: &dyn BlockDevice,
     options: &MkfsOptions,
     random: &dyn Random,
     now: Timestamp,
 ) -> Result<Made, MkfsError> {
+    refuse_zones(options)?;
     let options = options.of_ufs2(device.geometry().logical_sector_size);
     let made = mkfs(device, &options, random, now).await;
     made.map(|geometry| Made::from(&geometry)).map_err(MkfsError::new)
 }
 
 async fn check(
-    device: &dyn BlockDevice,
+    device: &Rc<dyn BlockDevice>,
     runtime: &Runtime,
     options: &CheckOptions,
     progress: &mut dyn FnMut(Progress),
@@ -208,10 +218,10 @@ async fn check(
     let CheckOptions { repair, full, log } = *options;
     let options = fsck::CheckOptions { repair, full, log, ..fsck::CheckOptions::default() };
     let mut tell = |now: fsck::Progress| progress(now.into());
-    let report = fsck::check(device, runtime, &options, &mut tell).await;
+    let report = fsck::check(&**device, runtime, &options, &mut tell).await;
     let mut report = report.map(Report::from).map_err(CheckError::new)?;
     // Without a superblock there are no addresses to tell.
-    if full && let Ok(found) = look::look(device).await {
+    if full && let Ok(found) = look::look(&**device).await {
         name_data(&mut report, &found);
     }
     Ok(report)
@@ -244,6 +254,7 @@ async fn prepare(
 pub(crate) const fn work(open: Open) -> Work {
     Work {
         plan: |size, sector, options| {
+            refuse_zones(options)?;
             let planned = mkfs::plan(size, u64::from(sector), &options.of_ufs2(sector));
             planned.map(drop).map_err(MkfsError::new)
         },

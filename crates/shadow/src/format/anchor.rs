@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::head::{Head, Kind, Place, Secret, alone, is, seal, seal_alone, secret};
 use super::record::Run;
-use super::{ANCHORS, SLOTS, UNIT, VERSION, view, view_mut};
+use super::{ANCHORS, FRONT, SLOTS, UNIT, VERSION, view, view_mut};
 
 /// Zones that an anchor names at most.
 pub const ZONES: usize = 32;
@@ -31,34 +31,32 @@ pub struct Shape {
 impl Shape {
     /// Whether there can be a volume of it.
     pub fn is_legal(&self) -> bool {
+        self.is_possible() && self.units < 1 << 47 && self.zones() > 0
+    }
+
+    /// Whether there are such zones and blocks.
+    pub fn is_possible(&self) -> bool {
         let is_power = |n: u64| n.is_power_of_two() && n <= 1 << 24;
         is_power(self.zone)
             && is_power(self.block)
-            && self.block <= 16
+            && self.block <= FRONT / 2 // so whole blocks are in front of the first zone
             && self.zone >= (4 * self.block).max(8 * SLOTS)
-            && self.units < 1 << 47
-            && self.zones() > 0
     }
 
     /// How many zones it has. What is left of the disk behind the last is not used.
     pub fn zones(&self) -> u64 {
-        self.units.saturating_sub(self.first() + ANCHORS) / self.zone
-    }
-
-    /// The first unit of the first zone: whole blocks are before it.
-    fn first(&self) -> u64 {
-        ANCHORS.next_multiple_of(self.block)
+        self.units.saturating_sub(FRONT + ANCHORS) / self.zone
     }
 
     /// The units of a zone.
     pub fn zone(&self, zone: u64) -> Range<u64> {
-        let start = self.first() + zone * self.zone;
+        let start = FRONT + zone * self.zone;
         start..start + self.zone
     }
 
     /// The zone in which a unit lies.
     pub fn zone_of(&self, unit: u64) -> u64 {
-        (unit - self.first()) / self.zone
+        (unit - FRONT) / self.zone
     }
 
     /// The units of a zone that hold data and metadata: whole blocks.
@@ -76,7 +74,7 @@ impl Shape {
     pub fn may_hold(&self, run: &Run) -> bool {
         let zones = self.zones();
         let is_inside = |unit: u64| {
-            unit >= self.first() && {
+            unit >= FRONT && {
                 let zone = self.zone_of(unit);
                 zone < zones && self.usable(zone).contains(&unit)
             }
@@ -109,6 +107,22 @@ pub struct Anchor {
     pub zones: Vec<u32>,
     /// The last update of a volume that was stopped: none before it is the newest.
     pub rest: u64,
+    /// Units that were free then.
+    pub free: u64,
+}
+
+/// What stands in the places of anchors while a volume is being made.
+pub fn begun() -> Box<[u8; UNIT]> {
+    let mut block = Box::new([0; UNIT]);
+    let place = Place { kind: Kind::Begun, owner: 0, level: 0, index: 0 };
+    seal(&mut *block, place, 0, &Secret::default());
+    seal_alone(&mut *block);
+    block
+}
+
+/// Whether a disk that begins so has a volume whose making was cut off.
+pub fn is_begun(head: &[u8]) -> bool {
+    head.get(..UNIT).is_some_and(|unit| alone(unit, Kind::Begun).is_some())
 }
 
 /// Why a block is no anchor of ours.
@@ -131,6 +145,7 @@ struct OnDisk {
     label: U16,
     reserved: U32,
     rest: U64,
+    free: U64,
     text: [u8; LABEL],
     list: [U32; ZONES],
 }
@@ -139,6 +154,12 @@ impl Anchor {
     /// It is the same at both ends.
     fn place(&self) -> Place {
         Place { kind: Kind::Anchor, owner: 0, level: 0, index: self.number % ANCHORS }
+    }
+
+    /// Whether a disk that begins so has one in its first units.
+    pub fn begins(head: &[u8]) -> bool {
+        let units = head.chunks_exact(UNIT).take(ANCHORS as usize);
+        !is_begun(head) && units.into_iter().any(|unit| alone(unit, Kind::Anchor).is_some())
     }
 
     /// The block of it.
@@ -150,7 +171,7 @@ impl Anchor {
         assert!(self.zones.len() <= ZONES && self.label.len() <= LABEL, "they have room");
         disk.zones = (self.zones.len() as u16).into();
         disk.list.iter_mut().zip(&self.zones).for_each(|(line, &zone)| line.set(zone));
-        disk.rest = self.rest.into();
+        (disk.rest, disk.free) = (self.rest.into(), self.free.into());
         disk.label = (self.label.len() as u16).into();
         disk.text[..self.label.len()].copy_from_slice(self.label.as_bytes());
         seal(&mut *block, self.place(), self.number, &self.secret);
@@ -179,6 +200,7 @@ impl Anchor {
             label: String::from_utf8_lossy(label).into_owned(),
             zones: zones.iter().map(|zone| zone.get()).collect(),
             rest: disk.rest.get(),
+            free: disk.free.get(),
         };
         let are_there = || anchor.zones.iter().all(|&zone| u64::from(zone) < shape.zones());
         let is_it = shape.is_legal()
@@ -203,6 +225,7 @@ mod tests {
             label: "äpfel".to_owned(),
             zones: vec![3, 4],
             rest: 9,
+            free: 77,
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Kind {
     Map = 7,
     /// Answers that were folded out of records.
     Answers = 8,
+    /// A volume is being made, and there is none.
+    Begun = 9,
 }
 
 /// The first 64 bytes of a block of metadata.

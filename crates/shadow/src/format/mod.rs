@@ -1,12 +1,13 @@
 //! The format of a volume, as bytes.
 //!
 //! The disk is an array of *units* of 4 KiB. A block of metadata is one unit, a block of a file
-//! some of them. The first two units and the last two hold anchors. What lies between is cut into
-//! zones, and the last two units of each zone are slots for superblocks.
+//! some of them. The first two units and the last two hold anchors, and behind the first are zeros
+//! as far as other formats say what a disk is: no bytes of a client stand there. What lies between
+//! is cut into zones, and the last two units of each zone are slots for superblocks.
 //!
 //! ```text
-//!  unit 0   1   2 ...                                            ... n-2   n-1
-//!  [anchor][anchor][ zone 0 .......... slot slot ][ zone 1 ... ] ... [anchor][anchor]
+//!  unit 0   1      2      32 ...                                     ... n-2   n-1
+//!  [anchor][anchor][zeros][ zone 0 ....... slot slot ][ zone 1 ... ] ... [anchor][anchor]
 //!
 //!  superblock --> inode tree --> inode blocks --> files' trees --> data, names
 //!             \-> map of space    \-> ring of answers
@@ -33,6 +34,8 @@ pub const VERSION: u16 = 1;
 pub const SLOTS: u64 = 2;
 /// Units with anchors at either end of the disk.
 pub const ANCHORS: u64 = 2;
+/// Units in front of the first zone.
+pub const FRONT: u64 = 32;
 /// Pointers in a block of them.
 pub const FAN: u64 = (BODY / size_of::<pointer::Pointer>()) as u64;
 /// Bytes of a block of metadata behind its head.
@@ -50,6 +53,7 @@ pub const ROOT: u64 = 2;
 pub const FIRST: u64 = INODES;
 
 const _: () = {
+    assert!(ANCHORS < FRONT);
     assert!(BODY == 4032);
     assert!(FAN == 168);
     assert!(INODES == 16);

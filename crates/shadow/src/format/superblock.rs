@@ -1,7 +1,7 @@
 //! Superblocks: the whole of a volume, as one update leaves it.
 
 use vnode::chain::Chain;
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::head::{Head, Kind, Place, Secret, alone, seal, seal_alone, secret};
@@ -59,8 +59,12 @@ pub struct Superblock {
     pub next_ino: u64,
     /// Files that there are.
     pub files: u64,
+    /// Directories among them.
+    pub directories: u64,
     /// Units of leaves that files have.
     pub units: u64,
+    /// When it went out, in seconds since 1970.
+    pub seconds: i64,
     /// What was begun and is to be gone on with.
     pub chains: Vec<Chain>,
     /// What of it no flush covers.
@@ -81,7 +85,9 @@ struct OnDisk {
     record: Pointer,
     next_ino: U64,
     files: U64,
+    directories: U64,
     units: U64,
+    seconds: I64,
     chains: U16,
     listed: U16,
     also_reserved: U32,
@@ -127,7 +133,8 @@ impl Superblock {
         disk.answers_begun = self.answers_begun.into();
         (disk.record, disk.records) = (self.record, self.records.into());
         (disk.next_ino, disk.files) = (self.next_ino.into(), self.files.into());
-        disk.units = self.units.into();
+        (disk.directories, disk.units) = (self.directories.into(), self.units.into());
+        disk.seconds = self.seconds.into();
         disk.chains = (self.chains.len() as u16).into();
         for (line, chain) in disk.chain.iter_mut().zip(&self.chains) {
             *line = ChainLine {
@@ -176,7 +183,9 @@ impl Superblock {
             records: disk.records.get(),
             next_ino: disk.next_ino.get(),
             files: disk.files.get(),
+            directories: disk.directories.get(),
             units: disk.units.get(),
+            seconds: disk.seconds.get(),
             chains: chains.iter().map(ChainLine::read).collect(),
             listed: listed.iter().map(ListLine::read).collect(),
         })
@@ -221,7 +230,9 @@ mod tests {
             records: 4,
             next_ino: 1 << 30,
             files: 33,
+            directories: 22,
             units: 44,
+            seconds: -55,
             chains: (0..CHAINS as u64).map(chain).collect(),
             listed: (0..LISTED as u64).map(listed).collect(),
         }

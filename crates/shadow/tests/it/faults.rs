@@ -4,9 +4,11 @@ use block::Verb;
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
 use futures::FutureExt;
-use sim::{Disk, Executor, Image, Persistence, Trace};
+use shadow::format::anchor::Anchor;
+use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Trace};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 use vfs::{FileSystem, FsError, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
@@ -137,6 +139,48 @@ pub(crate) fn fill_again_and_again() {
     }
 }
 
+/// On a volume that is full, writes far behind the ends of many files are refused, and names in
+/// many directories: that takes no room, and what makes some is done.
+pub(crate) fn what_is_refused_takes_nothing() {
+    const FILES: usize = 60;
+    let executor = Executor::new(9);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        let mut files = Vec::new();
+        for number in 0..FILES {
+            let text = format!("f{number}");
+            let file = volume.create(root, &text).await.expect("there is room");
+            volume.write(file, 0, vec![1], Stability::FileSync).await.expect("there is room");
+            files.push((text, file));
+        }
+        let filler = volume.create(root, "filler").await.expect("there is room");
+        for block in 0.. {
+            let data = vec![3; 4096];
+            let written = volume.write(filler, block * 4096, data, Stability::FileSync).await;
+            if written.is_err() {
+                break;
+            }
+        }
+        for (text, file) in &files {
+            let far = volume.write(*file, 1 << 40, vec![2], Stability::FileSync).await;
+            assert_eq!(far.err(), Some(FsError::NoSpace), "{text}");
+        }
+        for (text, file) in files {
+            assert_eq!(volume.read(file).await, Ok(vec![1]), "{text}");
+            volume.remove(root, &text).await.expect("what makes room is done");
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    assert_eq!(findings(&disk.contents()), Ok(()));
+}
+
+#[test]
+fn what_is_refused_on_a_full_volume_takes_nothing() {
+    what_is_refused_takes_nothing();
+}
+
 /// Random operations of one actor, with a stop and a look at all of it now and then.
 #[test]
 fn counts_are_those_of_the_tree_after_each_stop() {
@@ -239,55 +283,245 @@ pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
     Ok(())
 }
 
-/// A flush fails, and the volume stops; it is opened again on the same disk, and the power goes at
-/// any event of that opening: what was answered before the failure is there.
-#[test]
-fn what_was_answered_before_a_failed_flush_survives_the_next_opening() {
-    for nth in 1..=24 {
+/// A flush fails, the volume stops, and is opened again; the power goes meanwhile. What was answered
+/// is there.
+pub(crate) fn a_return_after_a_failed_flush_may_be_cut() -> Result<(), String> {
+    for nth in 2..=12 {
         let executor = Executor::new(nth);
-        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 1 << 20)));
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
         disk.start_trace();
-        let (told, begun) = executor.block_on(async {
-            let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let (told, from) = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
             disk.fail(Verb::Flush, nth, Persistence::Once);
-            let mut told = Vec::new();
-            for number in 0.. {
-                let text = format!("f{number}");
-                let Ok(file) = volume.create(volume.files.root(), &text).await else { break };
-                told.push(text);
-                let data = vec![number as u8; 5000];
-                if volume.write(file, 0, data, Stability::FileSync).await.is_err() {
-                    break;
-                }
+            let mut told = 0;
+            while volume.create(volume.files.root(), &format!("f{told}")).await.is_ok() {
+                told += 1;
             }
             drop(volume);
-            let begun = disk.trace().events().len();
-            let again = opened(executor.runtime(), &disk).await.expect("it was answered");
-            again.create(again.files.root(), "again").await.expect("there is room");
-            (told, begun)
-        });
+            let from = disk.trace().events().len();
+            opened(executor.runtime(), &disk).await?;
+            Ok::<_, String>((told, from))
+        })?;
         let trace = disk.trace();
-        for position in begun..=trace.events().len() {
-            let platter = trace.platter_at(position);
-            let lost = platter.pending().map(|_| sim::Fate::Lost).collect();
-            let image = platter.image(&sim::Choice::new(lost));
-            let executor = Executor::new(nth);
-            let disk = Disk::new(&executor, image);
-            executor.block_on(async {
-                let volume = opened(executor.runtime(), &disk).await;
-                let volume = volume.unwrap_or_else(|wrong| panic!("{nth}, {position}: {wrong}"));
-                for text in &told {
-                    let found = volume.lookup(volume.files.root(), text).await;
-                    assert!(found.is_ok(), "flush {nth}, event {position}: {text}: {found:?}");
+        for position in from..=trace.events().len() {
+            for seed in 0..4 {
+                let platter = trace.platter_at(position);
+                let mut prng = sim::Prng::new(seed);
+                let lost =
+                    || sim::Choice::new(platter.pending().map(|_| sim::Fate::Lost).collect());
+                let choice =
+                    if seed == 0 { lost() } else { sim::Choice::random(&platter, &mut prng) };
+                let image = platter.image(&choice);
+                let executor = Executor::new(seed);
+                let disk = Disk::new(&executor, image);
+                let left = executor.block_on(async {
+                    let volume = opened(executor.runtime(), &disk).await?;
+                    let names = volume.list(volume.files.root()).await;
+                    names.map(|names| names.len() - 2).map_err(|error| error.to_string())
+                });
+                if !left.as_ref().is_ok_and(|&left| left >= told) {
+                    return Err(format!(
+                        "flush {nth}, event {position}, seed {seed}: {told} were answered, and \
+                         {left:?} are left"
+                    ));
                 }
-            });
+            }
         }
     }
+    Ok(())
+}
+
+#[test]
+fn a_return_after_a_failed_flush_is_cut_and_repeated() {
+    assert_eq!(a_return_after_a_failed_flush_may_be_cut(), Ok(()));
 }
 
 #[test]
 fn what_is_shown_stays() {
     assert_eq!(what_is_shown_after_a_failed_flush_stays(), Ok(()));
+}
+
+/// A read of an opening fails: it is refused, or shows everything; and the next one does.
+pub(crate) fn what_cannot_be_read_is_not_passed() -> Result<(), String> {
+    let executor = Executor::new(7);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for number in 0..25 {
+            let made = volume.create(volume.files.root(), &format!("f{number}")).await;
+            made.expect("there is room");
+        }
+    });
+    let image = disk.contents();
+    let list = |disk: &std::rc::Rc<Disk>, executor: &Executor| {
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), disk).await?;
+            let names = volume.list(volume.files.root()).await;
+            names.map(|names| names.len() - 2).map_err(|error| error.to_string())
+        })
+    };
+    let mut refused = 0;
+    for nth in 1.. {
+        let executor = Executor::new(nth);
+        let disk = Disk::new(&executor, image.clone());
+        disk.fail(Verb::Read, nth, Persistence::Once);
+        let first = list(&disk, &executor);
+        if disk.counters().reads < nth {
+            break;
+        }
+        disk.heal();
+        let executor = Executor::new(nth);
+        let disk = Disk::new(&executor, disk.contents());
+        let second = list(&disk, &executor);
+        if first.as_ref().is_ok_and(|&names| names != 25) || second != Ok(25) {
+            return Err(format!("read {nth} failed: {first:?}, and then {second:?}"));
+        }
+        refused += u32::from(first.is_err());
+    }
+    if refused > 3 { Ok(()) } else { Err(format!("{refused} were refused")) }
+}
+
+#[test]
+fn an_opening_that_cannot_read_is_refused_and_loses_nothing() {
+    assert_eq!(what_cannot_be_read_is_not_passed(), Ok(()));
+}
+
+/// Whether the newest anchor is at one end alone.
+fn is_alone(image: &Image) -> bool {
+    let units = image.size() / 4096;
+    let numbers = [0, 1, units - 2, units - 1].map(|unit| {
+        let mut bytes = [0; 4096];
+        image.read(unit * 4096, &mut bytes);
+        Anchor::read(&bytes).ok().map(|anchor| anchor.number)
+    });
+    let newest = numbers.iter().max();
+    numbers.iter().filter(|number| Some(*number) == newest).count() == 1
+}
+
+/// What a file holds of which the only copy of an anchor rots.
+fn held(mut image: Image, unit: u64) -> Result<Vec<u8>, String> {
+    image.write(unit * 4096 + 100, &[0xa5; 3]);
+    let executor = Executor::new(unit);
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let file = volume.lookup(volume.files.root(), "one").await;
+        let read = volume.read(file.map_err(|error| error.to_string())?).await;
+        read.map_err(|error| error.to_string())
+    })
+}
+
+/// A cut leaves an anchor at one end alone. After a return any place of an anchor may rot: what was
+/// done since is there.
+pub(crate) fn an_anchor_may_rot_after_a_return() -> Result<(), String> {
+    let setting = Setting::of(4, 64, 2 << 20);
+    let executor = Executor::new(5);
+    let disk = executor.block_on(made(&executor, &setting));
+    // Each goes to other places, and soon to other zones.
+    let write = async |volume: &enginekit::Volume<shadow::Shadow>, value: u8| {
+        let file = match volume.lookup(volume.files.root(), "one").await {
+            Ok(file) => file,
+            Err(_) => volume.create(volume.files.root(), "one").await.expect("there is room"),
+        };
+        let written = volume.write(file, 0, vec![value; 40_000], Stability::FileSync).await;
+        written.expect("there is room");
+    };
+    disk.start_trace();
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for value in 1..=8 {
+            write(&volume, value).await;
+        }
+    });
+    let trace = disk.trace();
+    let mut alone = 0;
+    for (position, seed) in (0..=trace.events().len()).flat_map(|at| [(at, 0), (at, 1), (at, 2)]) {
+        let platter = trace.platter_at(position);
+        let mut prng = sim::Prng::new(3 * position as u64 + seed);
+        let image = platter.image(&sim::Choice::random(&platter, &mut prng));
+        if !is_alone(&image) {
+            continue;
+        }
+        alone += 1;
+        let executor = Executor::new(position as u64);
+        let disk = Disk::new(&executor, image);
+        let mut images = Vec::new();
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            for value in 101..=108 {
+                write(&volume, value).await;
+                images.push((value, disk.contents()));
+            }
+            Ok::<(), String>(())
+        })?;
+        for (value, image) in images {
+            let units = image.size() / 4096;
+            for unit in [0, 1, units - 2, units - 1] {
+                let found = held(image.clone(), unit);
+                if found != Ok(vec![value; 40_000]) {
+                    let found = found.map(|bytes| bytes.first().copied());
+                    return Err(format!("event {position}, {value}, unit {unit}: {found:?}"));
+                }
+            }
+        }
+    }
+    if alone > 3 { Ok(()) } else { Err(format!("{alone} cuts left one copy alone")) }
+}
+
+#[test]
+fn a_place_of_an_anchor_may_rot_after_a_return() {
+    assert_eq!(an_anchor_may_rot_after_a_return(), Ok(()));
+}
+
+/// What holds the disk is full for a while, from each write on: who waits hears an error, other
+/// changes are refused, what was answered can be read, and all goes on when there is room.
+pub(crate) fn refusals_pass() -> Result<(), String> {
+    for nth in 1..=8 {
+        let executor = Executor::new(nth);
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+            let root = volume.files.root();
+            let file = volume.create(root, "before").await.map_err(|error| error.to_string())?;
+            let other = volume.mkdir(root, "other").await.map_err(|error| error.to_string())?;
+            disk.inject(Fault::on(Verb::Write, Effect::NoSpace).nth(nth).forever());
+            let mut made = vec!["before".to_owned()];
+            let mut failures = Vec::new();
+            for number in 0..12 {
+                let text = format!("f{number}");
+                match volume.create(root, &text).await {
+                    Ok(_) => made.push(text),
+                    Err(error) => failures.push(error),
+                }
+            }
+            // Whoever would see what is not durable hears no more of it.
+            failures.push(volume.create(other, "refused").await.expect_err("there is no room"));
+            if failures.pop() != Some(FsError::NoSpace)
+                || failures.is_empty()
+                || failures.iter().any(|error| *error != FsError::Io)
+            {
+                return Err(format!("write {nth}: {failures:?}"));
+            }
+            volume.read(file).await.map_err(|error| format!("write {nth}, a read: {error}"))?;
+            disk.heal();
+            executor.runtime().clock.sleep(Duration::from_secs(2)).await;
+            let made_again = volume.create(root, "after").await;
+            made_again.map_err(|error| format!("write {nth}, there is room: {error}"))?;
+            made.push("after".to_owned());
+            let names = volume.list(root).await.map_err(|error| error.to_string())?;
+            if made.iter().any(|text| !names.contains(text)) {
+                return Err(format!("write {nth}: {made:?} were made, and {names:?} are there"));
+            }
+            volume.files.shutdown().await.map_err(|error| error.to_string())
+        })?;
+        findings(&disk.contents())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_volume_that_finds_no_room_below_goes_on_when_there_is_some() {
+    assert_eq!(refusals_pass(), Ok(()));
 }
 
 /// A return from an image, in which what was told is there, and one thing more is done.
@@ -409,8 +643,8 @@ pub(crate) fn rot_is_found() -> Result<(), String> {
     }
     for count in 1..=12 {
         let image = stopped(count);
-        for zone in 0..15 {
-            let end = 2 + 16 * (zone + 1);
+        for zone in 0..13 {
+            let end = 32 + 16 * (zone + 1);
             rots(image.clone(), count, &[end - 2, end - 1])?;
         }
     }

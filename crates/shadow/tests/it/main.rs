@@ -4,6 +4,8 @@ mod answers;
 mod bench;
 mod faults;
 mod kit;
+mod overwrites;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod rest;
 mod steps;

@@ -6,10 +6,13 @@ use shadow::planted::{Bug, plant};
 
 use crate::answers::answers_survive;
 use crate::faults::{
-    a_write_that_fails_leaves_its_places, fill_again_and_again, rot_is_found,
+    a_return_after_a_failed_flush_may_be_cut, a_write_that_fails_leaves_its_places,
+    an_anchor_may_rot_after_a_return, fill_again_and_again, refusals_pass, rot_is_found,
+    what_cannot_be_read_is_not_passed, what_is_refused_takes_nothing,
     what_is_shown_after_a_failed_flush_stays,
 };
 use crate::kit::first_wrong;
+use crate::overwrites::overwrites_stay;
 use crate::steps::steps_are_gone_on_with;
 
 type Scenario = fn() -> Result<(), String>;
@@ -44,7 +47,16 @@ fn every_bug_is_found() {
             Bug::UnwrittenChains => steps_are_gone_on_with,
             Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
             Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
+            Bug::ListedFrees => overwrites_stay,
             Bug::KeptPlans => a_write_that_fails_leaves_its_places,
+            Bug::PassedReads => what_cannot_be_read_is_not_passed,
+            Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
+            Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
+            Bug::FailedByRefusals => refusals_pass,
+            Bug::BoundlessTrees => || {
+                what_is_refused_takes_nothing();
+                Ok(())
+            },
             Bug::EatenClaims => || {
                 fill_again_and_again();
                 Ok(())

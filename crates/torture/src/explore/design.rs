@@ -22,6 +22,8 @@ use super::disks::{Disks, Images};
 
 /// What disks are full of at first: no file ever holds such a byte.
 const RUBBISH: u8 = 0xff;
+/// Bytes of a zone, where a volume has these.
+const SMALL_ZONE: u64 = 64 << 10;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
 /// Memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
@@ -92,6 +94,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     keeps_order: true,
     keeps_history: false,
     checks_first: false,
+    repairs: true,
     waits: false,
     work: None,
 };
@@ -217,6 +220,11 @@ impl Design {
         self.entry.checks_first
     }
 
+    /// Whether a check can mend what no cut leaves.
+    pub fn repairs(self) -> bool {
+        self.entry.repairs
+    }
+
     /// The design of its engine that has a redo log besides, if there is one.
     pub(crate) fn with_log(self) -> Option<Self> {
         let disks = [DiskRole::Volume, DiskRole::Log];
@@ -287,7 +295,7 @@ impl Design {
     /// [`CheckError`].
     pub(crate) async fn check(
         self,
-        volume: &dyn BlockDevice,
+        volume: &Rc<dyn BlockDevice>,
         runtime: &Runtime,
         options: &CheckOptions,
     ) -> Result<Report, CheckError> {
@@ -328,9 +336,10 @@ impl Design {
             device::make(level, &homes, runtime).await;
         }
         let volume = self.stack(homes, runtime).await.expect("it is new").volume;
-        // The sizes are those of UFS2: another engine has its own, and may refuse these.
-        let label = options.label.clone();
-        let others = MkfsOptions { label, ..MkfsOptions::default() };
+        // Most sizes are those of UFS2, which another engine may refuse: it has small zones.
+        let (label, block_size) = (options.label.clone(), options.block_size);
+        let zone_size = Some(SMALL_ZONE.max(4 * block_size.unwrap_or(0)));
+        let others = MkfsOptions { label, block_size, zone_size, ..MkfsOptions::default() };
         let options = if self.is_ufs2() { options } else { &others };
         let made = (self.work().make)(&*volume, options, &*runtime.random, now).await;
         made.unwrap_or_else(|error| panic!("the disk does not hold a file system: {error}"));
@@ -547,7 +556,7 @@ mod tests {
     #[test]
     fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
         let told = |engine, policy| Design::find(engine, policy).expect_err("none").to_string();
-        assert!(told(Some("shadow"), None).ends_with("there are these: ffs, ram"));
+        assert!(told(Some("mirror"), None).ends_with("there are these: ffs, ram, shadow"));
         assert!(told(None, Some("luck")).ends_with("it has these: sync, log, softdep"));
         assert!(told(Some("ram"), Some("log")).contains("engine ram has no policies"));
     }

@@ -115,7 +115,7 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         let runtime = executor.runtime();
         let disks =
             design.stack(devices(&rams), &runtime).await.map_err(|error| error.to_string())?;
-        let report = design.check(&*disks.volume, &runtime, &CheckOptions::default()).await;
+        let report = design.check(&disks.volume, &runtime, &CheckOptions::default()).await;
         report.map_err(|error| error.to_string())
     });
     let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;

@@ -243,6 +243,33 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "EndlessQueue",
 ];
 
+/// Bugs that the tests of `shadow` find (`shadow/tests/it/planted.rs`).
+const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
+    "EatenClaims",
+    "UnlistedBlocks",
+    "ListedFrees",
+    "EarlyFrees",
+    "NoBarrier",
+    "SameSlot",
+    "BelievedHighest",
+    "UnwrittenBelief",
+    "LateAnchors",
+    "UnfoldedFrees",
+    "KeptRecords",
+    "StaleSums",
+    "LateAnswers",
+    "UnfoldedAnswers",
+    "UnwrittenChains",
+    "ForgottenRest",
+    "UnsummedReads",
+    "FailedByRefusals",
+    "HalfBelief",
+    "LoneAnchors",
+    "PassedReads",
+    "BoundlessTrees",
+    "KeptPlans",
+];
+
 /// Bugs that the tests of `dispatch` find.
 const OF_THE_TESTS_OF_DISPATCH: &[&str] = &[
     "Unsquashed",
@@ -455,6 +482,7 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         let name = bug.to_string();
         let others = [
             OF_THE_TESTS_OF_FFS,
+            OF_THE_TESTS_OF_SHADOW,
             OF_THE_TESTS_OF_DISPATCH,
             OF_OTHER_CAMPAIGNS,
             OF_THE_LOG,

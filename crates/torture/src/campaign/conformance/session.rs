@@ -1,8 +1,10 @@
 //! A server and the reference beside it: each step is done to both.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
+use block::BlockDevice;
 use bytes::Bytes;
 use designs::{CheckOptions, Severity};
 use nfs3_types::nfs3::{Nfs3Option, Nfs3Result, ftype3, nfs_fh3, nfsstat3, sattr3};
@@ -266,9 +268,9 @@ impl Session {
 /// What it finds first.
 pub(crate) fn is_well(design: Design, image: sim::Image) -> Verdict {
     let executor = Executor::new(0);
-    let disk = Disk::new(&executor, image);
+    let disk: Rc<dyn BlockDevice> = Disk::new(&executor, image);
     let options = CheckOptions { full: true, ..CheckOptions::default() };
-    let report = executor.block_on(design.check(&*disk, &executor.runtime(), &options));
+    let report = executor.block_on(design.check(&disk, &executor.runtime(), &options));
     let report = report.map_err(|error| format!("the disk cannot be checked: {error}"))?;
     match report.findings.list.iter().find(|finding| finding.severity > Severity::Note) {
         Some(finding) => Err(format!("the disk is not well: {finding}")),

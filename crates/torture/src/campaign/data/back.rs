@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use block::BlockDevice;
 use designs::CheckOptions;
 use sim::Executor;
 use vfs::FileSystem;
@@ -95,7 +96,8 @@ fn use_and_stop(
 
 fn is_well(executor: &Executor, design: Design, volume: &Rc<Ram>) -> Result<(), String> {
     let report = executor.block_on(async {
-        design.check(&**volume, &executor.runtime(), &CheckOptions::default()).await
+        let volume: Rc<dyn BlockDevice> = volume.clone();
+        design.check(&volume, &executor.runtime(), &CheckOptions::default()).await
     });
     let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
     match report.findings.list.first() {

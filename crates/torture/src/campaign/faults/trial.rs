@@ -453,7 +453,8 @@ impl Trial {
     }
 
     /// A fault that the server is not told of: whatever is said, the server lives, the disk can be
-    /// repaired, and files that no call touched are as they were.
+    /// repaired, and files that no call touched are as they were. Where no check can mend damage, it
+    /// is an error, and never other bytes.
     fn unjudged(&mut self) -> Verdict {
         for step in workload::operations() {
             let Some(reply) = self.ask(&step)? else { continue };
@@ -467,19 +468,40 @@ impl Trial {
         self.session.world.start();
         let status = self.session.world.run_for(PATIENCE, self.session.world.serving());
         let status = status.ok_or("it never comes back")?;
+        if !self.design.repairs() {
+            return if status == Status::Serving { self.damaged() } else { Ok(()) };
+        }
         if status != Status::Serving || !self.design.checks_first() {
             let repaired = repair(self.design, &left)?;
             self.session.world.crash_with(&repaired);
             self.start()?;
         }
         for slot in workload::bystanders() {
-            let step =
-                Step { number: usize::MAX, user: 0, act: Act::Read(Object::Of(slot), 0, LONGEST) };
-            let node = self.session.reference.node(slot).expect("it was made");
-            self.session.reference.tree.nodes[node].atime = ANY_TIME;
+            let step = self.look_at_bystander(slot);
             self.session.perform(&step).map_err(|reason| format!("bystander: {reason}"))?;
         }
         self.session.finish()
+    }
+
+    /// Files that no call touched are as they were, or an error.
+    fn damaged(&mut self) -> Verdict {
+        for slot in workload::bystanders() {
+            let step = self.look_at_bystander(slot);
+            let reply = self.ask(&step)?.ok_or("a bystander has a handle")?;
+            if reply.status() == Some(nfsstat3::NFS3ERR_IO) {
+                continue;
+            }
+            let verdict = self.session.reference.judge(&step, &reply.response, reply.window);
+            verdict.map_err(|reason| format!("bystander: {reason}"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads a file that no call touched.
+    fn look_at_bystander(&mut self, slot: usize) -> Step {
+        let node = self.session.reference.node(slot).expect("it was made");
+        self.session.reference.tree.nodes[node].atime = ANY_TIME;
+        Step { number: usize::MAX, user: 0, act: Act::Read(Object::Of(slot), 0, LONGEST) }
     }
 }
 
@@ -503,7 +525,7 @@ fn repair(design: Design, left: &Images) -> Result<Images, String> {
     });
     let prepared = prepared.map_err(|error| format!("its log cannot be given up: {error}"))?;
     let options = CheckOptions { repair: true, full: true, log: prepared.state };
-    let report = executor.block_on(check(&**home, &runtime, &options, &mut |_| ()));
+    let report = executor.block_on(check(home, &runtime, &options, &mut |_| ()));
     report.map_err(|error| format!("it cannot be repaired: {error}"))?;
     is_well(design, disks[0].contents()).map_err(|reason| format!("after a repair {reason}"))?;
     Ok(Images(disks.iter().map(|disk| disk.contents()).collect()))

@@ -78,13 +78,13 @@ fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {
 pub fn look(place: &Place, known: &Known) -> Result<(), String> {
     let executor = Executor::new(!seed(place.design, &place.contents()));
     let (rams, runtime) = (rams(place), executor.runtime());
+    let devices = || devices(&rams);
     executor.block_on(async {
         if place.is_clean() {
-            is_well(place.design, &*rams[0], &runtime)
+            is_well(place.design, &devices()[0], &runtime)
                 .await
                 .map_err(|reason| format!("clean, {reason}"))?;
         }
-        let devices = || devices(&rams);
         let mut opened = place.design.open(devices(), runtime.clone()).await;
         if matches!(opened, Err(OpenError::UnfinishedCheck(_))) {
             // It is told to be repaired again, and is.
@@ -95,7 +95,7 @@ pub fn look(place: &Place, known: &Known) -> Result<(), String> {
         let served = Served::new(opened).await?;
         known.fits(&served.found().await?)?;
         served.stop().await?;
-        is_well(place.design, &*rams[0], &runtime)
+        is_well(place.design, &devices()[0], &runtime)
             .await
             .map_err(|reason| format!("stopped, {reason}"))?;
         let opened = place.design.open(devices(), runtime.clone()).await;
@@ -110,7 +110,7 @@ pub fn look(place: &Place, known: &Known) -> Result<(), String> {
 /// Whether the checker has nothing to say.
 async fn is_well(
     design: Design,
-    device: &dyn BlockDevice,
+    device: &Rc<dyn BlockDevice>,
     runtime: &Runtime,
 ) -> Result<(), String> {
     let report = design.check(device, runtime, &CheckOptions::default()).await;

@@ -22,6 +22,6 @@ pub async fn repair(
     let prepared = prepare(&devices[0], devices.get(1), runtime, LogUse::Replay).await;
     let prepared = prepared.map_err(|error| format!("its log does not come home: {error}"))?;
     let options = CheckOptions { repair: true, log: prepared.state, ..CheckOptions::default() };
-    let done = check(&*devices[0], runtime, &options, &mut |_| ()).await;
+    let done = check(&devices[0], runtime, &options, &mut |_| ()).await;
     done.map(drop).map_err(|error| format!("it cannot be repaired: {error}"))
 }

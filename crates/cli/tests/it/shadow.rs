@@ -1,0 +1,159 @@
+//! A volume of engine `shadow`, from the command line.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, follow, on};
+
+fn made(folder: &Folder, more: &[&str]) -> PathBuf {
+    let volume = folder.path("volume");
+    let words = [&["--engine", "shadow", "--size", "8M"], more].concat();
+    on("mkfs", &volume, &words).good();
+    volume
+}
+
+fn told(volume: &Path) -> Value {
+    serde_json::from_str(&on("info", volume, &["--json"]).good()).expect("JSON")
+}
+
+#[test]
+fn it_is_made_served_named_and_checked() {
+    let folder = Folder::new();
+    let volume = made(&folder, &["--block-size", "4K", "--zone-size", "64K", "--label", "one"]);
+    let info = told(&volume);
+    assert_eq!((&info["engine"], &info["policy"]), (&"shadow".into(), &Value::Null));
+    assert_eq!((&info["state"], &info["label"]), (&"clean".into(), &"one".into()));
+    assert_eq!((&info["block_size_bytes"], &info["files"]), (&4096.into(), &1.into()));
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "volume", "a", b"written");
+    let of_served = told(&volume);
+    assert_eq!((&of_served["state"], &of_served["files"]), (&"served".into(), &2.into()));
+    assert_eq!((&of_served["id"], &of_served["directories"]), (&info["id"], &1.into()));
+    assert!(serving.stop().success());
+    let said = on("tune", &volume, &["--label", "two"]).good();
+    assert!(said.ends_with("has label two\n"), "{said}");
+    let after = told(&volume);
+    assert_eq!((&after["label"], &after["files"]), (&"two".into(), &2.into()));
+    assert_eq!(on("cat", &volume, &["a"]).good(), "written");
+    let said = on("fsck", &volume, &["--full"]).good();
+    assert!(said.contains("2 files, 1 of them directories, hold"), "{said}");
+    assert!(said.ends_with("nothing is wrong\n"), "{said}");
+    let bare = volume.join("disk.img");
+    fs::remove_file(volume.join("volume.toml")).expect("it is there");
+    assert_eq!(told(&bare)["engine"], "shadow", "the disk says it");
+    let said = on("info", &volume, &[]).failed(1, "has no volume.toml");
+    assert!(said.contains("write a volume.toml with the line 'engine = \"shadow\"'"), "{said}");
+}
+
+#[test]
+fn one_that_was_killed_is_brought_back_by_a_server_or_a_repair() {
+    let folder = Folder::new();
+    let volume = made(&folder, &[]);
+    let kill = |name: &str| {
+        let serving = Serving::start(&[&volume], &[]);
+        put(&serving, "volume", name, b"kept");
+        serving.kill();
+        assert_eq!(told(&volume)["state"], "unclean");
+    };
+    kill("a");
+    on("tune", &volume, &["--label", "x"]).failed(2, "was not stopped cleanly");
+    on("cat", &volume, &["a"]).failed(1, "was not stopped cleanly");
+    let before = fs::read(volume.join("disk.img")).expect("it is there");
+    let said = on("fsck", &volume, &[]).good();
+    assert!(said.contains("nothing is wrong, but the volume was not stopped cleanly"), "{said}");
+    let is_same = fs::read(volume.join("disk.img")).expect("it is there") == before;
+    assert!(is_same, "a look writes nothing");
+    let said = follow(&said, "duramen fsck").good();
+    assert!(said.ends_with("the volume is marked as stopped cleanly\n"), "{said}");
+    assert_eq!(on("cat", &volume, &["a"]).good(), "kept");
+    kill("b");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    assert_eq!(told(&volume)["state"], "clean");
+    assert_eq!(on("cat", &volume, &["b"]).good(), "kept");
+}
+
+#[test]
+fn what_it_has_no_use_for_is_refused() {
+    let folder = Folder::new();
+    let volume = folder.path("volume");
+    let refused: &[(&[&str], i32, &str)] = &[
+        (&["--fragment-size", "1K"], 1, "engine shadow has no fragments"),
+        (&["--bytes-per-inode", "8K"], 1, "engine shadow has no fixed number of inodes"),
+        (&["--reserve", "5"], 1, "engine shadow has no reserve for root"),
+        (&["--policy", "log"], 2, "engine shadow has no policies"),
+        (&["--log-size", "64M"], 2, "shadow has no log"),
+        (&["--block-size", "3K"], 1, "a block has 4096 to 65536 bytes"),
+        (&["--zone-size", "100K"], 1, "both are powers of two"),
+        (&["--label", "a b"], 1, "a label has at most 31 letters"),
+    ];
+    for (words, code, said) in refused {
+        let words = [&["--engine", "shadow", "--size", "8M"], *words].concat();
+        on("mkfs", &volume, &words).failed(*code, said);
+        assert!(!volume.exists(), "{words:?}: nothing is left");
+    }
+    on("mkfs", &volume, &["--engine", "shadow", "--size", "200K"]).failed(1, "too few");
+    let zones = on("mkfs", &volume, &["--size", "8M", "--zone-size", "64K"]);
+    zones.failed(1, "a UFS2 file system has no zones");
+    let volume = made(&folder, &[]);
+    on("mkfs", &volume, &[]).failed(1, "holds a volume of engine shadow");
+    on("tune", &volume, &["--policy", "sync"]).failed(2, "engine shadow has no policies");
+    let log = folder.path("log").display().to_string();
+    let run = on("fsck", &volume, &["--log", &log]);
+    assert!(run.code == 8 && run.errors.contains("has no use for a log"), "{run:?}");
+}
+
+#[test]
+fn damage_is_told_with_the_file_that_has_it() {
+    let folder = Folder::new();
+    let volume = made(&folder, &[]);
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "volume", "good", &[7; 8192]);
+    put(&serving, "volume", "bad", &[8; 8192]);
+    assert!(serving.stop().success());
+    let path = volume.join("disk.img");
+    let disk = fs::read(&path).expect("it is there");
+    let at = disk.chunks(4096).position(|unit| unit == [8; 4096]).expect("it is written somewhere");
+    let file = OpenOptions::new().write(true).open(&path).expect("it is ours");
+    file.write_all_at(&[9], at as u64 * 4096 + 100).expect("there is room");
+    for repair in [&["--full"][..], &["--full", "--repair"]] {
+        let run = on("fsck", &volume, repair);
+        assert_eq!(run.code, 4, "{run:?}");
+        let line = "loss: data.sum: inode 17 block 0 (/bad): found other data, expected the data";
+        assert!(run.output.contains(line), "{}", run.output);
+        assert!(run.output.contains("copy what you need to a new volume"), "{}", run.output);
+    }
+    assert_eq!(on("cat", &volume, &["good"]).good().len(), 8192);
+    on("cat", &volume, &["bad"]).failed(1, "bad");
+    file.set_len(4 << 20).expect("it is ours");
+    for command in ["info", "cat"] {
+        let more = if command == "cat" { &["good"][..] } else { &[] };
+        on(command, &volume, more)
+            .failed(1, "the volume has 8388608 bytes, and its disk only 4194304");
+    }
+    let run = on("fsck", &volume, &[]);
+    assert_eq!(run.code, 8, "{run:?}");
+    assert!(run.errors.contains("a part of it is missing"), "{run:?}");
+}
+
+#[test]
+fn another_engine_takes_all_of_its_place() {
+    let folder = Folder::new();
+    let volume = made(&folder, &["--label", "first"]);
+    let remade = |engine: &str| {
+        on("mkfs", &volume, &["--force", "--engine", engine]).good();
+        let bare = folder.path("bare.img");
+        fs::copy(volume.join("disk.img"), &bare).expect("there is room");
+        assert_eq!(told(&bare)["engine"], *engine);
+        assert_eq!(told(&bare)["label"], "");
+        bare
+    };
+    let bare = remade("ffs");
+    let disk = fs::read(&bare).expect("it is there");
+    let is_left = disk.chunks(4096).take(32).chain(disk.chunks(4096).rev().take(32));
+    assert!(is_left.into_iter().all(|unit| !unit.starts_with(b"DuSh")), "no anchor is left");
+    remade("shadow");
+}

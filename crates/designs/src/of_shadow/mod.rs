@@ -1,0 +1,170 @@
+//! The engine `shadow`, in the words of the table.
+//!
+//! It brings a volume back by opening it, and has no log. Its check looks, and can repair nothing
+//! yet: a volume that was only cut off it opens and stops.
+
+mod check;
+
+use std::rc::Rc;
+
+use block::BlockDevice;
+use futures::FutureExt;
+use runtime::{Random, Runtime, Timestamp};
+use shadow::{Seen, Shadow};
+
+use crate::design::{HEAD_SIZE, Work};
+use crate::errors::{LookError, MkfsError, OpenError};
+use crate::found::Found;
+use crate::made::{Made, MkfsOptions};
+use crate::opened::{Opened, Prepared, Told};
+use crate::options::{Disks, LogState, OpenOptions};
+
+impl Told for Shadow {
+    fn directories(&self) -> u64 {
+        Self::directories(self)
+    }
+}
+
+impl From<shadow::OpenError> for OpenError {
+    fn from(error: shadow::OpenError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<shadow::OpenError> for LookError {
+    fn from(error: shadow::OpenError) -> Self {
+        match error {
+            shadow::OpenError::Io(error) => Self::Device(error),
+            why => Self::NoVolume { why: why.into(), has_copies: false },
+        }
+    }
+}
+
+impl From<&OpenOptions> for shadow::OpenOptions {
+    fn from(options: &OpenOptions) -> Self {
+        let OpenOptions { read_only, cache_bytes, keeps_data, housekeeping_interval, .. } =
+            *options;
+        let keeps_device = false;
+        Self { read_only, cache_bytes, keeps_data, keeps_device, housekeeping_interval }
+    }
+}
+
+impl From<Seen> for Found {
+    fn from(seen: Seen) -> Self {
+        let Seen { number, label, is_at_rest, is_fresh, size, free, block_size, .. } = seen;
+        Self {
+            number,
+            label,
+            is_clean: is_at_rest,
+            is_fresh,
+            size,
+            free,
+            block_size,
+            files: seen.files,
+            directories: seen.directories,
+            free_files: seen.free_files,
+            last_written: seen.seconds,
+            ..Self::default()
+        }
+    }
+}
+
+/// No bytes of a client stand where others look for what a disk is.
+const _: () = assert!(shadow::format::FRONT as usize * shadow::format::UNIT == HEAD_SIZE);
+
+/// Why a volume is not made.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    /// It was told something of which it has none.
+    #[error("a volume of engine shadow has no {0}")]
+    Absent(&'static str),
+    /// Its units do not fit the sectors of the disk.
+    #[error("sectors of {0} bytes are too large for a volume of engine shadow: 4096 at most")]
+    Sector(u32),
+    /// The label cannot be this.
+    #[error("a label has at most 31 letters, digits, '-' and '_'")]
+    Label,
+    /// The engine says why.
+    #[error(transparent)]
+    Shadow(#[from] shadow::MkfsError),
+}
+
+/// What the engine is told of how a volume is to be made on a disk of such sectors.
+fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions, Refused> {
+    let MkfsOptions { block_size, zone_size, fragment_size, bytes_per_inode, .. } = *options;
+    let absent = [
+        ("fragments: it keeps files in whole blocks", fragment_size.is_some()),
+        ("fixed number of inodes: there is room for a file as long as there is any", {
+            bytes_per_inode.is_some()
+        }),
+        ("reserve for root", options.reserve_percent.is_some_and(|percent| percent > 0)),
+    ];
+    if let Some((what, _)) = absent.into_iter().find(|(_, is_wanted)| *is_wanted) {
+        return Err(Refused::Absent(what));
+    }
+    if sector > shadow::format::UNIT as u32 {
+        return Err(Refused::Sector(sector));
+    }
+    if !ufs2::label::is_legal(&options.label) {
+        return Err(Refused::Label);
+    }
+    let usual = shadow::MkfsOptions::default();
+    let block_size = block_size.unwrap_or(usual.block_size);
+    Ok(shadow::MkfsOptions { block_size, zone_size, label: options.label.clone() })
+}
+
+fn plan(size: u64, sector: u32, options: &MkfsOptions) -> Result<(), Refused> {
+    Ok(shadow::plan(size, &options_for(sector, options)?).map(drop)?)
+}
+
+async fn make(
+    device: &dyn BlockDevice,
+    options: &MkfsOptions,
+    random: &dyn Random,
+    now: Timestamp,
+) -> Result<Made, Refused> {
+    let options = options_for(device.geometry().logical_sector_size, options)?;
+    let shape = shadow::mkfs(device, &options, random, now).await?;
+    let unit = shadow::format::UNIT as u64;
+    let (fragment_size, groups, most_files) = (None, None, None);
+    let (size, block_size) = (shape.units * unit, shape.block * unit);
+    Ok(Made { format: "shadow", size, block_size, fragment_size, groups, most_files })
+}
+
+async fn open(disks: Disks, runtime: Runtime, options: &OpenOptions) -> Result<Opened, OpenError> {
+    Ok(Opened::new(shadow::open(disks.volume, runtime, &options.into()).await?))
+}
+
+/// Opens a volume and stops it: what was only cut off is at rest then.
+async fn bring_to_rest(device: &Rc<dyn BlockDevice>, runtime: &Runtime) -> Result<(), OpenError> {
+    let options = shadow::OpenOptions { keeps_device: true, ..shadow::OpenOptions::default() };
+    let files = shadow::open(device.clone(), runtime.clone(), &options).await?;
+    let opened = Opened::new(files);
+    opened.files.shutdown().await.map_err(OpenError::new)
+}
+
+/// It has one way to be worked with.
+pub(crate) const WORK: Work = Work {
+    plan: |size, sector, options| plan(size, sector, options).map_err(MkfsError::new),
+    make: |device, options, random, now| {
+        make(device, options, random, now).map(|made| made.map_err(MkfsError::new)).boxed_local()
+    },
+    recognise: |head| {
+        shadow::format::anchor::Anchor::begins(head).then_some("a volume of engine shadow")
+    },
+    is_begun: shadow::format::anchor::is_begun,
+    look: |device| shadow::look(device).map(|seen| Ok(seen?.into())).boxed_local(),
+    open: |disks, runtime, options, _| open(disks, runtime, options).boxed_local(),
+    prepare: |_, _, _, _| {
+        let (replayed, has_given_up, refused) = (None, false, None);
+        let prepared = Prepared { state: LogState::Home, replayed, has_given_up, refused };
+        std::future::ready(Ok(prepared)).boxed_local()
+    },
+    check: |device, runtime, options, progress| {
+        check::check(device, runtime, options, progress).boxed_local()
+    },
+    note_policy: |_, _| std::future::ready(Ok(())).boxed_local(), // it has none
+    set_label: |device, label| {
+        async move { Ok(shadow::set_label(device, label).await?) }.boxed_local()
+    },
+};

@@ -1,0 +1,91 @@
+//! How full a volume says that it is. What it keeps for itself is no part of it, so that its size
+//! stays the same whatever there is.
+//!
+//! Invariants:
+//! 1. What is free and what files have are the size at most.
+//! 2. What is free has room: it is less than what no block has, and what is kept.
+//!
+//! Not asserted: 2, of which a volume tells that is filled.
+
+use vfs::FsStat;
+
+use crate::commit::{kept, ring};
+use crate::engine::{LAST_INO, Shadow};
+use crate::format::anchor::Shape;
+use crate::format::{FAN, INODES, MAPPED, UNIT};
+use crate::space::pool;
+
+/// Units of metadata that are there whatever files there are, at most: the map of space, what leads
+/// to it and to answers, and the first inodes with what leads to them.
+fn fixed(shape: &Shape) -> u64 {
+    let (leaves, answers) = (shape.units.div_ceil(MAPPED), ring(shape).div_ceil(FAN));
+    let above = leaves.div_ceil(FAN) + answers;
+    leaves + above + 2 * above.div_ceil(FAN) + 4
+}
+
+/// Units of data and metadata.
+pub(crate) fn usable(shape: &Shape) -> u64 {
+    let usable = shape.usable(0);
+    shape.zones() * (usable.end - usable.start)
+}
+
+/// What is left of these units beside what is kept, where there are so many blocks of records and,
+/// in all, so many of answers.
+fn beside_kept(shape: &Shape, units: u64, records: u64, begun: u64) -> u64 {
+    units.saturating_sub(kept(shape, records, begun) + pool(shape))
+}
+
+/// Units for files, in all.
+pub(crate) fn for_files(shape: &Shape) -> u64 {
+    beside_kept(shape, usable(shape), 0, 0).saturating_sub(fixed(shape))
+}
+
+/// Files that have room, in all: a root that has one unit, and others that have an inode alone.
+pub(crate) fn most_files(shape: &Shape) -> u64 {
+    (for_files(shape).saturating_sub(1) * INODES + 1).min(LAST_INO)
+}
+
+/// What is free, as the units that no block has, and how many files have, tell it.
+pub(crate) struct Free {
+    /// Units that are free for files.
+    pub(crate) units: u64,
+    /// Files that have room there.
+    pub(crate) files: u64,
+}
+
+impl Free {
+    /// Of a volume with so many files, that have so many units.
+    pub(crate) fn of(
+        shape: &Shape,
+        (free, records, begun): (u64, u64, u64),
+        (files, used): (u64, u64),
+    ) -> Self {
+        let most = for_files(shape).saturating_sub(used);
+        let units = beside_kept(shape, free, records, begun).min(most);
+        let files = (units * INODES).min(most_files(shape).saturating_sub(files));
+        Self { units, files }
+    }
+}
+
+impl Shadow {
+    /// How full it is. Orphans, and what they have, are free.
+    pub(crate) fn fullness(&self, (orphans, used): (u64, u64)) -> FsStat {
+        let (shape, unit) = (&self.commits.shape, UNIT as u64);
+        let (records, begun) = self.commits.recorded();
+        let free = self.space.free_units() + self.leaving_units.get();
+        let free = free.saturating_sub(self.space.claimed() * self.per_block());
+        let (files, units) = (self.commits.files.get(), self.commits.units.get());
+        let free = Free::of(shape, (free, records, begun), (files, units));
+        let (total_bytes, free_bytes) = (for_files(shape) * unit, free.units * unit + used);
+        let (total_files, free_files) = (most_files(shape), free.files + orphans);
+        assert!(free_bytes <= total_bytes, "invariant 1: {free_bytes} of {total_bytes}");
+        FsStat {
+            total_bytes,
+            free_bytes,
+            available_bytes: free_bytes,
+            total_files,
+            free_files,
+            available_files: free_files,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Looking at a volume, whoever has it open, and changing what is said of it at rest.
+
+use block::{BlockDevice, Buffer, Durability};
+
+use crate::format::anchor::{Anchor, LABEL};
+use crate::format::{UNIT, sum};
+use crate::fullness::Free;
+use crate::open::{OpenError, find_anchor, superblocks};
+
+/// What is told of a volume that is not open. Counts are those of its last stop, if it is at rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// A number by which it is known. Its secret does not follow from that.
+    pub number: u64,
+    /// Its name for people.
+    pub label: String,
+    /// Whether it was stopped, and nobody has opened it since.
+    pub is_at_rest: bool,
+    /// Whether nobody has ever opened it.
+    pub is_fresh: bool,
+    /// Bytes of the volume.
+    pub size: u64,
+    /// Bytes that are free for files.
+    pub free: u64,
+    /// Bytes of a block of a file.
+    pub block_size: u64,
+    /// Bytes of a zone.
+    pub zone_size: u64,
+    /// Files that there are.
+    pub files: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Files that have room.
+    pub free_files: u64,
+    /// When it was changed last, in seconds since 1970.
+    pub seconds: i64,
+}
+
+/// Looks at a volume. Nothing is written.
+///
+/// # Errors
+/// [`OpenError`], when there is none, or nothing can be told of it.
+pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
+    let anchor = find_anchor(device).await?;
+    let last = superblocks(device, &anchor).await?.pop_last().map(|(_, superblock)| superblock);
+    let highest = last.as_ref().map_or(0, |last| last.number);
+    let Some(last) = last.filter(|_| highest >= anchor.rest) else {
+        return Err(OpenError::NoSuperblock { highest });
+    };
+    let is_at_rest = last.number == anchor.rest;
+    let shape = anchor.shape;
+    let units = (anchor.free, last.records.into(), last.answers_begun);
+    let free = Free::of(&shape, units, (last.files, last.units));
+    Ok(Seen {
+        number: sum(&anchor.secret),
+        label: anchor.label,
+        is_at_rest,
+        is_fresh: is_at_rest && last.number == 1,
+        size: shape.units * UNIT as u64,
+        free: free.units * UNIT as u64,
+        block_size: shape.block * UNIT as u64,
+        zone_size: shape.zone * UNIT as u64,
+        files: last.files,
+        directories: last.directories,
+        free_files: free.files,
+        seconds: last.seconds,
+    })
+}
+
+/// Gives a volume at rest another label: an anchor of the next number says it, at both ends of the
+/// disk. A cut leaves one label or the other.
+///
+/// # Errors
+/// [`OpenError::NotAtRest`]; [`OpenError::Label`]; others as [`look`].
+pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), OpenError> {
+    if label.len() > LABEL {
+        return Err(OpenError::Label);
+    }
+    if !look(device).await?.is_at_rest {
+        return Err(OpenError::NotAtRest);
+    }
+    let anchor = find_anchor(device).await?;
+    let anchor = Anchor { number: anchor.number + 1, label: label.to_owned(), ..anchor };
+    for unit in anchor.shape.anchor(anchor.number) {
+        let block = vec![Buffer::copied(&*anchor.write()).freeze()];
+        device.write(unit * UNIT as u64, block, Durability::Through).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! What is written over again and again, in one update too: what was answered is there after a cut.
+
+use futures::future::join_all;
+use sim::{Choice, Disk, Executor, Mark, Prng, Trace};
+use vfs::{FileSystem, Stability};
+
+use crate::bench::{Setting, findings, made, opened};
+
+/// Bytes that each write covers: eight blocks, so that places come round soon.
+const LENGTH: usize = 32 << 10;
+const ROUNDS: u8 = 16;
+/// Writes at once. All but the first are in one update, and each frees what the one before took.
+const AT_ONCE: u8 = 4;
+
+fn record() -> Trace {
+    let executor = Executor::new(6);
+    executor.block_on(async {
+        let disk = made(&executor, &Setting::of(4, 64, 1 << 20)).await;
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let file = volume.create(volume.files.root(), "one").await.expect("it is new");
+        disk.start_trace();
+        for round in 0..ROUNDS {
+            let writes = (1..=AT_ONCE).map(|number| {
+                let data = vec![round * AT_ONCE + number; LENGTH];
+                volume.write(file, 0, data, Stability::FileSync)
+            });
+            for written in join_all(writes).await {
+                written.expect("there is room");
+            }
+            disk.mark(Mark::Number(u64::from(round) + 1));
+        }
+        disk.trace()
+    })
+}
+
+/// What a cut has left of the file.
+fn left(trace: &Trace, position: usize, seed: u64) -> Result<Vec<u8>, String> {
+    let platter = trace.platter_at(position);
+    let image = platter.image(&Choice::random(&platter, &mut Prng::new(seed)));
+    findings(&image)?;
+    let executor = Executor::new(seed);
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let file = volume.lookup(volume.files.root(), "one").await;
+        let read = volume.read(file.map_err(|error| error.to_string())?).await;
+        read.map_err(|error| error.to_string())
+    })
+}
+
+pub(crate) fn overwrites_stay() -> Result<(), String> {
+    let trace = record();
+    for position in 0..=trace.events().len() {
+        let rounds = trace.marks_before(position).filter_map(|mark| match mark {
+            Mark::Number(number) => Some(*number as u8),
+            _ => None,
+        });
+        let answered = rounds.max().unwrap_or(0) * AT_ONCE;
+        for seed in [1, 2] {
+            let wrong = |wrong: String| format!("event {position}, seed {seed}: {wrong}");
+            let left = left(&trace, position, seed).map_err(wrong)?;
+            let first = left.first().copied().unwrap_or(0);
+            let is_one = left.iter().all(|&byte| byte == first);
+            // Of the last four at once any may have come last.
+            if !is_one || first + AT_ONCE <= answered || answered > 0 && left.len() != LENGTH {
+                return Err(wrong(format!("{answered} were answered, and {first} is left")));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_write_over_old_data_is_there_as_a_whole_or_not_at_all() {
+    assert_eq!(overwrites_stay(), Ok(()));
+}
