@@ -7,8 +7,6 @@
 //! 1. The map as it was folded, with the records since, is what trees hold.
 //! 2. A fold happens between two awaits: all that it changes was read before. If something cannot
 //!    be read, nothing has changed.
-//!
-//! Not asserted: 2, which is how it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -114,7 +112,7 @@ impl Commits {
                 last.iter().for_each(|node| node.change(|bytes| bytes.fill(0)));
                 size_of::<Head>()
             });
-            let node = last.expect("invariant 2: so many blocks were read");
+            let node = last.expect("invariant 2: so many blocks were read before");
             node.change(|bytes| record::put_answer(bytes, at, answer));
             self.nodes.mark(node);
         }

@@ -40,31 +40,19 @@ pub(crate) fn for_files(shape: &Shape) -> u64 {
     beside_kept(shape, usable(shape), 0, 0).saturating_sub(fixed(shape))
 }
 
-/// Files that have room, in all: a root that has one unit, and others that have an inode alone.
+/// Files that there may be, however many have room: `free_files` falls by one with each file.
 pub(crate) fn most_files(shape: &Shape) -> u64 {
-    (for_files(shape).saturating_sub(1) * INODES + 1).min(LAST_INO)
+    (for_files(shape) * INODES).min(LAST_INO)
 }
 
-/// What is free, as the units that no block has, and how many files have, tell it.
-pub(crate) struct Free {
-    /// Units that are free for files.
-    pub(crate) units: u64,
-    /// Files that have room there.
-    pub(crate) files: u64,
-}
-
-impl Free {
-    /// Of a volume with so many files, that have so many units.
-    pub(crate) fn of(
-        shape: &Shape,
-        (free, records, begun): (u64, u64, u64),
-        (files, used): (u64, u64),
-    ) -> Self {
-        let most = for_files(shape).saturating_sub(used);
-        let units = beside_kept(shape, free, records, begun).min(most);
-        let files = (units * INODES).min(most_files(shape).saturating_sub(files));
-        Self { units, files }
-    }
+/// Units that are free for files, where so many are no one's, and files have so many.
+pub(crate) fn free_for_files(
+    shape: &Shape,
+    (free, records, begun): (u64, u64, u64),
+    used: u64,
+) -> u64 {
+    let most = for_files(shape).saturating_sub(used);
+    beside_kept(shape, free, records, begun).min(most)
 }
 
 impl Shadow {
@@ -75,9 +63,10 @@ impl Shadow {
         let free = self.space.free_units() + self.leaving_units.get();
         let free = free.saturating_sub(self.space.claimed() * self.per_block());
         let (files, units) = (self.commits.files.get(), self.commits.units.get());
-        let free = Free::of(shape, (free, records, begun), (files, units));
-        let (total_bytes, free_bytes) = (for_files(shape) * unit, free.units * unit + used);
-        let (total_files, free_files) = (most_files(shape), free.files + orphans);
+        let free = free_for_files(shape, (free, records, begun), units);
+        let (total_bytes, free_bytes) = (for_files(shape) * unit, free * unit + used);
+        let total_files = most_files(shape);
+        let free_files = total_files.saturating_sub(files) + orphans;
         assert!(free_bytes <= total_bytes, "invariant 1: {free_bytes} of {total_bytes}");
         FsStat {
             total_bytes,

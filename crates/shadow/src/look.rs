@@ -4,7 +4,7 @@ use block::{BlockDevice, Buffer, Durability};
 
 use crate::format::anchor::{Anchor, LABEL};
 use crate::format::{UNIT, sum};
-use crate::fullness::Free;
+use crate::fullness::{free_for_files, most_files};
 use crate::open::{OpenError, find_anchor, superblocks};
 
 /// What is told of a volume that is not open. Counts are those of its last stop, if it is at rest.
@@ -50,19 +50,19 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let is_at_rest = last.number == anchor.rest;
     let shape = anchor.shape;
     let units = (anchor.free, last.records.into(), last.answers_begun);
-    let free = Free::of(&shape, units, (last.files, last.units));
+    let free = free_for_files(&shape, units, last.units);
     Ok(Seen {
         number: sum(&anchor.secret),
         label: anchor.label,
         is_at_rest,
         is_fresh: is_at_rest && last.number == 1,
         size: shape.units * UNIT as u64,
-        free: free.units * UNIT as u64,
+        free: free * UNIT as u64,
         block_size: shape.block * UNIT as u64,
         zone_size: shape.zone * UNIT as u64,
         files: last.files,
         directories: last.directories,
-        free_files: free.files,
+        free_files: most_files(&shape).saturating_sub(last.files),
         seconds: last.seconds,
     })
 }

@@ -3,8 +3,8 @@
 //! Anchors say in which zones superblocks may stand. The highest that is whole, with all that it
 //! lists, is the one; if it is not, the one that it names as durable. What that lists is written
 //! again, with the superblock itself, before anything rests on it: a flush that failed may have
-//! dropped it. The anchor, which a cut may have left at one end, or a failure in a cache alone, gets
-//! a successor at both. Then a superblock of a higher number than all that were seen becomes
+//! dropped it. The anchor, which a cut may have left at one end, or a failure in a cache alone,
+//! gets a successor at both. Then a superblock of a higher number than all that were seen becomes
 //! durable, and only then is the volume served.
 
 use std::collections::BTreeMap;
@@ -141,14 +141,12 @@ pub async fn open(
     let anchor = find_anchor(&*device).await?;
     let shape = anchor.shape;
     let (superblock, at, highest) = choose(&*device, &anchor).await?;
-    let device: Rc<dyn BlockDevice> = if options.read_only {
-        if highest != anchor.rest {
-            return Err(OpenError::NotAtRest);
-        }
-        Rc::new(ScratchDevice::new(device)) // what an opening writes stays in memory
-    } else {
-        device
-    };
+    if options.read_only && highest != anchor.rest {
+        return Err(OpenError::NotAtRest);
+    }
+    // What the opening of a volume that stays as it is writes, stays in memory.
+    let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
+    let device = if options.read_only { scratch(device) } else { device };
     if !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, &superblock, at, &anchor.secret).await?;
     }

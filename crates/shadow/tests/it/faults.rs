@@ -283,8 +283,8 @@ pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
     Ok(())
 }
 
-/// A flush fails, the volume stops, and is opened again; the power goes meanwhile. What was answered
-/// is there.
+/// A flush fails, the volume stops, and is opened again; the power goes meanwhile. What was
+/// answered is there.
 pub(crate) fn a_return_after_a_failed_flush_may_be_cut() -> Result<(), String> {
     for nth in 2..=12 {
         let executor = Executor::new(nth);

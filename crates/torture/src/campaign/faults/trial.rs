@@ -453,8 +453,8 @@ impl Trial {
     }
 
     /// A fault that the server is not told of: whatever is said, the server lives, the disk can be
-    /// repaired, and files that no call touched are as they were. Where no check can mend damage, it
-    /// is an error, and never other bytes.
+    /// repaired, and files that no call touched are as they were. Where no check can mend damage,
+    /// it is an error, and never other bytes.
     fn unjudged(&mut self) -> Verdict {
         for step in workload::operations() {
             let Some(reply) = self.ask(&step)? else { continue };
