@@ -58,6 +58,9 @@ pub struct Design {
     pub checks_first: bool,
     /// Whether a check can mend what no cut leaves.
     pub repairs: bool,
+    /// Whether what is free and what files have are always as much: what leads to it counts as a
+    /// file's, or has its place from the start. Otherwise it is within one part in a hundred.
+    pub counts_all: bool,
     /// Whether changes wait for company, as the section `[softdep]` of the settings says.
     pub waits: bool,
     /// How its disks are worked with; none for an engine over memory.

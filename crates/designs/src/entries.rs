@@ -27,6 +27,7 @@ pub static FFS_LOG: Design = Design {
     keeps_history: true,
     checks_first: false,
     repairs: true,
+    counts_all: true,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
@@ -68,6 +69,7 @@ pub static SHADOW: Design = Design {
     keeps_history: true,
     checks_first: false,
     repairs: false,
+    counts_all: false,
     waits: false,
     work: Some(of_shadow::WORK),
 };
@@ -90,6 +92,7 @@ const ORDERED: Design = Design {
     keeps_history: false,
     checks_first: true,
     repairs: true,
+    counts_all: true,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()

@@ -42,6 +42,7 @@ static OTHER: Design = Design {
     keeps_history: true,
     checks_first: false,
     repairs: true,
+    counts_all: true,
     waits: false,
     work: Some(Work {
         plan: |_, _, _| Ok(()),

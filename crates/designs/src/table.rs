@@ -167,6 +167,7 @@ mod tests {
         keeps_history: true,
         checks_first: false,
         repairs: true,
+        counts_all: true,
         waits: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);

@@ -95,6 +95,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     keeps_history: false,
     checks_first: false,
     repairs: true,
+    counts_all: true,
     waits: false,
     work: None,
 };
@@ -223,6 +224,11 @@ impl Design {
     /// Whether a check can mend what no cut leaves.
     pub fn repairs(self) -> bool {
         self.entry.repairs
+    }
+
+    /// Whether what is free and what files have are always as much.
+    pub fn counts_all(self) -> bool {
+        self.entry.counts_all
     }
 
     /// The design of its engine that has a redo log besides, if there is one.
