@@ -50,6 +50,7 @@ use crate::format::{BODY, FAN, MAPPED, SLOTS, UNIT, sum};
 use crate::nodes::{Node, Nodes, Stem};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
+use crate::runs::{Told, Unfolded, coalesced, runs_of};
 use crate::space::Space;
 
 /// Blocks of records after which they are folded.
@@ -78,30 +79,6 @@ pub(crate) struct Open {
     /// What is free of which no record tells: the map does already.
     unheld: Vec<Run>,
     died: Vec<(Run, Span)>,
-}
-
-/// What records have told since the last fold.
-#[derive(Clone, Default)]
-pub(crate) struct Unfolded {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) answers: Vec<Rc<[u8]>>,
-    /// Where the records are.
-    pub(crate) units: Vec<u64>,
-    /// How many runs died, of each span.
-    pub(crate) died: BTreeMap<Span, u64>,
-}
-
-impl Unfolded {
-    /// A record tells more.
-    pub(crate) fn extend(&mut self, changes: Vec<Change>, answers: Vec<Rc<[u8]>>) {
-        for change in &changes {
-            if let Change::Died(_, span) = change {
-                *self.died.entry(*span).or_default() += 1;
-            }
-        }
-        self.changes.extend(changes);
-        self.answers.extend(answers);
-    }
 }
 
 /// A snapshot to be made of an update: its line goes to a slot of this block.
@@ -800,66 +777,7 @@ pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
     2 * (shape.units / MAPPED + 1) + 8 + to_come(shape, records, begun)
 }
 
-/// What an update does to units.
-struct Told {
-    taken: Vec<Run>,
-    freed: Vec<Run>,
-    died: Vec<(Run, Span)>,
-}
-
-impl Told {
-    /// As a record tells it, and what is free when it is durable.
-    fn into_changes(mut self) -> (Vec<Change>, Vec<Run>) {
-        let (taken, freed) = (coalesced(self.taken), coalesced(self.freed));
-        let mut changes: Vec<Change> = taken.into_iter().map(Change::Taken).collect();
-        changes.extend(freed.iter().copied().map(Change::Freed));
-        self.died.sort_unstable_by_key(|&(run, span)| (span, run));
-        for of_span in self.died.chunk_by(|(_, one), (_, other)| one == other) {
-            let runs = coalesced(of_span.iter().map(|(run, _)| *run).collect());
-            changes.extend(runs.into_iter().map(|run| Change::Died(run, of_span[0].1)));
-        }
-        (changes, freed)
-    }
-}
-
 /// How many blocks of answers there are, before the oldest is written over.
 pub(crate) fn ring(shape: &Shape) -> u64 {
     (shape.units / 64).clamp(8, RING)
-}
-
-/// Runs in the order of their units, those that meet as one.
-pub(crate) fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
-    runs.sort_unstable();
-    let mut all: Vec<Run> = Vec::with_capacity(runs.len());
-    for run in runs {
-        match all.last_mut() {
-            Some(last) if last.end() == run.start => last.length += run.length,
-            _ => all.push(run),
-        }
-    }
-    all
-}
-
-/// What is listed of blocks of so many units, of which these are the checksums: those side by side
-/// together.
-fn runs_of(sums: &BTreeMap<u64, u64>, units: u64) -> Vec<Listed> {
-    let mut runs: Vec<(Run, Vec<u64>)> = Vec::new();
-    for (&start, &sum) in sums {
-        match runs.last_mut() {
-            Some((run, sums)) if run.end() == start => {
-                run.length += units;
-                sums.push(sum);
-            }
-            _ => runs.push((Run { start, length: units }, vec![sum])),
-        }
-    }
-    let listed =
-        |(run, sums): (Run, Vec<u64>)| Listed { run, grain: units as u16, sum: sum_of_sums(&sums) };
-    runs.into_iter().map(listed).collect()
-}
-
-/// The checksum of checksums.
-pub(crate) fn sum_of_sums(sums: &[u64]) -> u64 {
-    let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-    sum(&bytes)
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use vfs::FsError;
 
-use crate::commit::{Commits, Unfolded, coalesced, ring};
+use crate::commit::{Commits, ring};
 use crate::format::head::Head;
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
@@ -23,6 +23,7 @@ use crate::format::{MAPPED, UNIT};
 use crate::nodes::{Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
+use crate::runs::{Unfolded, coalesced};
 
 impl Commits {
     /// Folds all that records have told.

@@ -9,10 +9,10 @@
 //! Layers, from the bottom:
 //!
 //! * [`format`]: the bytes of a volume. `space`: which units are free. `nodes`: blocks of metadata
-//!   in memory, as trees.
-//! * `inode`, `update`: what is known of a file, and what one operation changes.
+//!   in memory, as trees. `pins`: which snapshots there are, and what they hold.
+//! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
 //! * `commit`, `fold`: from memory to the disk. `engine`, `content`, `apply`: room, planning and
-//!   applying. `verbs`: the engine's face.
+//!   applying; `snapshots`, `rollback`: the same, of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
 //!
@@ -37,10 +37,12 @@ mod pins;
 #[doc(hidden)]
 pub mod planted;
 mod rollback;
+mod runs;
 mod snapshots;
 mod space;
 mod update;
 mod verbs;
+mod work;
 
 pub use check::{Findings, Law, Wrong, check};
 pub use commit::Counts;

@@ -2,8 +2,8 @@
 //!
 //! A tree hangs from a *stem*: the superblock's, or a file's inode. Its blocks are known by owner,
 //! level and index, never by their place, which changes with each update; what snapshots hold never
-//! moves, and is known by its place. A block holds on to the one above it, so the way from a changed
-//! block up to the stem is always in memory, and sealing an update reads nothing.
+//! moves, and is known by its place. A block holds on to the one above it, so the way from a
+//! changed block up to the stem is always in memory, and sealing an update reads nothing.
 //!
 //! ```text
 //!  clean --mark--> dirty --seal--> clean, elsewhere

@@ -20,7 +20,7 @@ use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
-use crate::commit::{Commits, Found, Unfolded, ring, sum_of_sums};
+use crate::commit::{Commits, Found, ring};
 use crate::engine::{MOST_LINKS, Shadow};
 use crate::fold::answers_in;
 use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
@@ -33,6 +33,7 @@ use crate::format::{ANCHORS, BODY, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, s
 use crate::nodes::{Nodes, Stem};
 use crate::pins::{Listing, Pins};
 use crate::planted::{Bug, is_planted};
+use crate::runs::{Unfolded, sum_of_sums};
 use crate::space::Space;
 
 /// How to open a volume.
@@ -121,6 +122,13 @@ pub enum OpenError {
     Failed(#[from] FsError),
 }
 
+impl OpenError {
+    /// Why the first update is not durable.
+    fn of_commit(error: FsError) -> Self {
+        if error == FsError::NoSpace { Self::Full } else { Self::Failed(error) }
+    }
+}
+
 impl From<IoError> for OpenError {
     fn from(error: IoError) -> Self {
         if error.is_full() { Self::Full } else { Self::Io(error) }
@@ -177,10 +185,7 @@ pub async fn open(
     if !is_planted(Bug::LoneAnchors) {
         commits.renew_anchor().await?; // what was believed of anchors may be lost as well
     }
-    commits.commit(false).await.map_err(|error| match error {
-        FsError::NoSpace => OpenError::Full,
-        other => OpenError::Failed(other),
-    })?;
+    commits.commit(false).await.map_err(OpenError::of_commit)?;
     let engine = Shadow {
         limits: limits(&shape, options.read_only, root_id),
         runtime: runtime.clone(),

@@ -1,9 +1,10 @@
 //! Which snapshots there are, what they hold, and the lists of that.
 //!
-//! A snapshot is a root that stays. What the live tree loses is held by those that were made between
-//! its writing and its death, so two numbers tell for ever who holds it: a [`Span`]. It goes on the
-//! list of that span, and nothing there changes when snapshots are made or go. A deletion gives back
-//! the lists that no snapshot is left for: it reads what it frees, and nothing else.
+//! A snapshot is a root that stays. What the live tree loses is held by those that were made
+//! between its writing and its death, so two numbers tell for ever who holds it: a [`Span`]. It
+//! goes on the list of that span, and nothing there changes when snapshots are made or go. A
+//! deletion gives back the lists that no snapshot is left for: it reads what it frees, and nothing
+//! else.
 //!
 //! Invariants:
 //! 1. Numbers of snapshots, and the updates that made them, rise together.

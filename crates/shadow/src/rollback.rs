@@ -6,6 +6,8 @@
 //!
 //! Invariants:
 //! 1. What is free then was written after the snapshot was made.
+//!
+//! Not asserted: 1, which the walk decides: a block is not younger than what leads to it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,31 +21,9 @@ use crate::fold::set_bit;
 use crate::format::inode::Record;
 use crate::format::pointer::WIDTH;
 use crate::format::record::Run;
-use crate::format::snapshot::{Died, Told};
 use crate::format::{FAN, INODES, MAPPED};
 use crate::nodes::{Node, Parent, Stem};
-use crate::pins::Listing;
-use crate::snapshots::rest_of;
-
-/// What going back does.
-pub(crate) struct Back {
-    told: Told,
-    /// What the live tree has since.
-    since: Vec<Run>,
-    /// The blocks of the map that tell of it, by their numbers.
-    map: BTreeMap<u64, Rc<Node>>,
-    /// What is on lists since: as these are before each block, with their lines, goes.
-    lists: Vec<(Listing, Rc<Node>, Rc<Node>, Died)>,
-}
-
-impl Back {
-    /// Units that it takes, at most.
-    pub(crate) fn cost(&self) -> u64 {
-        let map = self.map.len() as u64;
-        let lists = self.lists.len() as u64;
-        map + map.div_ceil(FAN) + 8 + lists.div_ceil(32)
-    }
-}
+use crate::work::{Back, rest_of};
 
 impl Shadow {
     /// Finds what going back to a snapshot changes. Nothing is on its way meanwhile.

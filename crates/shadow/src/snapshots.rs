@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use vfs::{FsError, Snapshot, SnapshotNumber, Timestamp};
+use vfs::{FsError, Snapshot, SnapshotNumber};
 use vnode::{SnapshotChange, Space as Kind};
 
 use crate::commit::{Hold, Pin};
@@ -20,45 +20,11 @@ use crate::format::snapshot::{Died, LINES, LISTS, Line, List, State, is_empty};
 use crate::nodes::{Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
-use crate::rollback::Back;
 use crate::update::Update;
+use crate::work::{Lined, Step, Work, rest_of};
 
 /// Units for the record of a step.
 const RECORD: u64 = 4;
-
-/// What an Update does to snapshots. It does nothing else.
-pub(crate) enum Work {
-    Pin(Pin, Hold),
-    Delete(Lined, Timestamp),
-    /// It holds nothing from now on.
-    LetGo(Lined),
-    Step(Step),
-    End(Lined),
-    RollBack(Box<Back>, Hold),
-}
-
-/// A snapshot, and where its line is.
-pub(crate) struct Lined {
-    number: SnapshotNumber,
-    leaf: Rc<Node>,
-    slot: u64,
-}
-
-/// The last block of a list.
-pub(crate) struct Step {
-    of: Lined,
-    listing: Listing,
-    line: Rc<Node>,
-    block: Rc<Node>,
-    died: Died,
-}
-
-/// What a list is without its last block.
-pub(crate) fn rest_of(list: List, last: &Died) -> Option<List> {
-    let units = last.runs.iter().map(|run| run.length).sum::<u64>();
-    let units = list.units.saturating_sub(units);
-    last.previous.map(|last| List { last, units, ..list })
-}
 
 impl Shadow {
     /// Plans a change of which snapshots there are.

@@ -12,8 +12,8 @@ use crate::format::record::Run;
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Parent};
 use crate::planted::{Bug, is_planted};
-use crate::snapshots::Work;
 use crate::space::Space;
+use crate::work::Work;
 
 /// A chunk of a directory.
 pub struct ShadowChunk {

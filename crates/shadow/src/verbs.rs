@@ -34,8 +34,8 @@ use crate::format::{CHUNKS, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
-use crate::snapshots::Work;
 use crate::update::{NewChunk, ShadowChunk, Source, Update};
+use crate::work::Work;
 
 impl Engine for Shadow {
     type Inode = Inode;

@@ -10,7 +10,6 @@ use futures::future::LocalBoxFuture;
 use vfs::FileKind;
 
 use super::{Law, Look, file_of};
-use crate::commit::Unfolded;
 use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, WIDTH};
 use crate::format::record::{Change, Run, Span};
@@ -18,6 +17,7 @@ use crate::format::snapshot::{Died, Told};
 use crate::format::{FAN, INODES};
 use crate::nodes::{Node, Parent, Stem};
 use crate::pins::Pins;
+use crate::runs::Unfolded;
 use crate::space::Space;
 
 /// What one snapshot holds, and none before it does.

@@ -1,0 +1,67 @@
+//! What an Update does to snapshots, while it is being planned.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use vfs::{SnapshotNumber, Timestamp};
+
+use crate::commit::{Hold, Pin};
+use crate::format::FAN;
+use crate::format::record::Run;
+use crate::format::snapshot::{Died, List, Told};
+use crate::nodes::Node;
+use crate::pins::Listing;
+
+/// What an Update does to snapshots. It does nothing else.
+pub(crate) enum Work {
+    Pin(Pin, Hold),
+    Delete(Lined, Timestamp),
+    /// It holds nothing from now on.
+    LetGo(Lined),
+    Step(Step),
+    End(Lined),
+    RollBack(Box<Back>, Hold),
+}
+
+/// A snapshot, and where its line is.
+pub(crate) struct Lined {
+    pub(crate) number: SnapshotNumber,
+    pub(crate) leaf: Rc<Node>,
+    pub(crate) slot: u64,
+}
+
+/// The last block of a list.
+pub(crate) struct Step {
+    pub(crate) of: Lined,
+    pub(crate) listing: Listing,
+    pub(crate) line: Rc<Node>,
+    pub(crate) block: Rc<Node>,
+    pub(crate) died: Died,
+}
+
+/// What a list is without its last block.
+pub(crate) fn rest_of(list: List, last: &Died) -> Option<List> {
+    let units = last.runs.iter().map(|run| run.length).sum::<u64>();
+    let units = list.units.saturating_sub(units);
+    last.previous.map(|last| List { last, units, ..list })
+}
+
+/// What going back does.
+pub(crate) struct Back {
+    pub(crate) told: Told,
+    /// What the live tree has since.
+    pub(crate) since: Vec<Run>,
+    /// The blocks of the map that tell of it, by their numbers.
+    pub(crate) map: BTreeMap<u64, Rc<Node>>,
+    /// What is on lists since: as these are before each block, with their lines, goes.
+    pub(crate) lists: Vec<(Listing, Rc<Node>, Rc<Node>, Died)>,
+}
+
+impl Back {
+    /// Units that it takes, at most.
+    pub(crate) fn cost(&self) -> u64 {
+        let map = self.map.len() as u64;
+        let lists = self.lists.len() as u64;
+        map + map.div_ceil(FAN) + 8 + lists.div_ceil(32)
+    }
+}
