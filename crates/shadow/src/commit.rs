@@ -79,6 +79,8 @@ pub(crate) struct Open {
     /// What is free of which no record tells: the map does already.
     unheld: Vec<Run>,
     died: Vec<(Run, Span)>,
+    /// How many runs died, of each span.
+    spans: BTreeMap<Span, u64>,
 }
 
 /// A snapshot to be made of an update: its line goes to a slot of this block.
@@ -176,6 +178,8 @@ pub(crate) struct Commits {
     pending: RefCell<Option<Sealed>>,
     /// A change finds no room, and a fold may make some.
     is_fold_wanted: Cell<bool>,
+    /// How often what is folded into could not be read.
+    pub(crate) unfoldable: Cell<u64>,
     counts: Cell<Counts>,
 }
 
@@ -224,6 +228,7 @@ impl Commits {
             is_held: Cell::new(false),
             pending: RefCell::default(),
             is_fold_wanted: Cell::new(false),
+            unfoldable: Cell::default(),
             counts: Cell::default(),
         })
     }
@@ -253,17 +258,21 @@ impl Commits {
         let records = record::blocks_for(runs + FOLD, &open.answers) as u64;
         let leaves = (self.shape.units / MAPPED + 1).min(unfolded.changes.len() as u64);
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
-        let lists = self.needs_for_lists(&unfolded.died);
+        // What a fold comes to is told by records, by what is open, and by what is dirty.
+        let by_dirty = self.pins.holders().min(dirty as usize);
+        let lists = unfolded.died.len() + open.spans.len() + by_dirty;
+        let by_dirty = if by_dirty > 0 { dirty } else { 0 };
+        let runs = unfolded.died.values().chain(open.spans.values()).sum::<u64>() + by_dirty;
+        let lists = self.needs_for_lists(lists as u64, runs);
         dirty + records + 2 * leaves + 8 + 2 * (answers / BODY) as u64 + lists
     }
 
-    /// Units that lists take when so many runs come on them, at most: the last block of each, and
-    /// new ones, what leads there, and their lines.
-    fn needs_for_lists(&self, died: &BTreeMap<Span, u64>) -> u64 {
-        if died.is_empty() {
+    /// Units that so many lists take when so many runs come on them, at most: the last block of
+    /// each, and new ones, what leads there, and their lines.
+    fn needs_for_lists(&self, lists: u64, runs: u64) -> u64 {
+        if lists == 0 {
             return 0;
         }
-        let (lists, runs) = (died.len() as u64, died.values().sum::<u64>());
         let new = runs / RUNS as u64 + lists;
         let height = |stem: &Stem| u64::from(self.nodes.height(stem)) + 1;
         let blocks = lists * height(&Stem::Died) + new + new.div_ceil(FAN) + height(&Stem::Died);
@@ -322,6 +331,7 @@ impl Commits {
         drop(unflushed);
         open.freed.extend(staged.freed);
         open.unheld.extend(staged.unheld);
+        staged.died.iter().for_each(|&(_, span)| *open.spans.entry(span).or_default() += 1);
         open.died.extend(staged.died);
         drop(open);
         if let Some(pin) = staged.pin {
@@ -434,11 +444,11 @@ impl Commits {
     pub(crate) async fn commit(&self, is_patient: bool) -> Result<(), FsError> {
         let records = self.unfolded.borrow().units.len();
         let is_due = self.is_fold_wanted.take() || records >= FOLD;
-        if is_due
-            && let Err(error) = self.fold().await
-            && records >= PATIENCE
-        {
-            return Err(error);
+        if is_due && let Err(error) = self.fold().await {
+            if records >= PATIENCE {
+                return Err(error);
+            }
+            self.unfoldable.set(self.unfoldable.get() + 1);
         }
         if self.is_much(&self.unflushed.borrow()) {
             let covered = self.unflushed.borrow().clone();

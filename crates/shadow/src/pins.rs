@@ -156,6 +156,11 @@ impl Pins {
         self.all.borrow().get(&number.0).cloned()
     }
 
+    /// How many hold something.
+    pub(crate) fn holders(&self) -> usize {
+        self.holders.borrow().len()
+    }
+
     /// The update that made the newest that holds something.
     fn newest(&self) -> Option<u64> {
         self.holders.borrow().last().map(|&(_, update)| update)

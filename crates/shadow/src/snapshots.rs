@@ -96,6 +96,7 @@ impl Shadow {
             update.work = Some(Work::LetGo(of));
             return Ok(false);
         }
+        let unfoldable = self.commits.unfoldable.get();
         loop {
             if let Some(listing) = self.pins.loose_list() {
                 update.cost += RECORD;
@@ -111,7 +112,7 @@ impl Shadow {
                 return Ok(true);
             }
             // Records tell of some more: a fold frees it.
-            if self.horizon_has_stopped() {
+            if self.horizon_has_stopped() || self.commits.unfoldable.get() > unfoldable {
                 return Err(FsError::Io);
             }
             self.commits.fold_soon();

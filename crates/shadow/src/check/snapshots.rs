@@ -3,6 +3,7 @@
 //! What an older snapshot holds at the same place is not looked at again: a block is older than the
 //! one that leads to it, or as old, so each is looked at where it is held first.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures::FutureExt;
@@ -17,7 +18,7 @@ use crate::format::snapshot::{Died, Told};
 use crate::format::{FAN, INODES};
 use crate::nodes::{Node, Parent, Stem};
 use crate::pins::Pins;
-use crate::runs::Unfolded;
+use crate::runs::{Unfolded, coalesced};
 use crate::space::Space;
 
 /// What one snapshot holds, and none before it does.
@@ -25,7 +26,7 @@ struct Own<'a> {
     told: &'a Told,
     /// The update that made the one before it.
     before: u64,
-    units: Space,
+    runs: Vec<Run>,
 }
 
 impl Look<'_> {
@@ -37,18 +38,23 @@ impl Look<'_> {
                 listed.push((*run, *span));
             }
         }
+        let mut by_holder: BTreeMap<Option<u32>, Vec<Run>> = BTreeMap::new();
+        for (run, span) in listed {
+            by_holder.entry(pins.first_holder(span)).or_default().push(run);
+        }
         let shape = *self.held.shape();
         let (mut before, mut held) = (0, Space::empty(shape));
         for told in pins.holding() {
-            let own = Own { told: &told, before, units: Space::empty(shape) };
-            let own = self.held_by(own).await;
-            let holder = |span: &Span| pins.first_holder(*span) == Some(told.number);
-            let died = listed.iter().filter(|(_, span)| holder(span));
-            self.compare(&told, &own.units, died.map(|(run, _)| *run), &mut held);
+            let mut own = Own { told: &told, before, runs: Vec::new() };
+            let stem = Stem::Pinned(Rc::new(told.inodes));
+            self.held_below(&stem, None, &mut own).await;
+            let died = by_holder.remove(&Some(told.number)).unwrap_or_default();
+            self.compare(&told, own.runs, died, &mut held);
             before = told.update;
         }
-        let loose = listed.iter().filter(|(_, span)| pins.first_holder(*span).is_none());
-        loose.for_each(|(run, _)| _ = self.hold(*run, None));
+        for run in by_holder.into_values().flatten() {
+            self.hold(run, None);
+        }
         for unit in (0..shape.units).filter(|&unit| shape.may_hold(&one(unit))) {
             if held.has_all(one(unit)) && !self.hold(one(unit), None) {
                 break;
@@ -81,45 +87,47 @@ impl Look<'_> {
     }
 
     /// What a snapshot holds first and the live tree has no more is what died since, and is listed.
-    fn compare(
-        &mut self,
-        told: &Told,
-        own: &Space,
-        died: impl Iterator<Item = Run>,
-        held: &mut Space,
-    ) {
+    fn compare(&mut self, told: &Told, own: Vec<Run>, died: Vec<Run>, held: &mut Space) {
         let name = told.name.as_bytes().escape_ascii().to_string();
-        for run in died {
-            let is_own = self.held.shape().may_hold(&run) && own.has_all(run);
-            let is_live = (run.start..run.end()).any(|unit| self.held.has_all(one(unit)));
+        let shape = *self.held.shape();
+        let legal = |runs: Vec<Run>| runs.into_iter().filter(|run| shape.may_hold(run)).collect();
+        let (own, all) = (coalesced(legal(own)), died.len());
+        let died: Vec<Run> = legal(died);
+        if own.windows(2).any(|runs| runs[1].start < runs[0].end()) {
+            let found = format!("units that snapshot {name} holds twice");
+            self.wrong(Law::Once, None, found, "units that are held once");
+        }
+        let (mut strange, mut lost) = (Vec::new(), Vec::new());
+        for &run in &died {
+            // Runs of its own are sorted, and none meets another.
+            let at = own.partition_point(|one| one.end() <= run.start);
+            let is_own =
+                own.get(at).is_some_and(|one| one.start <= run.start && run.end() <= one.end());
+            let is_live = units(run).any(|unit| self.held.has_all(unit));
             if !is_own || is_live || !held.take(run) {
-                let Run { start, length } = run;
-                let found = format!("{length} units from {start} on listed as dead");
-                let expected = format!("units that snapshot {name} holds first, and nothing else");
-                self.wrong(Law::Listed, None, found, expected);
+                strange.push(run);
             }
         }
-        let shape = *self.held.shape();
-        let is_lost = |&unit: &u64| {
-            let unit = one(unit);
-            own.has_all(unit) && !held.has_all(unit) && !self.held.has_all(unit)
-        };
-        let lost: Vec<u64> =
-            (0..shape.units).filter(|&unit| shape.may_hold(&one(unit))).filter(is_lost).collect();
-        if let Some(first) = lost.first() {
+        for unit in own.into_iter().flat_map(units) {
+            if !held.has_all(unit) && !self.held.has_all(unit) {
+                lost.push(unit);
+            }
+        }
+        if !strange.is_empty() || died.len() < all {
+            let first = strange.first().map_or(0, |run| run.start);
+            let count = strange.len() + all - died.len();
+            let found = format!("{count} runs, one of them from unit {first} on, listed as dead");
+            let expected = format!("what snapshot {name} holds first, and nothing else");
+            self.wrong(Law::Listed, None, found, expected);
+        }
+        if let Some(Run { start: first, .. }) = lost.first() {
+            let count = lost.len();
             let found = format!(
-                "{} units, the first of them {first}, that snapshot {name} holds on no list",
-                lost.len()
+                "{count} units, the first of them {first}, that snapshot {name} holds on no list"
             );
             self.wrong(Law::Listed, None, found, "them to be listed");
-            lost.iter().for_each(|&unit| _ = held.take(one(unit)));
+            lost.iter().for_each(|&unit| _ = held.take(unit));
         }
-    }
-
-    async fn held_by<'a>(&mut self, mut own: Own<'a>) -> Own<'a> {
-        let stem = Stem::Pinned(Rc::new(own.told.inodes));
-        self.held_below(&stem, None, &mut own).await;
-        own
     }
 
     /// Looks at what hangs from a block, or from the root, as far as no snapshot before holds it.
@@ -154,11 +162,7 @@ impl Look<'_> {
                 let is_data = level == 0 && holds_data(stem);
                 let length = if is_data { self.block } else { 1 };
                 let run = Run { start: pointer.address.get(), length };
-                if !own.units.take(run) {
-                    let found = format!("{length} units from {} on held twice", run.start);
-                    self.wrong(Law::Once, file_of(stem), found, "units that are held once");
-                    continue;
-                }
+                own.runs.push(run);
                 if is_data {
                     self.data(stem, index, pointer).await;
                     continue;
@@ -205,6 +209,11 @@ impl Look<'_> {
 
 fn one(unit: u64) -> Run {
     Run { start: unit, length: 1 }
+}
+
+/// Each unit of a run.
+fn units(run: Run) -> impl Iterator<Item = Run> {
+    (run.start..run.end()).map(one)
 }
 
 /// Whether the leaves of a tree are data.
