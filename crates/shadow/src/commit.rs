@@ -376,9 +376,9 @@ impl Commits {
         self.counts.set(counts);
     }
 
-    /// A unit for a block of the update that is open.
-    fn unit(&self) -> u64 {
-        self.space.take_unit().expect("what an update needs was set aside")
+    /// Units for blocks of the update that is open.
+    fn units_for(&self, blocks: u64) -> Vec<u64> {
+        self.space.take_units(blocks).expect("what an update needs was set aside")
     }
 
     /// Ends the update that is open: every block gets its place, from the leaves up.
@@ -387,15 +387,16 @@ impl Commits {
         let Open { through, answers, mut taken, mut freed, .. } = self.open.take();
         let mut writes = Vec::new();
         let nodes = self.nodes.take_dirty();
-        for node in &nodes {
-            let address = self.unit();
+        let units = self.units_for(nodes.len() as u64 + 1);
+        for (node, &address) in nodes.iter().zip(&units) {
             let (block, sum, old) = self.nodes.seal(node, address, number);
             writes.push((address, block.freeze(), sum));
             taken.push(Run { start: address, length: 1 });
             freed.extend((!old.is_null()).then(|| Run { start: old.address.get(), length: 1 }));
         }
         let freed = coalesced(freed);
-        let previous = self.seal_record(number, taken, &freed, answers, &mut writes);
+        let first = units[nodes.len()];
+        let previous = self.seal_record((number, first), taken, &freed, answers, &mut writes);
         let unfolded = self.unfolded.borrow();
         let mut superblock = self.superblock.borrow_mut();
         let [inodes, map, answers] = self.nodes.trees();
@@ -423,16 +424,17 @@ impl Commits {
         Sealed { superblock, at, writes, through, freed, payload, _nodes: nodes }
     }
 
-    /// Seals the record of an update, which tells of its own blocks as well; gives where it ends.
+    /// Seals the record of an update, which tells of its own blocks as well, from the first on;
+    /// gives where it ends.
     fn seal_record(
         &self,
-        number: u64,
+        (number, first): (u64, u64),
         taken: Vec<Run>,
         freed: &[Run],
         answers: Vec<Rc<[u8]>>,
         writes: &mut Vec<(u64, Bytes, u64)>,
     ) -> Pointer {
-        let mut units = vec![self.unit()];
+        let mut units = vec![first];
         let (blocks, changes) = loop {
             let own = units.iter().map(|&start| Run { start, length: 1 });
             let all = coalesced(taken.iter().copied().chain(own).collect());
@@ -446,7 +448,7 @@ impl Commits {
                 }
                 break (blocks, changes);
             }
-            units.push(self.unit());
+            units.extend(self.units_for(1));
         };
         let mut previous = self.superblock.borrow().record;
         for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
