@@ -13,9 +13,10 @@ use crate::engine::{File, Shadow};
 use crate::format::inode::Record;
 use crate::format::pointer::Pointer;
 use crate::format::record::Run;
-use crate::format::{FIRST, INODES};
+use crate::format::{FIRST, INODES, UNIT};
 use crate::inode::Inode;
 use crate::nodes::Node;
+use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Source, Update};
 
 /// An Update that every reader sees.
@@ -40,6 +41,9 @@ impl Shadow {
         let sequence = self.next.replace(self.next.get() + 1);
         let mut freed = Vec::new();
         self.take_blocks(std::mem::take(&mut update.blocks), &mut freed);
+        for (address, data) in update.riding.iter().filter(|_| !is_planted(Bug::UnseenRiders)) {
+            self.path.hold(address * UNIT as u64, data.clone());
+        }
         self.cut(std::mem::take(&mut update.cut), &mut freed);
         self.change_chunks(&mut update);
         for (&ino, (file, inode)) in &update.inodes {
@@ -79,8 +83,8 @@ impl Shadow {
         self.leaving.borrow_mut().extend(&inos);
         let units = freed.iter().map(|run: &Run| run.length).sum();
         self.leaving_units.set(self.leaving_units.get() + units);
-        let written = std::mem::take(&mut update.written);
-        let staged = Staged { sequence, answer: None, taken, freed, written };
+        let (written, riding) = (std::mem::take(&mut update.written), update.riding);
+        let staged = Staged { sequence, answer: None, taken, freed, written, riding };
         Applied { staged, freed: Freed { units, inos } }
     }
 

@@ -6,10 +6,10 @@
 //!   '--'
 //! ```
 //!
-//! All changes that were staged since the last seal are one update. Its blocks of metadata and its
-//! superblock go out side by side, and one flush makes them durable, with the payload that was
-//! written ahead. The superblock lists, with their checksums, the runs of which that is not sure:
-//! so an opening knows whether all of it is there.
+//! All changes that were staged since the last seal are one update. Its blocks of metadata, small
+//! payload among them, and its superblock go out side by side, and one flush makes them durable,
+//! with the payload that was written ahead. The superblock lists, with their checksums, the runs of
+//! which that is not sure: so an opening knows whether all of it is there.
 //!
 //! Invariants:
 //! 1. One update at a time is on its way.
@@ -73,6 +73,8 @@ pub(crate) struct Open {
     answers: Vec<Rc<[u8]>>,
     taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
+    /// Blocks of data that go with the update.
+    riding: BTreeMap<u64, Bytes>,
 }
 
 /// What records have told since the last fold.
@@ -94,6 +96,8 @@ struct Sealed {
     freed: Vec<Run>,
     /// Blocks of payload that no flush covers, and their checksums.
     payload: BTreeMap<u64, u64>,
+    /// Blocks of data among the writes.
+    riding: BTreeMap<u64, Bytes>,
     /// Its blocks stay in memory until the device has them: no reader asks it before.
     _nodes: Vec<Rc<Node>>,
 }
@@ -107,6 +111,8 @@ pub(crate) struct Staged {
     pub(crate) freed: Vec<Run>,
     /// Blocks of data, and their checksums.
     pub(crate) written: Vec<(u64, u64)>,
+    /// Blocks of data that go with the update, which readers see already.
+    pub(crate) riding: Vec<(u64, Bytes)>,
 }
 
 /// How often something was done since the volume was opened.
@@ -266,9 +272,16 @@ impl Commits {
         }
         let mut unflushed = self.unflushed.borrow_mut();
         unflushed.extend(staged.written);
+        open.riding.extend(staged.riding);
         // What went before it was durable may be written over as soon as that is.
         for run in staged.freed.iter().filter(|_| !is_planted(Bug::ListedFrees)) {
-            (run.start..run.end()).for_each(|unit| _ = unflushed.remove(&unit));
+            for unit in run.start..run.end() {
+                unflushed.remove(&unit);
+                if let Some(data) = open.riding.remove(&unit) {
+                    let start = unit * UNIT as u64;
+                    self.path.drop_held(start..start + data.len() as u64);
+                }
+            }
         }
         drop(unflushed);
         open.freed.extend(staged.freed);
@@ -384,8 +397,12 @@ impl Commits {
     /// Ends the update that is open: every block gets its place, from the leaves up.
     fn seal(&self) -> Sealed {
         let number = self.number();
-        let Open { through, answers, mut taken, mut freed, .. } = self.open.take();
-        let mut writes = Vec::new();
+        let Open { through, answers, mut taken, mut freed, riding, .. } = self.open.take();
+        let mut writes: Vec<(u64, Bytes, u64)> = Vec::new();
+        for (&address, data) in &riding {
+            let units = (0..data.len()).step_by(UNIT).map(|at| data.slice(at..at + UNIT));
+            writes.extend((address..).zip(units).map(|(at, unit)| (at, unit.clone(), sum(&unit))));
+        }
         let nodes = self.nodes.take_dirty();
         let units = self.units_for(nodes.len() as u64 + 1);
         for (node, &address) in nodes.iter().zip(&units) {
@@ -421,7 +438,7 @@ impl Commits {
             ..*superblock
         };
         let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
-        Sealed { superblock, at, writes, through, freed, payload, _nodes: nodes }
+        Sealed { superblock, at, writes, through, freed, payload, riding, _nodes: nodes }
     }
 
     /// Seals the record of an update, which tells of its own blocks as well, from the first on;
@@ -487,8 +504,8 @@ impl Commits {
         self.name_zone(sealed.at).await?;
         let is_named = self.names_zone(sealed.at) || is_planted(Bug::LateAnchors);
         assert!(is_named, "invariant 6: an opening finds the zone");
-        let bytes = (sealed.writes.len() + 1) * UNIT;
-        self.count(|counts| counts.metadata_bytes += bytes as u64);
+        let blocks = sealed.writes.len() as u64 - sealed.riding.len() as u64 * self.shape.block;
+        self.count(|counts| counts.metadata_bytes += (blocks + 1) * UNIT as u64);
         let blocks: BTreeMap<u64, Bytes> =
             sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
         let write = |listed: Listed| {
@@ -524,6 +541,9 @@ impl Commits {
         self.durable.set([sealed.at, last]);
         self.superblock.borrow_mut().durable = sealed.superblock.number;
         self.forget_flushed(&sealed.payload);
+        for (address, data) in &sealed.riding {
+            self.path.let_go(address * UNIT as u64, data);
+        }
         if !is_planted(Bug::EarlyFrees) {
             // Invariant 3. A pointer that was no one's own is damage.
             if !sealed.freed.iter().all(|&run| self.space.try_free(run)) {

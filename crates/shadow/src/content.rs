@@ -19,6 +19,9 @@ use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
 use directory::entry::CHUNK_SIZE;
 
+/// Bytes of one operation that go with its update, at most; or a block.
+const RIDES: usize = 16 << 10;
+
 /// Data that has found its place.
 pub struct Payload {
     runs: Vec<(u64, Vec<Bytes>, Vec<u64>)>,
@@ -131,12 +134,21 @@ impl Shadow {
         Buffer::joined(&[zeros(content.from), content.data.clone(), zeros(behind)]).freeze()
     }
 
-    /// Writes data where it has its places.
+    /// Writes data where it has its places, or sees to it that it goes with the update. Says which.
     pub(crate) async fn write_data(
         &self,
         update: &mut Update,
         payload: Payload,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
+        let blocks: usize = payload.runs.iter().map(|(_, pieces, _)| pieces.len()).sum();
+        if blocks <= (RIDES / self.block_size() as usize).max(1) {
+            for (start, pieces, _) in payload.runs {
+                let addresses = (start..).step_by(self.per_block() as usize);
+                let own = |data: &Bytes| Buffer::copied(data).freeze();
+                update.riding.extend(addresses.zip(pieces.iter().map(own)));
+            }
+            return Ok(false);
+        }
         let writes = payload
             .runs
             .iter()
@@ -152,7 +164,7 @@ impl Shadow {
                 self.path.keep_written(address * UNIT as u64, data);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What goes if a file ends before the leaf `keep`: all, or as much as one Update takes; then
@@ -276,7 +288,7 @@ impl Shadow {
         let data = block::gather(&data, 0, there);
         let set = BTreeMap::from([(lbn, Content::whole(data))]);
         let payload = self.plan_data(update, file, &set).await?;
-        self.write_data(update, payload).await
+        self.write_data(update, payload).await.map(drop)
     }
 
     /// Refuses a leaf for which a tree would become higher, and there is no room for that: it does

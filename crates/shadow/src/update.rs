@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use bytes::Bytes;
 use directory::entry::CHUNK_SIZE;
 use vnode::{EntryChange, Manner, Plan, Space as Kind, Vnode};
 
@@ -112,6 +113,8 @@ pub struct Update {
     pub(crate) blocks: Vec<Placed>,
     /// Blocks of data that were written, and their checksums.
     pub(crate) written: Vec<(u64, u64)>,
+    /// Blocks of data that go out with the blocks of metadata.
+    pub(crate) riding: Vec<(u64, Bytes)>,
     pub(crate) cut: Cut,
     pub(crate) born: Vec<u64>,
     pub(crate) ended: Vec<u64>,
@@ -138,6 +141,7 @@ impl Update {
             chunks: Vec::new(),
             blocks: Vec::new(),
             written: Vec::new(),
+            riding: Vec::new(),
             cut: Cut::default(),
             born: Vec::new(),
             ended: Vec::new(),

@@ -272,8 +272,7 @@ impl Engine for Shadow {
     }
 
     async fn write_blocks(&self, update: &mut Update, payload: Payload) -> Result<bool, FsError> {
-        self.write_data(update, payload).await?;
-        Ok(true)
+        self.write_data(update, payload).await
     }
 
     fn end_blocks(&self, update: &mut Update, file: &File, size: u64, change: &AttributeChange) {

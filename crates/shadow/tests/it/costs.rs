@@ -131,7 +131,7 @@ fn one_call_after_the_other() {
     removed.tell("REMOVE");
     written.tell("8 KiB overwrite");
     for (cost, writes, bytes) in
-        [(created, 2, 24 << 10), (removed, 2, 24 << 10), (written, 3, 33 << 10)]
+        [(created, 2, 24 << 10), (removed, 2, 24 << 10), (written, 2, 33 << 10)]
     {
         assert_eq!((cost.barriers, cost.writes), (calls, writes * calls), "{cost:?}");
         assert!(cost.bytes <= bytes * calls, "{cost:?}");
