@@ -61,12 +61,11 @@ impl Space {
             claimed: Cell::new(0),
             pool: pool(&shape),
         };
+        let mut bits = space.bits.borrow_mut();
         for zone in 0..zones {
-            let usable = shape.usable(zone);
-            usable.for_each(|unit| {
-                space.bits.borrow_mut()[unit as usize / 64] &= !(1 << (unit % 64))
-            });
+            words(shape.usable(zone)).for_each(|(word, mask, _)| bits[word] &= !mask);
         }
+        drop(bits);
         space
     }
 
@@ -153,17 +152,31 @@ impl Space {
         let (mut singles, mut whole) = (BTreeSet::new(), Vec::new());
         for zone in 0..self.shape.zones() {
             let mut of_zone = 0;
-            for group in self.shape.usable(zone).step_by(self.shape.block as usize) {
-                if self.is_whole(group) {
-                    of_zone += 1;
-                } else {
-                    let units = group..group + self.shape.block;
-                    singles.extend(units.filter(|&unit| !self.is_used(unit)));
+            for (word, mask, units) in words(self.shape.usable(zone)) {
+                let used = self.bits.borrow()[word] & mask;
+                if used == 0 {
+                    of_zone += ((units.end - units.start) / self.shape.block) as u32;
+                } else if used != mask {
+                    of_zone += self.count_groups(units, &mut singles);
                 }
             }
             whole.push(of_zone);
         }
         (singles, whole)
+    }
+
+    /// How many groups are whole, and the free units of the others.
+    fn count_groups(&self, units: Range<u64>, singles: &mut BTreeSet<u64>) -> u32 {
+        let mut whole = 0;
+        for group in units.step_by(self.shape.block as usize) {
+            if self.is_whole(group) {
+                whole += 1;
+            } else {
+                let units = group..group + self.shape.block;
+                singles.extend(units.filter(|&unit| !self.is_used(unit)));
+            }
+        }
+        whole
     }
 
     /// These are in use; false if one of them was so before, or is for nothing.
@@ -372,14 +385,25 @@ impl Space {
     }
 }
 
+/// The words of bits for some units, which of their bits, and the units of these. No group is in
+/// two words.
+fn words(units: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> {
+    let Range { start, end } = units;
+    (start / 64..end.div_ceil(64)).map(move |word| {
+        let part = start.max(word * 64)..end.min((word + 1) * 64);
+        let mask = u64::MAX >> (64 - (part.end - part.start)) << (part.start % 64);
+        (word as usize, mask, part)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_taken_at_random_is_counted() {
-        for block in [1, 2, 4] {
-            let space = Space::empty(Shape { units: 300, zone: 32, block });
+        for (block, zone) in [(1, 32), (2, 32), (4, 32), (2, 128), (4, 16)] {
+            let space = Space::empty(Shape { units: 300, zone, block });
             let all = space.free_units();
             assert_eq!(all, space.total());
             let mut held: Vec<Run> = Vec::new();
