@@ -101,7 +101,8 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     } else {
         setup::race()?
     }
-    let (binary, bare) = (duramen::build(repository)?, bare::build(repository)?);
+    let binary = duramen::build(repository)?;
+    let bare = if plan.engine.is_some() { PathBuf::new() } else { bare::build(repository)? };
     let parent = plan.folder.clone().unwrap_or_else(|| repository.target());
     let folder = TemporaryFolder::within(&parent, "race")?;
     let mut janitor = Janitor::start()?;
