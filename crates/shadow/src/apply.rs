@@ -23,6 +23,8 @@ use crate::update::{Cut, Placed, Source, Update};
 pub struct Applied {
     pub(crate) staged: Staged,
     pub(crate) freed: Freed,
+    /// Whether it may wait for others.
+    pub(crate) may_wait: bool,
 }
 
 /// What an Update freed.
@@ -85,7 +87,8 @@ impl Shadow {
         self.leaving_units.set(self.leaving_units.get() + units);
         let (written, riding) = (std::mem::take(&mut update.written), update.riding);
         let staged = Staged { sequence, answer: None, taken, freed, written, riding };
-        Applied { staged, freed: Freed { units, inos } }
+        let may_wait = update.manner.may_wait_for_batch;
+        Applied { staged, freed: Freed { units, inos }, may_wait }
     }
 
     /// Counts what begins and what ends.

@@ -25,6 +25,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,10 +34,10 @@ use bytes::Bytes;
 use cache::DataPath;
 use cache::refusals::all_written;
 use futures::FutureExt;
-use futures::future::{LocalBoxFuture, join_all};
+use futures::future::{LocalBoxFuture, join_all, select};
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::FsError;
+use vfs::{FsError, Sequence};
 use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
@@ -61,13 +62,16 @@ const PAYLOAD_UNITS: u64 = 1024;
 const LISTED_UNITS: u64 = 2048;
 /// Blocks of answers at most.
 const RING: u64 = 4096;
+/// How long what brings UNSTABLE data home, and no task wants durable, waits for others.
+const PATIENCE_FOR_OTHERS: Duration = Duration::from_millis(30);
 /// Between two attempts to write an update of which the first found no room below.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What has been staged since the last seal.
 #[derive(Default)]
 pub(crate) struct Open {
-    has_work: bool,
+    /// It is to go out as soon as it can.
+    is_due: bool,
     /// The last change.
     through: u64,
     answers: Vec<Rc<[u8]>>,
@@ -152,6 +156,8 @@ pub(crate) struct Commits {
     pub(crate) directories: Cell<u64>,
     pub(crate) units: Cell<u64>,
     is_running: Cell<bool>,
+    /// Somebody sees to it that what waits for others becomes due.
+    waits: Cell<bool>,
     /// A change finds no room, and a fold may make some.
     is_fold_wanted: Cell<bool>,
     counts: Cell<Counts>,
@@ -197,6 +203,7 @@ impl Commits {
             unfolded: RefCell::new(unfolded),
             chains: RefCell::new(chains),
             is_running: Cell::new(false),
+            waits: Cell::new(false),
             is_fold_wanted: Cell::new(false),
             counts: Cell::default(),
         })
@@ -260,10 +267,9 @@ impl Commits {
         };
     }
 
-    /// A change is in memory, and is to become durable.
-    pub(crate) fn stage(self: &Rc<Self>, staged: Staged) {
+    /// A change is in memory, and is to become durable, soon or later.
+    pub(crate) fn stage(&self, staged: Staged) {
         let mut open = self.open.borrow_mut();
-        open.has_work = true;
         open.through = staged.sequence;
         open.answers.extend(staged.answer);
         open.taken.extend(staged.taken);
@@ -283,10 +289,31 @@ impl Commits {
                 }
             }
         }
-        drop(unflushed);
         open.freed.extend(staged.freed);
-        drop(open);
+    }
+
+    /// What is staged goes out as soon as it can.
+    pub(crate) fn commit_soon(self: &Rc<Self>) {
+        self.open.borrow_mut().is_due = true;
         self.kick();
+    }
+
+    /// The same when a task asks for this change, or one after it, and before long in any case.
+    pub(crate) fn commit_later(self: &Rc<Self>, sequence: u64) {
+        if self.waits.replace(true) {
+            return;
+        }
+        let this = self.clone();
+        let wait = async move {
+            let asked = pin!(this.horizon.asked(Sequence(sequence)));
+            select(asked, this.runtime.clock.sleep(PATIENCE_FOR_OTHERS)).await;
+            this.waits.set(false);
+            // Perhaps all has gone out with others.
+            if this.open.borrow().through > 0 {
+                this.commit_soon();
+            }
+        };
+        self.runtime.tasks.spawn(wait.boxed_local());
     }
 
     /// Folds, if that has not been done since anything was told: says whether it may make room.
@@ -295,8 +322,7 @@ impl Commits {
         let is_worth_it = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
         if is_worth_it {
             self.is_fold_wanted.set(true);
-            self.open.borrow_mut().has_work = true;
-            self.kick();
+            self.commit_soon();
         }
         is_worth_it
     }
@@ -314,7 +340,7 @@ impl Commits {
     }
 
     async fn run(self: Rc<Self>) {
-        while self.open.borrow().has_work && !self.horizon.has_failed() {
+        while self.open.borrow().is_due && !self.horizon.has_failed() {
             if self.commit(true).await.is_err() {
                 self.horizon.fail();
             }
@@ -550,6 +576,9 @@ impl Commits {
                 self.horizon.fail();
                 return;
             }
+            // Its memory is for what takes its place elsewhere.
+            let bytes = |run: &Run| run.start * UNIT as u64..run.end() * UNIT as u64;
+            sealed.freed.iter().for_each(|run| self.path.cache().spoil(&bytes(run)));
         }
         self.count(|counts| counts.updates += 1);
         if sealed.through > self.horizon.through().0 {

@@ -317,6 +317,7 @@ impl Engine for Shadow {
     }
 
     fn stage(&self, applied: Applied, answered: Option<(CallReply, Depends)>) -> Option<Freed> {
+        let (sequence, may_wait) = (applied.staged.sequence, applied.may_wait);
         let (mut staged, freed) = applied.into_parts();
         let now = self.runtime.clock.wall();
         staged.answer = answered.map(|(answered, _)| vnode::answer::write(now, &answered));
@@ -324,6 +325,11 @@ impl Engine for Shadow {
             std::mem::swap(&mut staged.answer, &mut self.late_answer.borrow_mut());
         }
         self.commits.stage(staged);
+        if may_wait {
+            self.commits.commit_later(sequence);
+        } else {
+            self.commits.commit_soon();
+        }
         freed
     }
 
@@ -369,6 +375,7 @@ impl Engine for Shadow {
         homes.for_each(|home| self.nodes.mark(home));
         let sequence = self.next.replace(self.next.get() + 1);
         self.commits.stage(Staged { sequence, ..Staged::default() });
+        self.commits.commit_soon();
     }
 
     async fn come_to_rest(&self) -> Result<(), FsError> {
