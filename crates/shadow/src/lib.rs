@@ -33,6 +33,7 @@ pub mod look;
 pub mod mkfs;
 mod nodes;
 pub mod open;
+mod pieces;
 #[doc(hidden)]
 pub mod planted;
 mod space;

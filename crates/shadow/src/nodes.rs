@@ -61,6 +61,11 @@ impl Stem {
         }
     }
 
+    /// What a block of it is.
+    pub(crate) fn place(&self, level: u8, index: u64) -> Place {
+        Place { kind: self.kind(level), owner: self.owner(), level, index }
+    }
+
     fn kind(&self, level: u8) -> Kind {
         match self {
             _ if level > 0 => Kind::Pointers,
@@ -289,7 +294,7 @@ impl Nodes {
                 continue;
             }
             let bytes = read.map_err(|_| FsError::Io)?;
-            let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
+            let place = stem.place(level, index);
             let is_it = sum(&bytes) == pointer.sum.get()
                 && is(&bytes, place, pointer.birth.get(), &self.secret);
             if !is_it {
@@ -386,7 +391,7 @@ impl Nodes {
         if let Some(node) = self.get(stem, level, index).await? {
             return Ok(node);
         }
-        let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
+        let place = stem.place(level, index);
         let node = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
         made.push(node.clone());
         Ok(node)

@@ -15,7 +15,6 @@ use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
-use futures::future::try_join_all;
 use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
@@ -28,7 +27,7 @@ use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::record::{self, Change};
 use crate::format::superblock::{Listed, Superblock};
-use crate::format::{ANCHORS, BODY, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::format::{ANCHORS, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
 use crate::nodes::{Nodes, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::space::Space;
@@ -125,7 +124,7 @@ impl From<IoError> for OpenError {
     }
 }
 /// Blocks of the map, or of answers, that are read at once.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 4096;
 /// Bytes of UNSTABLE data that wait in memory at most.
 const DIRTY_MOST: u64 = 256 << 20;
 
@@ -394,11 +393,8 @@ pub(crate) async fn read_map(
     };
     let leaves: Vec<u64> = (0..space.shape().units.div_ceil(MAPPED)).collect();
     for some in leaves.chunks(AT_ONCE) {
-        let read = try_join_all(some.iter().map(|&leaf| nodes.get(&Stem::Map, 0, leaf))).await?;
-        for (leaf, node) in some.iter().zip(read) {
-            let Some(node) = node else { continue };
-            let body = size_of::<Head>()..size_of::<Head>() + BODY;
-            damaged(node.read(|bytes| space.take_mapped(leaf * MAPPED, &bytes[body])))?;
+        for (leaf, bytes) in nodes.pieces(&Stem::Map, some).await? {
+            damaged(space.take_mapped(leaf * MAPPED, &bytes[size_of::<Head>()..]))?;
         }
     }
     space.count();
@@ -424,9 +420,9 @@ async fn read_answers(
     let damaged = OpenError::Damaged("an answer makes no sense");
     let places: Vec<u64> = (begun.saturating_sub(ring)..begun).map(|index| index % ring).collect();
     for some in places.chunks(AT_ONCE) {
-        let read = try_join_all(some.iter().map(|&at| nodes.get(&Stem::Answers, 0, at))).await?;
-        for node in read {
-            let of_node = node.and_then(|node| node.read(answers_in));
+        let read = nodes.pieces(&Stem::Answers, some).await?;
+        for at in some {
+            let of_node = read.get(at).and_then(|bytes| answers_in(bytes));
             let Some(of_node) = of_node else { return Err(damaged) };
             answers.extend(of_node);
         }
