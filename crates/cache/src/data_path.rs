@@ -4,6 +4,7 @@
 //!  read <--- kept (data) <--- delayed, over the device
 //!  write ---------------------> the device: spoils what is kept, and waits for what is delayed
 //!  delay ---> delayed -- write_delayed --> the device
+//!  hold ----> delayed -- let_go, when its owner has written it
 //! ```
 //!
 //! Invariants:
@@ -245,6 +246,25 @@ impl DataPath {
             }
             start += part.len() as u64;
         }
+    }
+
+    /// Takes a piece of data, of whole units and with memory of its own, that its owner is going to
+    /// bring to its place: every reader sees it from now on.
+    pub fn hold(&self, start: u64, data: Bytes) {
+        self.cache().spoil(&(start..start + data.len() as u64));
+        self.keep_written(start, &data);
+        self.delayed.add(start, data);
+    }
+
+    /// What was held has come to its place.
+    pub fn let_go(&self, start: u64, data: &Bytes) {
+        self.drop_held(start..start + data.len() as u64);
+        self.keep_written(start, data);
+    }
+
+    /// What was held is not needed.
+    pub fn drop_held(&self, range: Range<u64>) {
+        self.delayed.drop(&range);
     }
 
     /// Brings everything to the device that was delayed so far.

@@ -177,6 +177,13 @@ impl DelayedWrites {
         Ok(())
     }
 
+    /// What is delayed there came to its place in another way, or is not needed. Nothing lands.
+    pub(crate) fn drop(&self, range: &Range<u64>) {
+        assert!(self.landing.borrow().all.is_empty(), "invariant 3: what lands shows");
+        self.waiting.borrow_mut().cut(range);
+        self.recount();
+    }
+
     /// These bytes were given back, and that is durable: what is delayed there is not needed.
     /// Completes when nothing is on its way to them.
     pub(crate) async fn forget(&self, range: Range<u64>) {

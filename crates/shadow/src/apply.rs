@@ -13,9 +13,10 @@ use crate::engine::{File, Shadow};
 use crate::format::inode::Record;
 use crate::format::pointer::Pointer;
 use crate::format::record::{Run, Span};
-use crate::format::{FIRST, INODES};
+use crate::format::{FIRST, INODES, UNIT};
 use crate::inode::Inode;
 use crate::nodes::Node;
+use crate::planted::{Bug, is_planted};
 use crate::snapshots::Worked;
 use crate::update::{Cut, Placed, Source, Update};
 
@@ -23,6 +24,8 @@ use crate::update::{Cut, Placed, Source, Update};
 pub struct Applied {
     pub(crate) staged: Staged,
     pub(crate) freed: Freed,
+    /// Whether it may wait for others.
+    pub(crate) may_wait: bool,
 }
 
 /// What an Update freed.
@@ -49,6 +52,9 @@ impl Shadow {
         let sequence = self.next.replace(self.next.get() + 1);
         let mut gone = Gone::default();
         self.take_blocks(std::mem::take(&mut update.blocks), &mut gone);
+        for (address, data) in update.riding.iter().filter(|_| !is_planted(Bug::UnseenRiders)) {
+            self.path.hold(address * UNIT as u64, data.clone());
+        }
         self.cut(std::mem::take(&mut update.cut), &mut gone);
         self.change_chunks(&mut update);
         for (&ino, (file, inode)) in &update.inodes {
@@ -91,10 +97,12 @@ impl Shadow {
         let Gone { freed, died } = gone;
         let units = freed.iter().chain(&unheld).map(|run: &Run| run.length).sum();
         self.leaving_units.set(self.leaving_units.get() + units);
-        let written = std::mem::take(&mut update.written);
+        let (written, riding) = (std::mem::take(&mut update.written), update.riding);
+        let answer = None;
         let staged =
-            Staged { sequence, answer: None, taken, freed, unheld, died, written, pin, hold };
-        Applied { staged, freed: Freed { units, inos } }
+            Staged { sequence, answer, taken, freed, unheld, died, written, riding, pin, hold };
+        let may_wait = update.manner.may_wait_for_batch;
+        Applied { staged, freed: Freed { units, inos }, may_wait }
     }
 
     /// Counts what begins and what ends.

@@ -190,7 +190,7 @@ pub async fn check(
     for &unit in &unfolded.units {
         look.hold(Run { start: unit, length: 1 }, None);
     }
-    let pins = read_pins(&look.nodes, &superblock.snapshots).await?;
+    let pins = read_pins(&look.nodes, &superblock.snapshots, shape.units).await?;
     look.newest = superblock.number;
     for stem in [Stem::Map, Stem::Answers, Stem::Snapshots, Stem::Lists, Stem::Died] {
         look.tree(&stem, false, &mut Vec::new()).await;

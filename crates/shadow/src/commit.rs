@@ -6,10 +6,10 @@
 //!   '--'
 //! ```
 //!
-//! All changes that were staged since the last seal are one update. Its blocks of metadata and its
-//! superblock go out side by side, and one flush makes them durable, with the payload that was
-//! written ahead. The superblock lists, with their checksums, the runs of which that is not sure:
-//! so an opening knows whether all of it is there.
+//! All changes that were staged since the last seal are one update. Its blocks of metadata, small
+//! payload among them, and its superblock go out side by side, and one flush makes them durable,
+//! with the payload that was written ahead. The superblock lists, with their checksums, the runs of
+//! which that is not sure: so an opening knows whether all of it is there.
 //!
 //! Invariants:
 //! 1. One update at a time is on its way.
@@ -25,6 +25,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,10 +34,10 @@ use bytes::Bytes;
 use cache::DataPath;
 use cache::refusals::all_written;
 use futures::FutureExt;
-use futures::future::{LocalBoxFuture, join_all};
+use futures::future::{LocalBoxFuture, join_all, select};
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::{FsError, Snapshot};
+use vfs::{FsError, Sequence, Snapshot};
 use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
@@ -44,17 +45,15 @@ use crate::format::anchor::{Anchor, Shape, ZONES};
 use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
-use crate::format::snapshot::{self, Line, RUNS, State};
+use crate::format::snapshot::{self, Line, State};
 use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
-use crate::format::{BODY, FAN, MAPPED, SLOTS, UNIT, sum};
-use crate::nodes::{Node, Nodes, Stem};
+use crate::format::{SLOTS, UNIT, sum};
+use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
-use crate::runs::{Told, Unfolded, coalesced, runs_of};
+use crate::runs::{FOLD, Told, Unfolded, coalesced, runs_of};
 use crate::space::Space;
 
-/// Blocks of records after which they are folded.
-const FOLD: usize = 32;
 /// The same if what they are folded into cannot be read. Then nothing becomes durable any more.
 const PATIENCE: usize = 4 * FOLD;
 /// Runs of payload, and units of it, that a superblock lists at most; more is flushed before.
@@ -62,25 +61,28 @@ const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
 /// Units of all that it lists at most.
 const LISTED_UNITS: u64 = 2048;
-/// Blocks of answers at most.
-const RING: u64 = 4096;
+/// How long what brings UNSTABLE data home, and no task wants durable, waits for others.
+const PATIENCE_FOR_OTHERS: Duration = Duration::from_millis(30);
 /// Between two attempts to write an update of which the first found no room below.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What has been staged since the last seal.
 #[derive(Default)]
 pub(crate) struct Open {
-    has_work: bool,
+    /// It is to go out as soon as it can.
+    pub(crate) is_due: bool,
     /// The last change.
     through: u64,
-    answers: Vec<Rc<[u8]>>,
-    taken: Vec<Run>,
+    pub(crate) answers: Vec<Rc<[u8]>>,
+    pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
     /// What is free of which no record tells: the map does already.
     unheld: Vec<Run>,
-    died: Vec<(Run, Span)>,
+    pub(crate) died: Vec<(Run, Span)>,
     /// How many runs died, of each span.
-    spans: BTreeMap<Span, u64>,
+    pub(crate) spans: BTreeMap<Span, u64>,
+    /// Blocks of data that go with the update.
+    riding: BTreeMap<u64, Bytes>,
 }
 
 /// A snapshot to be made of an update: its line goes to a slot of this block.
@@ -96,7 +98,7 @@ pub(crate) struct Hold(Rc<Commits>);
 impl Drop for Hold {
     fn drop(&mut self) {
         self.0.is_held.set(false);
-        if self.0.has_work() {
+        if self.0.is_due() {
             self.0.kick();
         }
     }
@@ -112,6 +114,8 @@ struct Sealed {
     freed: Vec<Run>,
     /// Blocks of payload that no flush covers, and their checksums.
     payload: BTreeMap<u64, u64>,
+    /// Blocks of data among the writes.
+    riding: BTreeMap<u64, Bytes>,
     /// Its blocks stay in memory until the device has them: no reader asks it before.
     _nodes: Vec<Rc<Node>>,
 }
@@ -133,6 +137,8 @@ pub(crate) struct Staged {
     pub(crate) pin: Option<Pin>,
     /// What has kept others from being sealed meanwhile.
     pub(crate) hold: Option<Hold>,
+    /// Blocks of data that go with the update, which readers see already.
+    pub(crate) riding: Vec<(u64, Bytes)>,
 }
 
 /// How often something was done since the volume was opened.
@@ -172,12 +178,14 @@ pub(crate) struct Commits {
     pub(crate) files: Cell<u64>,
     pub(crate) directories: Cell<u64>,
     pub(crate) units: Cell<u64>,
-    is_running: Cell<bool>,
-    is_held: Cell<bool>,
+    pub(crate) is_running: Cell<bool>,
+    /// Somebody sees to it that what waits for others becomes due.
+    waits: Cell<bool>,
+    pub(crate) is_held: Cell<bool>,
     /// An update that was sealed as it was staged.
     pending: RefCell<Option<Sealed>>,
     /// A change finds no room, and a fold may make some.
-    is_fold_wanted: Cell<bool>,
+    pub(crate) is_fold_wanted: Cell<bool>,
     /// How often what is folded into could not be read.
     pub(crate) unfoldable: Cell<u64>,
     counts: Cell<Counts>,
@@ -225,6 +233,7 @@ impl Commits {
             unfolded: RefCell::new(unfolded),
             chains: RefCell::new(chains),
             is_running: Cell::new(false),
+            waits: Cell::new(false),
             is_held: Cell::new(false),
             pending: RefCell::default(),
             is_fold_wanted: Cell::new(false),
@@ -249,50 +258,6 @@ impl Commits {
         self.superblock.borrow_mut().number = highest + 1;
     }
 
-    /// Units that the update which is open takes for metadata, at most.
-    pub(crate) fn needs(&self) -> u64 {
-        let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
-        let dirty = self.nodes.dirty_count();
-        let died = 2 * open.died.len(); // with its span
-        let runs = open.taken.len() + open.freed.len() + died + 3 * dirty as usize;
-        let records = record::blocks_for(runs + FOLD, &open.answers) as u64;
-        let leaves = (self.shape.units / MAPPED + 1).min(unfolded.changes.len() as u64);
-        let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
-        // What a fold comes to is told by records, by what is open, and by what is dirty.
-        let by_dirty = self.pins.holders().min(dirty as usize);
-        let lists = unfolded.died.len() + open.spans.len() + by_dirty;
-        let by_dirty = if by_dirty > 0 { dirty } else { 0 };
-        let runs = unfolded.died.values().chain(open.spans.values()).sum::<u64>() + by_dirty;
-        let lists = self.needs_for_lists(lists as u64, runs);
-        dirty + records + 2 * leaves + 8 + 2 * (answers / BODY) as u64 + lists
-    }
-
-    /// Units that so many lists take when so many runs come on them, at most: the last block of
-    /// each, and new ones, what leads there, and their lines.
-    fn needs_for_lists(&self, lists: u64, runs: u64) -> u64 {
-        if lists == 0 {
-            return 0;
-        }
-        let new = runs / RUNS as u64 + lists;
-        let height = |stem: &Stem| u64::from(self.nodes.height(stem)) + 1;
-        let blocks = lists * height(&Stem::Died) + new + new.div_ceil(FAN) + height(&Stem::Died);
-        blocks + (lists.div_ceil(2) + 1) * height(&Stem::Lists)
-    }
-
-    /// Units that are going to be needed for records and answers.
-    pub(crate) fn keeps(&self) -> u64 {
-        let (records, begun) = self.recorded();
-        let blocks = self.units.get() / self.shape.block;
-        let held = if is_planted(Bug::UnkeptRoom) { 0 } else { self.pins.keeps(blocks) };
-        to_come(&self.shape, records, begun) + held
-    }
-
-    /// Blocks of records, and blocks of answers that were begun, in all.
-    pub(crate) fn recorded(&self) -> (u64, u64) {
-        let records = self.unfolded.borrow().units.len() as u64;
-        (records, self.superblock.borrow().answers_begun)
-    }
-
     /// Whether there is no place for one more chain: those that cannot go on keep theirs.
     pub(crate) fn has_no_place_for(&self, link: Option<ChainLink>) -> bool {
         let chains = self.chains.borrow();
@@ -312,10 +277,9 @@ impl Commits {
         };
     }
 
-    /// A change is in memory, and is to become durable.
-    pub(crate) fn stage(self: &Rc<Self>, staged: Staged) {
+    /// A change is in memory, and is to become durable, soon or later.
+    pub(crate) fn stage(&self, staged: Staged) {
         let mut open = self.open.borrow_mut();
-        open.has_work = true;
         open.through = staged.sequence;
         open.answers.extend(staged.answer);
         open.taken.extend(staged.taken);
@@ -324,23 +288,28 @@ impl Commits {
         }
         let mut unflushed = self.unflushed.borrow_mut();
         unflushed.extend(staged.written);
+        open.riding.extend(staged.riding);
         // What went before it was durable may be written over as soon as that is.
         for run in staged.freed.iter().filter(|_| !is_planted(Bug::ListedFrees)) {
-            (run.start..run.end()).for_each(|unit| _ = unflushed.remove(&unit));
+            for unit in run.start..run.end() {
+                unflushed.remove(&unit);
+                if let Some(data) = open.riding.remove(&unit) {
+                    let start = unit * UNIT as u64;
+                    self.path.drop_held(start..start + data.len() as u64);
+                }
+            }
         }
-        drop(unflushed);
         open.freed.extend(staged.freed);
         open.unheld.extend(staged.unheld);
         staged.died.iter().for_each(|&(_, span)| *open.spans.entry(span).or_default() += 1);
         open.died.extend(staged.died);
-        drop(open);
+        drop((open, unflushed));
         if let Some(pin) = staged.pin {
             assert!(self.is_held.get() && !self.is_running.get(), "invariant 1");
             let sealed = self.seal(Some(pin));
             self.pending.replace(Some(sealed));
         }
         drop(staged.hold);
-        self.kick();
     }
 
     /// Waits until nothing is on its way, and lets nothing be sealed.
@@ -360,35 +329,55 @@ impl Commits {
         if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(hold) }
     }
 
-    fn has_work(&self) -> bool {
-        self.pending.borrow().is_some() || self.open.borrow().has_work
-    }
-
-    /// Folds, if that has not been done since anything was told: says whether it may make room.
-    pub(crate) fn fold_for_room(self: &Rc<Self>) -> bool {
-        // The records of the fold itself are what is left of it.
-        let is_worth_it = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
-        if is_worth_it {
-            self.fold_soon();
+    /// Waits until nothing is on its way, and nothing is to be.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when nothing becomes durable any more.
+    pub(crate) async fn idle(self: &Rc<Self>) -> Result<(), FsError> {
+        loop {
+            if self.horizon.has_stopped() {
+                return Err(FsError::Io);
+            }
+            if !self.is_running.get() && !self.is_due() {
+                return Ok(());
+            }
+            self.kick();
+            self.released.wait().await;
         }
-        is_worth_it
     }
 
-    /// The next update folds.
-    pub(crate) fn fold_soon(self: &Rc<Self>) {
-        self.is_fold_wanted.set(true);
-        self.open.borrow_mut().has_work = true;
+    /// Whether something was staged that is not sealed.
+    pub(crate) fn has_staged(&self) -> bool {
+        self.open.borrow().through > 0
+    }
+
+    fn is_due(&self) -> bool {
+        self.pending.borrow().is_some() || self.open.borrow().is_due
+    }
+
+    /// What is staged goes out as soon as it can.
+    pub(crate) fn commit_soon(self: &Rc<Self>) {
+        let is_sealed = self.pending.borrow().is_some() && self.open.borrow().through == 0;
+        self.open.borrow_mut().is_due |= !is_sealed;
         self.kick();
     }
 
-    /// Folds while nothing is on its way. What it changes goes with the next update.
-    ///
-    /// # Errors
-    /// When what it is folded into cannot be read.
-    pub(crate) async fn fold_now(&self) -> Result<(), FsError> {
-        assert!(self.is_held.get() && !self.is_running.get(), "invariant 1");
-        self.open.borrow_mut().has_work = true;
-        self.fold().await
+    /// The same when a task asks for this change, or one after it, and before long in any case.
+    pub(crate) fn commit_later(self: &Rc<Self>, sequence: u64) {
+        if self.waits.replace(true) {
+            return;
+        }
+        let this = self.clone();
+        let wait = async move {
+            let asked = pin!(this.horizon.asked(Sequence(sequence)));
+            select(asked, this.runtime.clock.sleep(PATIENCE_FOR_OTHERS)).await;
+            this.waits.set(false);
+            // Perhaps all has gone out with others.
+            if this.open.borrow().through > 0 {
+                this.commit_soon();
+            }
+        };
+        self.runtime.tasks.spawn(wait.boxed_local());
     }
 
     /// The live tree is what a snapshot holds. No answer is remembered, and nothing gone on with.
@@ -400,12 +389,6 @@ impl Commits {
         self.units.set(told.units);
         let mut superblock = self.superblock.borrow_mut();
         superblock.answers_from = superblock.answers_begun;
-    }
-
-    /// Whether records tell of what died that no snapshot holds any more: a fold frees it.
-    pub(crate) fn has_loose(&self) -> bool {
-        let is_loose = |span: &Span| !self.pins.has_holder(*span);
-        self.unfolded.borrow().died.keys().any(is_loose)
     }
 
     /// Whether an update is on its way, or is to be.
@@ -421,7 +404,7 @@ impl Commits {
     }
 
     async fn run(self: Rc<Self>) {
-        while self.has_work() && !self.is_held.get() && !self.horizon.has_failed() {
+        while self.is_due() && !self.is_held.get() && !self.horizon.has_failed() {
             let sealed = self.pending.take();
             let done = match sealed {
                 Some(sealed) => self.write_out(sealed, true).await,
@@ -505,9 +488,9 @@ impl Commits {
         self.counts.set(counts);
     }
 
-    /// A unit for a block of the update that is open.
-    fn unit(&self) -> u64 {
-        self.space.take_unit().expect("what an update needs was set aside")
+    /// Units for blocks of the update that is open.
+    fn units_for(&self, blocks: u64) -> Vec<u64> {
+        self.space.take_units(blocks).expect("what an update needs was set aside")
     }
 
     /// Ends the update that is open: every block gets its place, from the leaves up.
@@ -516,25 +499,30 @@ impl Commits {
     /// what it says.
     fn seal(&self, mut pin: Option<Pin>) -> Sealed {
         let number = self.number();
-        let Open { through, answers, taken, freed, unheld, died, .. } = self.open.take();
+        let Open { through, answers, taken, freed, unheld, died, riding, .. } = self.open.take();
         let mut told = Told { taken, freed, died };
-        let mut writes = Vec::new();
+        let mut writes: Vec<(u64, Bytes, u64)> = Vec::new();
+        for (&address, data) in &riding {
+            let units = (0..data.len()).step_by(UNIT).map(|at| data.slice(at..at + UNIT));
+            writes.extend((address..).zip(units).map(|(at, unit)| (at, unit.clone(), sum(&unit))));
+        }
         pin.iter().for_each(|pin| self.nodes.mark(&pin.leaf));
         let nodes = self.nodes.take_dirty();
-        for node in &nodes {
+        let units = self.units_for(nodes.len() as u64 + 1);
+        for (node, &address) in nodes.iter().zip(&units) {
             if !node.is_pinnable()
                 && let Some(pin) = pin.take()
             {
                 self.write_pin(pin, number);
             }
-            let address = self.unit();
             let (block, sum, old) = self.nodes.seal(node, address, number);
             writes.push((address, block.freeze(), sum));
             told.taken.push(Run { start: address, length: 1 });
             self.leave(node, old, &mut told);
         }
         let (changes, mut freed) = told.into_changes();
-        let previous = self.seal_record(number, changes, answers, &mut writes);
+        let first = units[nodes.len()];
+        let previous = self.seal_record((number, first), changes, answers, &mut writes);
         freed.extend(unheld);
         let unfolded = self.unfolded.borrow();
         let mut superblock = self.superblock.borrow_mut();
@@ -561,7 +549,7 @@ impl Commits {
             ..*superblock
         };
         let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
-        Sealed { superblock, at, writes, through, freed, payload, _nodes: nodes }
+        Sealed { superblock, at, writes, through, freed, payload, riding, _nodes: nodes }
     }
 
     /// A block of metadata stands elsewhere: what becomes of the place where it stood.
@@ -600,15 +588,16 @@ impl Commits {
         self.pins.pin(told, slot);
     }
 
-    /// Seals the record of an update, which tells of its own blocks as well; gives where it ends.
+    /// Seals the record of an update, which tells of its own blocks as well, from the first on;
+    /// gives where it ends.
     fn seal_record(
         &self,
-        number: u64,
+        (number, first): (u64, u64),
         told: Vec<Change>,
         answers: Vec<Rc<[u8]>>,
         writes: &mut Vec<(u64, Bytes, u64)>,
     ) -> Pointer {
-        let mut units = vec![self.unit()];
+        let mut units = vec![first];
         let (blocks, changes) = loop {
             let own = units.iter().map(|&start| Run { start, length: 1 });
             let own = coalesced(own.collect()).into_iter().map(Change::Taken);
@@ -621,7 +610,7 @@ impl Commits {
                 }
                 break (blocks, changes);
             }
-            units.push(self.unit());
+            units.extend(self.units_for(1));
         };
         let mut previous = self.superblock.borrow().record;
         for (index, (mut block, &address)) in (0..).zip(blocks.into_iter().zip(&units)) {
@@ -659,8 +648,8 @@ impl Commits {
         self.name_zone(sealed.at).await?;
         let is_named = self.names_zone(sealed.at) || is_planted(Bug::LateAnchors);
         assert!(is_named, "invariant 6: an opening finds the zone");
-        let bytes = (sealed.writes.len() + 1) * UNIT;
-        self.count(|counts| counts.metadata_bytes += bytes as u64);
+        let blocks = sealed.writes.len() as u64 - sealed.riding.len() as u64 * self.shape.block;
+        self.count(|counts| counts.metadata_bytes += (blocks + 1) * UNIT as u64);
         let blocks: BTreeMap<u64, Bytes> =
             sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
         let write = |listed: Listed| {
@@ -696,12 +685,18 @@ impl Commits {
         self.durable.set([sealed.at, last]);
         self.superblock.borrow_mut().durable = sealed.superblock.number;
         self.forget_flushed(&sealed.payload);
+        for (address, data) in &sealed.riding {
+            self.path.let_go(address * UNIT as u64, data);
+        }
         if !is_planted(Bug::EarlyFrees) {
             // Invariant 3. A pointer that was no one's own is damage.
             if !sealed.freed.iter().all(|&run| self.space.try_free(run)) {
                 self.horizon.fail();
                 return;
             }
+            // Its memory is for what takes its place elsewhere.
+            let bytes = |run: &Run| run.start * UNIT as u64..run.end() * UNIT as u64;
+            sealed.freed.iter().for_each(|run| self.path.cache().spoil(&bytes(run)));
         }
         self.count(|counts| counts.updates += 1);
         if sealed.through > self.horizon.through().0 {
@@ -774,20 +769,4 @@ impl Commits {
         let anchor = Anchor { rest, free, ..self.anchor.borrow().clone() };
         self.write_anchor(anchor).await
     }
-}
-
-/// Units that are going to be needed for records and answers where there are so many blocks of
-/// records and, in all, so many of answers that were begun.
-fn to_come(shape: &Shape, records: u64, begun: u64) -> u64 {
-    (FOLD as u64).saturating_sub(records) + ring(shape).saturating_sub(begun)
-}
-
-/// The same, and what any update needs.
-pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
-    2 * (shape.units / MAPPED + 1) + 8 + to_come(shape, records, begun)
-}
-
-/// How many blocks of answers there are, before the oldest is written over.
-pub(crate) fn ring(shape: &Shape) -> u64 {
-    (shape.units / 64).clamp(8, RING)
 }

@@ -19,6 +19,9 @@ use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
 use directory::entry::CHUNK_SIZE;
 
+/// Bytes of one operation that go with its update, at most; or a block.
+const RIDES: usize = 16 << 10;
+
 /// Data that has found its place.
 pub struct Payload {
     runs: Vec<(u64, Vec<Bytes>, Vec<u64>)>,
@@ -52,7 +55,7 @@ impl Shadow {
         let pointers = u64::from(height) * (above.len() as u64 + 1) + 1;
         let cost = 2 * self.cost_of_inode() + pointers;
         if !is_planted(Bug::BoundlessTrees) {
-            self.wait_for_room(count, cost, update.kind).await?;
+            self.wait_for_room(count, cost, update).await?;
             self.check_growth(&stem, last, update.kind)?;
         }
         let (mut added, mut beside, mut parents) = (0, 0, Vec::new());
@@ -67,14 +70,15 @@ impl Shadow {
             beside += u64::from(!old.is_null() && self.pins.holds(old.birth.get()));
             parents.push(parent);
         }
-        let grows = added + beside > 0 && update.kind != Kind::Reserved;
+        let takes_pool = update.takes_pool || update.kind == Kind::Reserved;
+        let grows = added + beside > 0 && !takes_pool;
         if count > 0 && !self.has_room(count, cost, update.kind, grows) {
             return Err(FsError::NoSpace);
         }
         let runs = self.space.take_blocks(count).ok_or(FsError::NoSpace)?;
         update.taken.runs.extend(&runs);
         update.inode(file).facts.units += added * self.per_block();
-        update.fills_holes |= added + beside > 0;
+        update.fills_holes |= grows;
         update.cost += cost;
         let places =
             runs.iter().flat_map(|run| (run.start..run.end()).step_by(self.per_block() as usize));
@@ -103,12 +107,13 @@ impl Shadow {
 
     /// Waits until there is room for so many blocks, at least with the pool, as long as what is
     /// under way may give some back.
-    async fn wait_for_room(&self, blocks: u64, cost: u64, kind: Kind) -> Result<(), FsError> {
-        while blocks > 0 && !self.has_room(blocks, cost, kind, false) {
+    async fn wait_for_room(&self, blocks: u64, cost: u64, update: &Update) -> Result<(), FsError> {
+        let takes_pool = update.takes_pool || update.kind == Kind::Reserved;
+        while blocks > 0 && !self.has_room(blocks, cost, update.kind, false) {
             if self.commits.horizon.has_stopped() {
                 return Err(FsError::Io);
             }
-            if kind != Kind::Reserved || !self.more_comes() {
+            if !takes_pool || !self.more_comes() {
                 return Err(FsError::NoSpace);
             }
             self.released().wait().await;
@@ -133,12 +138,21 @@ impl Shadow {
         Buffer::joined(&[zeros(content.from), content.data.clone(), zeros(behind)]).freeze()
     }
 
-    /// Writes data where it has its places.
+    /// Writes data where it has its places, or sees to it that it goes with the update. Says which.
     pub(crate) async fn write_data(
         &self,
         update: &mut Update,
         payload: Payload,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
+        let blocks: usize = payload.runs.iter().map(|(_, pieces, _)| pieces.len()).sum();
+        if blocks <= (RIDES / self.block_size() as usize).max(1) {
+            for (start, pieces, _) in payload.runs {
+                let addresses = (start..).step_by(self.per_block() as usize);
+                let own = |data: &Bytes| Buffer::copied(data).freeze();
+                update.riding.extend(addresses.zip(pieces.iter().map(own)));
+            }
+            return Ok(false);
+        }
         let writes = payload
             .runs
             .iter()
@@ -154,7 +168,7 @@ impl Shadow {
                 self.path.keep_written(address * UNIT as u64, data);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What goes if a file ends before the leaf `keep`: all, or as much as one Update takes; then
@@ -277,8 +291,10 @@ impl Shadow {
             .map_err(|_| FsError::Io)?;
         let data = block::gather(&data, 0, there);
         let set = BTreeMap::from([(lbn, Content::whole(data))]);
+        // It goes to another place, where a snapshot holds the old one too: there is the pool.
+        update.takes_pool = true;
         let payload = self.plan_data(update, file, &set).await?;
-        self.write_data(update, payload).await
+        self.write_data(update, payload).await.map(drop)
     }
 
     /// Refuses a leaf for which a tree would become higher, and there is no room for that: it does

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use cache::{Budget, DataPath};
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::FsError;
+use vfs::{FsError, Sequence};
 use vnode::{Limits, Space as Kind, Vnode};
 
 use crate::commit::{Commits, Counts};
@@ -78,6 +78,11 @@ impl Shadow {
     /// Units of a block of a file.
     pub(crate) fn per_block(&self) -> u64 {
         self.block_size() / UNIT as u64
+    }
+
+    /// All that was applied is durable.
+    pub(crate) async fn settle_all(&self) -> Result<(), FsError> {
+        Ok(self.commits.horizon.reach(Sequence(self.next.get() - 1)).await?)
     }
 
     /// Whether nothing becomes durable any more.

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use vfs::FsError;
 
-use crate::commit::{Commits, ring};
+use crate::commit::Commits;
 use crate::format::head::Head;
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
@@ -23,9 +23,43 @@ use crate::format::{MAPPED, UNIT};
 use crate::nodes::{Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
+use crate::room::ring;
 use crate::runs::{Unfolded, coalesced};
 
 impl Commits {
+    /// Folds, if that has not been done since anything was told: says whether it may make room.
+    pub(crate) fn fold_for_room(self: &Rc<Self>) -> bool {
+        // The records of the fold itself are what is left of it.
+        let is_worth_it = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
+        if is_worth_it {
+            self.fold_soon();
+        }
+        is_worth_it
+    }
+
+    /// The next update folds.
+    pub(crate) fn fold_soon(self: &Rc<Self>) {
+        self.is_fold_wanted.set(true);
+        self.commit_soon();
+    }
+
+    /// Folds while nothing is on its way. What it changes goes with the next update.
+    ///
+    /// # Errors
+    /// When what it is folded into cannot be read.
+    pub(crate) async fn fold_now(&self) -> Result<(), FsError> {
+        assert!(self.is_held.get() && !self.is_running.get(), "invariant 1");
+        self.open.borrow_mut().is_due = true;
+        self.fold().await
+    }
+
+    /// Whether records tell of what died that no snapshot holds any more: a fold frees it.
+    pub(crate) fn has_loose(&self) -> bool {
+        let is_loose = |span: &Span| !self.pins.has_holder(*span);
+        let is_open = self.open.borrow().spans.keys().any(is_loose);
+        is_open || self.unfolded.borrow().died.keys().any(is_loose)
+    }
+
     /// Folds all that records have told.
     ///
     /// # Errors
@@ -120,8 +154,12 @@ impl Commits {
             let line = self.nodes.make(&Stem::Lists, 0, slot / LISTS, made).await?;
             let mut last = None;
             if let Some(Listing { list, .. }) = known {
-                let block = self.nodes.get(&Stem::Died, 0, list.last).await?;
-                last = Some(block.ok_or(FsError::Corrupt)?);
+                match self.nodes.get(&Stem::Died, 0, list.last).await {
+                    Ok(Some(block)) => last = Some(block),
+                    // What was on it is known no more: a check tells what is lost.
+                    Ok(None) | Err(FsError::Corrupt) => self.pins.note_damage(span),
+                    Err(error) => return Err(error),
+                }
             }
             let room = last.as_ref().map_or(0, |last| last.read(Died::room));
             let mut next = Vec::new();
@@ -186,7 +224,8 @@ impl Commits {
                 block.change(|bytes| Died::add(bytes, *run));
                 self.nodes.mark(block);
             }
-            let before = self.pins.list(*span).map_or(0, |known| known.list.units);
+            let known = self.pins.list(*span).filter(|_| last.is_some());
+            let before = known.map_or(0, |known| known.list.units);
             let units = before + runs.iter().map(|run| run.length).sum::<u64>();
             let end = next.last().or(last.as_ref()).expect("it has some");
             let list = List { span: *span, last: end.place.index, units };

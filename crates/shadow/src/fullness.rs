@@ -9,10 +9,10 @@
 
 use vfs::FsStat;
 
-use crate::commit::{kept, ring};
 use crate::engine::{LAST_INO, Shadow};
 use crate::format::anchor::Shape;
 use crate::format::{FAN, INODES, MAPPED, UNIT};
+use crate::room::{kept, ring};
 use crate::space::pool;
 
 /// Units of metadata that are there whatever files there are, at most: the map of space, what leads

@@ -11,8 +11,9 @@
 //! * [`format`]: the bytes of a volume. `space`: which units are free. `nodes`: blocks of metadata
 //!   in memory, as trees. `pins`: which snapshots there are, and what they hold.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
-//! * `commit`, `fold`: from memory to the disk. `engine`, `content`, `apply`: room, planning and
-//!   applying; `snapshots`, `rollback`: the same, of snapshots. `verbs`: the engine's face.
+//! * `commit`, `fold`, `room`: from memory to the disk.
+//! * `engine`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`: the same,
+//!   of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
 //!
@@ -33,10 +34,12 @@ pub mod look;
 pub mod mkfs;
 mod nodes;
 pub mod open;
+mod pieces;
 mod pins;
 #[doc(hidden)]
 pub mod planted;
 mod rollback;
+mod room;
 mod runs;
 mod snapshots;
 mod space;

@@ -50,7 +50,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     };
     let is_at_rest = last.number == anchor.rest;
     let shape = anchor.shape;
-    let held = pins::kept(&last.snapshots, last.units / shape.block);
+    let held = pins::kept(&last.snapshots, last.snapshots.line_slots, last.units / shape.block);
     let units = (anchor.free.saturating_sub(held), last.records.into(), last.answers_begun);
     let free = free_for_files(&shape, units, last.units);
     Ok(Seen {

@@ -16,9 +16,9 @@ use crate::apply::first_chunk;
 use crate::format::anchor::{Anchor, LABEL, Shape, begun};
 use crate::format::head::{Head, Kind, Place, Secret, seal};
 use crate::format::inode::{Facts, Record};
-use crate::format::pointer::Pointer;
+use crate::format::pointer::{Pointer, Tree};
 use crate::format::record::{self, Change, Run};
-use crate::format::superblock::{Snapshots, Superblock, Tree};
+use crate::format::superblock::{Snapshots, Superblock};
 use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
 use crate::fullness::{for_files, usable};
 

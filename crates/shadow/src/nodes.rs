@@ -29,8 +29,8 @@ use vfs::FsError;
 
 use crate::format::head::{Head, Kind, Place, Secret, is, seal};
 use crate::format::inode::Record;
-use crate::format::pointer::{Pointer, Root, WIDTH, capacity};
-use crate::format::superblock::{TREES, Tree};
+use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity};
+use crate::format::superblock::TREES;
 use crate::format::{FAN, FIRST, ROOT, UNIT, sum, view, view_mut};
 use crate::planted::{Bug, is_planted};
 
@@ -67,6 +67,11 @@ impl Stem {
             Self::Died => 6,
             Self::File(ino, ..) => *ino,
         }
+    }
+
+    /// What a block of it is.
+    pub(crate) fn place(&self, level: u8, index: u64) -> Place {
+        Place { kind: self.kind(level), owner: self.owner(), level, index }
     }
 
     fn kind(&self, level: u8) -> Kind {
@@ -259,11 +264,12 @@ impl Nodes {
         self.trees.borrow_mut()[0] = tree;
     }
 
-    /// A tree in which nothing is left begins anew.
+    /// A tree begins anew, if nothing is left in it.
     pub(crate) fn clear(&self, stem: &Stem) {
         let tree = &mut self.trees.borrow_mut()[tree_of(stem)];
-        assert!(tree.root.pointers.iter().all(Pointer::is_null), "nothing is left");
-        *tree = Tree::default();
+        if tree.root.pointers.iter().all(Pointer::is_null) {
+            *tree = Tree::default();
+        }
     }
 
     /// How high a tree is.
@@ -496,7 +502,7 @@ impl Nodes {
         if let Some(node) = self.get(stem, level, index).await? {
             return Ok(node);
         }
-        let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
+        let place = stem.place(level, index);
         let node = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
         made.push(node.clone());
         Ok(node)
@@ -587,14 +593,21 @@ impl Nodes {
         while let Some(node) = next {
             stood.push(self.remove(&node));
             next = match &*node.parent.borrow() {
-                Parent::Node(above) if (0..FAN).all(|index| above.child(index).is_null()) => {
-                    Some(above.clone())
-                }
+                Parent::Node(above) if self.has_nothing_below(above) => Some(above.clone()),
                 _ => None,
             };
         }
         stood.retain(|pointer| !pointer.is_null());
         stood
+    }
+
+    /// Whether nothing hangs from a block of pointers, nor is going to when an update is sealed.
+    fn has_nothing_below(&self, above: &Node) -> bool {
+        let Place { owner, level, index, .. } = above.place;
+        let is_there = |child: u64| {
+            !above.child(child).is_null() || self.cache.has(number(owner, level - 1, child))
+        };
+        !(index * FAN..(index + 1) * FAN).any(is_there)
     }
 
     /// Takes what is dirty, in the order in which it is to be sealed: what hangs before what it

@@ -15,24 +15,24 @@ use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
-use futures::future::try_join_all;
 use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
-use crate::commit::{Commits, Found, ring};
+use crate::commit::{Commits, Found};
 use crate::engine::{MOST_LINKS, Shadow};
 use crate::fold::answers_in;
 use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
 use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;
-use crate::format::record::{self, Change};
+use crate::format::record::{self, Change, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Snapshots, Superblock};
-use crate::format::{ANCHORS, BODY, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::format::{ANCHORS, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
 use crate::nodes::{Nodes, Stem};
 use crate::pins::{Listing, Pins};
 use crate::planted::{Bug, is_planted};
+use crate::room::ring;
 use crate::runs::{Unfolded, sum_of_sums};
 use crate::space::Space;
 
@@ -135,7 +135,7 @@ impl From<IoError> for OpenError {
     }
 }
 /// Blocks of the map, or of answers, that are read at once.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 4096;
 /// Bytes of UNSTABLE data that wait in memory at most.
 const DIRTY_MOST: u64 = 256 << 20;
 
@@ -166,7 +166,7 @@ pub async fn open(
     let path = Rc::new(path.with_sums(sum));
     let trees = superblock.trees();
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
-    let pins = read_pins(&nodes, &superblock.snapshots).await?;
+    let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
     let space = Rc::new(Space::empty(shape));
     let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
     read_map(&nodes, &space, &unfolded).await?;
@@ -178,7 +178,7 @@ pub async fn open(
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
     let root = root.ok_or(OpenError::Damaged("it has no root"))?;
     let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
-    if !space.has_blocks(0, commits.needs(), false) {
+    if !space.has_blocks(0, commits.needs_now(), false) {
         return Err(OpenError::Damaged("nothing of it is free"));
     }
     let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
@@ -403,11 +403,8 @@ pub(crate) async fn read_map(
     };
     let leaves: Vec<u64> = (0..space.shape().units.div_ceil(MAPPED)).collect();
     for some in leaves.chunks(AT_ONCE) {
-        let read = try_join_all(some.iter().map(|&leaf| nodes.get(&Stem::Map, 0, leaf))).await?;
-        for (leaf, node) in some.iter().zip(read) {
-            let Some(node) = node else { continue };
-            let body = size_of::<Head>()..size_of::<Head>() + BODY;
-            damaged(node.read(|bytes| space.take_mapped(leaf * MAPPED, &bytes[body])))?;
+        for (leaf, bytes) in nodes.pieces(&Stem::Map, some).await? {
+            damaged(space.take_mapped(leaf * MAPPED, &bytes[size_of::<Head>()..]))?;
         }
     }
     space.count();
@@ -422,29 +419,43 @@ pub(crate) async fn read_map(
 }
 
 /// The snapshots that there are, and the lists of what they hold.
-pub(crate) async fn read_pins(nodes: &Nodes, said: &Snapshots) -> Result<Pins, OpenError> {
+pub(crate) async fn read_pins(
+    nodes: &Nodes,
+    said: &Snapshots,
+    units: u64,
+) -> Result<Pins, OpenError> {
     let damaged = || OpenError::Damaged("what is told of snapshots makes no sense");
+    said.makes_sense(units).then_some(()).ok_or_else(damaged)?;
     let (mut all, mut lists) = (BTreeMap::new(), BTreeMap::new());
     let blocks: Vec<u64> = (0..said.line_slots.div_ceil(LINES)).collect();
     for some in blocks.chunks(AT_ONCE) {
-        let read = some.iter().map(|&block| nodes.get(&Stem::Snapshots, 0, block));
-        for (block, node) in some.iter().zip(try_join_all(read).await?) {
-            let Some(node) = node else { continue };
+        let read = nodes.pieces(&Stem::Snapshots, some).await?;
+        for (block, bytes) in read {
             for slot in block * LINES..(block + 1) * LINES {
-                let told = node.read(|bytes| Line::read(bytes, slot)).map_err(|()| damaged())?;
-                let told = told.map(|told| (told.number, (told, slot)));
-                all.extend(told);
+                let told = Line::read(&bytes, slot).map_err(|()| damaged())?;
+                let is_new = told.is_none_or(|told| {
+                    let sizes = [told.files, told.directories, told.units, told.nodes];
+                    let are_small = sizes.iter().all(|&size| size >> 48 == 0);
+                    are_small && all.insert(told.number, (told, slot)).is_none()
+                });
+                is_new.then_some(()).ok_or_else(damaged)?;
             }
         }
     }
     let blocks: Vec<u64> = (0..said.list_slots.div_ceil(LISTS)).collect();
     for some in blocks.chunks(AT_ONCE) {
-        let read = some.iter().map(|&block| nodes.get(&Stem::Lists, 0, block));
-        for (block, node) in some.iter().zip(try_join_all(read).await?) {
-            let Some(node) = node else { continue };
+        let read = nodes.pieces(&Stem::Lists, some).await?;
+        for (block, bytes) in read {
             for slot in block * LISTS..(block + 1) * LISTS {
-                let list = node.read(|bytes| List::read(bytes, slot));
-                lists.extend(list.map(|list| (list.span, Listing { slot, list })));
+                let list = List::read(&bytes, slot);
+                let is_new = list.is_none_or(|list| {
+                    let Span { first, end } = list.span;
+                    let is_span = 0 < first && first < end && end <= said.last + 1;
+                    let is_small = list.units <= units && list.last < said.died_slots;
+                    let listing = Listing { slot, list };
+                    is_span && is_small && lists.insert(list.span, listing).is_none()
+                });
+                is_new.then_some(()).ok_or_else(damaged)?;
             }
         }
     }
@@ -468,9 +479,9 @@ async fn read_answers(
     let damaged = OpenError::Damaged("an answer makes no sense");
     let places: Vec<u64> = (first..begun).map(|index| index % ring).collect();
     for some in places.chunks(AT_ONCE) {
-        let read = try_join_all(some.iter().map(|&at| nodes.get(&Stem::Answers, 0, at))).await?;
-        for node in read {
-            let of_node = node.and_then(|node| node.read(answers_in));
+        let read = nodes.pieces(&Stem::Answers, some).await?;
+        for at in some {
+            let of_node = read.get(at).and_then(|bytes| answers_in(bytes));
             let Some(of_node) = of_node else { return Err(damaged) };
             answers.extend(of_node);
         }

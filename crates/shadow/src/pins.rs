@@ -94,6 +94,8 @@ pub(crate) struct Pins {
     nodes: Cell<u64>,
     pinned: Cell<u64>,
     pinned_until: Cell<u64>,
+    /// Lists that cannot be read to their end.
+    damaged: RefCell<BTreeSet<Span>>,
     /// Counts the changes of lists that are no fold's.
     changes: Cell<u64>,
 }
@@ -121,6 +123,7 @@ impl Pins {
             nodes: Cell::new(said.nodes),
             pinned: Cell::new(said.pinned),
             pinned_until: Cell::new(said.pinned_until),
+            damaged: RefCell::default(),
             changes: Cell::default(),
         }
     }
@@ -280,9 +283,21 @@ impl Pins {
     /// A list that no snapshot is left for.
     pub(crate) fn loose_list(&self) -> Option<Listing> {
         let is_loose = |listing: &&Listing| {
-            !self.has_holder(listing.list.span) || is_planted(Bug::GreedyDeletions)
+            let span = listing.list.span;
+            let is_loose = !self.has_holder(span) || is_planted(Bug::GreedyDeletions);
+            is_loose && !self.damaged.borrow().contains(&span)
         };
         self.lists.borrow().values().find(is_loose).copied()
+    }
+
+    /// The last block of a list is damaged: what is on it is not given back.
+    pub(crate) fn note_damage(&self, span: Span) {
+        self.damaged.borrow_mut().insert(span);
+    }
+
+    /// There are no blocks of lists from this place on.
+    pub(crate) fn died_slots(&self) -> u64 {
+        self.died_slots.end.get()
     }
 
     /// Lists of what died after the snapshot of this number was made.
@@ -315,7 +330,7 @@ impl Pins {
                 self.list_slots.give_back(listing.slot);
             }
         }
-        if self.lists.borrow().is_empty() {
+        if self.lists.borrow().is_empty() && self.damaged.borrow().is_empty() {
             self.list_slots.clear();
             self.died_slots.clear();
         }
@@ -381,21 +396,23 @@ impl Pins {
     /// live tree is written once more when it changes, and all of it, and of so many blocks of
     /// files, may come on lists.
     pub(crate) fn keeps(&self, blocks: u64) -> u64 {
-        kept(&self.said(), blocks)
+        kept(&self.said(), self.holders() as u64, blocks)
     }
 
     /// The same, if one more is made now.
     pub(crate) fn would_keep_with_one_more(&self, blocks: u64) -> u64 {
         let nodes = self.nodes.get();
-        kept(&Snapshots { pinned: nodes, pinned_until: u64::MAX, ..self.said() }, blocks)
+        let said = Snapshots { pinned: nodes, pinned_until: u64::MAX, ..self.said() };
+        kept(&said, self.holders() as u64 + 1, blocks)
     }
 }
 
-/// Units that are kept as a superblock tells it, and so many blocks of files: see [`Pins::keeps`].
-pub(crate) fn kept(said: &Snapshots, blocks: u64) -> u64 {
+/// Units that are kept as a superblock tells it, with so many snapshots, and so many blocks of
+/// files: see [`Pins::keeps`]. What dies next may go on a list of its own for each of them.
+pub(crate) fn kept(said: &Snapshots, holders: u64, blocks: u64) -> u64 {
     if said.pinned_until == 0 {
         return 0; // there are none
     }
     let listed = (blocks + said.nodes).div_ceil(RUNS as u64 - 1);
-    said.pinned + listed + listed.div_ceil(FAN) + 16
+    said.pinned + listed + listed.div_ceil(FAN) + 4 * holders + 16
 }

@@ -7,6 +7,8 @@ planted::bugs! {
     UnlistedBlocks,
     /// A superblock lists blocks that went with its own update.
     ListedFrees,
+    /// Data that goes with an update is not seen before it is written.
+    UnseenRiders,
     /// What an update frees is used again before the update is durable.
     EarlyFrees,
     /// An update counts as durable before the flush.

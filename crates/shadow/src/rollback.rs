@@ -45,7 +45,12 @@ impl Shadow {
         let mut lists = Vec::new();
         for mut listing in self.pins.lists_behind(number) {
             let line = self.line_of_list(listing).await?;
+            let mut blocks = 0;
             loop {
+                blocks += 1;
+                if blocks > self.pins.died_slots() {
+                    return Err(FsError::Corrupt); // it is a circle
+                }
                 let (block, died) = self.block_of_list(listing.list.last).await?;
                 let rest = rest_of(listing.list, &died);
                 lists.push((listing, line.clone(), block, died));

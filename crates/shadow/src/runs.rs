@@ -7,6 +7,9 @@ use crate::format::record::{Change, Run, Span};
 use crate::format::sum;
 use crate::format::superblock::Listed;
 
+/// Blocks of records after which they are folded.
+pub(crate) const FOLD: usize = 32;
+
 /// What records have told since the last fold.
 #[derive(Clone, Default)]
 pub(crate) struct Unfolded {

@@ -38,7 +38,13 @@ impl Shadow {
             SnapshotChange::Pinned(snapshot) => self.plan_pin(update, snapshot).await?,
             SnapshotChange::Deleted(number, at) => Work::Delete(self.lined(number).await?, at),
             SnapshotChange::RolledBack(number) => {
-                let hold = self.commits.hold().await?;
+                let hold = loop {
+                    self.settle_all().await?;
+                    let hold = self.commits.hold().await?;
+                    if !self.commits.has_staged() {
+                        break hold;
+                    }
+                };
                 let back = self.plan_roll_back(number).await?;
                 update.cost += back.cost();
                 Work::RollBack(Box::new(back), hold)
@@ -48,14 +54,10 @@ impl Shadow {
     }
 
     async fn plan_pin(&self, update: &mut Update, snapshot: Snapshot) -> Result<Work, FsError> {
-        while !self.has_room_for_pin() {
-            if self.horizon_has_stopped() {
-                return Err(FsError::Io);
-            }
-            if !self.more_comes() {
-                return Err(FsError::NoSpace);
-            }
-            self.released().wait().await;
+        if !self.has_room_for_pin() {
+            // What is under way gives some back, and a fold perhaps.
+            self.commits.fold_soon();
+            self.commits.idle().await?;
         }
         let slot = self.pins.next_line();
         let made = &mut update.taken.made;
@@ -102,7 +104,13 @@ impl Shadow {
                 update.cost += RECORD;
                 update.cost += u64::from(self.nodes.height(&Stem::Died)) + 2;
                 update.cost += u64::from(self.nodes.height(&Stem::Lists)) + 2;
-                let (block, died) = self.block_of_list(listing.list.last).await?;
+                let (block, died) = match self.block_of_list(listing.list.last).await {
+                    Err(FsError::Corrupt) => {
+                        self.pins.note_damage(listing.list.span);
+                        continue;
+                    }
+                    read => read?,
+                };
                 let line = self.line_of_list(listing).await?;
                 update.work = Some(Work::Step(Step { of, listing, line, block, died }));
                 return Ok(false);

@@ -2,7 +2,8 @@
 //!
 //! A unit is in use as long as a superblock needs it that an opening may choose, or the tree in
 //! memory, or a write on its way. Blocks of files are whole groups of units; metadata takes units
-//! of groups that are broken already, as far as the zone at hand has some.
+//! side by side, as an update wants them; where whole groups are few, or many are broken, it takes
+//! units of groups that are broken already, as far as the zone at hand has some.
 //!
 //! Invariants:
 //! 1. What is taken was free, and what is freed was in use.
@@ -13,6 +14,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::format::MAPPED;
 use crate::format::anchor::Shape;
@@ -25,6 +27,11 @@ pub(crate) fn pool(shape: &Shape) -> u64 {
     let map = shape.units.div_ceil(MAPPED);
     (shape.units / 32).clamp(48, 4096).max(map + map / 16)
 }
+
+/// Units that are looked for side by side at most.
+const LONGEST: u64 = 256;
+/// As long as free units of broken groups are less than such a part of all, more may break.
+const BROKEN_PART: u64 = 128;
 
 /// See the module's prose.
 pub(crate) struct Space {
@@ -57,12 +64,11 @@ impl Space {
             claimed: Cell::new(0),
             pool: pool(&shape),
         };
+        let mut bits = space.bits.borrow_mut();
         for zone in 0..zones {
-            let usable = shape.usable(zone);
-            usable.for_each(|unit| {
-                space.bits.borrow_mut()[unit as usize / 64] &= !(1 << (unit % 64))
-            });
+            words(shape.usable(zone)).for_each(|(word, mask, _)| bits[word] &= !mask);
         }
+        drop(bits);
         space
     }
 
@@ -149,17 +155,31 @@ impl Space {
         let (mut singles, mut whole) = (BTreeSet::new(), Vec::new());
         for zone in 0..self.shape.zones() {
             let mut of_zone = 0;
-            for group in self.shape.usable(zone).step_by(self.shape.block as usize) {
-                if self.is_whole(group) {
-                    of_zone += 1;
-                } else {
-                    let units = group..group + self.shape.block;
-                    singles.extend(units.filter(|&unit| !self.is_used(unit)));
+            for (word, mask, units) in words(self.shape.usable(zone)) {
+                let used = self.bits.borrow()[word] & mask;
+                if used == 0 {
+                    of_zone += ((units.end - units.start) / self.shape.block) as u32;
+                } else if used != mask {
+                    of_zone += self.count_groups(units, &mut singles);
                 }
             }
             whole.push(of_zone);
         }
         (singles, whole)
+    }
+
+    /// How many groups are whole, and the free units of the others.
+    fn count_groups(&self, units: Range<u64>, singles: &mut BTreeSet<u64>) -> u32 {
+        let mut whole = 0;
+        for group in units.step_by(self.shape.block as usize) {
+            if self.is_whole(group) {
+                whole += 1;
+            } else {
+                let units = group..group + self.shape.block;
+                singles.extend(units.filter(|&unit| !self.is_used(unit)));
+            }
+        }
+        whole
     }
 
     /// These are in use; false if one of them was so before, or is for nothing.
@@ -213,6 +233,67 @@ impl Space {
         self.claimed.set(self.claimed.get() - blocks);
     }
 
+    /// Units for metadata, side by side as far as there is room for that; nothing if there are not
+    /// so many.
+    pub(crate) fn take_units(&self, count: u64) -> Option<Vec<u64>> {
+        if count > self.free_units() {
+            return None;
+        }
+        let mut units = Vec::with_capacity(count as usize);
+        let mut most = LONGEST;
+        while (units.len() as u64) < count {
+            most = most.min(count - units.len() as u64);
+            match self.find_run(most) {
+                Some(run) => {
+                    (run.start..run.end()).for_each(|unit| self.set(unit, true));
+                    self.cursor.set(run.end());
+                    units.extend(run.start..run.end());
+                }
+                None if most > 1 => most /= 2,
+                None => units.push(self.take_unit().expect("so many are free")),
+            }
+        }
+        Some(units)
+    }
+
+    /// So many free units side by side, from the cursor on, in its zone or the next that has
+    /// enough. None where whole groups are few, or many are broken.
+    fn find_run(&self, length: u64) -> Option<Run> {
+        let broken = self.singles.borrow().len() as u64;
+        let spared = self.claimed.get() + self.pool + length;
+        if self.all_whole.get() <= spared || broken > self.total() / BROKEN_PART {
+            return None;
+        }
+        let at = self.cursor.get();
+        let here = self.shape.usable(self.shape.zone_of(at));
+        let at = at.clamp(here.start, here.end);
+        self.first_run(at..here.end, length)
+            .or_else(|| self.first_run(here.start..here.end.min(at + length), length))
+            .or_else(|| self.first_run(self.shape.usable(self.next_zone()?), length))
+    }
+
+    /// The first units of a range that are free, so many side by side.
+    fn first_run(&self, range: Range<u64>, length: u64) -> Option<Run> {
+        let bits = self.bits.borrow();
+        let mut start = range.start;
+        let mut unit = range.start;
+        while unit < range.end {
+            let word = bits[unit as usize / 64];
+            if word == u64::MAX {
+                unit = (unit / 64 + 1) * 64;
+                start = unit;
+                continue;
+            }
+            unit += 1;
+            if word & 1 << ((unit - 1) % 64) != 0 {
+                start = unit;
+            } else if unit - start == length {
+                return Some(Run { start, length });
+            }
+        }
+        None
+    }
+
     /// A unit for metadata: near the last one, and in a group that is broken if there is one.
     pub(crate) fn take_unit(&self) -> Option<u64> {
         let zone = self.shape.zone_of(self.cursor.get());
@@ -232,6 +313,17 @@ impl Space {
         self.set(unit, true);
         self.cursor.set(unit + 1);
         Some(unit)
+    }
+
+    /// The next zone with enough whole groups, or the one that has most.
+    fn next_zone(&self) -> Option<u64> {
+        let here = self.shape.zone_of(self.cursor.get());
+        let zones = self.shape.zones();
+        let whole = |zone: u64| u64::from(self.whole.borrow()[zone as usize]);
+        let others = || (1..zones).map(|step| (here + step) % zones);
+        let enough = self.shape.zone / self.shape.block / 8;
+        let zone = others().find(|&zone| whole(zone) >= enough.max(1));
+        zone.or_else(|| others().max_by_key(|&zone| whole(zone)))
     }
 
     /// Blocks for data, as few runs as there are; nothing if there are not so many.
@@ -262,15 +354,11 @@ impl Space {
             return Some(next);
         }
         let here = self.shape.zone_of(self.cursor.get());
-        let zones = self.shape.zones();
         let whole = |zone: u64| u64::from(self.whole.borrow()[zone as usize]);
         if whole(here) > 0 {
             return self.first_in(here);
         }
-        let others = || (1..zones).map(|step| (here + step) % zones);
-        let enough = self.shape.zone / self.shape.block / 8;
-        let zone = others().find(|&zone| whole(zone) >= enough.max(1));
-        let zone = zone.or_else(|| others().max_by_key(|&zone| whole(zone)))?;
+        let zone = self.next_zone()?;
         if whole(zone) > 0 { self.first_in(zone) } else { None }
     }
 
@@ -284,7 +372,7 @@ impl Space {
         let usable = self.shape.usable(zone);
         let from = self.cursor.get().next_multiple_of(self.shape.block);
         let from = if usable.contains(&from) { from } else { usable.start };
-        let groups = |range: std::ops::Range<u64>| range.step_by(self.shape.block as usize);
+        let groups = |range: Range<u64>| range.step_by(self.shape.block as usize);
         groups(from..usable.end)
             .chain(groups(usable.start..from))
             .find(|&group| self.is_whole(group))
@@ -300,14 +388,25 @@ impl Space {
     }
 }
 
+/// The words of bits for some units, which of their bits, and the units of these. No group is in
+/// two words.
+fn words(units: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> {
+    let Range { start, end } = units;
+    (start / 64..end.div_ceil(64)).map(move |word| {
+        let part = start.max(word * 64)..end.min((word + 1) * 64);
+        let mask = u64::MAX >> (64 - (part.end - part.start)) << (part.start % 64);
+        (word as usize, mask, part)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_taken_at_random_is_counted() {
-        for block in [1, 2, 4] {
-            let space = Space::empty(Shape { units: 300, zone: 32, block });
+        for (block, zone) in [(1, 32), (2, 32), (4, 32), (2, 128), (4, 16)] {
+            let space = Space::empty(Shape { units: 300, zone, block });
             let all = space.free_units();
             assert_eq!(all, space.total());
             let mut held: Vec<Run> = Vec::new();
@@ -317,6 +416,10 @@ mod tests {
                 match chance >> 61 {
                     0..=2 => held.extend(space.take_unit().map(|start| Run { start, length: 1 })),
                     3 | 4 => held.extend(space.take_blocks(chance >> 40 & 3).into_iter().flatten()),
+                    5 => {
+                        let units = space.take_units(chance >> 40 & 7).into_iter().flatten();
+                        held.extend(units.map(|start| Run { start, length: 1 }));
+                    }
                     _ if held.is_empty() => {}
                     _ => space.free(held.swap_remove((chance >> 33) as usize % held.len())),
                 }

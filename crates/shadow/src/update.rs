@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use bytes::Bytes;
 use directory::entry::CHUNK_SIZE;
 use vnode::{EntryChange, Manner, Plan, SnapshotChange, Space as Kind, Vnode};
 
@@ -113,6 +114,8 @@ pub struct Update {
     pub(crate) blocks: Vec<Placed>,
     /// Blocks of data that were written, and their checksums.
     pub(crate) written: Vec<(u64, u64)>,
+    /// Blocks of data that go out with the blocks of metadata.
+    pub(crate) riding: Vec<(u64, Bytes)>,
     pub(crate) cut: Cut,
     pub(crate) born: Vec<u64>,
     pub(crate) ended: Vec<u64>,
@@ -121,6 +124,8 @@ pub struct Update {
     /// What is asked of snapshots, and what is done to them.
     pub(crate) asked: Option<SnapshotChange>,
     pub(crate) work: Option<Work>,
+    /// It takes of what is kept for changes that free more than they take.
+    pub(crate) takes_pool: bool,
     /// Units for metadata, at most.
     pub(crate) cost: u64,
     pub(crate) taken: Taken,
@@ -142,10 +147,12 @@ impl Update {
             chunks: Vec::new(),
             blocks: Vec::new(),
             written: Vec::new(),
+            riding: Vec::new(),
             cut: Cut::default(),
             born: Vec::new(),
             ended: Vec::new(),
             fills_holes: false,
+            takes_pool: false,
             asked: None,
             work: None,
             cost: 0,

@@ -271,8 +271,7 @@ impl Engine for Shadow {
     }
 
     async fn write_blocks(&self, update: &mut Update, payload: Payload) -> Result<bool, FsError> {
-        self.write_data(update, payload).await?;
-        Ok(true)
+        self.write_data(update, payload).await
     }
 
     fn end_blocks(&self, update: &mut Update, file: &File, size: u64, change: &AttributeChange) {
@@ -319,6 +318,8 @@ impl Engine for Shadow {
         if let Some(change) = update.asked.take() {
             self.plan_change(&mut update, change).await?;
         }
+        let blocks = update.blocks.len() + update.cut.leaves.len() + update.cut.nodes.len();
+        update.cost += self.commits.needs_for_deaths(blocks as u64 + update.cost);
         loop {
             let has_no_place = self.commits.has_no_place_for(update.manner.chain);
             if self.horizon().has_stopped() || has_no_place {
@@ -349,6 +350,7 @@ impl Engine for Shadow {
     }
 
     fn stage(&self, applied: Applied, answered: Option<(CallReply, Depends)>) -> Option<Freed> {
+        let (sequence, may_wait) = (applied.staged.sequence, applied.may_wait);
         let (mut staged, freed) = applied.into_parts();
         let now = self.runtime.clock.wall();
         staged.answer = answered.map(|(answered, _)| vnode::answer::write(now, &answered));
@@ -356,6 +358,11 @@ impl Engine for Shadow {
             std::mem::swap(&mut staged.answer, &mut self.late_answer.borrow_mut());
         }
         self.commits.stage(staged);
+        if may_wait {
+            self.commits.commit_later(sequence);
+        } else {
+            self.commits.commit_soon();
+        }
         freed
     }
 
@@ -401,6 +408,7 @@ impl Engine for Shadow {
         homes.for_each(|home| self.nodes.mark(home));
         let sequence = self.next.replace(self.next.get() + 1);
         self.commits.stage(Staged { sequence, ..Staged::default() });
+        self.commits.commit_soon();
     }
 
     async fn come_to_rest(&self) -> Result<(), FsError> {
@@ -410,6 +418,7 @@ impl Engine for Shadow {
 
     async fn close(&self) -> Result<(), FsError> {
         self.settle().await?;
+        self.commits.idle().await?;
         let is_full = |error: IoError| if error.is_full() { FsError::NoSpace } else { FsError::Io };
         self.commits.rest().await.map_err(is_full)?;
         if self.keeps_device {

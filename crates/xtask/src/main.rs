@@ -115,6 +115,9 @@ struct Race {
     /// Only rows whose names have this in them; writes a page only if it is told where
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
+    /// Race this engine against ours with policy 'log', and nfs-ganesha on btrfs
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
 }
 
 #[derive(Args)]
@@ -269,10 +272,10 @@ fn passed(all: bool) -> ExitCode {
 }
 
 fn race_plan(repository: &Repository, arguments: Race) -> race::Plan {
-    let Race { rounds, seconds, quick, folder, output, only } = arguments;
+    let Race { rounds, seconds, quick, folder, output, only, engine } = arguments;
     let usual = (!quick && only.is_none()).then(|| repository.root().join("docs/benchmarks.md"));
     let (rounds, seconds) = if quick { (1, 0.2) } else { (rounds, seconds) };
-    race::Plan { rounds, seconds, quick, folder, output: output.or(usual), only }
+    race::Plan { rounds, seconds, quick, folder, output: output.or(usual), only, engine }
 }
 
 fn run_guest(arguments: GuestArguments) -> Result<ExitCode> {

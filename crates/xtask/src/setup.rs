@@ -71,6 +71,11 @@ pub fn race() -> Result<()> {
     install(&[BENCH, RACE].concat())
 }
 
+/// Installs what a race of engines needs.
+pub fn engine_race() -> Result<()> {
+    install(&[BENCH, RAID_RACE].concat())
+}
+
 /// Installs what a race of sets of disks needs.
 pub fn raid_race() -> Result<()> {
     install(RAID_RACE)

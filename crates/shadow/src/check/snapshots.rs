@@ -66,17 +66,18 @@ impl Look<'_> {
     async fn lists(&mut self, pins: &Pins) -> Vec<(Run, Span)> {
         let mut all = Vec::new();
         for list in pins.lists() {
-            let (mut next, mut units) = (Some(list.last), 0);
+            let (mut next, mut units, mut blocks) = (Some(list.last), 0, 0);
             while let Some(place) = next.take() {
+                blocks += 1;
                 let block = self.nodes.get(&Stem::Died, 0, place).await.ok().flatten();
                 let Some(died) = block.and_then(|block| block.read(Died::read)) else {
                     let expected = format!("block {place} of a list");
                     self.wrong(Law::Block, None, "another block", expected);
                     break;
                 };
-                units += died.runs.iter().map(|run| run.length).sum::<u64>();
+                units += died.runs.iter().map(|run| run.length).sum::<u64>(); // 32 bits each
                 all.extend(died.runs.into_iter().map(|run| (run, list.span)));
-                next = died.previous.filter(|_| units <= list.units); // or it is a circle
+                next = died.previous.filter(|_| blocks < pins.died_slots()); // or it is a circle
             }
             if units != list.units {
                 let found = format!("{units} units on a list of what died");

@@ -68,6 +68,15 @@ pub struct Root {
     pub pointers: [Pointer; WIDTH],
 }
 
+/// A tree that is not a file's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// How high it is.
+    pub height: u8,
+    /// Its root.
+    pub root: Root,
+}
+
 /// The most that a tree is high: more leaves than a file may have blocks.
 pub const HIGHEST: u8 = 4;
 

@@ -10,9 +10,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::head::Head;
 use super::inode::Time;
-use super::pointer::{HIGHEST, Root};
+use super::pointer::{HIGHEST, Root, Tree};
 use super::record::{Run, Span};
-use super::superblock::Tree;
 use super::{BODY, UNIT, view, view_mut};
 
 /// What becomes of a snapshot.
@@ -103,7 +102,7 @@ impl Line {
     pub fn read(block: &[u8], slot: u64) -> Result<Option<Told>, ()> {
         let line: &Self = view(&block[Self::offset(slot)..]);
         if line.number.get() == 0 {
-            return Ok(None);
+            return if line.as_bytes().iter().all(|&byte| byte == 0) { Ok(None) } else { Err(()) };
         }
         let state = match line.state {
             1 => State::Ready,
@@ -188,7 +187,7 @@ impl List {
         let line: &ListLine = view(&block[Self::offset(slot)..]);
         let span = Span { first: line.first.get(), end: line.end.get() };
         let list = Self { span, last: line.last.get(), units: line.units.get() };
-        (span.end > 0).then_some(list)
+        line.as_bytes().iter().any(|&byte| byte != 0).then_some(list)
     }
 
     /// Writes a line.

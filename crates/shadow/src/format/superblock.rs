@@ -1,14 +1,15 @@
 //! Superblocks: the whole of a volume, as one update leaves it.
 
-use vfs::Timestamp;
+use vfs::{SnapshotNumber, Timestamp};
 use vnode::chain::Chain;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::head::{Head, Kind, Place, Secret, alone, seal, seal_alone, secret};
 use super::inode::Time;
-use super::pointer::{HIGHEST, Pointer, Root};
+use super::pointer::{HIGHEST, Pointer, Root, Tree, capacity};
 use super::record::Run;
+use super::snapshot::{LINES, LISTS};
 use super::{UNIT, VERSION, view, view_mut};
 
 /// Runs that a superblock lists at most.
@@ -27,15 +28,6 @@ pub struct Listed {
     pub grain: u16,
     /// The checksum of their checksums.
     pub sum: u64,
-}
-
-/// A tree that is not a file's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tree {
-    /// How high it is.
-    pub height: u8,
-    /// Its root.
-    pub root: Root,
 }
 
 /// What a superblock says of snapshots, and of what they hold.
@@ -63,6 +55,22 @@ pub struct Snapshots {
     pub pinned: u64,
     /// They are among those that this update wrote, or one before it.
     pub pinned_until: u64,
+}
+
+impl Snapshots {
+    /// Whether a volume of so many units may say so.
+    pub fn makes_sense(&self, units: u64) -> bool {
+        let has_room = |tree: &Tree, slots: u64, per_block: u64| {
+            slots.div_ceil(per_block) <= capacity(tree.height)
+        };
+        let counts = [self.line_slots, self.list_slots, self.died_slots, self.nodes, self.pinned];
+        has_room(&self.lines, self.line_slots, LINES)
+            && has_room(&self.lists, self.list_slots, LISTS)
+            && has_room(&self.died, self.died_slots, 1)
+            && counts.iter().all(|&count| count <= units.saturating_mul(LISTS))
+            && self.last <= SnapshotNumber::LAST.0
+            && self.changed.seconds < i64::MAX / 2
+    }
 }
 
 /// What a superblock says.

@@ -304,13 +304,20 @@ pub(crate) fn a_return_after_a_failed_flush_may_be_cut() -> Result<(), String> {
         })?;
         let trace = disk.trace();
         for position in from..=trace.events().len() {
-            for seed in 0..4 {
+            for seed in 0..20 {
                 let platter = trace.platter_at(position);
                 let mut prng = sim::Prng::new(seed);
-                let lost =
-                    || sim::Choice::new(platter.pending().map(|_| sim::Fate::Lost).collect());
-                let choice =
-                    if seed == 0 { lost() } else { sim::Choice::random(&platter, &mut prng) };
+                // The last ones in all ways, and then some by chance.
+                let fate = |nth| match seed >> nth & 1 {
+                    1 => sim::Fate::Whole,
+                    _ => sim::Fate::Lost,
+                };
+                let count = platter.pending().count();
+                let choice = if seed < 16 {
+                    sim::Choice::new((0..count).rev().map(fate).collect())
+                } else {
+                    sim::Choice::random(&platter, &mut prng)
+                };
                 let image = platter.image(&choice);
                 let executor = Executor::new(seed);
                 let disk = Disk::new(&executor, image);

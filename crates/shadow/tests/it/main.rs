@@ -2,6 +2,7 @@
 
 mod answers;
 mod bench;
+mod costs;
 mod faults;
 mod kit;
 mod overwrites;

@@ -1,18 +1,19 @@
 //! What is written over again and again, in one update too: what was answered is there after a cut.
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use sim::{Choice, Disk, Executor, Mark, Prng, Trace};
 use vfs::{FileSystem, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Bytes that each write covers: eight blocks, so that places come round soon.
-const LENGTH: usize = 32 << 10;
+/// Bytes that each write covers: of that many blocks that places come round soon, or so few that
+/// they go with the update.
+const LENGTHS: [usize; 2] = [32 << 10, 12 << 10];
 const ROUNDS: u8 = 16;
 /// Writes at once. All but the first are in one update, and each frees what the one before took.
 const AT_ONCE: u8 = 4;
 
-fn record() -> Trace {
+fn record(length: usize) -> Trace {
     let executor = Executor::new(6);
     executor.block_on(async {
         let disk = made(&executor, &Setting::of(4, 64, 1 << 20)).await;
@@ -21,7 +22,7 @@ fn record() -> Trace {
         disk.start_trace();
         for round in 0..ROUNDS {
             let writes = (1..=AT_ONCE).map(|number| {
-                let data = vec![round * AT_ONCE + number; LENGTH];
+                let data = vec![round * AT_ONCE + number; length];
                 volume.write(file, 0, data, Stability::FileSync)
             });
             for written in join_all(writes).await {
@@ -49,7 +50,11 @@ fn left(trace: &Trace, position: usize, seed: u64) -> Result<Vec<u8>, String> {
 }
 
 pub(crate) fn overwrites_stay() -> Result<(), String> {
-    let trace = record();
+    LENGTHS.into_iter().try_for_each(overwrites_of)
+}
+
+fn overwrites_of(length: usize) -> Result<(), String> {
+    let trace = record(length);
     for position in 0..=trace.events().len() {
         let rounds = trace.marks_before(position).filter_map(|mark| match mark {
             Mark::Number(number) => Some(*number as u8),
@@ -57,17 +62,45 @@ pub(crate) fn overwrites_stay() -> Result<(), String> {
         });
         let answered = rounds.max().unwrap_or(0) * AT_ONCE;
         for seed in [1, 2] {
-            let wrong = |wrong: String| format!("event {position}, seed {seed}: {wrong}");
+            let wrong = |wrong: String| format!("{length}, event {position}, seed {seed}: {wrong}");
             let left = left(&trace, position, seed).map_err(wrong)?;
             let first = left.first().copied().unwrap_or(0);
             let is_one = left.iter().all(|&byte| byte == first);
             // Of the last four at once any may have come last.
-            if !is_one || first + AT_ONCE <= answered || answered > 0 && left.len() != LENGTH {
+            if !is_one || first + AT_ONCE <= answered || answered > 0 && left.len() != length {
                 return Err(wrong(format!("{answered} were answered, and {first} is left")));
             }
         }
     }
     Ok(())
+}
+
+/// Who reads while a write is on its way gets what was there, or what is written, and no error.
+pub(crate) fn what_is_on_its_way_is_read() -> Result<(), String> {
+    let executor = Executor::new(8);
+    executor.block_on(async {
+        let disk = made(&executor, &Setting::of(4, 64, 1 << 20)).await;
+        let volume = opened(executor.runtime(), &disk).await?;
+        let file = volume.create(volume.files.root(), "one").await.expect("it is new");
+        for round in 1..=ROUNDS {
+            let write = volume.write(file, 0, vec![round; LENGTHS[1]], Stability::FileSync);
+            let reads = join_all((0..AT_ONCE).map(|_| volume.read(file)));
+            let (written, read) = join(write, reads).await;
+            written.map_err(|error| format!("round {round}: {error}"))?;
+            for read in read {
+                let read = read.map_err(|error| format!("round {round}, a read: {error}"))?;
+                if read.iter().any(|&byte| byte != round && byte != round - 1) {
+                    return Err(format!("round {round}: other bytes were read"));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_read_while_a_write_is_on_its_way_gets_one_or_the_other() {
+    assert_eq!(what_is_on_its_way_is_read(), Ok(()));
 }
 
 #[test]

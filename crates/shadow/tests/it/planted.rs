@@ -12,7 +12,7 @@ use crate::faults::{
     what_is_shown_after_a_failed_flush_stays,
 };
 use crate::kit::first_wrong;
-use crate::overwrites::overwrites_stay;
+use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
 use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
 use crate::steps::steps_are_gone_on_with;
 
@@ -53,6 +53,7 @@ fn every_bug_is_found() {
             }
             Bug::UnkeptRoom => many_files_go_while_a_snapshot_has_them,
             Bug::ListedFrees => overwrites_stay,
+            Bug::UnseenRiders => what_is_on_its_way_is_read,
             Bug::KeptPlans => a_write_that_fails_leaves_its_places,
             Bug::PassedReads => what_cannot_be_read_is_not_passed,
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,

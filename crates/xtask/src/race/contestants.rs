@@ -28,6 +28,10 @@ pub(super) enum Who {
     Delayed,
     /// Ours, a folder of the file system that is underneath of all.
     File,
+    /// Ours with another engine, on a device.
+    Engine,
+    /// nfs-ganesha on btrfs.
+    Btrfs,
     /// A server that only moves bytes, which are durable when it says so: what any server can come
     /// to.
     Bare,
@@ -50,6 +54,9 @@ pub(super) struct Contestant {
 
 /// Memory of ours for cold reads: what is read in one go of more is read from the disk.
 pub(super) const LITTLE_MEMORY: &str = "256 MiB";
+
+/// What makes an XFS. -K: discarding would give back what the file underneath has allocated.
+const XFS: &[&str] = &["mkfs.xfs", "-q", "-K"];
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,8 +85,8 @@ impl Ground<'_> {
         let bare = Process::Bare(self.bare.to_owned(), None);
         Ok(vec![
             self.ours(janitor)?,
-            self.ganesha(janitor, Who::Theirs, "wsync")?,
-            self.ganesha(janitor, Who::Volatile, "defaults")?,
+            self.ganesha(janitor, Who::Theirs, XFS, "wsync")?,
+            self.ganesha(janitor, Who::Volatile, XFS, "defaults")?,
             self.delayed(janitor)?,
             self.file(janitor)?,
             Contestant { who: Who::Bare, process: bare, disk: Some(raw.clone()) },
@@ -90,13 +97,21 @@ impl Ground<'_> {
         Disk::make(janitor, self.folder, name, mib, self.is_direct)
     }
 
-    fn ours(&self, janitor: &mut Janitor) -> Result<Contestant> {
+    pub(super) fn ours(&self, janitor: &mut Janitor) -> Result<Contestant> {
         let disk = self.disk(janitor, "duramen-disk", self.disk_mib)?;
         let log = self.disk(janitor, "duramen-log", self.log_mib)?;
         let folder = self.own_folder("duramen")?;
         let server = Server::on_devices(self.binary, disk.path(), log.path(), &folder)?;
         janitor.end(server.id(), &self.folder.to_string_lossy())?;
         Ok(Contestant { who: Who::Ours, process: Process::Duramen(server), disk: Some(disk) })
+    }
+
+    pub(super) fn engine(&self, janitor: &mut Janitor, engine: &str) -> Result<Contestant> {
+        let disk = self.disk(janitor, "duramen-engine", self.disk_mib)?;
+        let folder = self.own_folder("engine")?;
+        let server = Server::with_engine_on_device(self.binary, disk.path(), &folder, engine)?;
+        janitor.end(server.id(), &self.folder.to_string_lossy())?;
+        Ok(Contestant { who: Who::Engine, process: Process::Duramen(server), disk: Some(disk) })
     }
 
     fn delayed(&self, janitor: &mut Janitor) -> Result<Contestant> {
@@ -114,12 +129,17 @@ impl Ground<'_> {
         Ok(Contestant { who: Who::File, process: Process::Duramen(server), disk: None })
     }
 
-    fn ganesha(&self, janitor: &mut Janitor, who: Who, option: &str) -> Result<Contestant> {
+    pub(super) fn ganesha(
+        &self,
+        janitor: &mut Janitor,
+        who: Who,
+        mkfs: &[&str],
+        option: &str,
+    ) -> Result<Contestant> {
         let name = format!("ganesha-{option}");
         let disk = self.disk(janitor, &format!("{name}-disk"), self.disk_mib)?;
         let folder = self.own_folder(&name)?;
-        // -K: discarding would give back what the file underneath has allocated.
-        command::capture(Command::new("mkfs.xfs").args(["-q", "-K"]).arg(disk.path()))?;
+        command::capture(Command::new(mkfs[0]).args(&mkfs[1..]).arg(disk.path()))?;
         let export = folder.join("export");
         fs::create_dir(&export).while_doing(export.display())?;
         let mut mount = Command::new("mount");

@@ -17,6 +17,7 @@
 //! The [`janitor`](crate::track::janitor) tidies up, also after an interrupt.
 
 mod contestants;
+mod engine;
 mod raw;
 mod results;
 mod rows;
@@ -59,6 +60,8 @@ pub struct Plan {
     pub output: Option<PathBuf>,
     /// Only rows whose names contain this.
     pub only: Option<String>,
+    /// The engine that is held against ours with policy `log`, instead.
+    pub engine: Option<String>,
 }
 
 impl Plan {
@@ -70,8 +73,17 @@ impl Plan {
         }
     }
 
-    fn is_chosen(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|part| name.contains(part.as_str()))
+    fn is_chosen(&self, row: &Row) -> bool {
+        let is_one = self.engine.is_none() || engine::is_measured(row);
+        is_one && self.only.as_ref().is_none_or(|part| row.name.contains(part.as_str()))
+    }
+
+    /// Whether one of them is measured in this round of a row.
+    fn is_measured(&self, who: Who, row: &Row, round: u32) -> bool {
+        match who {
+            Who::Volatile | Who::Delayed | Who::File | Who::Bare => round.is_multiple_of(2),
+            _ => self.engine.is_none() || engine::takes_part(who, row),
+        }
     }
 }
 
@@ -84,8 +96,13 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
              the kernel's caches",
         ));
     }
-    setup::race()?;
-    let (binary, bare) = (duramen::build(repository)?, bare::build(repository)?);
+    if plan.engine.is_some() {
+        setup::engine_race()?
+    } else {
+        setup::race()?
+    }
+    let binary = duramen::build(repository)?;
+    let bare = if plan.engine.is_some() { PathBuf::new() } else { bare::build(repository)? };
     let parent = plan.folder.clone().unwrap_or_else(|| repository.target());
     let folder = TemporaryFolder::within(&parent, "race")?;
     let mut janitor = Janitor::start()?;
@@ -106,21 +123,28 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
         log_mib: LOG_MIB,
     };
     let raw = ground.disk(&mut janitor, "raw", RAW_MIB)?;
-    let mut contestants = ground.start(&mut janitor, &raw)?;
+    let load = machine::load();
+    let mut contestants = match &plan.engine {
+        Some(engine) => engine::start(&ground, &mut janitor, engine)?,
+        None => ground.start(&mut janitor, &raw)?,
+    };
     let mut results = Results::default();
     for round in 0..plan.rounds {
         for contestant in &mut contestants {
             contestant.warm(&ground, &mut janitor, plan)?;
         }
         results.raw.measure(raw.path(), RAW_MIB, plan.seconds)?;
-        for row in ROWS.iter().enumerate().filter(|(_, row)| plan.is_chosen(row.name)) {
+        for row in ROWS.iter().enumerate().filter(|(_, row)| plan.is_chosen(row)) {
             race(round, row, plan, &ground, &mut janitor, &mut contestants, &mut results)?;
         }
     }
     contestants.into_iter().try_for_each(Contestant::stop)?;
     drop(mapper);
     drop(janitor);
-    let part = part(plan, is_direct, &place, &results);
+    let part = match &plan.engine {
+        Some(engine) => engine::part(&ground, (plan, engine), (&place, &load), &results),
+        None => part(plan, is_direct, &place, &results),
+    };
     println!("{part}");
     if let Some(output) = &plan.output {
         page::write_part(output, &part)?;
@@ -139,11 +163,8 @@ fn race(
     results: &mut Results,
 ) -> Result<()> {
     for (load_place, load) in LOADS.into_iter().enumerate() {
-        let is_measured = |who| match who {
-            Who::Ours | Who::Theirs => true,
-            Who::Volatile | Who::Delayed | Who::File | Who::Bare => round.is_multiple_of(2),
-        };
-        let mut now: Vec<_> = contestants.iter_mut().filter(|one| is_measured(one.who)).collect();
+        let is_measured = |one: &&mut Contestant| plan.is_measured(one.who, row, round);
+        let mut now: Vec<_> = contestants.iter_mut().filter(is_measured).collect();
         if !round.is_multiple_of(2) {
             now.reverse();
         }

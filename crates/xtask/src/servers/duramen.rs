@@ -158,6 +158,21 @@ impl Server {
         Told { configuration, files, ..Told::usual(binary, disk, &[])? }.serve()
     }
 
+    /// Makes a disk of this engine on a device, and serves it. Its configuration and what it logs
+    /// go into `folder`.
+    pub(crate) fn with_engine_on_device(
+        binary: &Path,
+        disk: &Path,
+        folder: &Path,
+        engine: &str,
+    ) -> Result<Server> {
+        let mut mkfs = Command::new(binary);
+        command::capture(mkfs.arg("mkfs").arg(disk).args(["--engine", engine]))?;
+        let configuration = configuration_for(disk);
+        let files = folder.join("volume");
+        Told { configuration, files, ..Told::usual(binary, disk, &[])? }.serve()
+    }
+
     /// Serves the disk image `volume` as it is.
     pub(crate) fn open(binary: &Path, volume: &Path) -> Result<Server> {
         Told::usual(binary, volume, &[])?.serve()

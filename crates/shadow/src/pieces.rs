@@ -1,0 +1,71 @@
+//! Leaves of a tree of the superblock, read in large pieces: those that stand side by side at once.
+//!
+//! An opening reads all of the map and all answers so. Nothing of it stays in memory.
+
+use std::collections::BTreeMap;
+
+use block::Buffer;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use vfs::FsError;
+
+use crate::format::head::is;
+use crate::format::pointer::Pointer;
+use crate::format::{FAN, UNIT, sum};
+use crate::nodes::{Nodes, Stem};
+
+/// Pieces that are read at once.
+const AT_ONCE: usize = 64;
+/// Units of a piece at most.
+const LONGEST: usize = 256;
+
+impl Nodes {
+    /// These leaves, none of which is in memory, by their numbers; holes are left out.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`].
+    pub(crate) async fn pieces(
+        &self,
+        stem: &Stem,
+        leaves: &[u64],
+    ) -> Result<BTreeMap<u64, Bytes>, FsError> {
+        let mut above: Vec<u64> = leaves.iter().map(|leaf| leaf / FAN).collect();
+        above.sort_unstable();
+        above.dedup();
+        for some in above.chunks(AT_ONCE) {
+            try_join_all(some.iter().map(|&index| self.get(stem, 1, index))).await?;
+        }
+        let mut places: Vec<(u64, u64, Pointer)> = Vec::new();
+        for &leaf in leaves {
+            let pointer = self.leaf(stem, leaf).await?;
+            places.extend((!pointer.is_null()).then(|| (pointer.address.get(), leaf, pointer)));
+        }
+        places.sort_unstable_by_key(|&(address, ..)| address);
+        let pieces: Vec<_> = places.chunk_by(|one, next| one.0 + 1 == next.0).collect();
+        let pieces: Vec<_> = pieces.iter().flat_map(|piece| piece.chunks(LONGEST)).collect();
+        let mut all = BTreeMap::new();
+        for some in pieces.chunks(AT_ONCE) {
+            let read = some.iter().map(|piece| self.piece(stem, piece));
+            all.extend(try_join_all(read).await?.into_iter().flatten());
+        }
+        Ok(all)
+    }
+
+    /// Leaves side by side.
+    async fn piece(
+        &self,
+        stem: &Stem,
+        piece: &[(u64, u64, Pointer)],
+    ) -> Result<Vec<(u64, Bytes)>, FsError> {
+        let room = Buffer::unfilled(piece.len() * UNIT);
+        let read = self.path.device().read(piece[0].0 * UNIT as u64, room).await;
+        let bytes = read.map_err(|_| FsError::Io)?.freeze();
+        let units = (0..bytes.len()).step_by(UNIT).map(|at| bytes.slice(at..at + UNIT));
+        let leaf = |(&(_, leaf, pointer), bytes): (&(u64, u64, Pointer), Bytes)| {
+            let is_it = sum(&bytes) == pointer.sum.get()
+                && is(&bytes, stem.place(0, leaf), pointer.birth.get(), self.secret());
+            if is_it { Ok((leaf, bytes)) } else { Err(FsError::Corrupt) }
+        };
+        piece.iter().zip(units).map(leaf).collect()
+    }
+}

@@ -1,0 +1,109 @@
+//! How much room updates take, at most, and how much is kept for them.
+//!
+//! Invariants:
+//! 1. What an update takes is there when it is sealed: who changes something has asked for it.
+//!
+//! Not asserted: 1, which `Commits::unit` would find out.
+
+use std::collections::BTreeSet;
+
+use crate::commit::Commits;
+use crate::format::anchor::Shape;
+use crate::format::record;
+use crate::format::snapshot::{LISTS, RUNS};
+use crate::format::{BODY, FAN, MAPPED};
+use crate::nodes::Stem;
+use crate::planted::{Bug, is_planted};
+use crate::runs::FOLD;
+
+/// Blocks of answers at most.
+const RING: u64 = 4096;
+
+impl Commits {
+    /// Units that the update which is open takes for metadata, at most, with a fold.
+    pub(crate) fn needs(&self) -> u64 {
+        let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
+        let leaves = (self.shape.units / MAPPED + 1).min(unfolded.changes.len() as u64);
+        let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
+        let dirty = self.nodes.dirty_count();
+        let spans: BTreeSet<_> = open.spans.keys().chain(unfolded.died.keys()).collect();
+        let runs = unfolded.died.values().chain(open.spans.values()).sum::<u64>();
+        let (by_dirty, more) = self.deaths_by(dirty);
+        let lists = self.needs_for_lists(spans.len() as u64 + by_dirty, runs + more);
+        drop((open, unfolded));
+        self.needs_without_fold() + 2 * leaves + 2 * (answers / BODY) as u64 + lists
+    }
+
+    /// The same of the next one, which folds if it is due.
+    pub(crate) fn needs_now(&self) -> u64 {
+        let is_due = self.unfolded.borrow().units.len() >= FOLD;
+        if is_due { self.needs() } else { self.needs_without_fold() }
+    }
+
+    /// The same, if nothing is folded.
+    fn needs_without_fold(&self) -> u64 {
+        let open = self.open.borrow();
+        let dirty = self.nodes.dirty_count();
+        let died = 2 * open.died.len(); // with its span
+        let runs = open.taken.len() + open.freed.len() + died + 3 * dirty as usize;
+        dirty + record::blocks_for(runs + FOLD, &open.answers) as u64 + 8
+    }
+
+    /// Spans, and runs, that so many blocks die in at most.
+    fn deaths_by(&self, blocks: u64) -> (u64, u64) {
+        match self.pins.holders() as u64 {
+            0 => (0, 0),
+            holders => (blocks.min(holders), blocks),
+        }
+    }
+
+    /// Units that lists take if so many blocks die, at most.
+    pub(crate) fn needs_for_deaths(&self, blocks: u64) -> u64 {
+        let (lists, runs) = self.deaths_by(blocks);
+        self.needs_for_lists(lists, runs)
+    }
+
+    /// Units that so many lists take when so many runs come on them, at most: the last block of
+    /// each, and new ones, what leads there, and their lines.
+    fn needs_for_lists(&self, lists: u64, runs: u64) -> u64 {
+        if lists == 0 {
+            return 0;
+        }
+        let height = |stem: &Stem| u64::from(self.nodes.height(stem)) + 1;
+        let blocks = runs / RUNS as u64 + 2 * lists;
+        let of_lines = (self.pins.said().list_slots + lists).div_ceil(LISTS);
+        let lines = lists.min(of_lines) + of_lines.div_ceil(FAN) + height(&Stem::Lists);
+        // The last blocks may lie anywhere; new ones are the lowest places, which may as well.
+        blocks * (1 + u64::from(self.nodes.height(&Stem::Died) > 0)) + height(&Stem::Died) + lines
+    }
+
+    /// Units that are going to be needed for records and answers, and for what snapshots hold.
+    pub(crate) fn keeps(&self) -> u64 {
+        let (records, begun) = self.recorded();
+        let blocks = self.units.get() / self.shape.block;
+        let held = if is_planted(Bug::UnkeptRoom) { 0 } else { self.pins.keeps(blocks) };
+        to_come(&self.shape, records, begun) + held
+    }
+
+    /// Blocks of records, and blocks of answers that were begun, in all.
+    pub(crate) fn recorded(&self) -> (u64, u64) {
+        let records = self.unfolded.borrow().units.len() as u64;
+        (records, self.superblock.borrow().answers_begun)
+    }
+}
+
+/// Units that are going to be needed for records and answers where there are so many blocks of
+/// records and, in all, so many of answers that were begun.
+fn to_come(shape: &Shape, records: u64, begun: u64) -> u64 {
+    (FOLD as u64).saturating_sub(records) + ring(shape).saturating_sub(begun)
+}
+
+/// The same, and what any update needs.
+pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
+    2 * (shape.units / MAPPED + 1) + 8 + to_come(shape, records, begun)
+}
+
+/// How many blocks of answers there are, before the oldest is written over.
+pub(crate) fn ring(shape: &Shape) -> u64 {
+    (shape.units / 64).clamp(8, RING)
+}

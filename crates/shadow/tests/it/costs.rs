@@ -1,0 +1,233 @@
+//! What calls cost: barriers, writes and bytes of the disk, exact, and virtual time.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use enginekit::Volume;
+use enginekit::random::Seeded;
+use futures::future::join_all;
+use runtime::Random;
+use shadow::{MkfsOptions, OpenOptions, Shadow, mkfs, open};
+use sim::{Counters, Disk, Executor, Image, Options, presets};
+use vfs::{
+    CallKey, CreateHow, Credentials, FileSystem, ObjectId, Requester, SetAttributes, Stability,
+};
+
+use crate::bench::NOW;
+
+const BLOCK: u64 = 8 << 10;
+
+/// What some calls came to.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    calls: u64,
+    barriers: u64,
+    writes: u64,
+    bytes: u64,
+    time: Duration,
+}
+
+impl Cost {
+    fn a_call(&self, all: u64) -> f64 {
+        all as f64 / self.calls as f64
+    }
+
+    fn kib(&self) -> f64 {
+        self.a_call(self.bytes) / 1024.0
+    }
+
+    fn tell(&self, name: &str) {
+        println!(
+            "{name:40} {:6.3} barriers {:6.2} writes {:6.2} KiB {:8.3} ms",
+            self.a_call(self.barriers),
+            self.a_call(self.writes),
+            self.kib(),
+            self.time.as_secs_f64() * 1e3 / self.calls as f64
+        );
+    }
+}
+
+/// A volume on a disk of today, that is open.
+struct Bench {
+    executor: Executor,
+    disk: Rc<Disk>,
+    volume: Volume<Shadow>,
+}
+
+impl Bench {
+    fn new(bytes: u64) -> Self {
+        let executor = Executor::new(1);
+        let options = Options { timing: presets::SATA_7200, ..Options::default() };
+        let disk = Disk::with_options(&executor, Image::zeroed(bytes), options);
+        let volume = executor.block_on(async {
+            let made = mkfs(&*disk, &MkfsOptions::default(), &Seeded::new(7), NOW).await;
+            made.expect("the disk holds it");
+            let options = OpenOptions {
+                cache_bytes: 64 << 20,
+                housekeeping_interval: Duration::from_secs(100_000),
+                ..OpenOptions::default()
+            };
+            Volume::new(open(disk.clone(), executor.runtime(), &options).await.expect("it is new"))
+        });
+        Self { executor, disk, volume }
+    }
+
+    fn cost<F: Future>(&self, calls: u64, work: F) -> (F::Output, Cost) {
+        let clock = self.executor.runtime().clock;
+        let (before, begun): (Counters, _) = (self.disk.counters(), clock.now());
+        let done = self.executor.block_on(work);
+        let (after, time) = (self.disk.counters(), clock.now().since(begun));
+        let cost = Cost {
+            calls,
+            barriers: after.flushes - before.flushes + after.through_writes - before.through_writes,
+            writes: after.writes - before.writes,
+            bytes: after.bytes_written - before.bytes_written,
+            time,
+        };
+        (done, cost)
+    }
+
+    /// A file of so many bytes.
+    async fn file(&self, directory: ObjectId, name: &str, bytes: u64) -> ObjectId {
+        let file = self.volume.create(directory, name).await.expect("it is new");
+        for at in (0..bytes).step_by(1 << 20) {
+            let length = (bytes - at).min(1 << 20) as usize;
+            let written = self.volume.write(file, at, vec![7; length], Stability::Unstable).await;
+            written.expect("there is room");
+        }
+        self.volume.commit(file).await.expect("there is room");
+        file
+    }
+
+    /// Makes a file, and remembers that.
+    async fn create(&self, call: u64) {
+        let how = CreateHow::Guarded(SetAttributes { mode: Some(0o644), ..Default::default() });
+        let (files, root) = (&self.volume.files, self.volume.files.root());
+        let sealed = files.create(&caller(call), root, &name_of(call), how).await;
+        sealed.open().await.expect("running").into_inner().result.expect("it is new");
+    }
+
+    /// Removes it, and remembers that.
+    async fn remove(&self, call: u64) {
+        let (files, root) = (&self.volume.files, self.volume.files.root());
+        let sealed = files.remove(&caller(1 << 32 | call), root, &name_of(call)).await;
+        sealed.open().await.expect("running").into_inner().result.expect("it is there");
+    }
+
+    async fn overwrite(&self, file: ObjectId, block: u64, byte: u8) {
+        let data = vec![byte; BLOCK as usize];
+        let written = self.volume.write(file, block * BLOCK, data, Stability::FileSync).await;
+        written.expect("there is room");
+    }
+}
+
+fn caller(call: u64) -> Requester {
+    let key = CallKey::new(&[call; 6].map(u64::to_le_bytes).concat()).expect("48 bytes");
+    Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
+}
+
+fn name_of(call: u64) -> vfs::Name {
+    enginekit::volume::name(&format!("file{call}"))
+}
+
+#[test]
+fn one_call_after_the_other() {
+    let bench = Bench::new(2 << 30);
+    let root = bench.volume.files.root();
+    let calls = 320;
+    let ((), created) = bench.cost(calls, async {
+        for call in 0..calls {
+            bench.create(call).await;
+        }
+    });
+    let ((), removed) = bench.cost(calls, async {
+        for call in 0..calls {
+            bench.remove(call).await;
+        }
+    });
+    let file = bench.executor.block_on(bench.file(root, "large", 16 << 20));
+    let ((), written) = bench.cost(calls, async {
+        let random = Seeded::new(3);
+        for number in 0..calls {
+            bench.overwrite(file, random.next_u64() % (16 << 7), number as u8).await;
+        }
+    });
+    created.tell("CREATE");
+    removed.tell("REMOVE");
+    written.tell("8 KiB overwrite");
+    // What is over 24 and 32 is the part of each in folds.
+    for (cost, most) in [(created, 23.7), (removed, 24.4), (written, 32.2)] {
+        assert_eq!((cost.barriers, cost.writes), (calls, 2 * calls), "{cost:?}");
+        assert!(cost.kib() <= most, "{cost:?}");
+    }
+}
+
+/// 32 callers overwrite what they please of so many files of 1 GiB in all.
+fn together(files: u64) -> Cost {
+    const ALL: u64 = 1 << 30;
+    let bench = Bench::new(2 << 30);
+    let root = bench.volume.files.root();
+    let each = ALL / files;
+    let ids = bench.executor.block_on(async {
+        let mut ids = Vec::new();
+        for number in 0..files {
+            ids.push(bench.file(root, &format!("file{number}"), each).await);
+        }
+        ids
+    });
+    let (callers, calls) = (32, 100);
+    let work = join_all((0..callers).map(|caller| {
+        let (bench, ids) = (&bench, &ids);
+        async move {
+            let random = Seeded::new(caller);
+            for _ in 0..calls {
+                let file = ids[(random.next_u64() % files) as usize];
+                bench.overwrite(file, random.next_u64() % (each / BLOCK), caller as u8).await;
+            }
+        }
+    }));
+    let ((), cost) = bench.cost(callers * calls, async { drop(work.await) });
+    cost
+}
+
+#[test]
+fn thirty_two_calls_at_once() {
+    for files in [32, 1024] {
+        let cost = together(files);
+        cost.tell(&format!("8 KiB overwrite, 32 at once, {files} files"));
+        assert!(cost.a_call(cost.barriers) <= 1.0 / 30.0, "{cost:?}");
+        assert!(cost.a_call(cost.writes) <= 2.0 / 30.0, "{cost:?}");
+        assert!(cost.kib() <= 15.6, "{cost:?}");
+    }
+}
+
+/// What was answered lately, and the map, are read in few pieces, however many calls there were.
+#[test]
+fn an_opening_after_a_cut_reads_in_large_pieces() {
+    let bench = Bench::new(2 << 30);
+    let (callers, calls) = (32, 200);
+    let work = join_all((0..callers).map(|caller| {
+        let bench = &bench;
+        async move {
+            for call in 0..calls {
+                bench.create(caller << 16 | call).await;
+            }
+        }
+    }));
+    let ((), made) = bench.cost(callers * calls, async { drop(work.await) });
+    made.tell("CREATE, 32 at once");
+    let executor = Executor::new(2);
+    let options = Options { timing: presets::SATA_7200, ..Options::default() };
+    let disk = Disk::with_options(&executor, bench.disk.contents(), options);
+    let clock = executor.runtime().clock;
+    let (begun, options) = (clock.now(), OpenOptions::default());
+    let opened = executor.block_on(open(disk.clone(), executor.runtime(), &options));
+    let time = clock.now().since(begun);
+    let files = enginekit::Volume::new(opened.expect("it was cut off"));
+    let remembered = executor.block_on(async { files.files.take_remembered().open().await });
+    let remembered = remembered.expect("running").into_inner().len() as u64;
+    let reads = disk.counters().reads;
+    println!("an opening: {reads} reads, {time:?}, {remembered} answers");
+    assert_eq!(remembered, callers * calls);
+    assert!(reads <= 200 && time < Duration::from_secs(1), "{reads}, {time:?}");
+}
