@@ -97,7 +97,8 @@ impl Shadow {
     /// Whether there is room for so many blocks beside `units` of metadata and all that is needed
     /// anyway. What grows leaves the pool alone.
     pub(crate) fn has_room(&self, blocks: u64, units: u64, kind: Kind, grows: bool) -> bool {
-        let mut units = units + self.commits.needs() + self.promised.units.get();
+        let mut units =
+            units + self.commits.needs(self.promised.deaths.get()) + self.promised.units.get();
         let mut pool = 0;
         if grows {
             // Whole blocks: an overwrite wants these.

@@ -20,16 +20,22 @@ use crate::runs::FOLD;
 const RING: u64 = 4096;
 
 impl Commits {
-    /// Units that the update which is open takes for metadata, at most, with a fold.
-    pub(crate) fn needs(&self) -> u64 {
+    /// Units that the update which is open takes for metadata, at most, with a fold, if so many
+    /// blocks more may die.
+    pub(crate) fn needs(&self, deaths: u64) -> u64 {
         let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
         let leaves = (self.shape.units / MAPPED + 1).min(unfolded.changes.len() as u64);
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
-        let dirty = self.nodes.dirty_count();
+        let deaths = deaths + self.nodes.dirty_count();
         let spans: BTreeSet<_> = open.spans.keys().chain(unfolded.died.keys()).collect();
         let runs = unfolded.died.values().chain(open.spans.values()).sum::<u64>();
-        let (by_dirty, more) = self.deaths_by(dirty);
-        let lists = self.needs_for_lists(spans.len() as u64 + by_dirty, runs + more);
+        // What dies from now on has a span of each holder at most, and they end alike.
+        let next = self.pins.said().last + 1;
+        let others = spans.iter().filter(|span| span.end != next).count();
+        let holders = self.pins.holders() as u64;
+        let lists = (spans.len() as u64 + deaths).min(others as u64 + holders);
+        let more = if holders == 0 { 0 } else { deaths };
+        let lists = self.needs_for_lists(lists, runs + more);
         drop((open, unfolded));
         self.needs_without_fold() + 2 * leaves + 2 * (answers / BODY) as u64 + lists
     }
@@ -37,7 +43,7 @@ impl Commits {
     /// The same of the next one, which folds if it is due.
     pub(crate) fn needs_now(&self) -> u64 {
         let is_due = self.unfolded.borrow().units.len() >= FOLD;
-        if is_due { self.needs() } else { self.needs_without_fold() }
+        if is_due { self.needs(0) } else { self.needs_without_fold() }
     }
 
     /// The same, if nothing is folded.
@@ -47,20 +53,6 @@ impl Commits {
         let died = 2 * open.died.len(); // with its span
         let runs = open.taken.len() + open.freed.len() + died + 3 * dirty as usize;
         dirty + record::blocks_for(runs + FOLD, &open.answers) as u64 + 8
-    }
-
-    /// Spans, and runs, that so many blocks die in at most.
-    fn deaths_by(&self, blocks: u64) -> (u64, u64) {
-        match self.pins.holders() as u64 {
-            0 => (0, 0),
-            holders => (blocks.min(holders), blocks),
-        }
-    }
-
-    /// Units that lists take if so many blocks die, at most.
-    pub(crate) fn needs_for_deaths(&self, blocks: u64) -> u64 {
-        let (lists, runs) = self.deaths_by(blocks);
-        self.needs_for_lists(lists, runs)
     }
 
     /// Units that so many lists take when so many runs come on them, at most: the last block of

@@ -71,6 +71,8 @@ pub(crate) struct Promised {
     pub(crate) inos: RefCell<BTreeSet<u64>>,
     /// Units for metadata of Updates that are ready, and not applied.
     pub(crate) units: Cell<u64>,
+    /// Blocks that may die with them.
+    pub(crate) deaths: Cell<u64>,
 }
 
 /// What one Update has taken.
@@ -81,11 +83,18 @@ pub(crate) struct Taken {
     pub(crate) runs: Vec<Run>,
     pub(crate) inos: Vec<u64>,
     pub(crate) units: u64,
+    deaths: u64,
     /// Blocks of metadata that were not there.
     pub(crate) made: Vec<Rc<Node>>,
 }
 
 impl Taken {
+    /// So many blocks may die with the Update.
+    pub(crate) fn promise_deaths(&mut self, deaths: u64) {
+        self.deaths += deaths;
+        self.promised.deaths.set(self.promised.deaths.get() + deaths);
+    }
+
     /// The Update was applied: runs are its own.
     pub(crate) fn keep(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.runs)
@@ -99,6 +108,7 @@ impl Drop for Taken {
         }
         self.inos.drain(..).for_each(|ino| _ = self.promised.inos.borrow_mut().remove(&ino));
         self.promised.units.set(self.promised.units.get() - self.units);
+        self.promised.deaths.set(self.promised.deaths.get() - self.deaths);
         self.nodes.unmake(&mut self.made);
     }
 }
@@ -156,7 +166,7 @@ impl Update {
             asked: None,
             work: None,
             cost: 0,
-            taken: Taken { space, nodes, promised, runs, inos, units: 0, made },
+            taken: Taken { space, nodes, promised, runs, inos, units: 0, deaths: 0, made },
         }
     }
 

@@ -319,7 +319,7 @@ impl Engine for Shadow {
             self.plan_change(&mut update, change).await?;
         }
         let blocks = update.blocks.len() + update.cut.leaves.len() + update.cut.nodes.len();
-        update.cost += self.commits.needs_for_deaths(blocks as u64 + update.cost);
+        update.taken.promise_deaths(blocks as u64 + update.cost);
         loop {
             let has_no_place = self.commits.has_no_place_for(update.manner.chain);
             if self.horizon().has_stopped() || has_no_place {

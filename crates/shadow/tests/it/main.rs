@@ -4,6 +4,7 @@ mod answers;
 mod bench;
 mod costs;
 mod faults;
+mod held;
 mod kit;
 mod overwrites;
 #[cfg(feature = "planted-bugs")]

@@ -1,0 +1,186 @@
+//! Snapshots where things go wrong: many on a full volume, blocks that rot, roll-backs that fail.
+
+use enginekit::Volume;
+use enginekit::snapshots::{delete, pin, roll_back};
+use futures::future::join_all;
+use shadow::Shadow;
+use sim::{Disk, Executor, Image};
+use vfs::{FileSystem, FsError, ObjectId, Stability};
+
+use crate::bench::{Setting, findings, made, opened};
+
+/// Opens what is on a disk, and does something, whose end is not always a stop.
+fn on<T>(image: Image, seed: u64, work: impl AsyncFnOnce(&Volume<Shadow>) -> T) -> (Image, T) {
+    let executor = Executor::new(seed);
+    let disk = Disk::new(&executor, image);
+    let done = executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it opens");
+        work(&volume).await
+    });
+    (disk.contents(), done)
+}
+
+fn new(bytes: u64) -> Image {
+    let executor = Executor::new(1);
+    executor.block_on(made(&executor, &Setting::of(4, 64, bytes))).contents()
+}
+
+/// Writes behind the end of a file until there is no room.
+async fn fill(volume: &Volume<Shadow>, text: &str) {
+    let Ok(file) = volume.create(volume.files.root(), text).await else { return };
+    for block in 0.. {
+        let data = vec![3; 4096];
+        if volume.write(file, block * 4096, data, Stability::FileSync).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write_blocks(volume: &Volume<Shadow>, file: ObjectId, blocks: u64, byte: u8) {
+    for block in 0..blocks {
+        let written = volume.write(file, block * 4096, vec![byte; 4096], Stability::FileSync).await;
+        written.expect("there is room");
+    }
+}
+
+/// Each file has a snapshot of its own behind it, and the rest of the volume is full: all files can
+/// be removed, so many at once, and then all snapshots.
+fn many(count: usize, bytes: u64, at_once: usize) {
+    let (image, ()) = on(new(bytes), 1, async |volume| {
+        let root = volume.files.root();
+        let mut names = Vec::new();
+        for number in 0..count {
+            let text = format!("f{number}");
+            let Ok(file) = volume.create(root, &text).await else { break };
+            names.push(text);
+            let written = volume.write(file, 0, vec![1; 4096], Stability::FileSync).await;
+            if written.is_err() || pin(volume, &format!("s{number}")).await.is_err() {
+                break;
+            }
+        }
+        assert!(names.len() > 20, "{count}: {}", names.len());
+        fill(volume, "filler").await;
+        for some in names.chunks(at_once) {
+            let gone = join_all(some.iter().map(|text| volume.remove(root, text))).await;
+            let wrong = gone.iter().filter_map(|gone| gone.err()).next();
+            assert_eq!(wrong, None, "{count}, {at_once} at once");
+        }
+        let gone = volume.remove(root, "filler").await; // perhaps there was no room for it
+        assert!(matches!(gone, Ok(()) | Err(FsError::NoEntry)), "{gone:?}");
+        assert!(delete(volume, "s0", true).await.is_ok());
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    assert_eq!(findings(&image), Ok(()), "{count}, {at_once} at once");
+    on(image, 2, async |volume| {
+        for number in 1..4 {
+            assert!(delete(volume, &format!("s{number}"), true).await.is_ok());
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+}
+
+#[test]
+fn files_of_many_snapshots_go_from_a_full_volume() {
+    many(60, 4 << 20, 1);
+    many(60, 4 << 20, 60);
+    many(150, 6 << 20, 150);
+    many(300, 12 << 20, 100);
+    many(300, 12 << 20, 300);
+}
+
+#[test]
+fn going_back_over_what_was_never_folded() {
+    let (image, ()) = on(new(8 << 20), 1, async |volume| {
+        let root = volume.files.root();
+        let mut files = Vec::new();
+        for number in 0..5 {
+            let file = volume.create(root, &format!("f{number}")).await.expect("there is room");
+            write_blocks(volume, file, 1, 1).await;
+            files.push(file);
+        }
+        for (number, &file) in files.iter().take(4).enumerate() {
+            pin(volume, &format!("s{number}")).await.expect("there is room");
+            write_blocks(volume, file, 1, 2).await;
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let (image, ()) = on(image, 2, async |volume| {
+        assert_eq!(roll_back(volume, "s3").await, Ok(()));
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    assert_eq!(findings(&image), Ok(()));
+}
+
+/// Flips a bit of each block of a kind for which `which` is true of its index.
+fn rotten(mut image: Image, kind: u8, which: impl Fn(u64) -> bool) -> (Image, usize) {
+    let bytes = image.bytes();
+    let mut count = 0;
+    for (unit, block) in bytes.chunks(4096).enumerate() {
+        let index = u64::from_le_bytes(block[24..32].try_into().expect("8 bytes"));
+        if block.starts_with(b"DuSh") && block[6] == kind && which(index) {
+            image.write(unit as u64 * 4096 + 3000, &[!block[3000]]);
+            count += 1;
+        }
+    }
+    (image, count)
+}
+
+#[test]
+fn a_volume_stops_well_after_going_back_has_failed() {
+    let (image, ()) = on(new(8 << 20), 1, async |volume| {
+        pin(volume, "s").await.expect("there is room");
+        for number in 0..40 {
+            let made = volume.create(volume.files.root(), &format!("f{number}")).await;
+            made.expect("there is room");
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let (image, count) = rotten(image, 5, |index| index == 1);
+    assert!(count > 0);
+    let (image, ()) = on(image, 2, async |volume| {
+        assert!(roll_back(volume, "s").await.is_err());
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let told = findings(&image).expect_err("a block of inodes is rotten");
+    assert!(!told.contains("free units"), "{told}");
+}
+
+#[test]
+fn a_file_that_a_snapshot_has_becomes_shorter_on_a_full_volume() {
+    for blocks in [20, 600] {
+        let (image, ()) = on(new(8 << 20), 1, async |volume| {
+            let file = volume.create(volume.files.root(), "f").await.expect("there is room");
+            write_blocks(volume, file, blocks, 1).await;
+            pin(volume, "s").await.expect("there is room");
+            fill(volume, "filler").await;
+            assert_eq!(volume.resize(file, 5000).await, Ok(()), "{blocks} blocks");
+            volume.files.shutdown().await.expect("nothing fails");
+        });
+        assert_eq!(findings(&image), Ok(()), "{blocks} blocks");
+    }
+}
+
+/// A block of a list rots: the live tree goes on, and what else there is of deletions.
+#[test]
+fn a_list_that_rots_stops_nothing() {
+    let (image, ()) = on(new(8 << 20), 1, async |volume| {
+        let file = volume.create(volume.files.root(), "f").await.expect("there is room");
+        write_blocks(volume, file, 200, 1).await;
+        pin(volume, "s").await.expect("there is room");
+        write_blocks(volume, file, 40, 2).await;
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let (mut image, count) = rotten(image, 12, |_| true);
+    assert!(count > 0);
+    for turn in 0..3 {
+        (image, ()) = on(image, 2 + turn, async |volume| {
+            let file = volume.lookup(volume.files.root(), "f").await.expect("it is there");
+            write_blocks(volume, file, 200, 3).await;
+            if turn == 1 {
+                assert!(delete(volume, "s", true).await.is_ok());
+            }
+            assert_eq!(volume.read(file).await.map(|data| data.len()), Ok(200 * 4096));
+            volume.files.shutdown().await.expect("nothing fails");
+        });
+    }
+}
