@@ -15,6 +15,7 @@ use crate::format::inode::Record;
 use crate::format::{FIRST, INODES, ROOT, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Stem};
+use crate::scrub::Scrubbing;
 use crate::space::Space;
 use crate::update::{Promised, Update};
 
@@ -56,6 +57,8 @@ pub struct Shadow {
     pub(crate) vacant: RefCell<BTreeSet<u64>>,
     /// Whether a stop leaves the device open.
     pub(crate) keeps_device: bool,
+    /// The scrub that is under way.
+    pub(crate) scrubbing: Scrubbing,
 }
 
 impl Shadow {

@@ -15,6 +15,7 @@
 //!   applying. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
+//! * [`mod@scrub`], `scrub_names`, `twins`: reading every block, naming what is lost, and mending.
 //!
 //! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
 //!
@@ -35,7 +36,10 @@ mod nodes;
 pub mod open;
 #[doc(hidden)]
 pub mod planted;
+pub mod scrub;
+mod scrub_names;
 mod space;
+mod twins;
 mod update;
 mod verbs;
 
@@ -45,3 +49,4 @@ pub use engine::Shadow;
 pub use look::{Seen, look, set_label};
 pub use mkfs::{MkfsError, MkfsOptions, mkfs, plan};
 pub use open::{OpenError, OpenOptions, open};
+pub use scrub::scrub;

@@ -52,7 +52,7 @@ pub(crate) enum Stem {
 
 impl Stem {
     /// Files have their numbers; these are none of files.
-    fn owner(&self) -> u64 {
+    pub(crate) fn owner(&self) -> u64 {
         match self {
             Self::Inodes => 0,
             Self::Map => 1,

@@ -195,6 +195,7 @@ pub async fn open(
         hint: Default::default(),
         vacant: Default::default(),
         keeps_device: options.keeps_device,
+        scrubbing: Default::default(),
     };
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
     let files = FilesOptions { dirty_limit, remembered };

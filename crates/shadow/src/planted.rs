@@ -47,4 +47,8 @@ planted::bugs! {
     LoneAnchors,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
+    /// A scrub does not look again where a block should be that is wrong.
+    BelievedGathering,
+    /// A scrub looks at what is being written.
+    ScrubbedWrites,
 }

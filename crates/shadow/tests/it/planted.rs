@@ -13,6 +13,7 @@ use crate::faults::{
 };
 use crate::kit::first_wrong;
 use crate::overwrites::overwrites_stay;
+use crate::scrub::{nothing_is_found_beside_callers, what_is_being_written_is_not_judged};
 use crate::steps::steps_are_gone_on_with;
 
 type Scenario = fn() -> Result<(), String>;
@@ -53,6 +54,8 @@ fn every_bug_is_found() {
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::FailedByRefusals => refusals_pass,
+            Bug::BelievedGathering => nothing_is_found_beside_callers,
+            Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
             Bug::BoundlessTrees => || {
                 what_is_refused_takes_nothing();
                 Ok(())
