@@ -14,6 +14,7 @@ use futures::FutureExt;
 use futures::future::{LocalBoxFuture, ready};
 use namespace::{Namespace, Store};
 use vfs::{Credentials, FileSystem, FsError, FsStat};
+use vnode::scrub::{ScrubError, Scrubbed, Watch};
 use vnode::{Engine, Files};
 
 use crate::errors::OpenError;
@@ -74,7 +75,16 @@ pub trait Told {
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
         ready(true).boxed_local()
     }
+
+    /// Compares everything with its checksum, mends it, and says what is lost, while it is used;
+    /// none for an engine that keeps no checksums.
+    fn scrub<'a>(&'a self, _watch: Watch<'a>) -> Option<Scrubbing<'a>> {
+        None
+    }
 }
+
+/// A scrub under way.
+pub type Scrubbing<'a> = LocalBoxFuture<'a, Result<Scrubbed, ScrubError>>;
 
 /// What is asked of an engine that is open, beside its files.
 pub trait OpenEngine {
@@ -88,6 +98,8 @@ pub trait OpenEngine {
     fn reclaimed(&self) -> Option<Reclaimed>;
     /// Waits until that is done, or cannot go on; says which.
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool>;
+    /// Compares everything with its checksum, where there are some.
+    fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>>;
 
     /// How full it is, as the superuser sees it.
     fn space(&self) -> FsStat;
@@ -116,6 +128,10 @@ impl<E: Engine + Told> OpenEngine for Files<E> {
 
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
         Told::wait_for_reclaim(&**self.engine())
+    }
+
+    fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>> {
+        Told::scrub(&**self.engine(), watch)
     }
 
     fn space(&self) -> FsStat {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use server::control;
 use vfs::FsStat;
 
+use crate::scrub::{Scrub, Scrubs};
 use crate::sets::Status;
 use crate::stack::OpenSet;
 
@@ -24,6 +25,7 @@ pub(super) struct Live {
     pub(super) softdep: Option<Softdep>,
     pub(super) reclaim: Option<Reclaim>,
     pub(super) raid: Option<Status>,
+    pub(super) scrub: Option<Scrub>,
 }
 
 /// What soft updates have done: [`SoftUpdatesCounts`].
@@ -98,17 +100,20 @@ impl Live {
             softdep: engine.soft_updates().map(Softdep::from),
             reclaim: engine.reclaimed().map(Reclaim::from),
             raid: None,
+            scrub: None,
         }
     }
 }
 
-/// Reads the counters of an open volume, and of the set on which it stands. Once it is closed they
-/// say nothing.
-pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>) -> control::Live {
-    let engine = Rc::downgrade(&opened.engine);
+/// Reads the counters of an open volume, of the set on which it stands, and of its last scrub. Once
+/// it is closed they say nothing.
+pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>, scrubs: &Scrubs) -> control::Live {
+    let (engine, seen) = (Rc::downgrade(&opened.engine), scrubs.seen());
     Rc::new(move |durability| {
         let raid = set.as_ref().map(Status::of);
-        let live = engine.upgrade().map(|engine| Live { raid, ..Live::of(&*engine, durability) });
+        let scrub = seen.borrow().clone();
+        let live = engine.upgrade();
+        let live = live.map(|it| Live { raid, scrub, ..Live::of(&*it, durability) });
         serde_json::to_value(live.unwrap_or_default()).expect("all keys are names")
     })
 }

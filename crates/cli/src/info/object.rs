@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::live::{Live, Reclaim, Softdep};
 use super::log::{self, LogInfo};
 use crate::failure::Failure;
+use crate::scrub::Scrub;
 use crate::sets::Status;
 use crate::stack::look;
 use crate::volume::Volume;
@@ -24,6 +25,7 @@ pub(super) struct Info {
     pub(super) durability: Option<String>,
     pub(super) softdep: Option<Softdep>,
     pub(super) reclaim: Option<Reclaim>,
+    pub(super) scrub: Option<Scrub>,
     pub(super) raid: Option<Status>,
     pub(super) disk: String,
     pub(super) label: String,
@@ -104,6 +106,7 @@ impl Info {
             free_inodes: live.free_inodes,
             softdep: live.softdep,
             reclaim: live.reclaim,
+            scrub: live.scrub,
             raid: live.raid,
             ..on_disk
         };
@@ -131,6 +134,7 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         durability: None,
         softdep: None,
         reclaim: None,
+        scrub: None,
         raid: None,
         disk: volume.disk_path.display().to_string(),
         label: text(&found.label),
