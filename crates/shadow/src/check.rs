@@ -23,6 +23,7 @@ use crate::format::pointer::{Pointer, WIDTH, reach};
 use crate::format::record::Run;
 use crate::format::superblock::Superblock;
 use crate::format::{CHUNKS, FAN, INODES, ROOT, UNIT, sum};
+use crate::mend::mend;
 use crate::nodes::{Nodes, Parent, Stem};
 use crate::open::{OpenError, choose, find_anchor, read_map, read_records};
 use crate::space::Space;
@@ -139,7 +140,8 @@ struct Look<'a> {
     holders: BTreeMap<u64, u64>,
 }
 
-/// Looks at all of a volume; at the data of files too, if `reads_data`. Nothing is written.
+/// Looks at all of a volume; at the data of files too, if `reads_data`. Nothing is written but what
+/// a set of disks mends of what one of them has, as it does by any read.
 /// `progress` is told of how many inodes so many were looked at.
 ///
 /// # Errors
@@ -303,6 +305,7 @@ impl Look<'_> {
         let (unit, room) = (pointer.address.get(), Buffer::unfilled(self.block as usize * UNIT));
         let found = match self.device.read(unit * UNIT as u64, room).await {
             Ok(bytes) if sum(&bytes) == pointer.sum.get() => return,
+            _ if mend(&*self.device, pointer, self.block).await.is_some() => return,
             Ok(_) => "other data".to_owned(),
             Err(error) => error.to_string(),
         };

@@ -15,7 +15,8 @@
 //!   applying. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
-//! * [`mod@scrub`], `scrub_names`, `twins`: reading every block, naming what is lost, and mending.
+//! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
+//!   naming what is lost, and mending.
 //!
 //! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
 //!
@@ -31,6 +32,7 @@ pub mod format;
 mod fullness;
 mod inode;
 pub mod look;
+mod mend;
 pub mod mkfs;
 mod nodes;
 pub mod open;

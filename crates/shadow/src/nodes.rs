@@ -32,6 +32,7 @@ use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, WIDTH, capacity};
 use crate::format::superblock::Tree;
 use crate::format::{FAN, UNIT, sum, view, view_mut};
+use crate::mend::mend;
 use crate::planted::{Bug, is_planted};
 
 /// Trees of the superblock, in its order.
@@ -157,6 +158,8 @@ pub(crate) struct Nodes {
     trees: RefCell<[Tree; TREES]>,
     dirty: RefCell<Vec<Rc<Node>>>,
     dirty_count: Cell<u64>,
+    /// Blocks that were read in another version than the first.
+    mended: Cell<u64>,
     secret: Secret,
 }
 
@@ -173,6 +176,7 @@ impl Nodes {
             trees: RefCell::new(trees),
             dirty: RefCell::default(),
             dirty_count: Cell::new(0),
+            mended: Cell::new(0),
             secret,
         }
     }
@@ -185,6 +189,11 @@ impl Nodes {
     /// The volume's secret.
     pub(crate) fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    /// How many blocks were mended as they were read.
+    pub(crate) fn mended(&self) -> u64 {
+        self.mended.get()
     }
 
     /// How many blocks are dirty.
@@ -284,15 +293,25 @@ impl Nodes {
             let room = self.cache.unfilled(UNIT);
             let read = self.path.device().read(pointer.address.get() * UNIT as u64, room).await;
             // It may have moved meanwhile, and its place be another's.
-            let Some(parent) = self.parent(stem, level, index).await? else { return Ok(None) };
+            let Some(mut parent) = self.parent(stem, level, index).await? else {
+                return Ok(None);
+            };
             if self.child_of(&parent, index) != pointer {
                 continue;
             }
-            let bytes = read.map_err(|_| FsError::Io)?;
+            let mut bytes = read.map_err(|_| FsError::Io)?;
             let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
-            let is_it = sum(&bytes) == pointer.sum.get()
-                && is(&bytes, place, pointer.birth.get(), &self.secret);
-            if !is_it {
+            if sum(&bytes) != pointer.sum.get() {
+                let mended = mend(&**self.path.device(), pointer, 1).await;
+                self.mended.set(self.mended.get() + u64::from(mended.is_some()));
+                // That took a while, too.
+                let Some(now) = self.parent(stem, level, index).await? else { return Ok(None) };
+                if self.child_of(&now, index) != pointer {
+                    continue;
+                }
+                (parent, bytes) = (now, mended.ok_or(FsError::Corrupt)?);
+            }
+            if !is(&bytes, place, pointer.birth.get(), &self.secret) {
                 return Err(FsError::Corrupt); // invariant 3
             }
             return Ok(Some(self.adopt(place, parent, bytes, pointer)));

@@ -29,6 +29,7 @@ use crate::format::inode::Record;
 use crate::format::record::{self, Change};
 use crate::format::superblock::{Listed, Superblock};
 use crate::format::{ANCHORS, BODY, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::space::Space;
@@ -358,19 +359,22 @@ pub(crate) async fn read_records(
     superblock: &Superblock,
     secret: &Secret,
 ) -> Result<Unfolded, OpenError> {
-    let damaged = OpenError::Damaged("a record is not what its pointer says");
+    let damaged = || OpenError::Damaged("a record is not what its pointer says");
     let mut blocks = Vec::new();
     let mut next = superblock.record;
     while !next.is_null() {
         let unit = next.address.get();
         if blocks.len() as u32 >= superblock.records {
-            return Err(damaged);
+            return Err(damaged());
         }
-        let block = read_unit(device, unit).await?;
+        let mut block = read_unit(device, unit).await?;
+        if sum(&block) != next.sum.get() {
+            block = mend(device, next, 1).await.ok_or_else(damaged)?;
+        }
         let index = crate::format::head::index(&block);
         let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
-        let is_it = sum(&block) == next.sum.get() && is(&block, place, next.birth.get(), secret);
-        let Some(read) = record::read(&block).filter(|_| is_it) else { return Err(damaged) };
+        let is_it = is(&block, place, next.birth.get(), secret);
+        let Some(read) = record::read(&block).filter(|_| is_it) else { return Err(damaged()) };
         next = read.previous;
         blocks.push((unit, read));
     }

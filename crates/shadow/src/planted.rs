@@ -49,6 +49,8 @@ planted::bugs! {
     KeptPlans,
     /// A scrub does not look again where a block should be that is wrong.
     BelievedGathering,
+    /// Any other version of a block is the right one.
+    BelievedVersions,
     /// A scrub looks at what is being written.
     ScrubbedWrites,
 }

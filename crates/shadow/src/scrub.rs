@@ -35,6 +35,7 @@ use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, WIDTH, reach};
 use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
 use crate::fullness::usable;
+use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::open::{OpenError, choose, find_anchor};
 use crate::planted::{Bug, is_planted};
@@ -109,6 +110,8 @@ pub(crate) struct Scrub<'a> {
     oldest: Option<u64>,
     batch: Vec<Block>,
     steps: u64,
+    /// How many blocks had been mended as they were read when that was counted last.
+    counted: u64,
     scrubbed: Scrubbed,
     damage: Vec<Damage>,
     watch: Watch<'a>,
@@ -144,6 +147,7 @@ pub async fn scrub(
         oldest: None,
         batch: Vec::new(),
         steps: 0,
+        counted: 0,
         scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
         damage: Vec::new(),
         watch,
@@ -185,6 +189,7 @@ impl Shadow {
             oldest: self.commits.unfolded.borrow().units.first().copied(),
             batch: Vec::new(),
             steps: 0,
+            counted: self.nodes.mended(),
             scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
             damage: Vec::new(),
             watch,
@@ -215,6 +220,7 @@ impl Scrub<'_> {
             self.tree(&stem, None).await?;
         }
         self.read_batch().await?;
+        self.go_on()?;
         self.scrubbed.total_bytes = self.scrubbed.done_bytes;
         (self.watch)(&self.scrubbed);
         Ok(self.scrubbed)
@@ -334,6 +340,8 @@ impl Scrub<'_> {
     }
 
     fn go_on(&mut self) -> Result<(), ScrubError> {
+        self.scrubbed.mended += self.nodes.mended() - self.counted; // on the way
+        self.counted = self.nodes.mended();
         let scrubbed = &mut self.scrubbed;
         scrubbed.total_bytes = scrubbed.total_bytes.max(scrubbed.done_bytes);
         let is_wanted = (self.watch)(scrubbed);
@@ -410,11 +418,10 @@ impl Scrub<'_> {
         if looks_again && !self.is_there(block).await {
             return None;
         }
-        let right = block.sum;
-        let is_right = Rc::new(move |bytes: &[u8]| sum(bytes) == right);
-        let device = self.nodes.path.device();
-        let mended = device.mend(block.at, block.length, is_right).await;
-        if let Ok(Some(bytes)) = mended {
+        let unit = UNIT as u64;
+        let pointer = Pointer::new(block.at / unit, block.birth, block.sum);
+        let mended = mend(&**self.nodes.path.device(), pointer, block.length / unit).await;
+        if let Some(bytes) = mended {
             self.scrubbed.mended += 1;
             return Some(bytes);
         }

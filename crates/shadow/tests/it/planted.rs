@@ -13,7 +13,9 @@ use crate::faults::{
 };
 use crate::kit::first_wrong;
 use crate::overwrites::overwrites_stay;
-use crate::scrub::{nothing_is_found_beside_callers, what_is_being_written_is_not_judged};
+use crate::scrub::{
+    nothing_is_found_beside_callers, the_other_copy_mends, what_is_being_written_is_not_judged,
+};
 use crate::steps::steps_are_gone_on_with;
 
 type Scenario = fn() -> Result<(), String>;
@@ -54,6 +56,7 @@ fn every_bug_is_found() {
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::FailedByRefusals => refusals_pass,
+            Bug::BelievedVersions => the_other_copy_mends,
             Bug::BelievedGathering => nothing_is_found_beside_callers,
             Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
             Bug::BoundlessTrees => || {

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IsRight};
+use bytes::Bytes;
 use enginekit::Volume;
 use futures::FutureExt;
-use shadow::{Shadow, check, scrub};
+use shadow::{OpenOptions, Shadow, check, open, scrub};
 use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing};
-use vfs::{FileSystem, Stability};
+use vfs::{Credentials, FileSystem, FsError, Stability};
 use vnode::scrub::{Lost, ScrubError, Scrubbed};
 
 use crate::bench::{Setting, findings, made, opened};
@@ -324,4 +325,129 @@ pub(crate) fn what_is_being_written_is_not_judged() -> Result<(), String> {
 #[test]
 fn an_update_on_its_way_is_not_judged() {
     assert_eq!(what_is_being_written_is_not_judged(), Ok(()));
+}
+
+/// Two copies of everything: what is read is the first.
+struct Twins(Rc<Disk>, Rc<Disk>);
+
+impl BlockDevice for Twins {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        let first = self.0.write(offset, data.clone(), durability);
+        let second = self.1.write(offset, data, durability);
+        async move { first.await.and(second.await) }.boxed_local()
+    }
+
+    fn flush(&self) -> Io<()> {
+        let (first, second) = (self.0.flush(), self.1.flush());
+        async move { first.await.and(second.await) }.boxed_local()
+    }
+
+    fn discard(&self, _: u64, _: u64) -> Io<()> {
+        async { Ok(()) }.boxed_local()
+    }
+
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
+        let (first, second) = (self.0.clone(), self.1.clone());
+        async move {
+            let other = second.read(offset, Buffer::unfilled(length as usize)).await?;
+            if !is_right(&other) {
+                return Ok(None);
+            }
+            let data = vec![Buffer::copied(&other).freeze()];
+            first.write(offset, data, Durability::Plain).await?;
+            Ok(Some(other))
+        }
+        .boxed_local()
+    }
+
+    fn close(&self) -> Io<()> {
+        async { Ok(()) }.boxed_local()
+    }
+}
+
+/// Every unit rots on the first disk: what is read is right, and so is the disk afterwards. What
+/// rots on both is an error, and is not made of the other.
+pub(crate) fn the_other_copy_mends() -> Result<(), String> {
+    let image = filled();
+    let content = |name: &str, size: usize| vec![name.as_bytes()[0]; size];
+    let units = 32..image.size() / UNIT - 2;
+    let (mut mended, mut refused) = (0, 0);
+    for unit in units {
+        let mut rotten = image.clone();
+        let bytes = unit_of(&image, unit);
+        let is_slot = bytes.starts_with(b"DuSh") && bytes[6] == 2;
+        if is_well_with(&image, unit, &mut rotten) || is_slot {
+            continue; // it is no one's, or stands twice
+        }
+        for is_lost in [false, true] {
+            let executor = Executor::new(unit);
+            let other = if is_lost { spoilt(&rotten, unit) } else { image.clone() };
+            let disks = [rotten.clone(), other].map(|image| Disk::new(&executor, image));
+            let twins = Rc::new(Twins(disks[0].clone(), disks[1].clone()));
+            let read = executor.block_on(async {
+                let files = open(twins, executor.runtime(), &OpenOptions::default()).await;
+                let volume = Volume::new(files.map_err(|error| error.to_string())?);
+                let all = read_all(&volume).await.map_err(|error| error.to_string())?;
+                volume.files.shutdown().await.map_err(|error| error.to_string())?;
+                Ok::<_, String>(all)
+            });
+            let right = [content("small", 9000), content("large", 200_000)];
+            match read {
+                Ok(all) if all != right => return Err(format!("unit {unit} is read as it is")),
+                Ok(_) if !is_lost => {
+                    mended += 1;
+                    findings(&disks[0].contents()).map_err(|it| format!("unit {unit}: {it}"))?;
+                }
+                Err(error) if !is_lost => return Err(format!("unit {unit}: {error}")),
+                Ok(_) => return Err(format!("unit {unit} is lost, and no one tells")),
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    if mended > 60 && refused > 50 { Ok(()) } else { Err(format!("{mended}, {refused}")) }
+}
+
+/// Lets a unit rot, and says whether that is no loss.
+fn is_well_with(image: &Image, unit: u64, rotten: &mut Image) -> bool {
+    let byte = unit_of(image, unit)[77];
+    rotten.write(unit * UNIT + 77, &[byte ^ 4]);
+    is_well(rotten)
+}
+
+/// The same with another byte of the unit, too.
+fn spoilt(image: &Image, unit: u64) -> Image {
+    let mut spoilt = image.clone();
+    spoilt.write(unit * UNIT + 79, &[unit_of(image, unit)[79] ^ 1]);
+    spoilt
+}
+
+/// What is in the files, and that their names are there.
+async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], FsError> {
+    let root = volume.files.root();
+    let deep = volume.lookup(root, "deep").await?;
+    let deeper = volume.lookup(deep, "er").await?;
+    let small = volume.lookup(deeper, "small").await?;
+    let large = volume.lookup(root, "large").await?;
+    let many = volume.lookup(root, "many").await?;
+    for number in 0..70 {
+        let file = volume.lookup(many, &format!("{number:060}")).await?;
+        volume.read(file).await?;
+    }
+    let link = volume.lookup(root, "link").await?;
+    let target = volume.files.readlink(&Credentials::root(), link).await;
+    target.open().await.map_err(|_| FsError::Io)?.into_inner().result?;
+    Ok([volume.read(small).await?, volume.read(large).await?])
+}
+
+#[test]
+fn what_rots_on_one_disk_is_read_of_the_other_and_mended() {
+    assert_eq!(the_other_copy_mends(), Ok(()));
 }
