@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put};
 use crate::common::{Folder, follow, on};
@@ -156,4 +156,48 @@ fn another_engine_takes_all_of_its_place() {
     let is_left = disk.chunks(4096).take(32).chain(disk.chunks(4096).rev().take(32));
     assert!(is_left.into_iter().all(|unit| !unit.starts_with(b"DuSh")), "no anchor is left");
     remade("shadow");
+}
+
+/// Changes a byte of the first unit of a disk that is all of this byte.
+fn rot(volume: &Path, byte: u8) {
+    let path = volume.join("disk.img");
+    let disk = fs::read(&path).expect("it is there");
+    let at = disk.chunks(4096).position(|unit| unit == [byte; 4096]);
+    let at = at.expect("it is written somewhere") as u64 * 4096 + 100;
+    let file = OpenOptions::new().write(true).open(&path).expect("it is ours");
+    file.write_all_at(&[!byte], at).expect("there is room");
+}
+
+#[test]
+fn a_scrub_names_what_has_rotted_served_or_not() {
+    let folder = Folder::new();
+    let volume = made(&folder, &[]);
+    let serving = Serving::start(&[&volume], &[]);
+    for (name, byte) in [("good", 7), ("bad", 8), ("worse", 9)] {
+        put(&serving, "volume", name, &[byte; 16384]);
+    }
+    assert_eq!(told(&volume)["scrub"], Value::Null);
+    let said = on("scrub", &volume, &[]).good();
+    assert!(said.ends_with("compared with their checksums, 0 places mended\n"), "{said}");
+    let info = told(&volume);
+    assert_eq!((&info["scrub"]["lost"], &info["scrub"]["mended"]), (&json!([]), &json!(0)));
+    assert!(info["scrub"]["done_bytes"].as_u64() > Some(48 << 10), "{info}");
+    assert_eq!(info["scrub"]["done_bytes"], info["scrub"]["total_bytes"]);
+    rot(&volume, 8);
+    let said = on("scrub", &volume, &[]).failed(1, "1 places are lost");
+    assert!(said.contains("bring their files back from a backup"), "{said}");
+    let lost = json!([{ "path": "/bad", "snapshot": null, "offset": 0 }]);
+    assert_eq!(told(&volume)["scrub"]["lost"], lost);
+    assert!(serving.stop().success());
+    let before = fs::read(volume.join("disk.img")).expect("it is there");
+    let run = on("scrub", &volume, &["--json"]);
+    let found: Value = serde_json::from_str(&run.output).expect("JSON");
+    assert_eq!((run.code, &found["lost"]), (1, &lost));
+    let run = on("scrub", &volume, &[]);
+    assert!(run.output.starts_with("lost: /bad: from byte 0 on\n"), "{run:?}");
+    let is_same = fs::read(volume.join("disk.img")).expect("it is there") == before;
+    assert!(is_same, "what cannot be mended is left alone");
+    let plain = folder.path("plain");
+    on("mkfs", &plain, &["--size", "8M"]).good();
+    on("scrub", &plain, &[]).failed(2, "engine ffs keeps no checksums");
 }
