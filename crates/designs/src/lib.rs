@@ -46,7 +46,7 @@ pub use found::{Found, FoundUfs2};
 pub use made::{Made, MkfsOptions};
 pub use opened::{
     LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Replayed, Scrubbing,
-    SoftUpdatesCounts, Told,
+    ShadowStatus, SoftUpdatesCounts, Told,
 };
 pub use options::{CheckOptions, Disks, LogOptions, LogState, OpenOptions, SoftUpdatesOptions};
 pub use report::{DataPlace, Finding, Findings, Place, Progress, Report, Rule, Severity};

@@ -13,6 +13,7 @@ pub use ffs::{ReclaimState, Reclaimed};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, ready};
 use namespace::{Namespace, Store};
+pub use shadow::Status as ShadowStatus;
 use vfs::{Credentials, FileSystem, FsError, FsStat};
 use vnode::scrub::{ScrubError, Scrubbed, Watch};
 use vnode::{Engine, Files};
@@ -66,6 +67,11 @@ pub trait Told {
         None
     }
 
+    /// How it is doing, if it writes to free places alone.
+    fn shadow(&self) -> Option<ShadowStatus> {
+        None
+    }
+
     /// How far it is to reclaim what a cut left, if one may have left something.
     fn reclaimed(&self) -> Option<Reclaimed> {
         None
@@ -94,6 +100,8 @@ pub trait OpenEngine {
     fn log_statistics(&self) -> Option<LogStatistics>;
     /// What soft updates have done, if it has these.
     fn soft_updates(&self) -> Option<SoftUpdatesCounts>;
+    /// How it is doing, if it writes to free places alone.
+    fn shadow(&self) -> Option<ShadowStatus>;
     /// How far it is to reclaim what a cut left, if one may have left something.
     fn reclaimed(&self) -> Option<Reclaimed>;
     /// Waits until that is done, or cannot go on; says which.
@@ -120,6 +128,10 @@ impl<E: Engine + Told> OpenEngine for Files<E> {
 
     fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
         Told::soft_updates(&**self.engine())
+    }
+
+    fn shadow(&self) -> Option<ShadowStatus> {
+        Told::shadow(&**self.engine())
     }
 
     fn reclaimed(&self) -> Option<Reclaimed> {

@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use vfs::FileKind;
 
-use crate::format::anchor::Anchor;
+use crate::format::anchor::{Anchor, Shape};
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, WIDTH, reach};
@@ -96,6 +96,8 @@ impl fmt::Display for Wrong {
     }
 }
 
+/// What is told of a file without a name.
+pub const NAMELESS: &str = "no name";
 /// So many of what is wrong are told one by one; the others are counted.
 const TOLD: usize = 100_000;
 
@@ -122,7 +124,7 @@ pub struct Findings {
 type Named = BTreeMap<u64, Option<(u64, String)>>;
 
 /// A look under way.
-struct Look<'a> {
+pub(crate) struct Look<'a> {
     nodes: Rc<Nodes>,
     device: Rc<dyn BlockDevice>,
     reads_data: bool,
@@ -130,11 +132,11 @@ struct Look<'a> {
     /// Units of a block of a file.
     block: u64,
     /// What trees hold.
-    held: Space,
-    findings: Findings,
-    files: BTreeMap<u64, Facts>,
+    pub(crate) held: Space,
+    pub(crate) findings: Findings,
+    pub(crate) files: BTreeMap<u64, Facts>,
     /// How often a file is named.
-    names: BTreeMap<u64, u32>,
+    pub(crate) names: BTreeMap<u64, u32>,
     /// What '..' of a directory says, and where its name is.
     parents: BTreeMap<u64, u64>,
     holders: BTreeMap<u64, u64>,
@@ -154,48 +156,98 @@ pub async fn check(
     let anchor = find_anchor(&*device).await?;
     let (superblock, _, highest) = choose(&*device, &anchor).await?;
     let shape = anchor.shape;
-    let block_size = shape.block * UNIT as u64;
-    let budget = Budget::new(64 << 20, block_size, false);
-    let path = Rc::new(DataPath::new(device.clone(), budget.clone(), (block_size, block_size)));
-    let trees = [superblock.inodes, superblock.map, superblock.answers];
-    let nodes = Rc::new(Nodes::new(path, budget, trees, anchor.secret));
-    let told = Space::empty(shape);
-    let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
-    read_map(&nodes, &told, &unfolded).await?;
-    let is_at_rest = highest == anchor.rest;
-    let mut look = Look {
-        nodes,
-        device,
-        reads_data,
-        progress,
-        block: shape.block,
-        held: Space::empty(shape),
-        findings: Findings { is_at_rest, ..Findings::default() },
-        files: BTreeMap::new(),
-        names: BTreeMap::new(),
-        parents: BTreeMap::new(),
-        holders: BTreeMap::new(),
-    };
-    for &unit in &unfolded.units {
-        look.hold(Run { start: unit, length: 1 }, None);
+    let nodes = nodes_of(device, &anchor, &superblock);
+    let mut look = Look::new(nodes, shape, reads_data, progress);
+    look.findings.is_at_rest = highest == anchor.rest;
+    let told = look.told(&superblock).await?;
+    look.tree(&Stem::Map, false, &mut Vec::new()).await;
+    look.files(&superblock).await;
+    if let Some(told) = told {
+        look.space(&told);
+        look.counts(&superblock, &anchor);
     }
-    for stem in [Stem::Map, Stem::Answers, Stem::Inodes] {
-        look.tree(&stem, false, &mut Vec::new()).await;
-    }
-    look.inodes(superblock.next_ino).await;
-    look.all_names();
-    for chain in superblock.chains.iter().filter(|chain| chain.size.is_none()) {
-        look.names.entry(chain.ino).or_default();
-    }
-    let orphans: BTreeSet<u64> = superblock.chains.iter().map(|chain| chain.ino).collect();
-    look.links(&orphans);
-    look.space(&told);
-    look.counts(&superblock, &anchor);
     look.paths().await;
     Ok(look.findings)
 }
 
-impl Look<'_> {
+/// The blocks of metadata to which a superblock leads.
+pub(crate) fn nodes_of(
+    device: Rc<dyn BlockDevice>,
+    anchor: &Anchor,
+    superblock: &Superblock,
+) -> Rc<Nodes> {
+    let block_size = anchor.shape.block * UNIT as u64;
+    let budget = Budget::new(64 << 20, block_size, false);
+    let path = Rc::new(DataPath::new(device, budget.clone(), (block_size, block_size)));
+    let trees = [superblock.inodes, superblock.map, superblock.answers];
+    Rc::new(Nodes::new(path, budget, trees, anchor.secret))
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(
+        nodes: Rc<Nodes>,
+        shape: Shape,
+        reads_data: bool,
+        progress: &'a mut dyn FnMut(u64, u64),
+    ) -> Self {
+        Self {
+            device: nodes.path.device().clone(),
+            nodes,
+            reads_data,
+            progress,
+            block: shape.block,
+            held: Space::empty(shape),
+            findings: Findings::default(),
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            parents: BTreeMap::new(),
+            holders: BTreeMap::new(),
+        }
+    }
+
+    /// What records and map tell is in use, and holds the records; nothing if they tell nothing.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) async fn told(
+        &mut self,
+        superblock: &Superblock,
+    ) -> Result<Option<Space>, OpenError> {
+        let told = Space::empty(*self.held.shape());
+        let secret = *self.nodes.secret();
+        let unfolded = read_records(&*self.device, superblock, &secret).await;
+        let read = match &unfolded {
+            Ok(unfolded) => read_map(&self.nodes, &told, unfolded).await,
+            Err(_) => Ok(()),
+        };
+        for &unit in unfolded.iter().flat_map(|it| &it.units) {
+            self.hold(Run { start: unit, length: 1 }, None);
+        }
+        match unfolded.map(drop).and(read) {
+            Ok(()) => Ok(Some(told)),
+            Err(OpenError::Io(error)) => Err(OpenError::Io(error)),
+            Err(error) => {
+                let expected = "records and a map that can be read";
+                self.wrong(Law::Map, None, error.to_string(), expected);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes through answers, inodes, and what hangs from these.
+    pub(crate) async fn files(&mut self, superblock: &Superblock) {
+        for stem in [Stem::Answers, Stem::Inodes] {
+            self.tree(&stem, false, &mut Vec::new()).await;
+        }
+        self.inodes(superblock.next_ino).await;
+        self.all_names();
+        for chain in superblock.chains.iter().filter(|chain| chain.size.is_none()) {
+            self.names.entry(chain.ino).or_default();
+        }
+        let orphans: BTreeSet<u64> = superblock.chains.iter().map(|chain| chain.ino).collect();
+        self.links(&orphans);
+    }
+
     fn wrong(
         &mut self,
         law: Law,
@@ -215,7 +267,7 @@ impl Look<'_> {
     }
 
     /// A record, a tree or a file holds these.
-    fn hold(&mut self, run: Run, ino: Option<u64>) -> bool {
+    pub(crate) fn hold(&mut self, run: Run, ino: Option<u64>) -> bool {
         let is_new = self.held.take(run);
         if !is_new {
             let Run { start, length } = run;
@@ -231,12 +283,12 @@ impl Look<'_> {
     }
 
     /// Goes through a tree; gives its leaves: data if `has_data`, else blocks of metadata.
-    fn tree<'a>(
-        &'a mut self,
-        stem: &'a Stem,
+    pub(crate) fn tree<'s>(
+        &'s mut self,
+        stem: &'s Stem,
         has_data: bool,
-        leaves: &'a mut Vec<u64>,
-    ) -> LocalBoxFuture<'a, ()> {
+        leaves: &'s mut Vec<u64>,
+    ) -> LocalBoxFuture<'s, ()> {
         async move {
             let height = self.nodes.height(stem);
             self.below(
@@ -252,15 +304,15 @@ impl Look<'_> {
         .boxed_local()
     }
 
-    fn below<'a>(
-        &'a mut self,
-        stem: &'a Stem,
+    fn below<'s>(
+        &'s mut self,
+        stem: &'s Stem,
         (parent, level): (Parent, u8),
         first: u64,
         count: u64,
         has_data: bool,
-        leaves: &'a mut Vec<u64>,
-    ) -> LocalBoxFuture<'a, ()> {
+        leaves: &'s mut Vec<u64>,
+    ) -> LocalBoxFuture<'s, ()> {
         async move {
             for index in first..first + count {
                 let pointer = self.nodes.child_of(&parent, index);
@@ -453,11 +505,7 @@ impl Look<'_> {
                 wrong.push((ino, facts.links.to_string(), named.to_string()));
             }
             if facts.links == 0 && !is_orphan {
-                wrong.push((
-                    ino,
-                    "no name".to_owned(),
-                    "one, or that it is being freed".to_owned(),
-                ));
+                wrong.push((ino, NAMELESS.to_owned(), "one, or that it is being freed".to_owned()));
             }
         }
         for (ino, found, expected) in wrong {

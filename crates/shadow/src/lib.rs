@@ -15,8 +15,9 @@
 //!   applying. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
+//! * [`mod@repair`]: one update that makes right what can be.
 //! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
-//!   naming what is lost, and mending.
+//!   naming what is lost, and mending. `status`: what an open volume tells of itself.
 //!
 //! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
 //!
@@ -38,9 +39,11 @@ mod nodes;
 pub mod open;
 #[doc(hidden)]
 pub mod planted;
+pub mod repair;
 pub mod scrub;
 mod scrub_names;
 mod space;
+mod status;
 mod twins;
 mod update;
 mod verbs;
@@ -51,4 +54,6 @@ pub use engine::Shadow;
 pub use look::{Seen, look, set_label};
 pub use mkfs::{MkfsError, MkfsOptions, mkfs, plan};
 pub use open::{OpenError, OpenOptions, open};
+pub use repair::repair;
 pub use scrub::scrub;
+pub use status::Status;

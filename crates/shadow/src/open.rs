@@ -335,7 +335,7 @@ fn fits(listed: &Listed, bytes: &[u8]) -> bool {
 }
 
 /// Writes again what is believed and no flush covers, and where that is said.
-async fn believe(
+pub(crate) async fn believe(
     device: &dyn BlockDevice,
     superblock: &Superblock,
     at: u64,

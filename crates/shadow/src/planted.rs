@@ -51,6 +51,8 @@ planted::bugs! {
     BelievedGathering,
     /// Any other version of a block is the right one.
     BelievedVersions,
+    /// A repair writes over what the old tree needs.
+    OverwrittenRepairs,
     /// A scrub looks at what is being written.
     ScrubbedWrites,
 }

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use designs::{OpenEngine, Opened, ReclaimState, Reclaimed, SoftUpdatesCounts};
+use designs::{OpenEngine, Opened, ReclaimState, Reclaimed, ShadowStatus, SoftUpdatesCounts};
 use serde::{Deserialize, Serialize};
 use server::control;
 use vfs::FsStat;
@@ -23,6 +23,7 @@ pub(super) struct Live {
     pub(super) directories: u64,
     pub(super) free_inodes: u64,
     pub(super) softdep: Option<Softdep>,
+    pub(super) shadow: Option<Shadow>,
     pub(super) reclaim: Option<Reclaim>,
     pub(super) raid: Option<Status>,
     pub(super) scrub: Option<Scrub>,
@@ -40,6 +41,32 @@ pub(super) struct Softdep {
     pub(super) pending_bytes: u64,
     pub(super) oldest_ms: u64,
     pub(super) waits: u64,
+}
+
+/// How engine `shadow` is doing: [`ShadowStatus`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Shadow {
+    pub(super) update: u64,
+    pub(super) calls_per_update: f64,
+    pub(super) barriers: u64,
+    pub(super) split_updates: u64,
+    pub(super) metadata_bytes: u64,
+    pub(super) data_bytes: u64,
+    pub(super) free_runs: u64,
+}
+
+impl From<ShadowStatus> for Shadow {
+    fn from(status: ShadowStatus) -> Self {
+        Self {
+            update: status.update,
+            calls_per_update: status.calls_per_update,
+            barriers: status.barriers,
+            split_updates: status.split_updates,
+            metadata_bytes: status.metadata_bytes,
+            data_bytes: status.data_bytes,
+            free_runs: status.free_runs,
+        }
+    }
 }
 
 /// How far it is to reclaim what a crash has leaked.
@@ -98,6 +125,7 @@ impl Live {
             directories: engine.directories(),
             free_inodes: free_files,
             softdep: engine.soft_updates().map(Softdep::from),
+            shadow: engine.shadow().map(Shadow::from),
             reclaim: engine.reclaimed().map(Reclaim::from),
             raid: None,
             scrub: None,

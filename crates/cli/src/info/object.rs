@@ -5,7 +5,7 @@ use block::file::{Access, OpenError};
 use designs::Found;
 use serde::{Deserialize, Serialize};
 
-use super::live::{Live, Reclaim, Softdep};
+use super::live::{Live, Reclaim, Shadow, Softdep};
 use super::log::{self, LogInfo};
 use crate::failure::Failure;
 use crate::scrub::Scrub;
@@ -24,6 +24,7 @@ pub(super) struct Info {
     pub(super) state: State,
     pub(super) durability: Option<String>,
     pub(super) softdep: Option<Softdep>,
+    pub(super) shadow: Option<Shadow>,
     pub(super) reclaim: Option<Reclaim>,
     pub(super) scrub: Option<Scrub>,
     pub(super) raid: Option<Status>,
@@ -105,6 +106,7 @@ impl Info {
             directories: live.directories,
             free_inodes: live.free_inodes,
             softdep: live.softdep,
+            shadow: live.shadow,
             reclaim: live.reclaim,
             scrub: live.scrub,
             raid: live.raid,
@@ -133,6 +135,7 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         state: if found.is_clean { State::Clean } else { State::Unclean },
         durability: None,
         softdep: None,
+        shadow: None,
         reclaim: None,
         scrub: None,
         raid: None,

@@ -31,6 +31,13 @@ fn it_is_made_served_named_and_checked() {
     let serving = Serving::start(&[&volume], &[]);
     put(&serving, "volume", "a", b"written");
     let of_served = told(&volume);
+    let shadow = &of_served["shadow"];
+    let at_least = |key: &str, least: f64| assert!(shadow[key].as_f64() >= Some(least), "{shadow}");
+    // The opening is an update, and so is each of what follows.
+    let least = [("update", 4.0), ("barriers", 4.0), ("metadata_bytes", 32768.0)];
+    let more = [("data_bytes", 4096.0), ("calls_per_update", 0.5), ("free_runs", 1.0)];
+    least.into_iter().chain(more).for_each(|(key, least)| at_least(key, least));
+    assert_eq!((&shadow["split_updates"], &info["shadow"]), (&0.into(), &Value::Null));
     assert_eq!((&of_served["state"], &of_served["files"]), (&"served".into(), &2.into()));
     assert_eq!((&of_served["id"], &of_served["directories"]), (&info["id"], &1.into()));
     assert!(serving.stop().success());
@@ -200,4 +207,34 @@ fn a_scrub_names_what_has_rotted_served_or_not() {
     let plain = folder.path("plain");
     on("mkfs", &plain, &["--size", "8M"]).good();
     on("scrub", &plain, &[]).failed(2, "engine ffs keeps no checksums");
+}
+
+#[test]
+fn what_a_repair_cannot_bring_back_it_names() {
+    let folder = Folder::new();
+    let volume = made(&folder, &[]);
+    let serving = Serving::start(&[&volume], &[]);
+    for number in 0..40 {
+        put(&serving, "volume", &format!("f{number}"), &[7; 100]);
+    }
+    assert!(serving.stop().success());
+    let path = volume.join("disk.img");
+    let disk = fs::read(&path).expect("it is there");
+    // The newest block with the second sixteen inodes, by its head.
+    let is_it = |unit: &[u8]| unit.starts_with(b"DuSh") && unit[6] == 5 && unit[24] == 2;
+    let birth = |unit: &[u8]| u64::from_le_bytes(unit[32..40].try_into().expect("8 bytes"));
+    let units = disk.chunks(4096).enumerate().filter(|(_, unit)| is_it(unit));
+    let (at, _) = units.max_by_key(|(_, unit)| birth(unit)).expect("there are so many files");
+    let file = OpenOptions::new().write(true).open(&path).expect("it is ours");
+    file.write_all_at(&[0x55; 8], at as u64 * 4096 + 500).expect("there is room");
+    let looked = on("fsck", &volume, &[]);
+    assert_eq!(looked.code, 4, "{looked:?}");
+    assert!(looked.output.contains("(/f20)") && !looked.output.contains("(/f2)"), "{looked:?}");
+    let run = on("fsck", &volume, &["--repair"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.output.contains("dir.target: inode 32 (/f16)"), "{run:?}");
+    assert!(run.output.contains("repaired: take the name away"), "{run:?}");
+    assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
+    assert_eq!(on("cat", &volume, &["f2"]).good().len(), 100);
+    on("cat", &volume, &["f20"]).failed(1, "f20");
 }

@@ -1,7 +1,7 @@
 //! The engine `shadow`, in the words of the table.
 //!
-//! It brings a volume back by opening it, and has no log. Its check looks, and can repair nothing
-//! yet: a volume that was only cut off it opens and stops.
+//! It brings a volume back by opening it, and has no log. Its check repairs with one update, and
+//! then opens the volume and stops it.
 
 mod check;
 
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use block::BlockDevice;
 use futures::FutureExt;
 use runtime::{Random, Runtime, Timestamp};
-use shadow::{Seen, Shadow};
+use shadow::{Seen, Shadow, Status};
 use vnode::scrub::Watch;
 
 use crate::design::{HEAD_SIZE, Work};
@@ -23,6 +23,10 @@ use crate::options::{Disks, LogState, OpenOptions};
 impl Told for Shadow {
     fn directories(&self) -> u64 {
         Self::directories(self)
+    }
+
+    fn shadow(&self) -> Option<Status> {
+        Some(self.status())
     }
 
     fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>> {

@@ -7,6 +7,7 @@ mod kit;
 mod overwrites;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod repair;
 mod rest;
 mod scrub;
 mod steps;

@@ -15,7 +15,7 @@ use vnode::scrub::{Lost, ScrubError, Scrubbed};
 
 use crate::bench::{Setting, findings, made, opened};
 
-const UNIT: u64 = 4096;
+pub(crate) const UNIT: u64 = 4096;
 
 fn setting() -> Setting {
     Setting::of(4, 64, 3 << 20)
@@ -23,7 +23,7 @@ fn setting() -> Setting {
 
 /// A stopped volume with files of every kind: `/deep/er/small`, `/large` with blocks of pointers,
 /// `/many` with more names than a block has, a long link, and what was removed.
-fn filled() -> Image {
+pub(crate) fn filled() -> Image {
     let executor = Executor::new(11);
     let disk = executor.block_on(made(&executor, &setting()));
     executor.block_on(async {
@@ -67,7 +67,7 @@ fn is_well(image: &Image) -> bool {
     found.is_ok_and(|found| found.wrong.is_empty())
 }
 
-fn unit_of(image: &Image, unit: u64) -> Vec<u8> {
+pub(crate) fn unit_of(image: &Image, unit: u64) -> Vec<u8> {
     let mut bytes = vec![0; UNIT as usize];
     image.read(unit * UNIT, &mut bytes);
     bytes
@@ -430,7 +430,7 @@ fn spoilt(image: &Image, unit: u64) -> Image {
 }
 
 /// What is in the files, and that their names are there.
-async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], FsError> {
+pub(crate) async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], FsError> {
     let root = volume.files.root();
     let deep = volume.lookup(root, "deep").await?;
     let deeper = volume.lookup(deep, "er").await?;
