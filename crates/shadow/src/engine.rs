@@ -15,7 +15,7 @@ use crate::format::inode::Record;
 use crate::format::{FIRST, INODES, ROOT, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Stem};
-use crate::scrub::Scrubbing;
+use crate::scrubbing::Scrubbing;
 use crate::space::Space;
 use crate::update::{Promised, Update};
 

@@ -42,6 +42,7 @@ pub mod planted;
 pub mod repair;
 pub mod scrub;
 mod scrub_names;
+mod scrubbing;
 mod space;
 mod status;
 mod twins;

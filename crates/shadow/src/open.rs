@@ -166,11 +166,10 @@ pub async fn open(
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
     commits.pass_number(highest);
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
-    let root = root.ok_or(OpenError::Damaged("it has no root"))?;
-    let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
-    if !space.has_blocks(0, commits.needs(), false) {
-        return Err(OpenError::Damaged("nothing of it is free"));
-    }
+    let generation = root.and_then(|root| root.inode(ROOT, Record::facts));
+    let generation = generation.ok_or(OpenError::Damaged("it has no root"))?;
+    let has_room = space.has_blocks(0, commits.needs(), false);
+    has_room.then_some(()).ok_or(OpenError::Damaged("nothing of it is free"))?;
     let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
     if !is_planted(Bug::LoneAnchors) {
         commits.renew_anchor().await?; // what was believed of anchors may be lost as well

@@ -84,14 +84,6 @@ pub(crate) struct Damage {
     pub(crate) at: u64,
 }
 
-/// Whose the scrub of a volume that is open is: one at a time.
-#[derive(Default)]
-pub(crate) struct Scrubbing {
-    is_under_way: Cell<bool>,
-    /// A stop is near.
-    pub(crate) ends: Cell<bool>,
-}
-
 /// A scrub under way.
 pub(crate) struct Scrub<'a> {
     pub(crate) nodes: &'a Nodes,

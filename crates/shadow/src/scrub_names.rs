@@ -34,14 +34,15 @@ impl Scrub<'_> {
         }
         let mut ups: BTreeMap<u64, Option<String>> = BTreeMap::new();
         for (ino, (holder, name)) in self.find_names(&wanted).await {
-            if !ups.contains_key(&holder) {
-                let up = self.path_to(holder).await;
-                ups.insert(holder, up);
-            }
+            let up = match ups.get(&holder) {
+                Some(up) => up.clone(),
+                None => self.path_to(holder).await,
+            };
             let leaf = self.leaf_bytes(self.kind_of(ino).await);
-            if let Some(up) = &ups[&holder] {
+            if let Some(up) = &up {
                 paths.insert(ino, (format!("{up}/{name}"), leaf));
             }
+            ups.insert(holder, up);
         }
         if wanted.iter().any(|(first, last)| (*first..=*last).contains(&ROOT)) {
             paths.insert(ROOT, ("/".to_owned(), self.leaf_bytes(FileKind::Directory)));
