@@ -9,7 +9,7 @@ use bytes::Bytes;
 use enginekit::Volume;
 use futures::FutureExt;
 use shadow::{OpenOptions, Shadow, check, open, scrub};
-use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing};
+use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing, presets};
 use vfs::{Credentials, FileSystem, FsError, Stability};
 use vnode::scrub::{Lost, ScrubError, Scrubbed};
 
@@ -450,4 +450,42 @@ pub(crate) async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], Fs
 #[test]
 fn what_rots_on_one_disk_is_read_of_the_other_and_mended() {
     assert_eq!(the_other_copy_mends(), Ok(()));
+}
+
+#[test]
+fn a_disk_with_an_arm_is_read_at_its_speed() {
+    const FILES: usize = 40;
+    let executor = Executor::new(6);
+    let setting = Setting::of(8, 16 << 10, 256 << 20);
+    let new = executor.block_on(made(&executor, &setting)).contents();
+    let options = Options { timing: presets::SATA_7200, ..Options::default() };
+    let disk = Disk::with_options(&executor, new, options);
+    executor.block_on(async {
+        let clock = executor.runtime().clock;
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for number in 0..FILES {
+            let made = volume.create(volume.files.root(), &format!("f{number}")).await;
+            let file = made.expect("there is room");
+            let data = vec![number as u8 + 1; 2 << 20];
+            volume.write(file, 0, data, Stability::Unstable).await.expect("there is room");
+            volume.commit(file).await.expect("there is room");
+        }
+        // Some have been removed.
+        for number in (0..FILES).step_by(5) {
+            volume.remove(volume.files.root(), &format!("f{number}")).await.expect("it is there");
+        }
+        volume.settle().await;
+        let engine = volume.files.store().engine();
+        let begun = clock.now();
+        let found = engine.scrub(&mut |_| true).await.expect("it comes to its end");
+        let scrubbed = clock.now().since(begun);
+        let begun = clock.now();
+        for at in (0..found.done_bytes >> 20).map(|piece| piece << 20) {
+            let read = disk.read((8 << 20) + at, Buffer::unfilled(1 << 20)).await;
+            read.expect("nothing fails");
+        }
+        let share = clock.now().since(begun).as_secs_f64() / scrubbed.as_secs_f64();
+        println!("{} bytes, {share:.2} of sequential", found.done_bytes);
+        assert!(share >= 0.6, "a scrub takes {scrubbed:?}, {share:.2} of what reads do");
+    });
 }
