@@ -152,16 +152,18 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Scrub>, Failure> {
     let (place, job) = (socket.to_owned(), answer.clone());
     let follow = move || order::follow(&place, &job, "scrubbing");
     let followed = reactor::block_on(|_| async {
-        match server::unless_ended(elsewhere(follow).boxed_local()).await? {
-            Either::Left(followed) => followed,
-            Either::Right(_) => {
-                let route = format!("/v1/jobs/{}/cancel", answer["job"]);
-                let _ = client::post(socket, &route, String::new()); // it may have ended
-                Err(ended(volume))
-            }
-        }
+        let followed = server::unless_ended(elsewhere(follow).boxed_local()).await?;
+        Ok::<_, Failure>(match followed {
+            Either::Left(followed) => Some(followed),
+            Either::Right(_) => None,
+        })
     });
-    followed.map_err(Failure::Start)??;
+    let Some(followed) = followed.map_err(Failure::Start)?? else {
+        let route = format!("/v1/jobs/{}/cancel", answer["job"]);
+        let _ = client::post(socket, &route, String::new()); // it may have ended
+        return Err(ended(volume));
+    };
+    followed?;
     let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
     let told = client::get(socket, "/v1/info").map_err(|error| refused(&error.to_string()))?;
     let info: Value = serde_json::from_str(&told.body).unwrap_or_default();
