@@ -1,7 +1,7 @@
 //! The bottom of the house: devices that read, write and flush, and the buffers they move.
 //!
 //! # Contract
-//! A [`BlockDevice`] has six verbs. Offsets and lengths are bytes and multiples of the logical
+//! A [`BlockDevice`] has seven verbs. Offsets and lengths are bytes and multiples of the logical
 //! sector. What a completion means:
 //!
 //! * a completed **plain** write will be seen by every later read, and may still be lost when the
@@ -60,12 +60,17 @@ pub use pieces::{gather, length_of, slices, zeros};
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::rc::Rc;
 
 use bytes::Bytes;
-use futures::future::LocalBoxFuture;
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, ready};
 
 /// The pending answer of a device. It may be dropped at any time without harm to memory.
 pub type Io<T> = LocalBoxFuture<'static, Result<T, IoError>>;
+
+/// Says whether bytes are those that belong in a place.
+pub type IsRight = Rc<dyn Fn(&[u8]) -> bool>;
 
 /// How large a device is and what it writes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +223,14 @@ pub trait BlockDevice {
     /// when this has completed, reads of it give anything or zeros. A cut may bring back anything
     /// as well. A hint: a device that cannot do it succeeds without doing it.
     fn discard(&self, offset: u64, length: u64) -> Io<()>;
+
+    /// Looks for the right bytes of a range of which a read gives others: among all that the device
+    /// can make of it, such as what each disk of a mirror has. Gives them, and writes them where
+    /// others stood; no write of the range happens in between. Nothing if there are none: so it is
+    /// for a device that has one version of everything.
+    fn mend(&self, _offset: u64, _length: u64, _is_right: IsRight) -> Io<Option<Buffer>> {
+        ready(Ok(None)).boxed_local()
+    }
 
     /// Waits for what is in flight and lets go of the device. Does not flush.
     fn close(&self) -> Io<()>;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures::FutureExt;
 
-use crate::{BlockDevice, Buffer, Durability, Geometry, Io, Verb, length_of};
+use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IsRight, Verb, length_of};
 
 /// Bytes of a page: a multiple of every logical sector.
 const PAGE: u64 = 4096;
@@ -106,6 +106,15 @@ impl BlockDevice for ScratchDevice {
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
         let checked = self.geometry().check(Verb::Discard, offset, length);
         std::future::ready(checked).boxed_local() // what is there afterwards is not said
+    }
+
+    /// What is below is mended as by a read of it.
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
+        let range = offset / PAGE..(offset + length).div_ceil(PAGE);
+        if self.pages.borrow().range(range).next().is_some() {
+            return std::future::ready(Ok(None)).boxed_local();
+        }
+        self.below.mend(offset, length, is_right)
     }
 
     fn close(&self) -> Io<()> {

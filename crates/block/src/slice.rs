@@ -16,7 +16,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 
-use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Stripe, Verb, length_of};
+use crate::{
+    BlockDevice, Buffer, Durability, Geometry, Io, IoError, IsRight, Stripe, Verb, length_of,
+};
 
 /// See the module's prose.
 pub struct Slice {
@@ -91,6 +93,10 @@ impl BlockDevice for Slice {
 
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
         self.call(Verb::Discard, offset, length, |device, at| device.discard(at, length))
+    }
+
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
+        self.call(Verb::Read, offset, length, |device, at| device.mend(at, length, is_right))
     }
 
     fn close(&self) -> Io<()> {

@@ -9,7 +9,8 @@
 //!
 //! Invariants:
 //! 1. Nothing is written to the device but by [`DataPath::write`], which tells the cache of data,
-//!    and what was delayed, of which the cache has been told.
+//!    what was delayed, of which the cache has been told, and what belongs there, where a unit did
+//!    not fit its checksum.
 //! 2. A read that has begun waits for the device alone, and for no other read.
 //!
 //! Not asserted: 1, which is about all that have the device; 2, which is about what is not awaited.
@@ -86,7 +87,8 @@ impl DataPath {
     }
 
     /// Reads bytes that are data of a file, one piece after the other. What the device gives of it
-    /// has these checksums, one a unit, if there are any.
+    /// has these checksums, one a unit, if there are any; a unit that has not is mended, if the
+    /// device has another version of it.
     ///
     /// # Errors
     /// Those of the device; [`ErrorKind::InvalidData`] when a unit does not fit its checksum.
@@ -163,7 +165,7 @@ impl DataPath {
         self.budget.bound_data();
         let units = ((range.end - range.start) / self.unit) as usize;
         let sums: Vec<u64> = sums.iter().copied().take(units).collect();
-        let (sum, unit) = (self.sum, self.unit as usize);
+        let (sum, unit, device) = (self.sum, self.unit as usize, self.device.clone());
         let buffer = Buffer::unfilled((range.end - range.start) as usize);
         let delayed = self.delayed.over(&range);
         let is_all = matches!(&delayed[..], [(_, only)] if only.len() == buffer.len());
@@ -177,12 +179,18 @@ impl DataPath {
             for (at, data) in delayed {
                 buffer[at..at + data.len()].copy_from_slice(&data);
             }
-            let fits = |sum: fn(&[u8]) -> u64| {
-                buffer.chunks(unit).zip(&sums).all(|(unit, right)| sum(unit) == *right)
-            };
-            if !sums.is_empty() && !sum.is_none_or(fits) {
-                let (at, length) = (range.start, range.end - range.start);
-                return Err(IoError::new(Verb::Read, at, length, ErrorKind::InvalidData));
+            let Some(sum) = sum else { return Ok(buffer.freeze_in_parts()) };
+            for (index, &right) in sums.iter().enumerate() {
+                let place = index * unit..(index + 1) * unit;
+                if sum(&buffer[place.clone()]) == right {
+                    continue;
+                }
+                let (at, length) = (range.start + place.start as u64, unit as u64);
+                let is_right = Rc::new(move |bytes: &[u8]| sum(bytes) == right);
+                let Some(mended) = device.mend(at, length, is_right).await? else {
+                    return Err(IoError::new(Verb::Read, at, length, ErrorKind::InvalidData));
+                };
+                buffer[place].copy_from_slice(&mended);
             }
             Ok(buffer.freeze_in_parts())
         }

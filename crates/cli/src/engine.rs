@@ -20,6 +20,7 @@ use crate::found::found_on;
 use crate::info::live_of;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
+use crate::scrub::Scrubs;
 use crate::sets::Orders;
 use crate::size::show_size;
 use crate::stack::{OpenSet, Stack};
@@ -41,6 +42,8 @@ pub(crate) struct OpenVolume {
     pub(crate) live: Live,
     /// Its long work.
     pub(crate) jobs: Jobs,
+    /// What scrubs it.
+    pub(crate) scrubs: Scrubs,
     /// What changes the set of disks on which it stands, if it may be changed.
     pub(crate) orders: Option<Orders>,
     /// What was found of it when it was opened.
@@ -138,10 +141,12 @@ impl Opening {
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         let jobs = Jobs::default();
         watch(&self.path, &opened, &jobs, runtime);
-        let live = live_of(&opened, set.clone());
+        let scrubs = Scrubs::new(&opened, &jobs, runtime);
+        let live = live_of(&opened, set.clone(), &scrubs);
         let file_system = opened.files;
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
-        Ok(OpenVolume { id: self.id, file_system, live, jobs, orders, found: self.found })
+        let (id, found) = (self.id, self.found);
+        Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found })
     }
 }
 

@@ -64,6 +64,22 @@ pub(crate) enum Failure {
         /// How much.
         bytes: u64,
     },
+    /// Places do not fit their checksums, and no other version of them does.
+    #[error("{}: {places} places are lost: bring their files back from a backup", path.display())]
+    Rotten {
+        /// Which volume.
+        path: PathBuf,
+        /// How many.
+        places: usize,
+    },
+    /// It was told to end before its time.
+    #[error("{}: {what} was ended; nothing that was right has changed", path.display())]
+    Ended {
+        /// Which volume.
+        path: PathBuf,
+        /// What was ended.
+        what: &'static str,
+    },
     /// The disk failed.
     #[error("{}: {source}", path.display())]
     Device {

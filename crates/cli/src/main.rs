@@ -34,8 +34,10 @@ mod memory;
 mod mkfs;
 mod mkfs_arguments;
 mod occupied;
+mod order;
 mod redo_log;
 mod saved;
+mod scrub;
 mod serve;
 mod set_state;
 mod sets;
@@ -84,6 +86,7 @@ Examples:
   duramen info --json freebsd.img    look at a disk image that FreeBSD made
   duramen mkfs /dev/sdb1             make a file system on a device
   duramen fsck data --repair         check it, and repair what is wrong
+  duramen scrub data                 read all of it, and name what has rotted
   duramen tune data --policy sync    change how it makes changes durable
   duramen bench nfs://127.0.0.1/data measure a server
 
@@ -104,6 +107,9 @@ enum Command {
     /// Checks a volume that nobody serves, and repairs it if asked to
     #[command(after_long_help = fsck::HELP)]
     Fsck(fsck::FsckArguments),
+    /// Compares everything on a volume with its checksums, and names the files of what is lost
+    #[command(after_long_help = scrub::HELP)]
+    Scrub(scrub::ScrubArguments),
     /// Changes how a volume that nobody serves makes its changes durable
     #[command(after_long_help = tune::help())]
     Tune(tune::TuneArguments),
@@ -162,6 +168,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
             async move { browse::concatenate(arguments, output, &runtime).await }
         }),
         Command::Fsck(arguments) => return fsck::run(arguments, output),
+        Command::Scrub(arguments) => scrub::run(arguments, output),
         Command::Tune(arguments) => tune::run(arguments, output),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Raid(arguments) => sets::run(arguments, output),

@@ -148,7 +148,7 @@ async fn open_and_serve(
     let (mut volumes, mut desks) = (Vec::new(), Vec::new());
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
-            Ok(OpenVolume { id, file_system, live, jobs, orders, found }) => {
+            Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found }) => {
                 opened.push(file_system.clone());
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 desks.extend(socket.map(|socket| Desk {
@@ -157,6 +157,7 @@ async fn open_and_serve(
                     live,
                     info: info::served(&volume, found),
                     jobs,
+                    scrub: scrubs.begin(),
                     act: orders.map_or_else(|| no_orders(&volume), Orders::act),
                 }));
                 volumes.push(Served { name, fsid: Fsid(id), file_system });

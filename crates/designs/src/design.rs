@@ -8,6 +8,7 @@ use ffs::check_log::LogUse;
 use futures::future::LocalBoxFuture;
 use runtime::{Random, Runtime, Timestamp};
 use ufs2::mark::PolicyKind;
+use vnode::scrub::{ScrubError, Scrubbed, Watch};
 
 use crate::errors::{CheckError, LookError, MkfsError, OpenError};
 use crate::found::Found;
@@ -116,6 +117,13 @@ pub type Check = for<'a> fn(
     &'a mut dyn FnMut(Progress),
 ) -> LocalBoxFuture<'a, Result<Report, CheckError>>;
 
+/// Compares everything on a volume that is not open with its checksum, and mends it.
+pub type Scrub = for<'a> fn(
+    &'a Rc<dyn BlockDevice>,
+    Watch<'a>,
+)
+    -> LocalBoxFuture<'a, Result<Result<Scrubbed, ScrubError>, CheckError>>;
+
 /// Gives a volume that is not open another label.
 pub type SetLabel =
     for<'a> fn(&'a dyn BlockDevice, &'a str) -> LocalBoxFuture<'a, Result<(), OpenError>>;
@@ -139,6 +147,8 @@ pub struct Work {
     pub prepare: Prepare,
     /// Checks it.
     pub check: Check,
+    /// Scrubs it; none for an engine that keeps no checksums.
+    pub scrub: Option<Scrub>,
     /// Changes its policy, as far as the disk tells it.
     pub note_policy: NotePolicy,
     /// Changes its label.

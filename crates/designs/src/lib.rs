@@ -37,7 +37,7 @@ mod table;
 
 pub use design::{
     Check, Design, DiskRole, HEAD_SIZE, IsBegun, Look, Make, NotePolicy, Open, Plan, Prepare,
-    Recognise, SetLabel, Work,
+    Recognise, Scrub, SetLabel, Work,
 };
 pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, SHADOW};
 pub use errors::{CheckError, LookError, MkfsError, OpenError};
@@ -45,9 +45,10 @@ pub use ffs::check_log::LogUse;
 pub use found::{Found, FoundUfs2};
 pub use made::{Made, MkfsOptions};
 pub use opened::{
-    LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Replayed,
-    SoftUpdatesCounts, Told,
+    LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Replayed, Scrubbing,
+    ShadowStatus, SoftUpdatesCounts, Told,
 };
 pub use options::{CheckOptions, Disks, LogOptions, LogState, OpenOptions, SoftUpdatesOptions};
 pub use report::{DataPlace, Finding, Findings, Place, Progress, Report, Rule, Severity};
 pub use table::{Table, Unknown};
+pub use vnode::scrub::{Lost, ScrubError, Scrubbed, Watch};

@@ -13,7 +13,9 @@ pub use ffs::{ReclaimState, Reclaimed};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, ready};
 use namespace::{Namespace, Store};
+pub use shadow::Status as ShadowStatus;
 use vfs::{Credentials, FileSystem, FsError, FsStat};
+use vnode::scrub::{ScrubError, Scrubbed, Watch};
 use vnode::{Engine, Files};
 
 use crate::errors::OpenError;
@@ -65,6 +67,11 @@ pub trait Told {
         None
     }
 
+    /// How it is doing, if it writes to free places alone.
+    fn shadow(&self) -> Option<ShadowStatus> {
+        None
+    }
+
     /// How far it is to reclaim what a cut left, if one may have left something.
     fn reclaimed(&self) -> Option<Reclaimed> {
         None
@@ -74,7 +81,16 @@ pub trait Told {
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
         ready(true).boxed_local()
     }
+
+    /// Compares everything with its checksum, mends it, and says what is lost, while it is used;
+    /// none for an engine that keeps no checksums.
+    fn scrub<'a>(&'a self, _watch: Watch<'a>) -> Option<Scrubbing<'a>> {
+        None
+    }
 }
+
+/// A scrub under way.
+pub type Scrubbing<'a> = LocalBoxFuture<'a, Result<Scrubbed, ScrubError>>;
 
 /// What is asked of an engine that is open, beside its files.
 pub trait OpenEngine {
@@ -84,10 +100,14 @@ pub trait OpenEngine {
     fn log_statistics(&self) -> Option<LogStatistics>;
     /// What soft updates have done, if it has these.
     fn soft_updates(&self) -> Option<SoftUpdatesCounts>;
+    /// How it is doing, if it writes to free places alone.
+    fn shadow(&self) -> Option<ShadowStatus>;
     /// How far it is to reclaim what a cut left, if one may have left something.
     fn reclaimed(&self) -> Option<Reclaimed>;
     /// Waits until that is done, or cannot go on; says which.
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool>;
+    /// Compares everything with its checksum, where there are some.
+    fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>>;
 
     /// How full it is, as the superuser sees it.
     fn space(&self) -> FsStat;
@@ -110,12 +130,20 @@ impl<E: Engine + Told> OpenEngine for Files<E> {
         Told::soft_updates(&**self.engine())
     }
 
+    fn shadow(&self) -> Option<ShadowStatus> {
+        Told::shadow(&**self.engine())
+    }
+
     fn reclaimed(&self) -> Option<Reclaimed> {
         Told::reclaimed(&**self.engine())
     }
 
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
         Told::wait_for_reclaim(&**self.engine())
+    }
+
+    fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>> {
+        Told::scrub(&**self.engine(), watch)
     }
 
     fn space(&self) -> FsStat {

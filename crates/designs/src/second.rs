@@ -64,6 +64,7 @@ static OTHER: Design = Design {
             async { Ok(prepared) }.boxed_local()
         },
         check: |_, _, _, _| async { Ok(Report { files: 1, ..Report::default() }) }.boxed_local(),
+        scrub: None,
         note_policy: |_, _| async { Ok(()) }.boxed_local(),
         set_label: |device, label| label_with(device, label).map(Ok).boxed_local(),
     }),

@@ -59,6 +59,7 @@ mod stripe;
 mod sums;
 mod table;
 mod turns;
+mod versions;
 mod watch;
 mod wipe;
 mod written;

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, IsRight, Verb};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
@@ -266,6 +266,16 @@ impl BlockDevice for Set {
         });
         // It has its turn at each stripe before any write that begins from now on.
         self.unless_full(vacated, || Ok(()))
+    }
+
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
+        if let Err(error) = self.0.geometry.check(Verb::Read, offset, length) {
+            return async move { Err(error) }.boxed_local();
+        }
+        self.run(Verb::Read, async move |set| {
+            let mended = set.array.mend(offset, length, is_right).await;
+            mended.map_err(of_range(Verb::Read, offset, length))
+        })
     }
 
     fn close(&self) -> Io<()> {

@@ -84,12 +84,16 @@ pub struct Desk {
     pub info: Info,
     /// Its long work.
     pub jobs: Jobs,
+    /// Begins to scrub it, as `POST /v1/scrub` asks. Called on the thread that serves.
+    pub scrub: Begin,
     /// Carries out what is ordered with `POST /v1/raid/ORDER`. Called on the thread that serves.
     pub act: Act,
 }
 
 /// See [`Desk::live`].
 pub type Live = Rc<dyn Fn(&'static str) -> Value>;
+/// Begins long work, and gives the number of its job, or says why it does not.
+pub type Begin = Rc<dyn Fn() -> Result<u64, Refused>>;
 /// See [`Desk::act`]: the order, and what was said with it.
 pub type Act = Rc<dyn Fn(String, Value) -> LocalBoxFuture<'static, Result<Value, Refused>>>;
 
@@ -147,6 +151,7 @@ struct Question {
 /// What is asked, and where the answer goes.
 enum Ask {
     Live(oneshot::Sender<Value>),
+    Scrub(oneshot::Sender<Result<Value, Refused>>),
     Act(String, Value, oneshot::Sender<Result<Value, Refused>>),
 }
 
@@ -178,17 +183,18 @@ impl Control {
         let (ask, mut asked) = mpsc::channel::<Question>(CLIENTS);
         let (mut lives, mut fronts, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
         for (desk, one) in desks.into_iter().enumerate() {
-            let Desk { volume, socket, live, info, jobs, act } = one;
-            lives.push((volume, live, act));
+            let Desk { volume, socket, live, info, jobs, scrub, act } = one;
+            lives.push((volume, live, scrub, act));
             sockets.push(socket.path().to_owned());
             fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
         }
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {
-                let (volume, live, act) = &lives[desk];
+                let (volume, live, scrub, act) = &lives[desk];
                 // The asker may be gone.
                 match ask {
                     Ask::Live(reply) => drop(reply.send(live(durability(volume)))),
+                    Ask::Scrub(reply) => drop(reply.send(scrub().map(|job| json!({ "job": job })))),
                     Ask::Act(order, said, reply) => {
                         let acting = act(order, said);
                         tokio::task::spawn_local(async move { drop(reply.send(acting.await)) });

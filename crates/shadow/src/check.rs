@@ -19,15 +19,17 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use vfs::FileKind;
 
-use crate::format::anchor::Anchor;
+use crate::format::anchor::{Anchor, Shape};
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, WIDTH, reach};
 use crate::format::record::Run;
 use crate::format::superblock::Superblock;
 use crate::format::{CHUNKS, FAN, INODES, ROOT, UNIT, sum};
+use crate::mend::mend;
 use crate::nodes::{Nodes, Parent, Stem};
 use crate::open::{OpenError, choose, find_anchor, read_map, read_pins, read_records};
+use crate::runs::Unfolded;
 use crate::space::Space;
 
 /// Defines the laws: variant, short name, and the law as a sentence.
@@ -100,6 +102,8 @@ impl fmt::Display for Wrong {
     }
 }
 
+/// What is told of a file without a name.
+pub const NAMELESS: &str = "no name";
 /// So many of what is wrong are told one by one; the others are counted.
 const TOLD: usize = 100_000;
 
@@ -126,7 +130,7 @@ pub struct Findings {
 type Named = BTreeMap<u64, Option<(u64, String)>>;
 
 /// A look under way.
-struct Look<'a> {
+pub(crate) struct Look<'a> {
     nodes: Rc<Nodes>,
     device: Rc<dyn BlockDevice>,
     reads_data: bool,
@@ -134,11 +138,11 @@ struct Look<'a> {
     /// Units of a block of a file.
     block: u64,
     /// What trees hold.
-    held: Space,
-    findings: Findings,
-    files: BTreeMap<u64, Facts>,
+    pub(crate) held: Space,
+    pub(crate) findings: Findings,
+    pub(crate) files: BTreeMap<u64, Facts>,
     /// How often a file is named.
-    names: BTreeMap<u64, u32>,
+    pub(crate) names: BTreeMap<u64, u32>,
     /// What '..' of a directory says, and where its name is.
     parents: BTreeMap<u64, u64>,
     holders: BTreeMap<u64, u64>,
@@ -146,11 +150,12 @@ struct Look<'a> {
     newest: u64,
     /// Blocks of metadata of the live tree, and those of them that this update wrote, or one
     /// before it: snapshots may hold these.
-    nodes_held: (u64, u64),
+    pub(crate) nodes_held: (u64, u64),
     pinned_until: u64,
 }
 
-/// Looks at all of a volume; at the data of files too, if `reads_data`. Nothing is written.
+/// Looks at all of a volume; at the data of files too, if `reads_data`. Nothing is written but what
+/// a set of disks mends of what one of them has, as it does by any read.
 /// `progress` is told of how many inodes so many were looked at.
 ///
 /// # Errors
@@ -163,56 +168,109 @@ pub async fn check(
     let anchor = find_anchor(&*device).await?;
     let (superblock, _, highest) = choose(&*device, &anchor).await?;
     let shape = anchor.shape;
-    let block_size = shape.block * UNIT as u64;
-    let budget = Budget::new(64 << 20, block_size, false);
-    let path = Rc::new(DataPath::new(device.clone(), budget.clone(), (block_size, block_size)));
-    let nodes = Rc::new(Nodes::new(path, budget, superblock.trees(), anchor.secret));
-    let told = Space::empty(shape);
-    let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
-    read_map(&nodes, &told, &unfolded).await?;
-    let is_at_rest = highest == anchor.rest;
-    let mut look = Look {
-        nodes,
-        device,
-        reads_data,
-        progress,
-        block: shape.block,
-        held: Space::empty(shape),
-        findings: Findings { is_at_rest, ..Findings::default() },
-        files: BTreeMap::new(),
-        names: BTreeMap::new(),
-        parents: BTreeMap::new(),
-        holders: BTreeMap::new(),
-        newest: 0,
-        pinned_until: 0,
-        nodes_held: (0, 0),
-    };
-    for &unit in &unfolded.units {
-        look.hold(Run { start: unit, length: 1 }, None);
-    }
-    let pins = read_pins(&look.nodes, &superblock.snapshots, shape.units).await?;
-    look.newest = superblock.number;
-    for stem in [Stem::Map, Stem::Answers, Stem::Snapshots, Stem::Lists, Stem::Died] {
+    let nodes = nodes_of(device, &anchor, &superblock);
+    let mut look = Look::new(nodes, shape, reads_data, progress);
+    look.findings.is_at_rest = highest == anchor.rest;
+    let told = look.told(&superblock).await?;
+    for stem in [Stem::Map, Stem::Snapshots, Stem::Lists, Stem::Died] {
         look.tree(&stem, false, &mut Vec::new()).await;
     }
-    look.nodes_held = (0, 0);
-    look.pinned_until = superblock.snapshots.pinned_until;
-    look.tree(&Stem::Inodes, false, &mut Vec::new()).await;
-    look.inodes(superblock.next_ino).await;
-    look.all_names();
-    for chain in superblock.chains.iter().filter(|chain| chain.size.is_none()) {
-        look.names.entry(chain.ino).or_default();
+    look.files(&superblock).await;
+    if let Some((told, unfolded)) = told {
+        match read_pins(&look.nodes, &superblock.snapshots, shape.units).await {
+            Ok(pins) => look.snapshots(&pins, &unfolded).await,
+            Err(OpenError::Io(error)) => return Err(OpenError::Io(error)),
+            Err(error) => look.wrong(Law::Listed, None, error.to_string(), "snapshots and lists"),
+        }
+        look.space(&told);
+        look.counts(&superblock, &anchor);
     }
-    let orphans: BTreeSet<u64> = superblock.chains.iter().map(|chain| chain.ino).collect();
-    look.links(&orphans);
-    look.snapshots(&pins, &unfolded).await;
-    look.space(&told);
-    look.counts(&superblock, &anchor);
     look.paths().await;
     Ok(look.findings)
 }
 
-impl Look<'_> {
+/// The blocks of metadata to which a superblock leads.
+pub(crate) fn nodes_of(
+    device: Rc<dyn BlockDevice>,
+    anchor: &Anchor,
+    superblock: &Superblock,
+) -> Rc<Nodes> {
+    let block_size = anchor.shape.block * UNIT as u64;
+    let budget = Budget::new(64 << 20, block_size, false);
+    let path = Rc::new(DataPath::new(device, budget.clone(), (block_size, block_size)));
+    Rc::new(Nodes::new(path, budget, superblock.trees(), anchor.secret))
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(
+        nodes: Rc<Nodes>,
+        shape: Shape,
+        reads_data: bool,
+        progress: &'a mut dyn FnMut(u64, u64),
+    ) -> Self {
+        Self {
+            device: nodes.path.device().clone(),
+            nodes,
+            reads_data,
+            progress,
+            block: shape.block,
+            held: Space::empty(shape),
+            findings: Findings::default(),
+            files: BTreeMap::new(),
+            names: BTreeMap::new(),
+            parents: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            newest: 0,
+            pinned_until: 0,
+            nodes_held: (0, 0),
+        }
+    }
+
+    /// What records and map tell is in use, and holds the records; nothing if they tell nothing.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) async fn told(
+        &mut self,
+        superblock: &Superblock,
+    ) -> Result<Option<(Space, Unfolded)>, OpenError> {
+        let told = Space::empty(*self.held.shape());
+        let secret = *self.nodes.secret();
+        let unfolded = read_records(&*self.device, superblock, &secret).await;
+        let read = match &unfolded {
+            Ok(unfolded) => read_map(&self.nodes, &told, unfolded).await,
+            Err(_) => Ok(()),
+        };
+        for &unit in unfolded.iter().flat_map(|it| &it.units) {
+            self.hold(Run { start: unit, length: 1 }, None);
+        }
+        match unfolded.and_then(|unfolded| read.map(|()| unfolded)) {
+            Ok(unfolded) => Ok(Some((told, unfolded))),
+            Err(OpenError::Io(error)) => Err(OpenError::Io(error)),
+            Err(error) => {
+                let expected = "records and a map that can be read";
+                self.wrong(Law::Map, None, error.to_string(), expected);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes through answers, inodes, and what hangs from these.
+    pub(crate) async fn files(&mut self, superblock: &Superblock) {
+        self.newest = superblock.number;
+        self.pinned_until = superblock.snapshots.pinned_until;
+        self.tree(&Stem::Answers, false, &mut Vec::new()).await;
+        self.nodes_held = (0, 0);
+        self.tree(&Stem::Inodes, false, &mut Vec::new()).await;
+        self.inodes(superblock.next_ino).await;
+        self.all_names();
+        for chain in superblock.chains.iter().filter(|chain| chain.size.is_none()) {
+            self.names.entry(chain.ino).or_default();
+        }
+        let orphans: BTreeSet<u64> = superblock.chains.iter().map(|chain| chain.ino).collect();
+        self.links(&orphans);
+    }
+
     fn wrong(
         &mut self,
         law: Law,
@@ -232,7 +290,7 @@ impl Look<'_> {
     }
 
     /// A record, a tree or a file holds these.
-    fn hold(&mut self, run: Run, ino: Option<u64>) -> bool {
+    pub(crate) fn hold(&mut self, run: Run, ino: Option<u64>) -> bool {
         let is_new = self.held.take(run);
         if !is_new {
             let Run { start, length } = run;
@@ -248,12 +306,12 @@ impl Look<'_> {
     }
 
     /// Goes through a tree; gives its leaves: data if `has_data`, else blocks of metadata.
-    fn tree<'a>(
-        &'a mut self,
-        stem: &'a Stem,
+    pub(crate) fn tree<'s>(
+        &'s mut self,
+        stem: &'s Stem,
         has_data: bool,
-        leaves: &'a mut Vec<u64>,
-    ) -> LocalBoxFuture<'a, ()> {
+        leaves: &'s mut Vec<u64>,
+    ) -> LocalBoxFuture<'s, ()> {
         async move {
             let height = self.nodes.height(stem);
             self.below(
@@ -269,15 +327,15 @@ impl Look<'_> {
         .boxed_local()
     }
 
-    fn below<'a>(
-        &'a mut self,
-        stem: &'a Stem,
+    fn below<'s>(
+        &'s mut self,
+        stem: &'s Stem,
         (parent, level): (Parent, u8),
         first: u64,
         count: u64,
         has_data: bool,
-        leaves: &'a mut Vec<u64>,
-    ) -> LocalBoxFuture<'a, ()> {
+        leaves: &'s mut Vec<u64>,
+    ) -> LocalBoxFuture<'s, ()> {
         async move {
             for index in first..first + count {
                 let pointer = self.nodes.child_of(&parent, index);
@@ -334,6 +392,7 @@ impl Look<'_> {
         let (unit, room) = (pointer.address.get(), Buffer::unfilled(self.block as usize * UNIT));
         let found = match self.device.read(unit * UNIT as u64, room).await {
             Ok(bytes) if sum(&bytes) == pointer.sum.get() => return,
+            _ if mend(&*self.device, pointer, self.block).await.is_some() => return,
             Ok(_) => "other data".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -481,11 +540,7 @@ impl Look<'_> {
                 wrong.push((ino, facts.links.to_string(), named.to_string()));
             }
             if facts.links == 0 && !is_orphan {
-                wrong.push((
-                    ino,
-                    "no name".to_owned(),
-                    "one, or that it is being freed".to_owned(),
-                ));
+                wrong.push((ino, NAMELESS.to_owned(), "one, or that it is being freed".to_owned()));
             }
         }
         for (ino, found, expected) in wrong {

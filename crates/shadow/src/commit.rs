@@ -152,6 +152,10 @@ pub struct Counts {
     pub split_updates: u64,
     /// Bytes of metadata, superblocks and anchors among them.
     pub metadata_bytes: u64,
+    /// Bytes of data of files.
+    pub data_bytes: u64,
+    /// Changes that were staged, each for a call or a step of one.
+    pub changes: u64,
 }
 
 /// See the module's prose.
@@ -279,6 +283,7 @@ impl Commits {
 
     /// A change is in memory, and is to become durable, soon or later.
     pub(crate) fn stage(&self, staged: Staged) {
+        self.count(|counts| counts.changes += 1);
         let mut open = self.open.borrow_mut();
         open.through = staged.sequence;
         open.answers.extend(staged.answer);
@@ -482,7 +487,7 @@ impl Commits {
         self.path.flush()
     }
 
-    fn count(&self, count: impl FnOnce(&mut Counts)) {
+    pub(crate) fn count(&self, count: impl FnOnce(&mut Counts)) {
         let mut counts = self.counts.get();
         count(&mut counts);
         self.counts.set(counts);

@@ -157,6 +157,8 @@ impl Shadow {
             .runs
             .iter()
             .map(|(start, pieces, _)| self.path.write(start * UNIT as u64, pieces.clone()));
+        let bytes: u64 = payload.runs.iter().map(|(_, it, _)| block::length_of(it)).sum();
+        self.commits.count(|counts| counts.data_bytes += bytes);
         // All have ended before any place is another's again, whichever failed.
         let written = join_all(writes.collect::<Vec<_>>()).await;
         let written: Result<Vec<()>, IoError> = written.into_iter().collect();

@@ -16,6 +16,7 @@ use crate::format::{FIRST, INODES, ROOT, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Stem};
 use crate::pins::Pins;
+use crate::scrubbing::Scrubbing;
 use crate::space::Space;
 use crate::update::{Promised, Update};
 
@@ -58,6 +59,8 @@ pub struct Shadow {
     pub(crate) vacant: RefCell<BTreeSet<u64>>,
     /// Whether a stop leaves the device open.
     pub(crate) keeps_device: bool,
+    /// The scrub that is under way.
+    pub(crate) scrubbing: Scrubbing,
 }
 
 impl Shadow {

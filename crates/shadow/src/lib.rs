@@ -16,6 +16,9 @@
 //!   of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
+//! * [`mod@repair`]: one update that makes right what can be.
+//! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
+//!   naming what is lost, and mending. `status`: what an open volume tells of itself.
 //!
 //! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
 //!
@@ -31,6 +34,7 @@ pub mod format;
 mod fullness;
 mod inode;
 pub mod look;
+mod mend;
 pub mod mkfs;
 mod nodes;
 pub mod open;
@@ -38,11 +42,17 @@ mod pieces;
 mod pins;
 #[doc(hidden)]
 pub mod planted;
+pub mod repair;
 mod rollback;
 mod room;
 mod runs;
+pub mod scrub;
+mod scrub_names;
+mod scrubbing;
 mod snapshots;
 mod space;
+mod status;
+mod twins;
 mod update;
 mod verbs;
 mod work;
@@ -53,3 +63,6 @@ pub use engine::Shadow;
 pub use look::{Seen, look, set_label};
 pub use mkfs::{MkfsError, MkfsOptions, mkfs, plan};
 pub use open::{OpenError, OpenOptions, open};
+pub use repair::repair;
+pub use scrub::scrub;
+pub use status::Status;

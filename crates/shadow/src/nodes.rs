@@ -32,6 +32,7 @@ use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity};
 use crate::format::superblock::TREES;
 use crate::format::{FAN, FIRST, ROOT, UNIT, sum, view, view_mut};
+use crate::mend::mend;
 use crate::planted::{Bug, is_planted};
 
 /// What a tree hangs from.
@@ -57,7 +58,7 @@ pub(crate) enum Stem {
 
 impl Stem {
     /// Files have their numbers; these are none of files.
-    fn owner(&self) -> u64 {
+    pub(crate) fn owner(&self) -> u64 {
         match self {
             Self::Inodes | Self::Pinned(_) => 0,
             Self::Map => 1,
@@ -208,6 +209,8 @@ pub(crate) struct Nodes {
     trees: RefCell<[Tree; TREES]>,
     dirty: RefCell<Vec<Rc<Node>>>,
     dirty_count: Cell<u64>,
+    /// Blocks that were read in another version than the first.
+    mended: Cell<u64>,
     secret: Secret,
 }
 
@@ -225,6 +228,7 @@ impl Nodes {
             trees: RefCell::new(trees),
             dirty: RefCell::default(),
             dirty_count: Cell::new(0),
+            mended: Cell::new(0),
             secret,
         }
     }
@@ -234,9 +238,19 @@ impl Nodes {
         *self.trees.borrow()
     }
 
+    /// A tree of the superblock is another one, or none.
+    pub(crate) fn set_tree(&self, stem: &Stem, tree: Tree) {
+        self.trees.borrow_mut()[tree_of(stem)] = tree;
+    }
+
     /// The volume's secret.
     pub(crate) fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    /// How many blocks were mended as they were read.
+    pub(crate) fn mended(&self) -> u64 {
+        self.mended.get()
     }
 
     /// How many blocks are dirty.
@@ -364,11 +378,23 @@ impl Nodes {
             let room = self.cache.unfilled(UNIT);
             let read = self.path.device().read(pointer.address.get() * UNIT as u64, room).await;
             // It may have moved meanwhile, and its place be another's.
-            let Some(parent) = self.parent(stem, level, index).await? else { return Ok(None) };
+            let Some(mut parent) = self.parent(stem, level, index).await? else {
+                return Ok(None);
+            };
             if self.child_of(&parent, index) != pointer {
                 continue;
             }
-            let bytes = read.map_err(|_| FsError::Io)?;
+            let mut bytes = read.map_err(|_| FsError::Io)?;
+            if sum(&bytes) != pointer.sum.get() {
+                let mended = mend(&**self.path.device(), pointer, 1).await;
+                self.mended.set(self.mended.get() + u64::from(mended.is_some()));
+                // That took a while, too.
+                let Some(now) = self.parent(stem, level, index).await? else { return Ok(None) };
+                if self.child_of(&now, index) != pointer {
+                    continue;
+                }
+                (parent, bytes) = (now, mended.ok_or(FsError::Corrupt)?);
+            }
             let place = self.check(stem, (level, index), &bytes, pointer)?;
             return Ok(Some(self.adopt(place, parent, bytes, pointer)));
         }

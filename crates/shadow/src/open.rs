@@ -29,6 +29,7 @@ use crate::format::record::{self, Change, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Snapshots, Superblock};
 use crate::format::{ANCHORS, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::pins::{Listing, Pins};
 use crate::planted::{Bug, is_planted};
@@ -176,11 +177,10 @@ pub async fn open(
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
     commits.pass_number(highest);
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
-    let root = root.ok_or(OpenError::Damaged("it has no root"))?;
-    let generation = root.inode(ROOT, Record::facts).ok_or(OpenError::Damaged("it has no root"))?;
-    if !space.has_blocks(0, commits.needs_now(), false) {
-        return Err(OpenError::Damaged("nothing of it is free"));
-    }
+    let generation = root.and_then(|root| root.inode(ROOT, Record::facts));
+    let generation = generation.ok_or(OpenError::Damaged("it has no root"))?;
+    let has_room = space.has_blocks(0, commits.needs_now(), false);
+    has_room.then_some(()).ok_or(OpenError::Damaged("nothing of it is free"))?;
     let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
     if !is_planted(Bug::LoneAnchors) {
         commits.renew_anchor().await?; // what was believed of anchors may be lost as well
@@ -204,6 +204,7 @@ pub async fn open(
         hint: Default::default(),
         vacant: Default::default(),
         keeps_device: options.keeps_device,
+        scrubbing: Default::default(),
     };
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
     let files = FilesOptions { dirty_limit, remembered };
@@ -342,7 +343,7 @@ fn fits(listed: &Listed, bytes: &[u8]) -> bool {
 }
 
 /// Writes again what is believed and no flush covers, and where that is said.
-async fn believe(
+pub(crate) async fn believe(
     device: &dyn BlockDevice,
     superblock: &Superblock,
     at: u64,
@@ -366,19 +367,22 @@ pub(crate) async fn read_records(
     superblock: &Superblock,
     secret: &Secret,
 ) -> Result<Unfolded, OpenError> {
-    let damaged = OpenError::Damaged("a record is not what its pointer says");
+    let damaged = || OpenError::Damaged("a record is not what its pointer says");
     let mut blocks = Vec::new();
     let mut next = superblock.record;
     while !next.is_null() {
         let unit = next.address.get();
         if blocks.len() as u32 >= superblock.records {
-            return Err(damaged);
+            return Err(damaged());
         }
-        let block = read_unit(device, unit).await?;
+        let mut block = read_unit(device, unit).await?;
+        if sum(&block) != next.sum.get() {
+            block = mend(device, next, 1).await.ok_or_else(damaged)?;
+        }
         let index = crate::format::head::index(&block);
         let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
-        let is_it = sum(&block) == next.sum.get() && is(&block, place, next.birth.get(), secret);
-        let Some(read) = record::read(&block).filter(|_| is_it) else { return Err(damaged) };
+        let is_it = is(&block, place, next.birth.get(), secret);
+        let Some(read) = record::read(&block).filter(|_| is_it) else { return Err(damaged()) };
         next = read.previous;
         blocks.push((unit, read));
     }

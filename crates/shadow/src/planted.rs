@@ -57,4 +57,12 @@ planted::bugs! {
     UnkeptRoom,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
+    /// A scrub does not look again where a block should be that is wrong.
+    BelievedGathering,
+    /// Any other version of a block is the right one.
+    BelievedVersions,
+    /// A repair writes over what the old tree needs.
+    OverwrittenRepairs,
+    /// A scrub looks at what is being written.
+    ScrubbedWrites,
 }

@@ -88,6 +88,18 @@ impl Space {
         self.all_whole.get() * self.shape.block + self.singles.borrow().len() as u64
     }
 
+    /// Runs of free units, as long as they can be.
+    pub(crate) fn free_runs(&self) -> u64 {
+        let (mut runs, mut was_free) = (0, false);
+        for word in self.bits.borrow().iter() {
+            let free = !word;
+            let begins = free & !(free << 1 | u64::from(was_free));
+            runs += u64::from(begins.count_ones());
+            was_free = free >> 63 != 0;
+        }
+        runs
+    }
+
     /// What is claimed, in blocks.
     pub(crate) fn claimed(&self) -> u64 {
         self.claimed.get()
@@ -385,6 +397,10 @@ impl Space {
         let all: u64 = whole.iter().map(|&zone| u64::from(zone)).sum();
         assert_eq!((singles, all), (self.singles.borrow().clone(), self.all_whole.get()));
         assert_eq!(whole, *self.whole.borrow());
+        let is_free = |unit: u64| unit < self.shape.units && !self.is_used(unit);
+        let begins =
+            (0..self.shape.units).filter(|&it| is_free(it) && !(it > 0 && is_free(it - 1)));
+        assert_eq!(begins.count() as u64, self.free_runs());
     }
 }
 

@@ -411,6 +411,10 @@ impl Engine for Shadow {
         self.commits.commit_soon();
     }
 
+    async fn end_background(&self) {
+        self.end_scrub().await;
+    }
+
     async fn come_to_rest(&self) -> Result<(), FsError> {
         self.write_times().await;
         Ok(self.settle().await?)

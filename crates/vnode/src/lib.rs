@@ -13,6 +13,7 @@
 //!   whose write failed.
 //! * `answer`: the bytes of an answer that is kept with its change.
 //! * `engine`: what an engine is asked for. `change`: an Update, and what files make of it.
+//! * `scrub`: what a look at all checksums comes to.
 //! * `files`: the one place where a change is applied.
 //! * `data`, `names`, `second_names`, `lost_names`, `resize`, `snapshots`, `housekeeping`: the
 //!   verbs. `store`: them in the namespace's words. `repair`: what an engine mends by itself while
@@ -45,6 +46,7 @@ mod reading;
 mod repair;
 mod resize;
 mod scans;
+pub mod scrub;
 mod second_names;
 mod snapshots;
 mod store;

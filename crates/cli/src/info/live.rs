@@ -5,11 +5,12 @@
 
 use std::rc::Rc;
 
-use designs::{OpenEngine, Opened, ReclaimState, Reclaimed, SoftUpdatesCounts};
+use designs::{OpenEngine, Opened, ReclaimState, Reclaimed, ShadowStatus, SoftUpdatesCounts};
 use serde::{Deserialize, Serialize};
 use server::control;
 use vfs::FsStat;
 
+use crate::scrub::{Scrub, Scrubs};
 use crate::sets::Status;
 use crate::stack::OpenSet;
 
@@ -22,8 +23,10 @@ pub(super) struct Live {
     pub(super) directories: u64,
     pub(super) free_inodes: u64,
     pub(super) softdep: Option<Softdep>,
+    pub(super) shadow: Option<Shadow>,
     pub(super) reclaim: Option<Reclaim>,
     pub(super) raid: Option<Status>,
+    pub(super) scrub: Option<Scrub>,
 }
 
 /// What soft updates have done: [`SoftUpdatesCounts`].
@@ -38,6 +41,32 @@ pub(super) struct Softdep {
     pub(super) pending_bytes: u64,
     pub(super) oldest_ms: u64,
     pub(super) waits: u64,
+}
+
+/// How engine `shadow` is doing: [`ShadowStatus`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Shadow {
+    pub(super) update: u64,
+    pub(super) calls_per_update: f64,
+    pub(super) barriers: u64,
+    pub(super) split_updates: u64,
+    pub(super) metadata_bytes: u64,
+    pub(super) data_bytes: u64,
+    pub(super) free_runs: u64,
+}
+
+impl From<ShadowStatus> for Shadow {
+    fn from(status: ShadowStatus) -> Self {
+        Self {
+            update: status.update,
+            calls_per_update: status.calls_per_update,
+            barriers: status.barriers,
+            split_updates: status.split_updates,
+            metadata_bytes: status.metadata_bytes,
+            data_bytes: status.data_bytes,
+            free_runs: status.free_runs,
+        }
+    }
 }
 
 /// How far it is to reclaim what a crash has leaked.
@@ -96,19 +125,23 @@ impl Live {
             directories: engine.directories(),
             free_inodes: free_files,
             softdep: engine.soft_updates().map(Softdep::from),
+            shadow: engine.shadow().map(Shadow::from),
             reclaim: engine.reclaimed().map(Reclaim::from),
             raid: None,
+            scrub: None,
         }
     }
 }
 
-/// Reads the counters of an open volume, and of the set on which it stands. Once it is closed they
-/// say nothing.
-pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>) -> control::Live {
-    let engine = Rc::downgrade(&opened.engine);
+/// Reads the counters of an open volume, of the set on which it stands, and of its last scrub. Once
+/// it is closed they say nothing.
+pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>, scrubs: &Scrubs) -> control::Live {
+    let (engine, seen) = (Rc::downgrade(&opened.engine), scrubs.seen());
     Rc::new(move |durability| {
         let raid = set.as_ref().map(Status::of);
-        let live = engine.upgrade().map(|engine| Live { raid, ..Live::of(&*engine, durability) });
+        let scrub = seen.borrow().clone();
+        let live = engine.upgrade();
+        let live = live.map(|it| Live { raid, scrub, ..Live::of(&*it, durability) });
         serde_json::to_value(live.unwrap_or_default()).expect("all keys are names")
     })
 }

@@ -5,9 +5,10 @@ use block::file::{Access, OpenError};
 use designs::Found;
 use serde::{Deserialize, Serialize};
 
-use super::live::{Live, Reclaim, Softdep};
+use super::live::{Live, Reclaim, Shadow, Softdep};
 use super::log::{self, LogInfo};
 use crate::failure::Failure;
+use crate::scrub::Scrub;
 use crate::sets::Status;
 use crate::stack::look;
 use crate::volume::Volume;
@@ -23,7 +24,9 @@ pub(super) struct Info {
     pub(super) state: State,
     pub(super) durability: Option<String>,
     pub(super) softdep: Option<Softdep>,
+    pub(super) shadow: Option<Shadow>,
     pub(super) reclaim: Option<Reclaim>,
+    pub(super) scrub: Option<Scrub>,
     pub(super) raid: Option<Status>,
     pub(super) disk: String,
     pub(super) label: String,
@@ -103,7 +106,9 @@ impl Info {
             directories: live.directories,
             free_inodes: live.free_inodes,
             softdep: live.softdep,
+            shadow: live.shadow,
             reclaim: live.reclaim,
+            scrub: live.scrub,
             raid: live.raid,
             ..on_disk
         };
@@ -130,7 +135,9 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         state: if found.is_clean { State::Clean } else { State::Unclean },
         durability: None,
         softdep: None,
+        shadow: None,
         reclaim: None,
+        scrub: None,
         raid: None,
         disk: volume.disk_path.display().to_string(),
         label: text(&found.label),

@@ -15,21 +15,19 @@ mod status;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use block::file::{Access, OpenError};
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use runtime::Runtime;
 use serde::Serialize;
 use serde_json::{Value, json};
-use server::control::client::{self, AskError};
+use server::control::client;
 use server::control::{Jobs, Refused};
 use server::reactor;
 
 use crate::failure::Failure;
 use crate::folder::real_place;
+use crate::order::{self, bar};
 use crate::stack::{Stack, at_once};
 use crate::volume::Volume;
 pub(crate) use orders::Orders;
@@ -48,9 +46,6 @@ Examples:
   duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
   duramen raid dump data data.img       write the volume as one image, for other programs";
-
-/// How often the server is asked how far a job is.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The arguments of `duramen raid`.
 #[derive(Args, Debug)]
@@ -201,50 +196,12 @@ fn print_json(value: &impl Serialize, output: &mut dyn Write) -> Result<(), Fail
 /// Orders the server of a volume to do something. `None` if nobody serves it.
 fn ask(volume: &Volume, order: &str, said: &Value) -> Result<Option<Value>, Failure> {
     let Some(socket) = volume.socket() else { return Ok(None) };
-    let refused = |why: String| Failure::Control { path: socket.clone(), why };
-    match client::post(&socket, &format!("/v1/raid/{order}"), said.to_string()) {
-        Err(AskError::Nobody(_)) => Ok(None),
-        Err(error) => Err(refused(error.to_string())),
-        Ok(answer) if answer.status == 200 => {
-            let body = serde_json::from_str(&answer.body);
-            body.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
-        }
-        Ok(answer) if matches!(answer.status, 400 | 409) => {
-            let why = answer.error().unwrap_or_default();
-            Err(Failure::Usage(format!("{}: {why}", volume.path.display())))
-        }
-        Ok(answer) => {
-            Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))
-        }
-    }
+    order::post(&socket, &volume.path, &format!("/v1/raid/{order}"), said)
 }
 
 /// Waits for the end of a job of the server.
 fn follow(volume: &Volume, answer: &Value, doing: &'static str) -> Result<(), Failure> {
-    let socket = volume.socket().expect("it was asked");
-    let refused = |why: &str| Failure::Control { path: socket.clone(), why: why.to_owned() };
-    let job = answer["job"].as_u64().ok_or_else(|| refused("it names no job"))?;
-    let bar = bar(doing);
-    loop {
-        let told = client::get(&socket, &format!("/v1/jobs/{job}"));
-        let told = told.map_err(|error| refused(&error.to_string()))?;
-        let view: Value = serde_json::from_str(&told.body).unwrap_or_default();
-        bar.set_length(view["total"].as_u64().unwrap_or_default());
-        bar.set_position(view["done"].as_u64().unwrap_or_default());
-        match view["state"].as_str() {
-            Some("running" | "cancelling") => {}
-            Some("done") => return Ok(()),
-            _ => return Err(refused("it has failed; the server's log says why")),
-        }
-        #[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
-        thread::sleep(ASK_AGAIN);
-    }
-}
-
-fn bar(doing: &'static str) -> ProgressBar {
-    let template = "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    let style = ProgressStyle::with_template(template).expect("the template is a constant");
-    ProgressBar::no_length().with_style(style).with_message(doing)
+    order::follow(&volume.socket().expect("it was asked"), answer, doing)
 }
 
 /// Opens the set of a volume that nobody serves, and changes it.

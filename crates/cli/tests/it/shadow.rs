@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put};
 use crate::common::{Folder, follow, on};
@@ -31,6 +31,13 @@ fn it_is_made_served_named_and_checked() {
     let serving = Serving::start(&[&volume], &[]);
     put(&serving, "volume", "a", b"written");
     let of_served = told(&volume);
+    let shadow = &of_served["shadow"];
+    let at_least = |key: &str, least: f64| assert!(shadow[key].as_f64() >= Some(least), "{shadow}");
+    // The opening is an update, and so is each of what follows.
+    let least = [("update", 4.0), ("barriers", 4.0), ("metadata_bytes", 32768.0)];
+    let more = [("data_bytes", 4096.0), ("calls_per_update", 0.5), ("free_runs", 1.0)];
+    least.into_iter().chain(more).for_each(|(key, least)| at_least(key, least));
+    assert_eq!((&shadow["split_updates"], &info["shadow"]), (&0.into(), &Value::Null));
     assert_eq!((&of_served["state"], &of_served["files"]), (&"served".into(), &2.into()));
     assert_eq!((&of_served["id"], &of_served["directories"]), (&info["id"], &1.into()));
     assert!(serving.stop().success());
@@ -156,4 +163,78 @@ fn another_engine_takes_all_of_its_place() {
     let is_left = disk.chunks(4096).take(32).chain(disk.chunks(4096).rev().take(32));
     assert!(is_left.into_iter().all(|unit| !unit.starts_with(b"DuSh")), "no anchor is left");
     remade("shadow");
+}
+
+/// Changes a byte of the first unit of a disk that is all of this byte.
+fn rot(volume: &Path, byte: u8) {
+    let path = volume.join("disk.img");
+    let disk = fs::read(&path).expect("it is there");
+    let at = disk.chunks(4096).position(|unit| unit == [byte; 4096]);
+    let at = at.expect("it is written somewhere") as u64 * 4096 + 100;
+    let file = OpenOptions::new().write(true).open(&path).expect("it is ours");
+    file.write_all_at(&[!byte], at).expect("there is room");
+}
+
+#[test]
+fn a_scrub_names_what_has_rotted_served_or_not() {
+    let folder = Folder::new();
+    let volume = made(&folder, &[]);
+    let serving = Serving::start(&[&volume], &[]);
+    for (name, byte) in [("good", 7), ("bad", 8), ("worse", 9)] {
+        put(&serving, "volume", name, &[byte; 16384]);
+    }
+    assert_eq!(told(&volume)["scrub"], Value::Null);
+    let said = on("scrub", &volume, &[]).good();
+    assert!(said.ends_with("compared with their checksums, 0 places mended\n"), "{said}");
+    let info = told(&volume);
+    assert_eq!((&info["scrub"]["lost"], &info["scrub"]["mended"]), (&json!([]), &json!(0)));
+    assert!(info["scrub"]["done_bytes"].as_u64() > Some(48 << 10), "{info}");
+    assert_eq!(info["scrub"]["done_bytes"], info["scrub"]["total_bytes"]);
+    rot(&volume, 8);
+    let said = on("scrub", &volume, &[]).failed(1, "1 places are lost");
+    assert!(said.contains("bring their files back from a backup"), "{said}");
+    let lost = json!([{ "path": "/bad", "snapshot": null, "offset": 0 }]);
+    assert_eq!(told(&volume)["scrub"]["lost"], lost);
+    assert!(serving.stop().success());
+    let before = fs::read(volume.join("disk.img")).expect("it is there");
+    let run = on("scrub", &volume, &["--json"]);
+    let found: Value = serde_json::from_str(&run.output).expect("JSON");
+    assert_eq!((run.code, &found["lost"]), (1, &lost));
+    let run = on("scrub", &volume, &[]);
+    assert!(run.output.starts_with("lost: /bad: from byte 0 on\n"), "{run:?}");
+    let is_same = fs::read(volume.join("disk.img")).expect("it is there") == before;
+    assert!(is_same, "what cannot be mended is left alone");
+    let plain = folder.path("plain");
+    on("mkfs", &plain, &["--size", "8M"]).good();
+    on("scrub", &plain, &[]).failed(2, "engine ffs keeps no checksums");
+}
+
+#[test]
+fn what_a_repair_cannot_bring_back_it_names() {
+    let folder = Folder::new();
+    let volume = made(&folder, &[]);
+    let serving = Serving::start(&[&volume], &[]);
+    for number in 0..40 {
+        put(&serving, "volume", &format!("f{number}"), &[7; 100]);
+    }
+    assert!(serving.stop().success());
+    let path = volume.join("disk.img");
+    let disk = fs::read(&path).expect("it is there");
+    // The newest block with the second sixteen inodes, by its head.
+    let is_it = |unit: &[u8]| unit.starts_with(b"DuSh") && unit[6] == 5 && unit[24] == 2;
+    let birth = |unit: &[u8]| u64::from_le_bytes(unit[32..40].try_into().expect("8 bytes"));
+    let units = disk.chunks(4096).enumerate().filter(|(_, unit)| is_it(unit));
+    let (at, _) = units.max_by_key(|(_, unit)| birth(unit)).expect("there are so many files");
+    let file = OpenOptions::new().write(true).open(&path).expect("it is ours");
+    file.write_all_at(&[0x55; 8], at as u64 * 4096 + 500).expect("there is room");
+    let looked = on("fsck", &volume, &[]);
+    assert_eq!(looked.code, 4, "{looked:?}");
+    assert!(looked.output.contains("(/f20)") && !looked.output.contains("(/f2)"), "{looked:?}");
+    let run = on("fsck", &volume, &["--repair"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.output.contains("dir.target: inode 32 (/f16)"), "{run:?}");
+    assert!(run.output.contains("repaired: take the name away"), "{run:?}");
+    assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
+    assert_eq!(on("cat", &volume, &["f2"]).good().len(), 100);
+    on("cat", &volume, &["f20"]).failed(1, "f20");
 }

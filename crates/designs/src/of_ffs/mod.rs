@@ -266,6 +266,7 @@ pub(crate) const fn work(open: Open) -> Work {
         check: |device, runtime, options, progress| {
             check(device, runtime, options, progress).boxed_local()
         },
+        scrub: None,
         recognise: look::recognise,
         is_begun: is_begun_mark,
         look: |device| look::look(device).boxed_local(),

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use runtime::Runtime;
+use shadow::check::NAMELESS;
 use shadow::format::UNIT;
 use shadow::{Law, Wrong};
 
@@ -73,7 +74,21 @@ fn cut_off() -> Finding {
     }
 }
 
-/// Looks at all of a volume. If a repair is wanted, one that was only cut off is brought back.
+/// What a repair does about what is wrong, if it can do anything.
+fn repair_of(wrong: &Wrong) -> Option<&'static str> {
+    match wrong.law {
+        Law::Counts => Some("count what there is"),
+        Law::Map => Some("make the map anew of what is held"),
+        Law::Links if wrong.found != NAMELESS => Some("count the names"),
+        Law::Target => Some("take the name away"),
+        Law::Inode => Some("clear it"),
+        Law::Block if wrong.ino.is_none() => Some("take it out of its tree"),
+        _ => None,
+    }
+}
+
+/// Looks at all of a volume. If a repair is wanted, one that was cut off is brought back, and what
+/// can be made right is.
 pub(super) async fn check(
     device: &Rc<dyn BlockDevice>,
     runtime: &Runtime,
@@ -81,24 +96,46 @@ pub(super) async fn check(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, CheckError> {
     let seen = shadow::look(&**device).await.map_err(CheckError::new)?;
-    let mut tell = |done, total| progress(Progress { phase: "files", round: 1, done, total });
-    let found = shadow::check(device.clone(), options.full, &mut tell).await;
-    let found = found.map_err(CheckError::new)?;
+    let mut look = async |round| {
+        let mut tell = |done, total| progress(Progress { phase: "files", round, done, total });
+        shadow::check(device.clone(), options.full, &mut tell).await.map_err(CheckError::new)
+    };
+    let found = look(1).await?;
     let is_damaged = !found.wrong.is_empty();
+    let mut left: Vec<Wrong> =
+        found.wrong.iter().filter(|wrong| repair_of(wrong).is_none()).cloned().collect();
+    let can_repair = left.len() < found.wrong.len();
+    let mut repaired = false;
+    if options.repair && (can_repair || !found.is_at_rest && !is_damaged) {
+        if can_repair {
+            let made = shadow::repair(device.clone(), runtime.clone()).await;
+            made.map_err(CheckError::new)?;
+        }
+        // What is left may be in the way of an opening.
+        let rests = bring_to_rest(device, runtime).await;
+        if !can_repair {
+            rests.map_err(CheckError::new)?;
+        }
+        left = if can_repair { look(2).await?.wrong } else { left };
+        repaired = true;
+    }
     let mut counts: Vec<(Rule, u64)> =
         found.counts.iter().map(|(&law, &count)| (law.into(), count)).collect();
-    let mut list: Vec<Finding> =
-        found.wrong.into_iter().map(|wrong| finding(wrong, seen.block_size)).collect();
+    let is_left = |wrong: &Wrong| {
+        left.iter().any(|it| (it.law, it.ino, it.block) == (wrong.law, wrong.ino, wrong.block))
+    };
+    let told = |wrong: Wrong| {
+        let repair = repair_of(&wrong).filter(|_| !is_left(&wrong));
+        Finding { repair, ..finding(wrong, seen.block_size) }
+    };
+    let mut list: Vec<Finding> = found.wrong.into_iter().map(told).collect();
     if !found.is_at_rest {
         counts.insert(0, (Law::Rest.into(), 1));
         list.insert(0, cut_off());
     }
     let worst = list.iter().map(|finding| finding.severity).max();
-    let findings = Findings { list, counts, worst, unrepairable: is_damaged, damaged: is_damaged };
-    let repaired = options.repair && !found.is_at_rest && !is_damaged;
-    if repaired {
-        bring_to_rest(device, runtime).await.map_err(CheckError::new)?;
-    }
+    let unrepairable = !left.is_empty();
+    let findings = Findings { list, counts, worst, unrepairable, damaged: is_damaged };
     Ok(Report {
         findings,
         was_unclean: !found.is_at_rest,

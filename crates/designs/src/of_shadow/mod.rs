@@ -1,7 +1,7 @@
 //! The engine `shadow`, in the words of the table.
 //!
-//! It brings a volume back by opening it, and has no log. Its check looks, and can repair nothing
-//! yet: a volume that was only cut off it opens and stops.
+//! It brings a volume back by opening it, and has no log. Its check repairs with one update, and
+//! then opens the volume and stops it.
 
 mod check;
 
@@ -10,18 +10,27 @@ use std::rc::Rc;
 use block::BlockDevice;
 use futures::FutureExt;
 use runtime::{Random, Runtime, Timestamp};
-use shadow::{Seen, Shadow};
+use shadow::{Seen, Shadow, Status};
+use vnode::scrub::Watch;
 
 use crate::design::{HEAD_SIZE, Work};
-use crate::errors::{LookError, MkfsError, OpenError};
+use crate::errors::{CheckError, LookError, MkfsError, OpenError};
 use crate::found::Found;
 use crate::made::{Made, MkfsOptions};
-use crate::opened::{Opened, Prepared, Told};
+use crate::opened::{Opened, Prepared, Scrubbing, Told};
 use crate::options::{Disks, LogState, OpenOptions};
 
 impl Told for Shadow {
     fn directories(&self) -> u64 {
         Self::directories(self)
+    }
+
+    fn shadow(&self) -> Option<Status> {
+        Some(self.status())
+    }
+
+    fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>> {
+        Some(Self::scrub(self, watch).boxed_local())
     }
 }
 
@@ -163,6 +172,10 @@ pub(crate) const WORK: Work = Work {
     check: |device, runtime, options, progress| {
         check::check(device, runtime, options, progress).boxed_local()
     },
+    scrub: Some(|device, watch| {
+        let scrubbed = shadow::scrub(device.clone(), watch);
+        scrubbed.map(|scrubbed| scrubbed.map_err(CheckError::new)).boxed_local()
+    }),
     note_policy: |_, _| std::future::ready(Ok(())).boxed_local(), // it has none
     set_label: |device, label| {
         async move { Ok(shadow::set_label(device, label).await?) }.boxed_local()

@@ -7,6 +7,8 @@ mod returns;
 mod rot;
 mod shares;
 mod vacated;
+#[cfg(feature = "planted-bugs")]
+mod versions;
 
 /// What comes of work while a bug is planted.
 #[cfg(feature = "planted-bugs")]

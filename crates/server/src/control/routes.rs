@@ -5,7 +5,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::Incoming;
 use hyper::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ const MOST_SAID: usize = 64 << 10;
 
 /// What is told to those who ask for something else.
 const ROUTES: &str = "GET /v1/info, GET /v1/jobs, GET /v1/jobs/ID, POST /v1/jobs/ID/cancel, POST \
-                      /v1/raid/ORDER";
+                      /v1/scrub, POST /v1/raid/ORDER";
 
 /// A desk, as its clients see it.
 pub(super) struct Front {
@@ -48,6 +48,7 @@ enum Route<'a> {
     Jobs,
     Job(&'a str),
     Cancel(&'a str),
+    Scrub,
     Act(&'a str),
 }
 
@@ -59,6 +60,7 @@ impl<'a> Route<'a> {
             ["jobs"] => Some(Self::Jobs),
             ["jobs", id] => Some(Self::Job(id)),
             ["jobs", id, "cancel"] => Some(Self::Cancel(id)),
+            ["scrub"] => Some(Self::Scrub),
             ["raid", order] => Some(Self::Act(order)),
             _ => None,
         }
@@ -68,7 +70,7 @@ impl<'a> Route<'a> {
     fn method(&self) -> Method {
         match self {
             Self::Info | Self::Jobs | Self::Job(_) => Method::GET,
-            Self::Cancel(_) | Self::Act(_) => Method::POST,
+            Self::Cancel(_) | Self::Scrub | Self::Act(_) => Method::POST,
         }
     }
 }
@@ -91,6 +93,9 @@ impl Front {
             Route::Jobs => Answer::good(&json!(self.jobs.list())),
             Route::Job(id) => self.job(id, |id| self.jobs.find(id).ok_or(NotCancelled::Unknown)),
             Route::Cancel(id) => self.job(id, |id| self.jobs.cancel(id)),
+            Route::Scrub => {
+                ordered("scrub", self.ask_server(Ask::Scrub, LIVE_PATIENCE, BUSY).await)
+            }
             Route::Act(order) => self.act(order, body).await,
         }
     }
@@ -133,16 +138,7 @@ impl Front {
         let acted = self
             .ask_server(|reply| Ask::Act(order.to_owned(), said, reply), ORDER_PATIENCE, GOES_ON)
             .await;
-        match acted {
-            Ok(Ok(done)) => Answer::good(&done),
-            Ok(Err(Refused::Unknown)) => {
-                let why = format!("there is no order '{order}'");
-                Answer::refusal(StatusCode::NOT_FOUND, why)
-            }
-            Ok(Err(Refused::Senseless(why))) => Answer::refusal(StatusCode::BAD_REQUEST, why),
-            Ok(Err(Refused::Conflict(why))) => Answer::refusal(StatusCode::CONFLICT, why),
-            Err(refusal) => refusal,
-        }
+        ordered(order, acted)
     }
 
     fn job(&self, id: &str, look: impl Fn(u64) -> Result<View, NotCancelled>) -> Answer {
@@ -164,6 +160,20 @@ impl Front {
                 Answer::refusal(StatusCode::CONFLICT, why)
             }
         }
+    }
+}
+
+/// What is told of an order.
+fn ordered(order: &str, acted: Result<Result<Value, Refused>, Answer>) -> Answer {
+    match acted {
+        Ok(Ok(done)) => Answer::good(&done),
+        Ok(Err(Refused::Unknown)) => {
+            let why = format!("there is no order '{order}'");
+            Answer::refusal(StatusCode::NOT_FOUND, why)
+        }
+        Ok(Err(Refused::Senseless(why))) => Answer::refusal(StatusCode::BAD_REQUEST, why),
+        Ok(Err(Refused::Conflict(why))) => Answer::refusal(StatusCode::CONFLICT, why),
+        Err(refusal) => refusal,
     }
 }
 

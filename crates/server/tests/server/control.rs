@@ -60,7 +60,12 @@ fn desk(path: &Path, jobs: Jobs) -> Desk {
             assert_ne!(thread::current().id(), serving, "what may wait holds up no client");
             if live["asked"] == 2 { Err("the disk is gone".into()) } else { Ok(live.to_string()) }
         }),
-        jobs,
+        jobs: jobs.clone(),
+        scrub: Rc::new(move || {
+            assert_eq!(thread::current().id(), serving, "it begins where it is done");
+            let job = jobs.begin("scrub", 1, "bytes", true).id();
+            if job == 1 { Ok(job) } else { Err(Refused::Conflict("it is scrubbed".to_owned())) }
+        }),
         act: Rc::new(move |order, said| {
             assert_eq!(thread::current().id(), serving, "what it owns is changed by no other");
             let answer = match order.as_str() {

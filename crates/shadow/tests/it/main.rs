@@ -9,6 +9,8 @@ mod kit;
 mod overwrites;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod repair;
 mod rest;
+mod scrub;
 mod snapshots;
 mod steps;

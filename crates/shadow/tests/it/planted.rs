@@ -13,6 +13,10 @@ use crate::faults::{
 };
 use crate::kit::first_wrong;
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
+use crate::repair::a_cut_leaves_the_old_tree_or_the_new;
+use crate::scrub::{
+    nothing_is_found_beside_callers, the_other_copy_mends, what_is_being_written_is_not_judged,
+};
 use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
 use crate::steps::steps_are_gone_on_with;
 
@@ -59,6 +63,10 @@ fn every_bug_is_found() {
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::FailedByRefusals => refusals_pass,
+            Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
+            Bug::BelievedVersions => the_other_copy_mends,
+            Bug::BelievedGathering => nothing_is_found_beside_callers,
+            Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
             Bug::BoundlessTrees => || {
                 what_is_refused_takes_nothing();
                 Ok(())

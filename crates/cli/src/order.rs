@@ -1,0 +1,75 @@
+//! What a command has the server of a volume do, through its control channel, and how it waits for
+//! that.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use server::control::client::{self, AskError};
+
+use crate::failure::Failure;
+
+/// How often the server is asked how far a job is.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Sends an order for the volume of this path. `None` if nobody serves it.
+///
+/// # Errors
+/// [`Failure`], with what the server says.
+pub(crate) fn post(
+    socket: &Path,
+    volume: &Path,
+    route: &str,
+    said: &Value,
+) -> Result<Option<Value>, Failure> {
+    let refused = |why: String| Failure::Control { path: socket.to_owned(), why };
+    match client::post(socket, route, said.to_string()) {
+        Err(AskError::Nobody(_)) => Ok(None),
+        Err(error) => Err(refused(error.to_string())),
+        Ok(answer) if answer.status == 200 => {
+            let body = serde_json::from_str(&answer.body);
+            body.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
+        }
+        Ok(answer) if matches!(answer.status, 400 | 409) => {
+            let why = answer.error().unwrap_or_default();
+            Err(Failure::Usage(format!("{}: {why}", volume.display())))
+        }
+        Ok(answer) => {
+            Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))
+        }
+    }
+}
+
+/// Waits for the end of a job of the server, with a bar.
+///
+/// # Errors
+/// [`Failure`] if it did not come to its end.
+pub(crate) fn follow(socket: &Path, answer: &Value, doing: &'static str) -> Result<(), Failure> {
+    let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
+    let job = answer["job"].as_u64().ok_or_else(|| refused("it names no job"))?;
+    let bar = bar(doing);
+    loop {
+        let told = client::get(socket, &format!("/v1/jobs/{job}"));
+        let told = told.map_err(|error| refused(&error.to_string()))?;
+        let view: Value = serde_json::from_str(&told.body).unwrap_or_default();
+        bar.set_length(view["total"].as_u64().unwrap_or_default());
+        bar.set_position(view["done"].as_u64().unwrap_or_default());
+        match view["state"].as_str() {
+            Some("running" | "cancelling") => {}
+            Some("done") => return Ok(()),
+            Some("cancelled") => return Err(refused("it was cancelled")),
+            _ => return Err(refused("it has failed; the server's log says why")),
+        }
+        #[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
+        thread::sleep(ASK_AGAIN);
+    }
+}
+
+/// A bar for bytes.
+pub(crate) fn bar(doing: &'static str) -> ProgressBar {
+    let template = "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    ProgressBar::no_length().with_style(style).with_message(doing)
+}

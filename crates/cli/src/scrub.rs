@@ -1,0 +1,268 @@
+//! `duramen scrub`: has everything on a volume compared with its checksum, and names the files of
+//! what is lost. The server of a volume does it while it serves, as a job.
+//!
+//! # Contract
+//! Nothing is changed but what is wrong and can be mended. It may end at any moment.
+
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+
+use block::BlockDevice;
+use block::file::{Access, DiskFile, OpenError};
+use clap::Args;
+use designs::{OpenEngine, Opened, ScrubError, Scrubbed};
+use futures::FutureExt;
+use futures::future::Either;
+use runtime::Runtime;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use server::control::client;
+use server::control::{Begin, End, Jobs, Refused};
+use server::disks::Disks;
+use server::reactor;
+
+use crate::elsewhere::elsewhere;
+use crate::failure::Failure;
+use crate::order::{self, bar};
+use crate::size::show_size;
+use crate::volume::Volume;
+
+/// What `duramen scrub --help` says at its end.
+pub(crate) const HELP: &str = "\
+It reads everything that is in use, in the order in which it lies on the disk, and compares it with
+its checksum. What is wrong is written again if there is another version of it, such as the other
+copy of a mirror. What is lost is told by the file's name and the byte at which it begins. A volume
+that is served goes on being served. Only engine shadow keeps checksums of its own; 'duramen raid
+scrub' looks at the disks of a set.
+
+Examples:
+  duramen scrub data
+  duramen scrub data --json          for programs
+
+Exit codes: 0 nothing is lost; 1 something is, or it could not be done; 2 the command line makes no
+sense.";
+
+/// The arguments of `duramen scrub`.
+#[derive(Args, Debug)]
+pub(crate) struct ScrubArguments {
+    /// Which volume: see 'duramen --help'
+    pub(crate) volume: PathBuf,
+    /// Print one JSON object, for programs. Sizes are bytes
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The control socket of a bare disk that is served with the same option; a folder has its own
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// How far a scrub is, and what it has found. The names are those of JSON objects.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Scrub {
+    done_bytes: u64,
+    total_bytes: u64,
+    mended: u64,
+    lost: Vec<Lost>,
+}
+
+/// A place of which nothing right is left.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Lost {
+    /// The file whose it is, if it is one's.
+    path: Option<String>,
+    /// The snapshot that has it, if the files of now do not.
+    snapshot: Option<String>,
+    /// Where in the file, in bytes; on the volume, if it is no file's.
+    offset: u64,
+}
+
+impl Scrub {
+    /// Takes over what is told.
+    fn see(&mut self, scrubbed: &Scrubbed) {
+        let Scrubbed { done_bytes, total_bytes, mended, ref lost } = *scrubbed;
+        (self.done_bytes, self.total_bytes, self.mended) = (done_bytes, total_bytes, mended);
+        let new = lost.get(self.lost.len()..).unwrap_or_default();
+        self.lost.extend(new.iter().cloned().map(|one| {
+            let designs::Lost { path, snapshot, offset } = one;
+            Lost { path, snapshot, offset }
+        }));
+    }
+}
+
+/// Scrubs, and says what was found.
+///
+/// # Errors
+/// [`Failure`], also when something is lost.
+pub(crate) fn run(arguments: &ScrubArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    let volume = Volume::find(&arguments.volume)?;
+    refuse_unsummed(&volume)?;
+    let socket = arguments.control.clone().or_else(|| volume.socket());
+    let served = socket.map(|socket| by_server(&volume, &socket)).transpose()?.flatten();
+    let scrub = match served {
+        Some(scrub) => scrub,
+        None => reactor::block_on(|runtime| here(&volume, runtime)).map_err(Failure::Start)??,
+    };
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&scrub).expect("all keys are names");
+        writeln!(output, "{text}")?;
+    } else {
+        describe(&scrub, &volume, output)?;
+    }
+    let places = scrub.lost.len();
+    if places > 0 { Err(Failure::Rotten { path: volume.path.clone(), places }) } else { Ok(()) }
+}
+
+/// An engine that keeps no checksums has nothing to compare with.
+fn refuse_unsummed(volume: &Volume) -> Result<(), Failure> {
+    let design = volume.design();
+    if design.has_disks() && design.work().scrub.is_some() {
+        return Ok(());
+    }
+    let (path, engine) = (volume.path.display(), design.engine);
+    let other = match volume.settings.raid {
+        Some(_) => "'duramen raid scrub' looks at its disks",
+        None => "'duramen fsck' checks it",
+    };
+    let sentence = format!("{path}: engine {engine} keeps no checksums to compare with; {other}");
+    Err(Failure::Usage(sentence))
+}
+
+fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<(), Failure> {
+    for Lost { path, snapshot, offset } in &scrub.lost {
+        let whose = path.as_deref().unwrap_or("no file, on the volume");
+        let of = snapshot.as_ref().map(|name| format!(" in snapshot {name}")).unwrap_or_default();
+        writeln!(output, "lost: {whose}{of}: from byte {offset} on")?;
+    }
+    let (path, size, mended) = (volume.path.display(), show_size(scrub.done_bytes), scrub.mended);
+    Ok(writeln!(output, "{path}: {size} compared with their checksums, {mended} places mended")?)
+}
+
+/// It was told to end, as Ctrl-C does.
+fn ended(volume: &Volume) -> Failure {
+    let path = volume.path.clone();
+    Failure::Ended { path, what: "the scrub" }
+}
+
+/// Has the server of a volume do it; nothing if there is none.
+fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Scrub>, Failure> {
+    let Some(answer) = order::post(socket, &volume.path, "/v1/scrub", &json!({}))? else {
+        return Ok(None);
+    };
+    let (place, job) = (socket.to_owned(), answer.clone());
+    let follow = move || order::follow(&place, &job, "scrubbing");
+    let followed = reactor::block_on(|_| async {
+        let followed = server::unless_ended(elsewhere(follow).boxed_local()).await?;
+        Ok::<_, Failure>(match followed {
+            Either::Left(followed) => Some(followed),
+            Either::Right(_) => None,
+        })
+    });
+    let Some(followed) = followed.map_err(Failure::Start)?? else {
+        let route = format!("/v1/jobs/{}/cancel", answer["job"]);
+        let _ = client::post(socket, &route, String::new()); // it may have ended
+        return Err(ended(volume));
+    };
+    followed?;
+    let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
+    let told = client::get(socket, "/v1/info").map_err(|error| refused(&error.to_string()))?;
+    let info: Value = serde_json::from_str(&told.body).unwrap_or_default();
+    let scrub = serde_json::from_value(info["scrub"].clone());
+    scrub.map(Some).map_err(|_| refused("it tells nothing of the scrub"))
+}
+
+/// Does it where nobody serves the volume.
+async fn here(volume: &Volume, runtime: Runtime) -> Result<Scrub, Failure> {
+    let disks = Disks::new().map_err(Failure::Start)?;
+    let open = |disk: DiskFile| -> Rc<dyn BlockDevice> { disks.device(disk) };
+    let opened = volume.open(Access::ReadWrite, &open, &runtime).await;
+    let stack = opened.map_err(|failure| match failure {
+        Failure::Open(OpenError::Locked(path) | OpenError::Busy(path)) => {
+            Failure::Usage(format!("{} is in use by another program", path.display()))
+        }
+        other => other,
+    })?;
+    let (bar, mut scrub) = (bar("scrubbing"), Scrub::default());
+    let mut watch = |scrubbed: &Scrubbed| {
+        bar.set_length(scrubbed.total_bytes);
+        bar.set_position(scrubbed.done_bytes);
+        scrub.see(scrubbed);
+        true
+    };
+    let work = volume.design().work().scrub.expect("it has checksums");
+    let done = match server::unless_ended(work(&stack.disk, &mut watch)).await? {
+        Either::Left(Ok(Ok(_))) => Ok(()),
+        Either::Left(Ok(Err(_))) | Either::Right(_) => Err(ended(volume)),
+        Either::Left(Err(error)) => {
+            let source = std::io::Error::other(error.to_string());
+            Err(Failure::File { verb: "scrub", path: volume.path.clone(), source })
+        }
+    };
+    bar.finish_and_clear();
+    stack.close(volume).await?;
+    done.map(|()| scrub)
+}
+
+/// What scrubs a volume that is served, one time after the other.
+pub(crate) struct Scrubs {
+    engine: Weak<dyn OpenEngine>,
+    jobs: Jobs,
+    runtime: Runtime,
+    is_under_way: Rc<Cell<bool>>,
+    seen: Rc<RefCell<Option<Scrub>>>,
+}
+
+impl Scrubs {
+    /// Those of a volume that is open.
+    pub(crate) fn new(opened: &Opened, jobs: &Jobs, runtime: &Runtime) -> Self {
+        let (engine, jobs, runtime) =
+            (Rc::downgrade(&opened.engine), jobs.clone(), runtime.clone());
+        Self { engine, jobs, runtime, is_under_way: Rc::default(), seen: Rc::default() }
+    }
+
+    /// What the last one has come to so far.
+    pub(crate) fn seen(&self) -> Rc<RefCell<Option<Scrub>>> {
+        self.seen.clone()
+    }
+
+    /// For the control channel.
+    pub(crate) fn begin(self) -> Begin {
+        Rc::new(move || self.begin_one())
+    }
+
+    fn begin_one(&self) -> Result<u64, Refused> {
+        let conflict = |why: &dyn ToString| Refused::Conflict(why.to_string());
+        let engine = self.engine.upgrade().ok_or_else(|| conflict(&ScrubError::Stopped))?;
+        if engine.scrub(&mut |_| false).is_none() {
+            return Err(conflict(&"its engine keeps no checksums to compare with"));
+        }
+        if self.is_under_way.replace(true) {
+            return Err(conflict(&ScrubError::Busy));
+        }
+        self.seen.replace(Some(Scrub::default()));
+        let job = self.jobs.begin("scrub", 0, "bytes", true);
+        let id = job.id();
+        let (is_under_way, seen) = (self.is_under_way.clone(), self.seen.clone());
+        let scrub = async move {
+            let mut watch = |scrubbed: &Scrubbed| {
+                job.advance(scrubbed.done_bytes, scrubbed.total_bytes);
+                if let Some(seen) = &mut *seen.borrow_mut() {
+                    seen.see(scrubbed);
+                }
+                !job.is_cancelled()
+            };
+            let done = match engine.scrub(&mut watch) {
+                Some(scrubbing) => scrubbing.await,
+                None => Err(ScrubError::Stopped),
+            };
+            is_under_way.set(false);
+            job.end(match done {
+                Ok(_) => End::Done,
+                Err(ScrubError::Ended) => End::Cancelled,
+                Err(ScrubError::Busy | ScrubError::Stopped) => End::Failed,
+            });
+        };
+        self.runtime.tasks.spawn(scrub.boxed_local());
+        Ok(id)
+    }
+}

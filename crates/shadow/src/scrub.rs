@@ -1,0 +1,514 @@
+//! Scrubbing: every block that a superblock leads to is read, and compared with its checksum.
+//!
+//! Metadata is walked through as readers see it, and the places of blocks are gathered with their
+//! checksums, so many at a time as there is memory for. These are sorted by where they stand and
+//! read in that order, in large pieces. What is wrong is mended if the disk has another version of
+//! it, or if it is metadata and in memory; else it is lost, and named with the file whose it is.
+//!
+//! Callers change the volume meanwhile. Blocks that were written since the scrub began are not
+//! looked at, and of one that is wrong the pointer is looked up again: what was freed or replaced
+//! is no one's loss.
+//!
+//! Invariants:
+//! 1. What is gathered stands on the disk: an update wrote it that was durable when the scrub
+//!    began.
+//! 2. What is told as lost is what a pointer leads to, which is as it was when the block was read.
+//! 3. No more than [`BATCH`] blocks are gathered at once.
+//!
+//! Not asserted: 1 and 2, of which scrubs beside callers tell.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, IoError};
+use cache::{Budget, DataPath};
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, join_all};
+use runtime::sync::yield_now;
+use vfs::{FileKind, FsError};
+use vnode::scrub::{Lost, ScrubError, Scrubbed, Watch};
+
+use crate::commit::Commits;
+use crate::engine::Shadow;
+use crate::format::head::{Head, Kind, Place, Secret, index, is};
+use crate::format::inode::{Facts, Record};
+use crate::format::pointer::{Pointer, WIDTH, reach};
+use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
+use crate::fullness::usable;
+use crate::mend::mend;
+use crate::nodes::{Nodes, Stem};
+use crate::open::{OpenError, choose, find_anchor};
+use crate::planted::{Bug, is_planted};
+use crate::twins;
+use directory::entry::CHUNK_SIZE;
+
+/// Blocks whose places are gathered before they are read.
+pub(crate) const BATCH: usize = 1 << 18;
+/// Bytes that are read at once,
+const LARGE: u64 = 1 << 20;
+/// and bytes between two blocks that are read with them rather than passed.
+const GAP: u64 = 128 << 10;
+/// Blocks of metadata that are read at once on the way.
+const AHEAD: u64 = 32;
+/// Steps of the walk after which others have a turn.
+const STEPS: u64 = 256;
+/// Losses that are told one by one.
+const TOLD: usize = 100_000;
+/// Who has records: no tree has this number.
+const RECORDS: u64 = u64::MAX;
+
+/// A block that is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Block {
+    /// Its first byte, and how many it has.
+    at: u64,
+    length: u64,
+    /// What its pointer says.
+    birth: u64,
+    sum: u64,
+    /// Its place: the tree's owner, the level and the index.
+    owner: u64,
+    level: u8,
+    index: u64,
+}
+
+/// What of a file, or of files, is lost: from this byte on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Damage {
+    /// The files, by their numbers; the first is behind the last for none.
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// Where in the file.
+    pub(crate) offset: u64,
+    /// Where on the volume.
+    pub(crate) at: u64,
+}
+
+/// A scrub under way.
+pub(crate) struct Scrub<'a> {
+    pub(crate) nodes: &'a Nodes,
+    /// What keeps blocks in memory.
+    budget: Rc<Budget>,
+    /// The one that makes updates; none where the volume is not open.
+    commits: Option<&'a Commits>,
+    ends: &'a Cell<bool>,
+    /// Units of a block of a file.
+    block: u64,
+    /// The last update that was durable when it began.
+    begun: u64,
+    /// All inodes from this number on are free.
+    pub(crate) next_ino: u64,
+    /// The oldest record then: a fold begins with another.
+    oldest: Option<u64>,
+    batch: Vec<Block>,
+    steps: u64,
+    /// How many blocks had been mended as they were read when that was counted last.
+    counted: u64,
+    scrubbed: Scrubbed,
+    damage: Vec<Damage>,
+    watch: Watch<'a>,
+}
+
+/// Scrubs a volume that is not open. What is wrong at rest of its anchors and superblocks is mended
+/// as well.
+///
+/// # Errors
+/// [`OpenError`] if there is none.
+pub async fn scrub(
+    device: Rc<dyn BlockDevice>,
+    watch: Watch<'_>,
+) -> Result<Result<Scrubbed, ScrubError>, OpenError> {
+    let anchor = find_anchor(&*device).await?;
+    let (superblock, at, highest) = choose(&*device, &anchor).await?;
+    let shape = anchor.shape;
+    let block_size = shape.block * UNIT as u64;
+    let budget = Budget::new(64 << 20, block_size, false);
+    let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
+    let trees = superblock.trees();
+    let nodes = Nodes::new(Rc::new(path), budget.clone(), trees, anchor.secret);
+    let used = usable(&shape).saturating_sub(anchor.free);
+    let ends = Cell::new(false);
+    let mut scrub = Scrub {
+        nodes: &nodes,
+        budget,
+        commits: None,
+        ends: &ends,
+        block: shape.block,
+        begun: superblock.number,
+        next_ino: superblock.next_ino,
+        oldest: None,
+        batch: Vec::new(),
+        steps: 0,
+        counted: 0,
+        scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
+        damage: Vec::new(),
+        watch,
+    };
+    if highest == anchor.rest {
+        let mended = twins::mend(&*device, &anchor, (&superblock, at)).await;
+        scrub.scrubbed.mended += mended.map_err(OpenError::Io)?;
+    }
+    scrub.records(superblock.record, &anchor.secret).await;
+    Ok(scrub.all().await)
+}
+
+impl Shadow {
+    /// Scrubs the volume while it is used.
+    ///
+    /// # Errors
+    /// [`ScrubError`].
+    pub async fn scrub(&self, watch: Watch<'_>) -> Result<Scrubbed, ScrubError> {
+        if self.scrubbing.is_under_way.replace(true) {
+            return Err(ScrubError::Busy);
+        }
+        let scrubbed = self.scrub_all(watch).await;
+        self.scrubbing.is_under_way.set(false);
+        self.released().notify(); // a stop may wait for it
+        scrubbed
+    }
+
+    async fn scrub_all(&self, watch: Watch<'_>) -> Result<Scrubbed, ScrubError> {
+        let used = self.space.total() - self.space.free_units();
+        let last = self.commits.superblock.borrow().clone();
+        let mut scrub = Scrub {
+            nodes: &self.nodes,
+            budget: self.budget.clone(),
+            commits: Some(&self.commits),
+            ends: &self.scrubbing.ends,
+            block: self.per_block(),
+            begun: last.durable,
+            next_ino: self.commits.next_ino.get(),
+            oldest: self.commits.unfolded.borrow().units.first().copied(),
+            batch: Vec::new(),
+            steps: 0,
+            counted: self.nodes.mended(),
+            scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
+            damage: Vec::new(),
+            watch,
+        };
+        // Those of an update on its way are on the disk when it is durable.
+        while self.commits.superblock.borrow().durable < last.number {
+            if self.commits.horizon.has_stopped() {
+                return Err(ScrubError::Stopped);
+            }
+            self.released().wait().await;
+        }
+        scrub.records(last.record, self.nodes.secret()).await;
+        scrub.all().await
+    }
+
+    /// Ends the scrub that is under way, if there is one.
+    pub(crate) async fn end_scrub(&self) {
+        self.scrubbing.ends.set(true);
+        while self.scrubbing.is_under_way.get() {
+            self.released().wait().await;
+        }
+    }
+}
+
+impl Scrub<'_> {
+    async fn all(mut self) -> Result<Scrubbed, ScrubError> {
+        for stem in [Stem::Map, Stem::Answers, Stem::Inodes] {
+            self.tree(&stem, None).await?;
+        }
+        self.read_batch().await?;
+        self.go_on()?;
+        self.scrubbed.total_bytes = self.scrubbed.done_bytes;
+        (self.watch)(&self.scrubbed);
+        Ok(self.scrubbed)
+    }
+
+    /// Goes through the records since the last fold, which are few.
+    async fn records(&mut self, last: Pointer, secret: &Secret) {
+        let mut next = last;
+        while !next.is_null() {
+            let block = self.block_of((RECORDS, 0, 0), next, 1);
+            self.scrubbed.done_bytes += block.length;
+            let read = self.read(block.at, block.length).await;
+            let is_it = |bytes: &Buffer| {
+                let place = Place { kind: Kind::Record, owner: 0, level: 0, index: index(bytes) };
+                sum(bytes) == block.sum && is(bytes, place, block.birth, secret)
+            };
+            let bytes = match read.ok().filter(is_it) {
+                Some(bytes) => Some(bytes),
+                None => self.wrong(&block).await,
+            };
+            let Some(read) = bytes.and_then(|bytes| record::read(&bytes)) else { return };
+            next = read.previous;
+        }
+    }
+
+    fn block_of(&self, (owner, level, index): (u64, u8, u64), at: Pointer, units: u64) -> Block {
+        let (at, birth, sum) = (at.address.get(), at.birth.get(), at.sum.get());
+        let unit = UNIT as u64;
+        Block { at: at.saturating_mul(unit), length: units * unit, birth, sum, owner, level, index }
+    }
+
+    /// Gathers the blocks of a tree; of which file it is, as that was, if it is that of one.
+    async fn tree(&mut self, stem: &Stem, file: Option<&Facts>) -> Result<(), ScrubError> {
+        let height = self.nodes.height(stem);
+        self.below(stem, file, height, 0, WIDTH as u64).await
+    }
+
+    /// Gathers blocks of a level, and all that hangs from them.
+    fn below<'s>(
+        &'s mut self,
+        stem: &'s Stem,
+        file: Option<&'s Facts>,
+        level: u8,
+        first: u64,
+        count: u64,
+    ) -> LocalBoxFuture<'s, Result<(), ScrubError>> {
+        async move {
+            let is_data = level == 0 && file.is_some_and(|it| it.kind != FileKind::Directory);
+            let units = if is_data { self.block } else { 1 };
+            for index in first..first + count {
+                let leads_on = level > 0 || matches!(stem, Stem::Inodes);
+                if leads_on && (index - first).is_multiple_of(AHEAD) {
+                    // What cannot be read is found with the others of its batch.
+                    let ahead = index..(index + AHEAD).min(first + count);
+                    join_all(ahead.map(|index| self.nodes.get(stem, level, index))).await;
+                }
+                if !is_still(stem, file) {
+                    return Ok(()); // it went, and its number may be another's
+                }
+                let Ok(Some(parent)) = self.nodes.parent(stem, level, index).await else {
+                    continue; // that is told with what leads here
+                };
+                if !is_still(stem, file) {
+                    return Ok(());
+                }
+                let pointer = self.nodes.child_of(&parent, index);
+                if pointer.is_null() {
+                    continue;
+                }
+                // Invariant 1.
+                if pointer.birth.get() <= self.begun || is_planted(Bug::ScrubbedWrites) {
+                    let block = self.block_of((stem.owner(), level, index), pointer, units);
+                    self.gather(block).await?;
+                }
+                if level > 0 {
+                    self.below(stem, file, level - 1, index * FAN, FAN).await?;
+                } else if matches!(stem, Stem::Inodes) {
+                    self.files(index).await?;
+                }
+                self.take_turns().await?;
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
+    /// Keeps memory in bounds.
+    pub(crate) fn relieve(&self) {
+        if self.budget.is_short() {
+            self.nodes.evict();
+        }
+    }
+
+    /// Gathers the blocks of the files whose inodes are in a block.
+    async fn files(&mut self, block: u64) -> Result<(), ScrubError> {
+        for slot in 0..INODES {
+            let Ok(Some(home)) = self.nodes.get(&Stem::Inodes, 0, block).await else {
+                return Ok(());
+            };
+            let facts = home.inode(slot, Record::facts);
+            let Some(facts) = facts.filter(|facts| !facts.is_inline()) else { continue };
+            let stem = Stem::File(block * INODES + slot, home, slot);
+            self.tree(&stem, Some(&facts)).await?;
+        }
+        Ok(())
+    }
+
+    /// Others go on meanwhile, memory is kept in bounds, and an order to end is heard.
+    async fn take_turns(&mut self) -> Result<(), ScrubError> {
+        self.steps += 1;
+        self.relieve();
+        if self.steps.is_multiple_of(STEPS) {
+            yield_now().await;
+            self.go_on()?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> Result<(), ScrubError> {
+        self.scrubbed.mended += self.nodes.mended() - self.counted; // on the way
+        self.counted = self.nodes.mended();
+        let scrubbed = &mut self.scrubbed;
+        scrubbed.total_bytes = scrubbed.total_bytes.max(scrubbed.done_bytes);
+        let is_wanted = (self.watch)(scrubbed);
+        let has_stopped = self.commits.is_some_and(|commits| commits.horizon.has_stopped());
+        match (is_wanted && !self.ends.get(), has_stopped) {
+            (_, true) => Err(ScrubError::Stopped),
+            (false, _) => Err(ScrubError::Ended),
+            _ => Ok(()),
+        }
+    }
+
+    async fn gather(&mut self, block: Block) -> Result<(), ScrubError> {
+        self.batch.push(block);
+        assert!(self.batch.len() <= BATCH, "invariant 3");
+        if self.batch.len() == BATCH { self.read_batch().await } else { Ok(()) }
+    }
+
+    /// Reads what was gathered, in the order in which it stands on the disk.
+    async fn read_batch(&mut self) -> Result<(), ScrubError> {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.sort_unstable();
+        let mut rest = &batch[..];
+        while let Some(first) = rest.first() {
+            let start = first.at;
+            let end_of = |block: &Block| block.at.saturating_add(block.length);
+            let mut end = end_of(first);
+            let mut count = 1;
+            while let Some(next) = rest.get(count)
+                && next.at <= end.saturating_add(GAP)
+                && end_of(next) - start <= LARGE
+            {
+                (end, count) = (end.max(end_of(next)), count + 1);
+            }
+            let (blocks, others) = rest.split_at(count);
+            rest = others;
+            self.read_run(start, end, blocks).await;
+            yield_now().await; // a disk may answer at once
+            self.go_on()?;
+        }
+        self.name_damage().await;
+        Ok(())
+    }
+
+    /// Reads blocks that stand near each other.
+    async fn read_run(&mut self, start: u64, end: u64, blocks: &[Block]) {
+        let read = self.read(start, end.saturating_sub(start)).await;
+        for block in blocks {
+            self.scrubbed.done_bytes += block.length;
+            let within = (block.at - start) as usize;
+            let fits = match &read {
+                Ok(bytes) => sum(&bytes[within..within + block.length as usize]) == block.sum,
+                // One that cannot be read is not to hide the others.
+                Err(_) => {
+                    let alone = self.read(block.at, block.length).await;
+                    alone.is_ok_and(|bytes| sum(&bytes) == block.sum)
+                }
+            };
+            if !fits {
+                self.wrong(block).await;
+            }
+        }
+    }
+
+    async fn read(&self, at: u64, length: u64) -> Result<Buffer, IoError> {
+        let device = self.nodes.path.device();
+        // A pointer that makes no sense may say anything.
+        device.geometry().check(block::Verb::Read, at, length)?;
+        device.read(at, Buffer::unfilled(length as usize)).await
+    }
+
+    /// A block is not what it should be. It is mended, if that can be; gives what it is then.
+    async fn wrong(&mut self, block: &Block) -> Option<Buffer> {
+        let looks_again = !is_planted(Bug::BelievedGathering);
+        if looks_again && !self.is_there(block).await {
+            return None;
+        }
+        let unit = UNIT as u64;
+        let pointer = Pointer::new(block.at / unit, block.birth, block.sum);
+        let mended = mend(&**self.nodes.path.device(), pointer, block.length / unit).await;
+        if let Some(bytes) = mended {
+            self.scrubbed.mended += 1;
+            return Some(bytes);
+        }
+        // Invariant 2.
+        if !looks_again || self.is_there(block).await {
+            let damage = self.damage_of(block);
+            self.damage.push(damage);
+        }
+        None
+    }
+
+    /// Whether a pointer still leads to a block as it was gathered. Nothing is awaited between the
+    /// look and the answer.
+    async fn is_there(&self, block: &Block) -> bool {
+        if block.owner == RECORDS {
+            let Some(commits) = self.commits else { return true };
+            let (units, unit) = (&commits.unfolded.borrow().units, block.at / UNIT as u64);
+            return units.first() == self.oldest.as_ref() && units.contains(&unit);
+        }
+        // What leads to it cannot be read any more: that is told.
+        self.pointer_to(block).await.is_ok_and(|pointer| {
+            let now = self.block_of((block.owner, block.level, block.index), pointer, 1);
+            Block { length: block.length, ..now } == *block
+        })
+    }
+
+    async fn pointer_to(&self, block: &Block) -> Result<Pointer, FsError> {
+        let stem = match block.owner {
+            0 => Stem::Inodes,
+            1 => Stem::Map,
+            3 => Stem::Answers,
+            ino => {
+                let home = self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?;
+                let Some(home) = home else { return Ok(Pointer::NULL) };
+                Stem::File(ino, home, ino % INODES)
+            }
+        };
+        let parent = self.nodes.parent(&stem, block.level, block.index).await?;
+        Ok(parent.map_or(Pointer::NULL, |parent| self.nodes.child_of(&parent, block.index)))
+    }
+
+    /// Which files have lost something with a block, and what.
+    fn damage_of(&self, block: &Block) -> Damage {
+        let leaf = block.index * reach(block.level);
+        let (first, last, offset) = match block.owner {
+            0 => (leaf * INODES, (leaf + reach(block.level)) * INODES - 1, 0),
+            1 | 3 | RECORDS => (1, 0, 0),
+            ino => (ino, ino, leaf),
+        };
+        Damage { first, last, offset, at: block.at }
+    }
+
+    /// Bytes of a file that a leaf of it has.
+    pub(crate) fn leaf_bytes(&self, kind: FileKind) -> u64 {
+        match kind {
+            FileKind::Directory => CHUNKS * CHUNK_SIZE as u64,
+            _ => self.block * UNIT as u64,
+        }
+    }
+
+    /// Tells what was lost since this was done before, with the names of files.
+    async fn name_damage(&mut self) {
+        let mut damage = std::mem::take(&mut self.damage);
+        if damage.is_empty() {
+            return;
+        }
+        damage.sort_unstable();
+        let named = self.names_of(&damage).await;
+        for one in damage {
+            let before = self.scrubbed.lost.len();
+            if one.first <= one.last {
+                for (path, leaf_bytes) in named.range(one.first..=one.last).map(|(_, it)| it) {
+                    let (path, offset) = (Some(path.clone()), one.offset * leaf_bytes);
+                    self.tell(Lost { path, snapshot: None, offset });
+                }
+            }
+            if self.scrubbed.lost.len() == before {
+                self.tell(Lost { path: None, snapshot: None, offset: one.at });
+            }
+        }
+        (self.watch)(&self.scrubbed);
+    }
+
+    fn tell(&mut self, lost: Lost) {
+        if self.scrubbed.lost.len() < TOLD {
+            self.scrubbed.lost.push(lost);
+        }
+    }
+}
+
+/// Whether the file of a tree is the one that it was.
+fn is_still(stem: &Stem, file: Option<&Facts>) -> bool {
+    let (Stem::File(_, home, slot), Some(was)) = (stem, file) else { return true };
+    let is_it = |now: Facts| now.generation == was.generation && !now.is_inline();
+    !home.is_gone() && home.inode(*slot, Record::facts).is_some_and(is_it)
+}
+
+const _: () = assert!(size_of::<Head>() + CHUNKS as usize * CHUNK_SIZE <= UNIT);

@@ -1,0 +1,491 @@
+//! Scrubs: what has rotted is found, and named by the file whose it is; and beside callers nothing
+//! is found on a disk that is well.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IsRight};
+use bytes::Bytes;
+use enginekit::Volume;
+use futures::FutureExt;
+use shadow::{OpenOptions, Shadow, check, open, scrub};
+use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing, presets};
+use vfs::{Credentials, FileSystem, FsError, Stability};
+use vnode::scrub::{Lost, ScrubError, Scrubbed};
+
+use crate::bench::{Setting, findings, made, opened};
+
+pub(crate) const UNIT: u64 = 4096;
+
+fn setting() -> Setting {
+    Setting::of(4, 64, 3 << 20)
+}
+
+/// A stopped volume with files of every kind: `/deep/er/small`, `/large` with blocks of pointers,
+/// `/many` with more names than a block has, a long link, and what was removed.
+pub(crate) fn filled() -> Image {
+    let executor = Executor::new(11);
+    let disk = executor.block_on(made(&executor, &setting()));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        let deep = volume.mkdir(root, "deep").await.expect("there is room");
+        let deeper = volume.mkdir(deep, "er").await.expect("there is room");
+        let many = volume.mkdir(root, "many").await.expect("there is room");
+        let sizes = [(deeper, "small", 9000), (root, "large", 200_000), (root, "gone", 50_000)];
+        for (directory, name, size) in sizes {
+            let file = volume.create(directory, name).await.expect("there is room");
+            let data = vec![name.as_bytes()[0]; size];
+            volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+        }
+        for number in 0..70 {
+            let name = format!("{number:060}");
+            volume.create(many, &name).await.expect("there is room");
+        }
+        volume.symlink(root, "link", &[b'x'; 1000]).await.expect("there is room");
+        volume.remove(root, "gone").await.expect("it is there");
+        volume.settle().await;
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    disk.contents()
+}
+
+/// What a scrub of a volume that is not open finds, and what the disk has then.
+fn scrubbed(image: Image) -> Result<(Scrubbed, Image), String> {
+    let executor = Executor::new(1);
+    let disk = Disk::new(&executor, image);
+    let found = executor.block_on(scrub(disk.clone(), &mut |_| true));
+    let found = found.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    Ok((found, disk.contents()))
+}
+
+/// Whether a check of everything finds nothing.
+fn is_well(image: &Image) -> bool {
+    let executor = Executor::new(1);
+    let disk: Rc<dyn BlockDevice> = Disk::new(&executor, image.clone());
+    let found = executor.block_on(check(disk, true, &mut |_, _| ()));
+    found.is_ok_and(|found| found.wrong.is_empty())
+}
+
+pub(crate) fn unit_of(image: &Image, unit: u64) -> Vec<u8> {
+    let mut bytes = vec![0; UNIT as usize];
+    image.read(unit * UNIT, &mut bytes);
+    bytes
+}
+
+/// Whose a unit is that is in use, as far as its bytes tell: paths that may be named for it.
+fn owners(bytes: &[u8]) -> Vec<&'static str> {
+    if !bytes.starts_with(b"DuSh") {
+        return match bytes[0] {
+            b's' => vec!["/deep/er/small"],
+            b'l' => vec!["/large"],
+            _ => vec!["/link"],
+        };
+    }
+    match (bytes[6], bytes[8]) {
+        (6, 2) => vec!["/"],
+        (6, 16) => vec!["/deep"],
+        (6, 17) => vec!["/deep/er"],
+        (6, 18) => vec!["/many"],
+        (4, 20) => vec!["/large"],
+        (4, 18) => vec!["/many"],
+        _ => Vec::new(), // of several files, or of none
+    }
+}
+
+fn paths(found: &Scrubbed) -> BTreeSet<Option<&str>> {
+    found.lost.iter().map(|lost| lost.path.as_deref()).collect()
+}
+
+/// Every unit of the disk rots, one after the other.
+fn rot_is_named() -> Result<(), String> {
+    let image = filled();
+    let (well, after) = scrubbed(image.clone())?;
+    if !well.lost.is_empty() || well.mended > 0 || after != image {
+        return Err(format!("nothing is wrong, and it found {well:?}"));
+    }
+    let (mut lost, mut mended) = (BTreeSet::new(), 0);
+    for unit in 0..image.size() / UNIT {
+        let bytes = unit_of(&image, unit);
+        let mut rotten = image.clone();
+        let byte = 70 + unit as usize % 4000;
+        rotten.write(unit * UNIT + byte as u64, &[bytes[byte] ^ 1 << (unit % 8)]);
+        let (found, after) = scrubbed(rotten.clone()).map_err(|it| format!("unit {unit}: {it}"))?;
+        let wrong = |what: &str| Err(format!("unit {unit} {what}: {found:?}"));
+        if found.done_bytes != well.done_bytes && found.lost.is_empty() {
+            return wrong("hides something");
+        }
+        if is_well(&rotten) {
+            mended += found.mended;
+            // What stands twice lists what is durable, or does not.
+            let again = scrubbed(after.clone())?.0;
+            if !found.lost.is_empty() || again.mended > 0 || !is_well(&after) {
+                return wrong("is no one's, or stands twice");
+            }
+            continue;
+        }
+        let owners = owners(&bytes);
+        let named = paths(&found);
+        if found.lost.is_empty() {
+            return wrong("is not told");
+        }
+        if !owners.is_empty() && named != owners.iter().map(|&path| Some(path)).collect() {
+            return wrong("is told as another's");
+        }
+        let is_inodes = bytes.starts_with(b"DuSh") && bytes[6] == 5 && bytes[24] > 0;
+        if is_inodes && named.len() < 2 {
+            return wrong("has the inodes of several files");
+        }
+        lost.insert(if bytes.starts_with(b"DuSh") { bytes[6] } else { 0 });
+    }
+    // Data, records, pointers, inodes, names and the map; anchors and superblocks.
+    if lost != BTreeSet::from([0, 3, 4, 5, 6, 7]) || mended != 6 {
+        return Err(format!("kinds {lost:?} were lost, and {mended} mended"));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_rots_is_named_and_what_stands_twice_is_mended() {
+    assert_eq!(rot_is_named(), Ok(()));
+}
+
+#[test]
+fn offsets_are_those_of_the_file() {
+    let image = filled();
+    let found_for = |unit: u64| {
+        let mut rotten = image.clone();
+        rotten.write(unit * UNIT + 9, &[0]);
+        scrubbed(rotten).expect("it can be scrubbed").0.lost
+    };
+    let units = 0..image.size() / UNIT;
+    let of_large = units.filter(|&unit| unit_of(&image, unit).iter().all(|&byte| byte == b'l'));
+    let mut offsets = BTreeSet::new();
+    for unit in of_large {
+        for Lost { path, snapshot, offset } in found_for(unit) {
+            assert_eq!((path.as_deref(), snapshot), (Some("/large"), None));
+            offsets.insert(offset);
+        }
+    }
+    let expected: BTreeSet<u64> = (0..200_000 / UNIT).map(|block| block * UNIT).collect();
+    assert_eq!(offsets, expected);
+}
+
+/// Callers change files at random.
+async fn churn(volume: &Volume<Shadow>, seed: u64, is_done: &dyn Fn() -> bool) {
+    let mut prng = Prng::new(seed);
+    let root = volume.files.root();
+    let home = volume.mkdir(root, &format!("d{seed}")).await.expect("there is room");
+    while !is_done() {
+        let name = format!("f{}", prng.index(8));
+        match prng.index(6) {
+            0 => _ = volume.remove(home, &name).await,
+            1 => _ = volume.symlink(home, &name, b"/short").await,
+            2 => {
+                if let Ok(file) = volume.lookup(home, &name).await {
+                    let _ = volume.resize(file, prng.index(60_000) as u64).await;
+                }
+            }
+            _ => {
+                let file = match volume.create(home, &name).await {
+                    Ok(file) => Ok(file),
+                    Err(_) => volume.lookup(home, &name).await,
+                };
+                let Ok(file) = file else { continue };
+                let data = vec![seed as u8; 1 + prng.index(40_000)];
+                let how = if prng.chance(1, 2) { Stability::FileSync } else { Stability::Unstable };
+                let _ = volume.write(file, prng.index(90_000) as u64, data, how).await;
+            }
+        }
+    }
+}
+
+/// Scrubs one after the other beside callers, on a disk that is well.
+pub(crate) fn nothing_is_found_beside_callers() -> Result<(), String> {
+    for seed in 1..=4 {
+        let executor = Executor::new(seed);
+        let setting = Setting::of(4 << (seed % 3), 128, 6 << 20);
+        let disk = executor.block_on(made(&executor, &setting));
+        let done_bytes = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            let is_done = std::cell::Cell::new(false);
+            let scrubs = async {
+                let mut done_bytes = 0;
+                for _ in 0..30 {
+                    executor.runtime().clock.sleep(std::time::Duration::from_millis(30)).await;
+                    let engine = volume.files.store().engine();
+                    let found = engine.scrub(&mut |_| true).await;
+                    let found = found.map_err(|error| error.to_string())?;
+                    if !found.lost.is_empty() || found.mended > 0 {
+                        return Err(format!(
+                            "seed {seed}: it is well, and this was told: {found:?}"
+                        ));
+                    }
+                    done_bytes += found.done_bytes;
+                }
+                Ok(done_bytes)
+            };
+            let scrubs = scrubs.inspect(|_| is_done.set(true));
+            let is_over = || is_done.get();
+            let churning = futures::future::join3(
+                churn(&volume, 10 * seed, &is_over),
+                churn(&volume, 10 * seed + 1, &is_over),
+                churn(&volume, 10 * seed + 2, &is_over),
+            );
+            let (done_bytes, _) = futures::join!(scrubs, churning);
+            volume.files.shutdown().await.map_err(|error| error.to_string())?;
+            done_bytes
+        })?;
+        if done_bytes < 4 << 20 {
+            return Err(format!("{done_bytes} bytes were looked at"));
+        }
+        findings(&disk.contents())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn beside_callers_nothing_is_found_on_a_disk_that_is_well() {
+    assert_eq!(nothing_is_found_beside_callers(), Ok(()));
+}
+
+#[test]
+fn what_rots_while_it_is_served_is_named() {
+    let executor = Executor::new(3);
+    let image = filled();
+    let disk = Disk::new(&executor, image.clone());
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+        let units = 0..image.size() / UNIT;
+        // The last block, of which a part is behind the end.
+        let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
+        let mut of_small = units.filter(|&unit| is_last(unit_of(&image, unit)));
+        disk.rot(of_small.next().expect("it has data") * UNIT + 5, 2);
+        let engine = volume.files.store().engine();
+        let found = engine.scrub(&mut |_| true).await.expect("it comes to its end");
+        let path = Some("/deep/er/small".to_owned());
+        assert_eq!(found.lost, [Lost { path, snapshot: None, offset: 8192 }]);
+        assert_eq!(found.done_bytes, found.total_bytes);
+        let root = volume.files.root();
+        let file = volume.create(root, "new").await.expect("it goes on");
+        volume.write(file, 0, vec![1; 9], Stability::FileSync).await.expect("it goes on");
+    });
+}
+
+#[test]
+fn it_ends_when_it_is_told_to_or_the_volume_stops_and_one_goes_at_a_time() {
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, filled());
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+        let engine = volume.files.store().engine();
+        assert_eq!(engine.scrub(&mut |_| false).await, Err(ScrubError::Ended));
+        let (mut all, mut none) = (|_: &Scrubbed| true, |_: &Scrubbed| true);
+        let (first, second) = futures::join!(engine.scrub(&mut all), engine.scrub(&mut none));
+        assert_eq!((first.is_ok(), second), (true, Err(ScrubError::Busy)));
+        let (mut all, stop) = (|_: &Scrubbed| true, volume.files.shutdown());
+        let (cut, stopped) = futures::join!(engine.scrub(&mut all), stop);
+        assert_eq!((cut, stopped.is_ok()), (Err(ScrubError::Ended), true));
+    });
+    assert_eq!(findings(&disk.contents()), Ok(()));
+}
+
+/// A small volume, of which a scrub begins at any moment of an update on its way.
+pub(crate) fn what_is_being_written_is_not_judged() -> Result<(), String> {
+    let executor = Executor::new(5);
+    let new = executor.block_on(made(&executor, &setting())).contents();
+    // Its writes take longer than its reads.
+    let slow = Latency { write_ns: (100_000, 900_000), ..Latency::default() };
+    let options = Options { timing: Timing::Random(slow), ..Options::default() };
+    let disk = Disk::with_options(&executor, new, options);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let (clock, engine) = (executor.runtime().clock, volume.files.store().engine());
+        let file = volume.create(volume.files.root(), "f").await;
+        let file = file.map_err(|error| error.to_string())?;
+        let mut prng = Prng::new(5);
+        for round in 0..300_u64 {
+            let pause = std::time::Duration::from_micros(prng.index(600) as u64);
+            let written = volume.write(file, 0, vec![round as u8; 4096], Stability::FileSync);
+            let scrubbed = async {
+                clock.sleep(pause).await;
+                engine.scrub(&mut |_| true).await
+            };
+            let (written, found) = futures::join!(written, scrubbed);
+            written.map_err(|error| error.to_string())?;
+            let found = found.map_err(|error| error.to_string())?;
+            if !found.lost.is_empty() {
+                return Err(format!("round {round}, after {pause:?}: {found:?}"));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn an_update_on_its_way_is_not_judged() {
+    assert_eq!(what_is_being_written_is_not_judged(), Ok(()));
+}
+
+/// Two copies of everything: what is read is the first.
+struct Twins(Rc<Disk>, Rc<Disk>);
+
+impl BlockDevice for Twins {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        let first = self.0.write(offset, data.clone(), durability);
+        let second = self.1.write(offset, data, durability);
+        async move { first.await.and(second.await) }.boxed_local()
+    }
+
+    fn flush(&self) -> Io<()> {
+        let (first, second) = (self.0.flush(), self.1.flush());
+        async move { first.await.and(second.await) }.boxed_local()
+    }
+
+    fn discard(&self, _: u64, _: u64) -> Io<()> {
+        async { Ok(()) }.boxed_local()
+    }
+
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
+        let (first, second) = (self.0.clone(), self.1.clone());
+        async move {
+            let other = second.read(offset, Buffer::unfilled(length as usize)).await?;
+            if !is_right(&other) {
+                return Ok(None);
+            }
+            let data = vec![Buffer::copied(&other).freeze()];
+            first.write(offset, data, Durability::Plain).await?;
+            Ok(Some(other))
+        }
+        .boxed_local()
+    }
+
+    fn close(&self) -> Io<()> {
+        async { Ok(()) }.boxed_local()
+    }
+}
+
+/// Every unit rots on the first disk: what is read is right, and so is the disk afterwards. What
+/// rots on both is an error, and is not made of the other.
+pub(crate) fn the_other_copy_mends() -> Result<(), String> {
+    let image = filled();
+    let content = |name: &str, size: usize| vec![name.as_bytes()[0]; size];
+    let units = 32..image.size() / UNIT - 2;
+    let (mut mended, mut refused) = (0, 0);
+    for unit in units {
+        let mut rotten = image.clone();
+        let bytes = unit_of(&image, unit);
+        let is_slot = bytes.starts_with(b"DuSh") && bytes[6] == 2;
+        if is_well_with(&image, unit, &mut rotten) || is_slot {
+            continue; // it is no one's, or stands twice
+        }
+        for is_lost in [false, true] {
+            let executor = Executor::new(unit);
+            let other = if is_lost { spoilt(&rotten, unit) } else { image.clone() };
+            let disks = [rotten.clone(), other].map(|image| Disk::new(&executor, image));
+            let twins = Rc::new(Twins(disks[0].clone(), disks[1].clone()));
+            let read = executor.block_on(async {
+                let files = open(twins, executor.runtime(), &OpenOptions::default()).await;
+                let volume = Volume::new(files.map_err(|error| error.to_string())?);
+                let all = read_all(&volume).await.map_err(|error| error.to_string())?;
+                volume.files.shutdown().await.map_err(|error| error.to_string())?;
+                Ok::<_, String>(all)
+            });
+            let right = [content("small", 9000), content("large", 200_000)];
+            match read {
+                Ok(all) if all != right => return Err(format!("unit {unit} is read as it is")),
+                Ok(_) if !is_lost => {
+                    mended += 1;
+                    findings(&disks[0].contents()).map_err(|it| format!("unit {unit}: {it}"))?;
+                }
+                Err(error) if !is_lost => return Err(format!("unit {unit}: {error}")),
+                Ok(_) => return Err(format!("unit {unit} is lost, and no one tells")),
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    if mended > 60 && refused > 50 { Ok(()) } else { Err(format!("{mended}, {refused}")) }
+}
+
+/// Lets a unit rot, and says whether that is no loss.
+fn is_well_with(image: &Image, unit: u64, rotten: &mut Image) -> bool {
+    let byte = unit_of(image, unit)[77];
+    rotten.write(unit * UNIT + 77, &[byte ^ 4]);
+    is_well(rotten)
+}
+
+/// The same with another byte of the unit, too.
+fn spoilt(image: &Image, unit: u64) -> Image {
+    let mut spoilt = image.clone();
+    spoilt.write(unit * UNIT + 79, &[unit_of(image, unit)[79] ^ 1]);
+    spoilt
+}
+
+/// What is in the files, and that their names are there.
+pub(crate) async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], FsError> {
+    let root = volume.files.root();
+    let deep = volume.lookup(root, "deep").await?;
+    let deeper = volume.lookup(deep, "er").await?;
+    let small = volume.lookup(deeper, "small").await?;
+    let large = volume.lookup(root, "large").await?;
+    let many = volume.lookup(root, "many").await?;
+    for number in 0..70 {
+        let file = volume.lookup(many, &format!("{number:060}")).await?;
+        volume.read(file).await?;
+    }
+    let link = volume.lookup(root, "link").await?;
+    let target = volume.files.readlink(&Credentials::root(), link).await;
+    target.open().await.map_err(|_| FsError::Io)?.into_inner().result?;
+    Ok([volume.read(small).await?, volume.read(large).await?])
+}
+
+#[test]
+fn what_rots_on_one_disk_is_read_of_the_other_and_mended() {
+    assert_eq!(the_other_copy_mends(), Ok(()));
+}
+
+#[test]
+fn a_disk_with_an_arm_is_read_at_its_speed() {
+    const FILES: usize = 40;
+    let executor = Executor::new(6);
+    let setting = Setting::of(8, 16 << 10, 256 << 20);
+    let new = executor.block_on(made(&executor, &setting)).contents();
+    let options = Options { timing: presets::SATA_7200, ..Options::default() };
+    let disk = Disk::with_options(&executor, new, options);
+    executor.block_on(async {
+        let clock = executor.runtime().clock;
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for number in 0..FILES {
+            let made = volume.create(volume.files.root(), &format!("f{number}")).await;
+            let file = made.expect("there is room");
+            let data = vec![number as u8 + 1; 2 << 20];
+            volume.write(file, 0, data, Stability::Unstable).await.expect("there is room");
+            volume.commit(file).await.expect("there is room");
+        }
+        // Some have been removed.
+        for number in (0..FILES).step_by(5) {
+            volume.remove(volume.files.root(), &format!("f{number}")).await.expect("it is there");
+        }
+        volume.settle().await;
+        let engine = volume.files.store().engine();
+        let begun = clock.now();
+        let found = engine.scrub(&mut |_| true).await.expect("it comes to its end");
+        let scrubbed = clock.now().since(begun);
+        let begun = clock.now();
+        for at in (0..found.done_bytes >> 20).map(|piece| piece << 20) {
+            let read = disk.read((8 << 20) + at, Buffer::unfilled(1 << 20)).await;
+            read.expect("nothing fails");
+        }
+        let share = clock.now().since(begun).as_secs_f64() / scrubbed.as_secs_f64();
+        println!("{} bytes, {share:.2} of sequential", found.done_bytes);
+        assert!(share >= 0.6, "a scrub takes {scrubbed:?}, {share:.2} of what reads do");
+    });
+}
