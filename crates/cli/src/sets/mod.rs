@@ -241,7 +241,8 @@ fn follow(volume: &Volume, answer: &Value, doing: &'static str) -> Result<(), Fa
     }
 }
 
-fn bar(doing: &'static str) -> ProgressBar {
+/// A bar of bytes, on standard error.
+pub(crate) fn bar(doing: &'static str) -> ProgressBar {
     let template = "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     ProgressBar::no_length().with_style(style).with_message(doing)
