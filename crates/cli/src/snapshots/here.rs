@@ -18,8 +18,8 @@ const CACHE_BYTES: usize = 32 << 20;
 
 /// A volume that is open for a moment.
 pub(super) struct Here<'a> {
-    place: &'a Place,
-    files: Rc<dyn FileSystem>,
+    pub(super) place: &'a Place,
+    pub(super) files: Rc<dyn FileSystem>,
 }
 
 /// All snapshots. The volume is opened for reading alone, and nothing on it changes.

@@ -21,8 +21,8 @@ const SOON: Duration = Duration::from_millis(50);
 
 /// See the module's prose.
 pub(super) struct Interrupt {
-    is_heard: Rc<Cell<bool>>,
-    runtime: Runtime,
+    pub(super) is_heard: Rc<Cell<bool>>,
+    pub(super) runtime: Runtime,
 }
 
 impl Interrupt {

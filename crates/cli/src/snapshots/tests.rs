@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use duramen_settings::SnapshotsSettings;
-use futures::future::LocalBoxFuture;
+use designs::SHADOW;
+use duramen_settings::{Settings, SnapshotsSettings};
+use futures::FutureExt;
+use futures::future::{Either, LocalBoxFuture, select};
 use namespace::Namespace;
 use ram::{Disk, Platter, RamOptions};
 use runtime::{Clock, Instant, Runtime, Timestamp};
@@ -14,10 +16,14 @@ use server::control::{Jobs, Refused};
 use sim::Executor;
 use vfs::{CreateHow, FileSystem, Name, Requester, SetAttributes};
 
+use super::Place;
+use super::here::Here;
+use super::interrupt::Interrupt;
 use super::keeper::Keeper;
 use super::schedule::attend;
 use super::verbs::{self, Wrong};
 use crate::calendar::{show_day, show_hour};
+use crate::volume::Volume;
 
 const SIZE: u64 = 4 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -113,6 +119,22 @@ impl Served {
         let (root, name) = (self.files.root(), Name::parse(name.as_bytes()).expect("legal"));
         let made = self.files.create(&Requester::root(), root, &name, how).await.open().await;
         made.expect("it runs").into_inner().result.expect("it is new");
+    }
+
+    /// A command at work on it, and its user, who may interrupt it.
+    fn place(&self) -> (Place, Rc<Cell<bool>>) {
+        let (runtime, is_heard) = (self.runtime.clone(), Rc::new(Cell::new(false)));
+        let interrupt = Interrupt { is_heard: is_heard.clone(), runtime: runtime.clone() };
+        let volume = Volume {
+            path: "volume".into(),
+            disk_path: "volume".into(),
+            log_path: None,
+            settings: Settings::of(&SHADOW),
+            folder: None,
+            is_log_named: false,
+            is_degraded_meant: false,
+        };
+        (Place { volume, socket: None, runtime, interrupt }, is_heard)
     }
 
     /// How the jobs are, in the order in which they began.
@@ -279,6 +301,73 @@ fn a_deletion_that_meets_a_stop_has_failed_and_is_not_lost() {
         assert_eq!(served.states(), ["failed"]);
         let served = Served::again(executor, served.disk.platter()).await;
         assert_eq!(served.names().await, (vec![], 1));
+    });
+}
+
+#[test]
+fn a_command_that_is_interrupted_leaves_the_rest_of_a_deletion_to_the_next() {
+    run(async |executor| {
+        let served = Served::new(executor).await;
+        for file in 0..40 {
+            served.touch(&file.to_string()).await;
+        }
+        for name in ["a", "b", "c"] {
+            served.order("create", name).await.expect("it is new");
+        }
+        let mut platter = served.disk.platter();
+        for (new, expected) in [(true, "no snapshot is deleted"), (false, "the rest of it is")] {
+            let served = Served::again(executor, platter).await;
+            let (place, is_heard) = served.place();
+            is_heard.set(new);
+            let interrupt = async {
+                while served.names().await.1 == served.names().await.0.len() {
+                    served.sleep(Duration::from_micros(10)).await;
+                }
+                is_heard.set(true);
+            };
+            let here = Here { place: &place, files: served.files.clone() };
+            let deleted = select(here.delete("c").boxed_local(), interrupt.boxed_local()).await;
+            let deleted = match deleted {
+                Either::Left((deleted, _)) => deleted,
+                Either::Right(((), deleting)) => deleting.await,
+            };
+            let told = deleted.expect_err("it is interrupted").to_string();
+            assert!(told.contains("interrupted: ") && told.contains(expected), "{told}");
+            platter = served.disk.platter();
+        }
+        let served = Served::again(executor, platter).await;
+        assert_eq!(served.names().await, (vec!["a".to_owned(), "b".to_owned()], 3));
+        let (place, _) = served.place();
+        let here = Here { place: &place, files: served.files.clone() };
+        here.delete("c").await.expect("it is the same deletion");
+        let served = Served::again(executor, served.disk.platter()).await;
+        assert_eq!(served.names().await, (vec!["a".to_owned(), "b".to_owned()], 2));
+    });
+}
+
+#[test]
+fn a_volume_goes_back_when_those_in_its_way_are_wholly_gone() {
+    run(async |executor| {
+        let served = Served::new(executor).await;
+        for name in ["a", "b", "c"] {
+            served.order("create", name).await.expect("it is new");
+            served.touch(name).await;
+        }
+        let back = async |newer| {
+            let served = Served::again(executor, served.disk.platter()).await;
+            let (place, _) = served.place();
+            let here = Here { place: &place, files: served.files.clone() };
+            (here.roll_back("b", newer).await, served.disk.platter())
+        };
+        let (refused, _) = back(false).await;
+        let refused = refused.expect_err("there is a newer one").to_string();
+        let why = "a snapshot is newer than 'b' and would be lost: c; if that is meant";
+        assert!(refused.contains(why), "{refused}");
+        let (deleted, platter) = back(true).await;
+        assert_eq!(deleted.expect("it is meant"), ["c"]);
+        let served = Served::again(executor, platter).await;
+        assert_eq!(served.names().await, (vec!["a".to_owned(), "b".to_owned()], 2));
+        served.touch("b").await; // which is not there any more
     });
 }
 
