@@ -12,10 +12,11 @@ use crate::commit::Staged;
 use crate::engine::{File, Shadow};
 use crate::format::inode::Record;
 use crate::format::pointer::Pointer;
-use crate::format::record::Run;
+use crate::format::record::{Run, Span};
 use crate::format::{FIRST, INODES};
 use crate::inode::Inode;
 use crate::nodes::Node;
+use crate::snapshots::Worked;
 use crate::update::{Cut, Placed, Source, Update};
 
 /// An Update that every reader sees.
@@ -31,6 +32,14 @@ pub struct Freed {
     pub(crate) inos: Vec<u64>,
 }
 
+/// What the live tree loses.
+#[derive(Default)]
+struct Gone {
+    freed: Vec<Run>,
+    /// What snapshots hold.
+    died: Vec<(Run, Span)>,
+}
+
 impl Shadow {
     pub(crate) fn apply_all(
         &self,
@@ -38,9 +47,9 @@ impl Shadow {
         mut see: impl FnMut(&File, Sequence),
     ) -> Applied {
         let sequence = self.next.replace(self.next.get() + 1);
-        let mut freed = Vec::new();
-        self.take_blocks(std::mem::take(&mut update.blocks), &mut freed);
-        self.cut(std::mem::take(&mut update.cut), &mut freed);
+        let mut gone = Gone::default();
+        self.take_blocks(std::mem::take(&mut update.blocks), &mut gone);
+        self.cut(std::mem::take(&mut update.cut), &mut gone);
         self.change_chunks(&mut update);
         for (&ino, (file, inode)) in &update.inodes {
             let is_ended = update.ended.contains(&ino);
@@ -60,7 +69,7 @@ impl Shadow {
             self.nodes.mark(&inode.home);
         }
         for ino in &update.ended {
-            self.vacate(&update.inodes[ino].1.home, &mut freed);
+            self.vacate(&update.inodes[ino].1.home, &mut gone);
         }
         self.count_files(&update);
         if let Some(&last) = update.born.iter().max() {
@@ -77,10 +86,14 @@ impl Shadow {
         let taken = update.taken.keep();
         let inos = std::mem::take(&mut update.ended);
         self.leaving.borrow_mut().extend(&inos);
-        let units = freed.iter().map(|run: &Run| run.length).sum();
+        let work = update.work.take().map(|work| self.work(work, &mut gone.freed));
+        let Worked { pin, hold, unheld } = work.unwrap_or_default();
+        let Gone { freed, died } = gone;
+        let units = freed.iter().chain(&unheld).map(|run: &Run| run.length).sum();
         self.leaving_units.set(self.leaving_units.get() + units);
         let written = std::mem::take(&mut update.written);
-        let staged = Staged { sequence, answer: None, taken, freed, written };
+        let staged =
+            Staged { sequence, answer: None, taken, freed, unheld, died, written, pin, hold };
         Applied { staged, freed: Freed { units, inos } }
     }
 
@@ -97,45 +110,57 @@ impl Shadow {
     }
 
     /// Blocks of data take the places of those that were there.
-    fn take_blocks(&self, blocks: Vec<Placed>, freed: &mut Vec<Run>) {
+    fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Gone) {
         let birth = self.commits.number();
         for Placed { parent, index, address, sum } in blocks {
             let old = self.nodes.child_of(&parent, index);
-            if !old.is_null() {
-                freed.push(Run { start: old.address.get(), length: self.per_block() });
-            }
+            self.lose(old, self.per_block(), gone);
             self.nodes.set_child(&parent, index, Pointer::new(address, birth, sum));
             self.nodes.mark_parent(&parent);
         }
     }
 
+    /// The live tree loses a block. What snapshots hold is not free.
+    fn lose(&self, old: Pointer, length: u64, gone: &mut Gone) {
+        if old.is_null() {
+            return;
+        }
+        let run = Run { start: old.address.get(), length };
+        match self.pins.span_of(old.birth.get()) {
+            Some(span) => gone.died.push((run, span)),
+            None => gone.freed.push(run),
+        }
+    }
+
+    /// The same, of a block of metadata that was removed.
+    fn lose_node(&self, old: Pointer, gone: &mut Gone) {
+        if !old.is_null() {
+            self.pins.uncount_node(old.birth.get(), false);
+        }
+        self.lose(old, 1, gone);
+    }
+
     /// Leaves go, and what has no others below it.
-    fn cut(&self, cut: Cut, freed: &mut Vec<Run>) {
+    fn cut(&self, cut: Cut, gone: &mut Gone) {
         for (parent, index, pointer) in cut.leaves {
-            freed.push(Run { start: pointer.address.get(), length: self.per_block() });
+            self.lose(pointer, self.per_block(), gone);
             self.nodes.set_child(&parent, index, Pointer::NULL);
             self.nodes.mark_parent(&parent);
         }
         // From above, so that what goes with its parent changes nothing there.
         for node in cut.nodes.iter().rev() {
-            let old = self.nodes.remove(node);
-            if !old.is_null() {
-                freed.push(Run { start: old.address.get(), length: 1 });
-            }
+            self.lose_node(self.nodes.remove(node), gone);
         }
     }
 
     /// A block of inodes goes if none is left in it. Its numbers are for new files.
-    fn vacate(&self, home: &Rc<Node>, freed: &mut Vec<Run>) {
+    fn vacate(&self, home: &Rc<Node>, gone: &mut Gone) {
         let block = home.place.index;
         let range = block * INODES..(block + 1) * INODES;
         let is_promised = self.promised.inos.borrow().range(range).next().is_some();
         let is_empty = || (0..INODES).all(|slot| home.inode(slot, Record::is_free));
         if block * INODES >= FIRST && !is_promised && !home.is_gone() && is_empty() {
-            let old = self.nodes.remove(home);
-            if !old.is_null() {
-                freed.push(Run { start: old.address.get(), length: 1 });
-            }
+            self.lose_node(self.nodes.remove(home), gone);
             self.vacant.borrow_mut().insert(block);
         }
     }

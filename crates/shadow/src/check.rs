@@ -1,7 +1,10 @@
 //! Looking at all of a volume that is not open: whether what it is made of fits together.
 //!
 //! Every block that the superblock leads to is read, with its checksum. What trees hold is compared
-//! with the map and the records, names with links, and the way from the root with what there is.
+//! with the map and the records, names with links, and the way from the root with what there is. Of
+//! snapshots, the blocks are looked at, and the lists of what they alone hold.
+
+mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,7 +27,7 @@ use crate::format::record::Run;
 use crate::format::superblock::Superblock;
 use crate::format::{CHUNKS, FAN, INODES, ROOT, UNIT, sum};
 use crate::nodes::{Nodes, Parent, Stem};
-use crate::open::{OpenError, choose, find_anchor, read_map, read_records};
+use crate::open::{OpenError, choose, find_anchor, read_map, read_pins, read_records};
 use crate::space::Space;
 
 /// Defines the laws: variant, short name, and the law as a sentence.
@@ -57,7 +60,9 @@ laws! {
     Rest, "volume.rest", "The volume was stopped cleanly.";
     Counts, "sb.counts", "What is counted is what there is.";
     Block, "tree.block", "A pointer leads to the block that it says, with its checksum.";
+    Birth, "tree.birth", "A block is not younger than what leads to it.";
     Once, "space.once", "Every unit that is held is held once.";
+    Listed, "space.listed", "What snapshots alone hold is listed once, for those that hold it.";
     Map, "space.map", "What is in use is what is held.";
     Inode, "inode.whole", "What counts as an inode makes sense as one.";
     Size, "inode.size", "A file holds what its inode says, and nothing behind its end.";
@@ -137,6 +142,12 @@ struct Look<'a> {
     /// What '..' of a directory says, and where its name is.
     parents: BTreeMap<u64, u64>,
     holders: BTreeMap<u64, u64>,
+    /// The last update.
+    newest: u64,
+    /// Blocks of metadata of the live tree, and those of them that this update wrote, or one
+    /// before it: snapshots may hold these.
+    nodes_held: (u64, u64),
+    pinned_until: u64,
 }
 
 /// Looks at all of a volume; at the data of files too, if `reads_data`. Nothing is written.
@@ -155,8 +166,7 @@ pub async fn check(
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(64 << 20, block_size, false);
     let path = Rc::new(DataPath::new(device.clone(), budget.clone(), (block_size, block_size)));
-    let trees = [superblock.inodes, superblock.map, superblock.answers];
-    let nodes = Rc::new(Nodes::new(path, budget, trees, anchor.secret));
+    let nodes = Rc::new(Nodes::new(path, budget, superblock.trees(), anchor.secret));
     let told = Space::empty(shape);
     let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
     read_map(&nodes, &told, &unfolded).await?;
@@ -173,13 +183,21 @@ pub async fn check(
         names: BTreeMap::new(),
         parents: BTreeMap::new(),
         holders: BTreeMap::new(),
+        newest: 0,
+        pinned_until: 0,
+        nodes_held: (0, 0),
     };
     for &unit in &unfolded.units {
         look.hold(Run { start: unit, length: 1 }, None);
     }
-    for stem in [Stem::Map, Stem::Answers, Stem::Inodes] {
+    let pins = read_pins(&look.nodes, &superblock.snapshots).await?;
+    look.newest = superblock.number;
+    for stem in [Stem::Map, Stem::Answers, Stem::Snapshots, Stem::Lists, Stem::Died] {
         look.tree(&stem, false, &mut Vec::new()).await;
     }
+    look.nodes_held = (0, 0);
+    look.pinned_until = superblock.snapshots.pinned_until;
+    look.tree(&Stem::Inodes, false, &mut Vec::new()).await;
     look.inodes(superblock.next_ino).await;
     look.all_names();
     for chain in superblock.chains.iter().filter(|chain| chain.size.is_none()) {
@@ -187,6 +205,7 @@ pub async fn check(
     }
     let orphans: BTreeSet<u64> = superblock.chains.iter().map(|chain| chain.ino).collect();
     look.links(&orphans);
+    look.snapshots(&pins, &unfolded).await;
     look.space(&told);
     look.counts(&superblock, &anchor);
     look.paths().await;
@@ -265,7 +284,19 @@ impl Look<'_> {
                 if pointer.is_null() {
                     continue;
                 }
+                let newest = match &parent {
+                    Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) => {
+                        node.pointer().birth.get()
+                    }
+                    Parent::Stem(_) => self.newest,
+                };
+                self.born(file_of(stem), pointer, newest);
                 let is_data = level == 0 && has_data;
+                if !is_data {
+                    let is_pinned = pointer.birth.get() <= self.pinned_until;
+                    self.nodes_held.0 += 1;
+                    self.nodes_held.1 += u64::from(is_pinned);
+                }
                 let length = if is_data { self.block } else { 1 };
                 if !self.hold(Run { start: pointer.address.get(), length }, file_of(stem)) {
                     continue;
@@ -495,7 +526,14 @@ impl Look<'_> {
         let units: u64 = self.files.values().map(|facts| facts.units).sum();
         let Findings { files, directories, is_at_rest, .. } = self.findings;
         let free = self.held.total() - self.findings.units;
+        let (nodes, pinned) = self.nodes_held;
+        let said = &superblock.snapshots;
+        if said.pinned < pinned {
+            let found = format!("{} blocks of metadata that snapshots hold", said.pinned);
+            self.wrong(Law::Counts, None, found, format!("{pinned} at least"));
+        }
         let counts = [
+            ("blocks of metadata of files", said.nodes, nodes),
             ("files", superblock.files, files),
             ("directories", superblock.directories, directories),
             ("units of files", superblock.units, units),

@@ -36,17 +36,19 @@ use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::FsError;
+use vfs::{FsError, Snapshot};
 use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
 use crate::format::anchor::{Anchor, Shape, ZONES};
 use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
-use crate::format::record::{self, Change, Run};
-use crate::format::superblock::{CHAINS, LISTED, Listed, Superblock};
-use crate::format::{BODY, MAPPED, SLOTS, UNIT, sum};
-use crate::nodes::{Node, Nodes};
+use crate::format::record::{self, Change, Run, Span};
+use crate::format::snapshot::{self, Line, RUNS, State};
+use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
+use crate::format::{BODY, FAN, MAPPED, SLOTS, UNIT, sum};
+use crate::nodes::{Node, Nodes, Stem};
+use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
 use crate::space::Space;
 
@@ -73,6 +75,9 @@ pub(crate) struct Open {
     answers: Vec<Rc<[u8]>>,
     taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
+    /// What is free of which no record tells: the map does already.
+    unheld: Vec<Run>,
+    died: Vec<(Run, Span)>,
 }
 
 /// What records have told since the last fold.
@@ -82,6 +87,40 @@ pub(crate) struct Unfolded {
     pub(crate) answers: Vec<Rc<[u8]>>,
     /// Where the records are.
     pub(crate) units: Vec<u64>,
+    /// How many runs died, of each span.
+    pub(crate) died: BTreeMap<Span, u64>,
+}
+
+impl Unfolded {
+    /// A record tells more.
+    pub(crate) fn extend(&mut self, changes: Vec<Change>, answers: Vec<Rc<[u8]>>) {
+        for change in &changes {
+            if let Change::Died(_, span) = change {
+                *self.died.entry(*span).or_default() += 1;
+            }
+        }
+        self.changes.extend(changes);
+        self.answers.extend(answers);
+    }
+}
+
+/// A snapshot to be made of an update: its line goes to a slot of this block.
+pub(crate) struct Pin {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) leaf: Rc<Node>,
+    pub(crate) slot: u64,
+}
+
+/// No update is sealed as long as this is there.
+pub(crate) struct Hold(Rc<Commits>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.is_held.set(false);
+        if self.0.has_work() {
+            self.0.kick();
+        }
+    }
 }
 
 /// An update that changes no more.
@@ -105,8 +144,16 @@ pub(crate) struct Staged {
     pub(crate) answer: Option<Rc<[u8]>>,
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
+    /// What is free of which no record is to tell.
+    pub(crate) unheld: Vec<Run>,
+    /// What snapshots hold alone.
+    pub(crate) died: Vec<(Run, Span)>,
     /// Blocks of data, and their checksums.
     pub(crate) written: Vec<(u64, u64)>,
+    /// A snapshot to be made of all that was staged, this among it.
+    pub(crate) pin: Option<Pin>,
+    /// What has kept others from being sealed meanwhile.
+    pub(crate) hold: Option<Hold>,
 }
 
 /// How often something was done since the volume was opened.
@@ -128,6 +175,7 @@ pub(crate) struct Commits {
     pub(crate) shape: Shape,
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) space: Rc<Space>,
+    pub(crate) pins: Rc<Pins>,
     path: Rc<DataPath>,
     pub(crate) horizon: Horizon,
     pub(crate) released: Signal,
@@ -146,6 +194,9 @@ pub(crate) struct Commits {
     pub(crate) directories: Cell<u64>,
     pub(crate) units: Cell<u64>,
     is_running: Cell<bool>,
+    is_held: Cell<bool>,
+    /// An update that was sealed as it was staged.
+    pending: RefCell<Option<Sealed>>,
     /// A change finds no room, and a fold may make some.
     is_fold_wanted: Cell<bool>,
     counts: Cell<Counts>,
@@ -158,6 +209,7 @@ pub(crate) struct Found {
     /// Where that is.
     pub(crate) at: u64,
     pub(crate) unfolded: Unfolded,
+    pub(crate) pins: Pins,
 }
 
 impl Commits {
@@ -168,7 +220,7 @@ impl Commits {
         path: Rc<DataPath>,
         found: Found,
     ) -> Rc<Self> {
-        let Found { anchor, mut superblock, at, unfolded } = found;
+        let Found { anchor, mut superblock, at, unfolded, pins } = found;
         superblock.durable = superblock.number; // what it lists was written again
         let chains = superblock.chains.iter().map(|chain| (chain.ino, *chain)).collect();
         Rc::new(Self {
@@ -176,6 +228,7 @@ impl Commits {
             shape: anchor.shape,
             nodes,
             space,
+            pins: Rc::new(pins),
             path,
             horizon: Horizon::default(),
             released: Signal::new(),
@@ -191,6 +244,8 @@ impl Commits {
             unfolded: RefCell::new(unfolded),
             chains: RefCell::new(chains),
             is_running: Cell::new(false),
+            is_held: Cell::new(false),
+            pending: RefCell::default(),
             is_fold_wanted: Cell::new(false),
             counts: Cell::default(),
         })
@@ -216,17 +271,34 @@ impl Commits {
     pub(crate) fn needs(&self) -> u64 {
         let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
         let dirty = self.nodes.dirty_count();
-        let runs = open.taken.len() + open.freed.len() + 2 * dirty as usize;
+        let died = 2 * open.died.len(); // with its span
+        let runs = open.taken.len() + open.freed.len() + died + 3 * dirty as usize;
         let records = record::blocks_for(runs + FOLD, &open.answers) as u64;
         let leaves = (self.shape.units / MAPPED + 1).min(unfolded.changes.len() as u64);
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
-        dirty + records + 2 * leaves + 8 + 2 * (answers / BODY) as u64
+        let lists = self.needs_for_lists(&unfolded.died);
+        dirty + records + 2 * leaves + 8 + 2 * (answers / BODY) as u64 + lists
+    }
+
+    /// Units that lists take when so many runs come on them, at most: the last block of each, and
+    /// new ones, what leads there, and their lines.
+    fn needs_for_lists(&self, died: &BTreeMap<Span, u64>) -> u64 {
+        if died.is_empty() {
+            return 0;
+        }
+        let (lists, runs) = (died.len() as u64, died.values().sum::<u64>());
+        let new = runs / RUNS as u64 + lists;
+        let height = |stem: &Stem| u64::from(self.nodes.height(stem)) + 1;
+        let blocks = lists * height(&Stem::Died) + new + new.div_ceil(FAN) + height(&Stem::Died);
+        blocks + (lists.div_ceil(2) + 1) * height(&Stem::Lists)
     }
 
     /// Units that are going to be needed for records and answers.
     pub(crate) fn keeps(&self) -> u64 {
         let (records, begun) = self.recorded();
-        to_come(&self.shape, records, begun)
+        let blocks = self.units.get() / self.shape.block;
+        let held = if is_planted(Bug::UnkeptRoom) { 0 } else { self.pins.keeps(blocks) };
+        to_come(&self.shape, records, begun) + held
     }
 
     /// Blocks of records, and blocks of answers that were begun, in all.
@@ -272,8 +344,37 @@ impl Commits {
         }
         drop(unflushed);
         open.freed.extend(staged.freed);
+        open.unheld.extend(staged.unheld);
+        open.died.extend(staged.died);
         drop(open);
+        if let Some(pin) = staged.pin {
+            assert!(self.is_held.get() && !self.is_running.get(), "invariant 1");
+            let sealed = self.seal(Some(pin));
+            self.pending.replace(Some(sealed));
+        }
+        drop(staged.hold);
         self.kick();
+    }
+
+    /// Waits until nothing is on its way, and lets nothing be sealed.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
+    /// room below.
+    pub(crate) async fn hold(self: &Rc<Self>) -> Result<Hold, FsError> {
+        assert!(!self.is_held.replace(true), "one change of snapshots at a time");
+        let hold = Hold(self.clone());
+        while self.is_running.get() {
+            if self.is_refused() {
+                return Err(FsError::NoSpace);
+            }
+            self.released.wait().await;
+        }
+        if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(hold) }
+    }
+
+    fn has_work(&self) -> bool {
+        self.pending.borrow().is_some() || self.open.borrow().has_work
     }
 
     /// Folds, if that has not been done since anything was told: says whether it may make room.
@@ -281,11 +382,43 @@ impl Commits {
         // The records of the fold itself are what is left of it.
         let is_worth_it = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
         if is_worth_it {
-            self.is_fold_wanted.set(true);
-            self.open.borrow_mut().has_work = true;
-            self.kick();
+            self.fold_soon();
         }
         is_worth_it
+    }
+
+    /// The next update folds.
+    pub(crate) fn fold_soon(self: &Rc<Self>) {
+        self.is_fold_wanted.set(true);
+        self.open.borrow_mut().has_work = true;
+        self.kick();
+    }
+
+    /// Folds while nothing is on its way. What it changes goes with the next update.
+    ///
+    /// # Errors
+    /// When what it is folded into cannot be read.
+    pub(crate) async fn fold_now(&self) -> Result<(), FsError> {
+        assert!(self.is_held.get() && !self.is_running.get(), "invariant 1");
+        self.open.borrow_mut().has_work = true;
+        self.fold().await
+    }
+
+    /// The live tree is what a snapshot holds. No answer is remembered, and nothing gone on with.
+    pub(crate) fn roll_back(&self, told: &snapshot::Told) {
+        self.pins.roll_back(told);
+        self.chains.borrow_mut().clear();
+        self.files.set(told.files);
+        self.directories.set(told.directories);
+        self.units.set(told.units);
+        let mut superblock = self.superblock.borrow_mut();
+        superblock.answers_from = superblock.answers_begun;
+    }
+
+    /// Whether records tell of what died that no snapshot holds any more: a fold frees it.
+    pub(crate) fn has_loose(&self) -> bool {
+        let is_loose = |span: &Span| !self.pins.has_holder(*span);
+        self.unfolded.borrow().died.keys().any(is_loose)
     }
 
     /// Whether an update is on its way, or is to be.
@@ -294,15 +427,20 @@ impl Commits {
     }
 
     fn kick(self: &Rc<Self>) {
-        if !self.is_running.replace(true) {
+        if !self.is_held.get() && !self.is_running.replace(true) {
             let this = self.clone();
             self.runtime.tasks.spawn(async move { this.run().await }.boxed_local());
         }
     }
 
     async fn run(self: Rc<Self>) {
-        while self.open.borrow().has_work && !self.horizon.has_failed() {
-            if self.commit(true).await.is_err() {
+        while self.has_work() && !self.is_held.get() && !self.horizon.has_failed() {
+            let sealed = self.pending.take();
+            let done = match sealed {
+                Some(sealed) => self.write_out(sealed, true).await,
+                None => self.commit(true).await,
+            };
+            if done.is_err() {
                 self.horizon.fail();
             }
         }
@@ -330,7 +468,11 @@ impl Commits {
             self.flush().await.map_err(|_| FsError::Io)?;
             self.forget_flushed(&covered);
         }
-        let sealed = self.seal();
+        self.write_out(self.seal(None), is_patient).await
+    }
+
+    /// Writes what was sealed.
+    async fn write_out(&self, sealed: Sealed, is_patient: bool) -> Result<(), FsError> {
         loop {
             let written = self.write(&sealed).await;
             let is_refused = written.as_ref().is_err_and(IoError::is_full);
@@ -382,23 +524,34 @@ impl Commits {
     }
 
     /// Ends the update that is open: every block gets its place, from the leaves up.
-    fn seal(&self) -> Sealed {
+    ///
+    /// A snapshot holds what all files are then: their blocks have their places before its line has
+    /// what it says.
+    fn seal(&self, mut pin: Option<Pin>) -> Sealed {
         let number = self.number();
-        let Open { through, answers, mut taken, mut freed, .. } = self.open.take();
+        let Open { through, answers, taken, freed, unheld, died, .. } = self.open.take();
+        let mut told = Told { taken, freed, died };
         let mut writes = Vec::new();
+        pin.iter().for_each(|pin| self.nodes.mark(&pin.leaf));
         let nodes = self.nodes.take_dirty();
         for node in &nodes {
+            if !node.is_pinnable()
+                && let Some(pin) = pin.take()
+            {
+                self.write_pin(pin, number);
+            }
             let address = self.unit();
             let (block, sum, old) = self.nodes.seal(node, address, number);
             writes.push((address, block.freeze(), sum));
-            taken.push(Run { start: address, length: 1 });
-            freed.extend((!old.is_null()).then(|| Run { start: old.address.get(), length: 1 }));
+            told.taken.push(Run { start: address, length: 1 });
+            self.leave(node, old, &mut told);
         }
-        let freed = coalesced(freed);
-        let previous = self.seal_record(number, taken, &freed, answers, &mut writes);
+        let (changes, mut freed) = told.into_changes();
+        let previous = self.seal_record(number, changes, answers, &mut writes);
+        freed.extend(unheld);
         let unfolded = self.unfolded.borrow();
         let mut superblock = self.superblock.borrow_mut();
-        let [inodes, map, answers] = self.nodes.trees();
+        let [inodes, map, answers, lines, lists, died] = self.nodes.trees();
         let at = self.slot_for(previous.address.get());
         let chains = self.chains.borrow();
         let chains = chains.values().copied().filter(|_| !is_planted(Bug::UnwrittenChains));
@@ -408,6 +561,7 @@ impl Commits {
             inodes,
             map,
             answers,
+            snapshots: Snapshots { lines, lists, died, ..self.pins.said() },
             record: previous,
             records: unfolded.units.len() as u32,
             next_ino: self.next_ino.get(),
@@ -423,21 +577,55 @@ impl Commits {
         Sealed { superblock, at, writes, through, freed, payload, _nodes: nodes }
     }
 
+    /// A block of metadata stands elsewhere: what becomes of the place where it stood.
+    fn leave(&self, node: &Node, old: Pointer, told: &mut Told) {
+        let run = Run { start: old.address.get(), length: 1 };
+        match (node.is_pinnable(), old.is_null()) {
+            (true, true) => self.pins.count_node(),
+            (true, false) => {
+                self.pins.uncount_node(old.birth.get(), true);
+                match self.pins.span_of(old.birth.get()) {
+                    Some(span) => told.died.push((run, span)),
+                    None => told.freed.push(run),
+                }
+            }
+            (false, is_new) => told.freed.extend((!is_new).then_some(run)),
+        }
+    }
+
+    /// The line of a snapshot says what it holds.
+    fn write_pin(&self, pin: Pin, number: u64) {
+        let Pin { snapshot, leaf, slot } = pin;
+        let told = snapshot::Told {
+            number: snapshot.number.0,
+            name: snapshot.name,
+            created: snapshot.created,
+            state: State::Ready,
+            update: number,
+            inodes: self.nodes.trees()[0],
+            files: self.files.get(),
+            directories: self.directories.get(),
+            units: self.units.get(),
+            nodes: self.pins.nodes(),
+            freed: 0,
+        };
+        leaf.change(|bytes| Line::write(bytes, slot, Some(&told)));
+        self.pins.pin(told, slot);
+    }
+
     /// Seals the record of an update, which tells of its own blocks as well; gives where it ends.
     fn seal_record(
         &self,
         number: u64,
-        taken: Vec<Run>,
-        freed: &[Run],
+        told: Vec<Change>,
         answers: Vec<Rc<[u8]>>,
         writes: &mut Vec<(u64, Bytes, u64)>,
     ) -> Pointer {
         let mut units = vec![self.unit()];
         let (blocks, changes) = loop {
             let own = units.iter().map(|&start| Run { start, length: 1 });
-            let all = coalesced(taken.iter().copied().chain(own).collect());
-            let changes = all.into_iter().map(Change::Taken);
-            let changes: Vec<_> = changes.chain(freed.iter().copied().map(Change::Freed)).collect();
+            let own = coalesced(own.collect()).into_iter().map(Change::Taken);
+            let changes: Vec<Change> = own.chain(told.iter().copied()).collect();
             let mut blocks = record::write(&changes, &answers);
             if blocks.len() <= units.len() {
                 // One more unit may have joined two runs, so that its block is not needed.
@@ -458,8 +646,7 @@ impl Commits {
             writes.push((address, block::Buffer::copied(&*block).freeze(), sum));
         }
         let mut unfolded = self.unfolded.borrow_mut();
-        unfolded.changes.extend(changes);
-        unfolded.answers.extend(answers);
+        unfolded.extend(changes, answers);
         unfolded.units.extend(units);
         previous
     }
@@ -613,13 +800,35 @@ pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
     2 * (shape.units / MAPPED + 1) + 8 + to_come(shape, records, begun)
 }
 
+/// What an update does to units.
+struct Told {
+    taken: Vec<Run>,
+    freed: Vec<Run>,
+    died: Vec<(Run, Span)>,
+}
+
+impl Told {
+    /// As a record tells it, and what is free when it is durable.
+    fn into_changes(mut self) -> (Vec<Change>, Vec<Run>) {
+        let (taken, freed) = (coalesced(self.taken), coalesced(self.freed));
+        let mut changes: Vec<Change> = taken.into_iter().map(Change::Taken).collect();
+        changes.extend(freed.iter().copied().map(Change::Freed));
+        self.died.sort_unstable_by_key(|&(run, span)| (span, run));
+        for of_span in self.died.chunk_by(|(_, one), (_, other)| one == other) {
+            let runs = coalesced(of_span.iter().map(|(run, _)| *run).collect());
+            changes.extend(runs.into_iter().map(|run| Change::Died(run, of_span[0].1)));
+        }
+        (changes, freed)
+    }
+}
+
 /// How many blocks of answers there are, before the oldest is written over.
 pub(crate) fn ring(shape: &Shape) -> u64 {
     (shape.units / 64).clamp(8, RING)
 }
 
 /// Runs in the order of their units, those that meet as one.
-fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
+pub(crate) fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_unstable();
     let mut all: Vec<Run> = Vec::with_capacity(runs.len());
     for run in runs {

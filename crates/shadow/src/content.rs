@@ -55,24 +55,26 @@ impl Shadow {
             self.wait_for_room(count, cost, update.kind).await?;
             self.check_growth(&stem, last, update.kind)?;
         }
-        let (mut added, mut parents) = (0, Vec::new());
+        let (mut added, mut beside, mut parents) = (0, 0, Vec::new());
         if count > 0 {
             // The tree has its height before anything is said of what leads where.
             self.nodes.make_parent(&stem, 0, last, &mut update.taken.made).await?;
         }
         for &lbn in set.keys() {
             let parent = self.nodes.make_parent(&stem, 0, lbn, &mut update.taken.made).await?;
-            added += u64::from(self.nodes.child_of(&parent, lbn).is_null());
+            let old = self.nodes.child_of(&parent, lbn);
+            added += u64::from(old.is_null());
+            beside += u64::from(!old.is_null() && self.pins.holds(old.birth.get()));
             parents.push(parent);
         }
-        let grows = added > 0 && update.kind != Kind::Reserved;
+        let grows = added + beside > 0 && update.kind != Kind::Reserved;
         if count > 0 && !self.has_room(count, cost, update.kind, grows) {
             return Err(FsError::NoSpace);
         }
         let runs = self.space.take_blocks(count).ok_or(FsError::NoSpace)?;
         update.taken.runs.extend(&runs);
         update.inode(file).facts.units += added * self.per_block();
-        update.fills_holes |= added > 0;
+        update.fills_holes |= added + beside > 0;
         update.cost += cost;
         let places =
             runs.iter().flat_map(|run| (run.start..run.end()).step_by(self.per_block() as usize));

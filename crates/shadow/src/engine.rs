@@ -15,6 +15,7 @@ use crate::format::inode::Record;
 use crate::format::{FIRST, INODES, ROOT, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Stem};
+use crate::pins::Pins;
 use crate::space::Space;
 use crate::update::{Promised, Update};
 
@@ -39,6 +40,7 @@ pub struct Shadow {
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) space: Rc<Space>,
     pub(crate) commits: Rc<Commits>,
+    pub(crate) pins: Rc<Pins>,
     pub(crate) promised: Rc<Promised>,
     /// The sequence of the next change.
     pub(crate) next: Cell<u64>,
@@ -78,6 +80,11 @@ impl Shadow {
         self.block_size() / UNIT as u64
     }
 
+    /// Whether nothing becomes durable any more.
+    pub(crate) fn horizon_has_stopped(&self) -> bool {
+        self.commits.horizon.has_stopped()
+    }
+
     pub(crate) fn released(&self) -> &Signal {
         &self.commits.released
     }
@@ -105,15 +112,19 @@ impl Shadow {
         u64::from(self.nodes.height(&Stem::Inodes)) + 2
     }
 
-    /// The block of an inode, and its slot there.
+    /// The block of an inode, and its slot there, among these inodes.
     ///
     /// # Errors
     /// [`FsError::Stale`] when there is no such block, [`FsError::Io`], [`FsError::Corrupt`].
-    pub(crate) async fn home_of(&self, ino: u64) -> Result<(Rc<Node>, u64), FsError> {
+    pub(crate) async fn home_in(
+        &self,
+        inodes: &Stem,
+        ino: u64,
+    ) -> Result<(Rc<Node>, u64), FsError> {
         if ino > LAST_INO || ino < FIRST && ino != ROOT {
             return Err(FsError::Stale);
         }
-        let home = self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?;
+        let home = self.nodes.get(inodes, 0, ino / INODES).await?;
         Ok((home.ok_or(FsError::Stale)?, ino % INODES))
     }
 

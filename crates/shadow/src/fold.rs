@@ -1,4 +1,5 @@
-//! Folds: what records have told comes into the map, and their answers into the ring.
+//! Folds: what records have told comes into the map, their answers into the ring, and what died on
+//! the lists of those that hold it.
 //!
 //! The records of the update that is open are then the first of a new chain. Only a seal takes a
 //! fold to the disk, with that update, as a whole.
@@ -13,12 +14,14 @@ use std::rc::Rc;
 
 use vfs::FsError;
 
-use crate::commit::{Commits, Unfolded, ring};
+use crate::commit::{Commits, Unfolded, coalesced, ring};
 use crate::format::head::Head;
 use crate::format::pointer::Pointer;
-use crate::format::record::{self, Change, Run};
+use crate::format::record::{self, Change, Run, Span};
+use crate::format::snapshot::{Died, LISTS, List, RUNS};
 use crate::format::{MAPPED, UNIT};
 use crate::nodes::{Node, Stem};
+use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
 
 impl Commits {
@@ -29,12 +32,15 @@ impl Commits {
     pub(crate) async fn fold(&self) -> Result<(), FsError> {
         let mut made = Vec::new();
         let read = self.read_places(&mut made).await;
-        if let Ok((map, blocks)) = &read {
+        if let Ok(Places { map, answers: blocks, lists }) = &read {
             // Nobody notes anything of records but the commit that folds.
-            let Unfolded { changes, answers, units } = self.unfolded.take();
+            let Unfolded { changes, answers, units, .. } = self.unfolded.take();
             self.fold_changes(&changes, map);
             if !is_planted(Bug::UnfoldedAnswers) {
                 self.fold_answers(&answers, blocks);
+            }
+            if !is_planted(Bug::UnfoldedDeaths) {
+                self.fold_lists(lists);
             }
             let mut superblock = self.superblock.borrow_mut();
             (superblock.record, superblock.records) = (Pointer::NULL, 0);
@@ -47,18 +53,16 @@ impl Commits {
         read.map(drop)
     }
 
-    /// The blocks of the map by their numbers, and those of the ring in their order.
-    async fn read_places(
-        &self,
-        made: &mut Vec<Rc<Node>>,
-    ) -> Result<(BTreeMap<u64, Rc<Node>>, Vec<Rc<Node>>), FsError> {
+    /// What a fold changes.
+    async fn read_places(&self, made: &mut Vec<Rc<Node>>) -> Result<Places, FsError> {
         let (leaves, lengths) = {
             let unfolded = self.unfolded.borrow();
+            let mapped = unfolded.changes.iter().filter(|one| !matches!(one, Change::Died(..)));
             let leaves = |change: &Change| {
-                let (Change::Taken(run) | Change::Freed(run)) = change;
+                let run = change.run();
                 run.start / MAPPED..=(run.end() - 1) / MAPPED
             };
-            let leaves: BTreeSet<u64> = unfolded.changes.iter().flat_map(leaves).collect();
+            let leaves: BTreeSet<u64> = mapped.flat_map(leaves).collect();
             let lengths: Vec<usize> = unfolded.answers.iter().map(|one| one.len()).collect();
             (leaves, lengths)
         };
@@ -68,7 +72,7 @@ impl Commits {
         }
         let (ring, begun) = (ring(&self.shape), self.superblock.borrow().answers_begun);
         let (mut blocks, mut end) = (Vec::new(), UNIT);
-        if begun > 0 {
+        if begun > self.superblock.borrow().answers_from {
             let last = self.nodes.make(&Stem::Answers, 0, (begun - 1) % ring, made).await?;
             end = last.read(end_of_answers).unwrap_or(UNIT);
             blocks.push(last);
@@ -81,12 +85,77 @@ impl Commits {
             }
             end += 2 + length;
         }
-        Ok((map, blocks))
+        let lists = self.read_lists(made).await?;
+        Ok(Places { map, answers: blocks, lists })
+    }
+
+    /// The blocks of lists on which something comes. A deletion may give back such a block while
+    /// another is read: then all are looked at once more.
+    async fn read_lists(&self, made: &mut Vec<Rc<Node>>) -> Result<Vec<Growing>, FsError> {
+        loop {
+            let (before, mut own) = (self.pins.changes(), Vec::new());
+            let lists = self.try_lists(&mut own).await;
+            let is_so_still = self.pins.changes() == before;
+            if lists.is_err() || is_so_still {
+                made.append(&mut own);
+                return lists;
+            }
+            drop(lists);
+            self.nodes.unmake(&mut own);
+        }
+    }
+
+    async fn try_lists(&self, made: &mut Vec<Rc<Node>>) -> Result<Vec<Growing>, FsError> {
+        let held = self.died();
+        let new = held.keys().filter(|span| self.pins.list(**span).is_none()).count();
+        let mut slots = self.pins.next_lists(new).into_iter();
+        let blocks = held.values().map(|runs| runs.len().div_ceil(RUNS)).sum();
+        let mut places = self.pins.next_died(blocks).into_iter();
+        let mut lists = Vec::new();
+        for (span, runs) in held {
+            let known = self.pins.list(span);
+            let slot = known.map_or_else(|| slots.next(), |known| Some(known.slot));
+            let slot = slot.expect("so many were asked for");
+            let line = self.nodes.make(&Stem::Lists, 0, slot / LISTS, made).await?;
+            let mut last = None;
+            if let Some(Listing { list, .. }) = known {
+                let block = self.nodes.get(&Stem::Died, 0, list.last).await?;
+                last = Some(block.ok_or(FsError::Corrupt)?);
+            }
+            let room = last.as_ref().map_or(0, |last| last.read(Died::room));
+            let mut next = Vec::new();
+            for _ in 0..runs.len().saturating_sub(room).div_ceil(RUNS) {
+                let place = places.next().expect("so many were asked for");
+                next.push(self.nodes.make(&Stem::Died, 0, place, made).await?);
+            }
+            lists.push(Growing { span, runs, slot, line, last, next });
+        }
+        Ok(lists)
+    }
+
+    /// What records tell that died and is held, those side by side together.
+    fn died(&self) -> BTreeMap<Span, Vec<Run>> {
+        let mut held: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
+        for change in &self.unfolded.borrow().changes {
+            if let Change::Died(run, span) = change
+                && self.pins.has_holder(*span)
+            {
+                held.entry(*span).or_default().push(*run);
+            }
+        }
+        held.values_mut().for_each(|runs| *runs = coalesced(std::mem::take(runs)));
+        held
     }
 
     fn fold_changes(&self, changes: &[Change], map: &BTreeMap<u64, Rc<Node>>) {
         for change in changes {
             let (run, is_used) = match *change {
+                Change::Died(run, span) => {
+                    if !self.pins.has_holder(span) {
+                        self.open.borrow_mut().freed.push(run);
+                    }
+                    continue;
+                }
                 Change::Taken(run) => (run, true),
                 Change::Freed(_) if is_planted(Bug::UnfoldedFrees) => continue,
                 Change::Freed(run) => (run, false),
@@ -99,11 +168,40 @@ impl Commits {
         }
     }
 
+    fn fold_lists(&self, lists: &[Growing]) {
+        for Growing { span, runs, slot, line, last, next } in lists {
+            let mut blocks = last.iter().chain(next).peekable();
+            for run in runs {
+                while blocks.peek().is_some_and(|block| block.read(Died::room) == 0) {
+                    blocks.next();
+                }
+                let block = blocks.peek().expect("invariant 2: so many blocks were read before");
+                if block.pointer().is_null() && !block.is_dirty() {
+                    // The one before it is full.
+                    let full = last.iter().chain(next).take_while(|one| !Rc::ptr_eq(one, block));
+                    let previous = full.last().map(|one| one.place.index);
+                    block.change(|bytes| Died::begin(bytes, previous));
+                }
+                block.change(|bytes| Died::add(bytes, *run));
+                self.nodes.mark(block);
+            }
+            let before = self.pins.list(*span).map_or(0, |known| known.list.units);
+            let units = before + runs.iter().map(|run| run.length).sum::<u64>();
+            let end = next.last().or(last.as_ref()).expect("it has some");
+            let list = List { span: *span, last: end.place.index, units };
+            line.change(|bytes| List::write(bytes, *slot, Some(&list)));
+            self.nodes.mark(line);
+            let new: Vec<u64> = next.iter().map(|one| one.place.index).collect();
+            self.pins.set_list(Listing { slot: *slot, list }, &new);
+        }
+    }
+
     /// Answers go behind those in the last block of the ring, or to the next one.
     fn fold_answers(&self, answers: &[Rc<[u8]>], blocks: &[Rc<Node>]) {
         let mut superblock = self.superblock.borrow_mut();
         let mut blocks = blocks.iter();
-        let mut last = if superblock.answers_begun > 0 { blocks.next() } else { None };
+        let has_begun = superblock.answers_begun > superblock.answers_from;
+        let mut last = if has_begun { blocks.next() } else { None };
         for answer in answers {
             let room = last.and_then(|node| node.read(|bytes| room_behind(bytes, answer.len())));
             let at = room.unwrap_or_else(|| {
@@ -117,6 +215,27 @@ impl Commits {
             self.nodes.mark(node);
         }
     }
+}
+
+/// What a fold changes.
+struct Places {
+    /// Blocks of the map by their numbers.
+    map: BTreeMap<u64, Rc<Node>>,
+    /// Blocks of the ring in their order.
+    answers: Vec<Rc<Node>>,
+    lists: Vec<Growing>,
+}
+
+/// A list that becomes longer.
+struct Growing {
+    span: Span,
+    runs: Vec<Run>,
+    slot: u64,
+    /// The block of its line.
+    line: Rc<Node>,
+    /// Its last block, if it has some, and those that follow.
+    last: Option<Rc<Node>>,
+    next: Vec<Rc<Node>>,
 }
 
 /// Answers in a block of the ring, the oldest first; nothing if it makes no sense.
@@ -142,7 +261,7 @@ fn room_behind(bytes: &[u8], length: usize) -> Option<usize> {
 }
 
 /// Says in a block of the map whether a unit is in use.
-fn set_bit(bytes: &mut [u8], unit: u64, is_used: bool) {
+pub(crate) fn set_bit(bytes: &mut [u8], unit: u64, is_used: bool) {
     let byte = &mut bytes[size_of::<Head>() + unit as usize / 8];
     let bit = 1 << (unit % 8);
     assert_ne!(*byte & bit != 0, is_used, "invariant 1: a fold says what was not so before");

@@ -61,7 +61,8 @@ impl Shadow {
         let (shape, unit) = (&self.commits.shape, UNIT as u64);
         let (records, begun) = self.commits.recorded();
         let free = self.space.free_units() + self.leaving_units.get();
-        let free = free.saturating_sub(self.space.claimed() * self.per_block());
+        let held = self.pins.keeps(self.commits.units.get() / self.per_block());
+        let free = free.saturating_sub(self.space.claimed() * self.per_block() + held);
         let (files, units) = (self.commits.files.get(), self.commits.units.get());
         let free = free_for_files(shape, (free, records, begun), units);
         let (total_bytes, free_bytes) = (for_files(shape) * unit, free * unit + used);

@@ -33,8 +33,11 @@ pub mod look;
 pub mod mkfs;
 mod nodes;
 pub mod open;
+mod pins;
 #[doc(hidden)]
 pub mod planted;
+mod rollback;
+mod snapshots;
 mod space;
 mod update;
 mod verbs;

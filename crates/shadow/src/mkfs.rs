@@ -18,7 +18,7 @@ use crate::format::head::{Head, Kind, Place, Secret, seal};
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run};
-use crate::format::superblock::{Superblock, Tree};
+use crate::format::superblock::{Snapshots, Superblock, Tree};
 use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
 use crate::fullness::{for_files, usable};
 
@@ -198,6 +198,7 @@ fn first_update(
         directories: 1,
         units: 1,
         seconds: now.seconds,
+        snapshots: Snapshots { nodes: 2, ..Snapshots::default() }, // inodes, and names of the root
         ..Superblock::default()
     };
     superblock.inodes.root.pointers[0] = inodes;

@@ -1,9 +1,9 @@
 //! Blocks of metadata in memory, in the trees that they make.
 //!
 //! A tree hangs from a *stem*: the superblock's, or a file's inode. Its blocks are known by owner,
-//! level and index, never by their place, which changes with each update. A block holds on to the
-//! one above it, so the way from a changed block up to the stem is always in memory, and sealing an
-//! update reads nothing.
+//! level and index, never by their place, which changes with each update; what snapshots hold never
+//! moves, and is known by its place. A block holds on to the one above it, so the way from a changed
+//! block up to the stem is always in memory, and sealing an update reads nothing.
 //!
 //! ```text
 //!  clean --mark--> dirty --seal--> clean, elsewhere
@@ -30,12 +30,9 @@ use vfs::FsError;
 use crate::format::head::{Head, Kind, Place, Secret, is, seal};
 use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, WIDTH, capacity};
-use crate::format::superblock::Tree;
-use crate::format::{FAN, UNIT, sum, view, view_mut};
+use crate::format::superblock::{TREES, Tree};
+use crate::format::{FAN, FIRST, ROOT, UNIT, sum, view, view_mut};
 use crate::planted::{Bug, is_planted};
-
-/// Trees of the superblock, in its order.
-pub(crate) const TREES: usize = 3;
 
 /// What a tree hangs from.
 #[derive(Clone)]
@@ -46,6 +43,14 @@ pub(crate) enum Stem {
     Map,
     /// The answers.
     Answers,
+    /// The lines of snapshots.
+    Snapshots,
+    /// The lines of lists.
+    Lists,
+    /// The lists of what died.
+    Died,
+    /// The inodes that a snapshot holds.
+    Pinned(Rc<Tree>),
     /// A file: its number, the block of its inode, and which of that.
     File(u64, Rc<Node>, u64),
 }
@@ -54,9 +59,12 @@ impl Stem {
     /// Files have their numbers; these are none of files.
     fn owner(&self) -> u64 {
         match self {
-            Self::Inodes => 0,
+            Self::Inodes | Self::Pinned(_) => 0,
             Self::Map => 1,
             Self::Answers => 3,
+            Self::Snapshots => 4,
+            Self::Lists => 5,
+            Self::Died => 6,
             Self::File(ino, ..) => *ino,
         }
     }
@@ -64,10 +72,22 @@ impl Stem {
     fn kind(&self, level: u8) -> Kind {
         match self {
             _ if level > 0 => Kind::Pointers,
-            Self::Inodes => Kind::Inodes,
+            Self::Inodes | Self::Pinned(_) => Kind::Inodes,
+            Self::Snapshots => Kind::Snapshots,
+            Self::Lists => Kind::Lists,
+            Self::Died => Kind::Died,
             Self::Map => Kind::Map,
             Self::Answers => Kind::Answers,
             Self::File(..) => Kind::Names,
+        }
+    }
+
+    /// Whether it is in what a snapshot holds.
+    fn is_held(&self) -> bool {
+        match self {
+            Self::Pinned(_) => true,
+            Self::File(_, home, _) => home.is_held,
+            _ => false,
         }
     }
 }
@@ -88,6 +108,8 @@ pub(crate) struct Node {
     pointer: Cell<Pointer>,
     is_dirty: Cell<bool>,
     is_gone: Cell<bool>,
+    /// Whether it is in what a snapshot holds, and never changes.
+    is_held: bool,
 }
 
 impl cache::blocks::Block for Node {
@@ -105,6 +127,18 @@ impl cache::blocks::Block for Node {
 }
 
 impl Node {
+    fn new(place: Place, parent: Parent, bytes: Buffer, pointer: Pointer) -> Self {
+        Self {
+            place,
+            parent: RefCell::new(parent),
+            bytes: RefCell::new(bytes),
+            pointer: Cell::new(pointer),
+            is_dirty: Cell::new(false),
+            is_gone: Cell::new(false),
+            is_held: false,
+        }
+    }
+
     /// Looks at its bytes, head and all.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.bytes.borrow())
@@ -123,6 +157,16 @@ impl Node {
     /// Where it stands.
     pub(crate) fn pointer(&self) -> Pointer {
         self.pointer.get()
+    }
+
+    /// Whether it is one of those that snapshots hold: inodes, and what hangs from these.
+    pub(crate) fn is_pinnable(&self) -> bool {
+        matches!(self.place.owner, 0 | ROOT | FIRST..)
+    }
+
+    /// Whether it goes out with the next update.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty.get()
     }
 
     /// Whether it was removed.
@@ -152,6 +196,8 @@ fn number(owner: u64, level: u8, index: u64) -> u64 {
 /// See the module's prose.
 pub(crate) struct Nodes {
     cache: BlockCache<Node>,
+    /// Blocks that snapshots hold, by where they stand.
+    held: BlockCache<Node>,
     pub(crate) path: Rc<DataPath>,
     /// The trees of the superblock, as they are now.
     trees: RefCell<[Tree; TREES]>,
@@ -168,7 +214,8 @@ impl Nodes {
         secret: Secret,
     ) -> Self {
         Self {
-            cache: BlockCache::new(UNIT as u64, budget),
+            cache: BlockCache::new(UNIT as u64, budget.clone()),
+            held: BlockCache::new(UNIT as u64, budget),
             path,
             trees: RefCell::new(trees),
             dirty: RefCell::default(),
@@ -195,12 +242,35 @@ impl Nodes {
     /// Lets go of blocks that no task needs.
     pub(crate) fn evict(&self) {
         self.cache.evict();
+        self.held.evict();
+    }
+
+    /// The same, if there is not enough memory.
+    pub(crate) fn evict_if_much(&self) {
+        if self.cache.budget().is_under_pressure() {
+            self.evict();
+        }
+    }
+
+    /// The inodes are those of another tree from now on: nothing of the old one is in use.
+    pub(crate) fn set_inodes(&self, tree: Tree) {
+        let is_idle = self.dirty.borrow().iter().all(|node| !node.is_pinnable());
+        assert!(is_idle, "what is to go out goes out before");
+        self.trees.borrow_mut()[0] = tree;
+    }
+
+    /// A tree in which nothing is left begins anew.
+    pub(crate) fn clear(&self, stem: &Stem) {
+        let tree = &mut self.trees.borrow_mut()[tree_of(stem)];
+        assert!(tree.root.pointers.iter().all(Pointer::is_null), "nothing is left");
+        *tree = Tree::default();
     }
 
     /// How high a tree is.
     pub(crate) fn height(&self, stem: &Stem) -> u8 {
         match stem {
             Stem::File(_, home, slot) => home.inode(*slot, |record| record.height),
+            Stem::Pinned(tree) => tree.height,
             other => self.trees.borrow()[tree_of(other)].height,
         }
     }
@@ -208,6 +278,7 @@ impl Nodes {
     fn root(&self, stem: &Stem) -> Root {
         match stem {
             Stem::File(_, home, slot) => home.inode(*slot, |record| record.root),
+            Stem::Pinned(tree) => tree.root,
             other => self.trees.borrow()[tree_of(other)].root,
         }
     }
@@ -260,6 +331,9 @@ impl Nodes {
         if index >> 29 != 0 {
             return std::future::ready(Err(FsError::Corrupt)).boxed_local(); // no tree is so wide
         }
+        if stem.is_held() {
+            return self.load_held(stem, level, index).boxed_local();
+        }
         if let Some(node) = self.find(stem, level, index) {
             return std::future::ready(Ok(Some(node))).boxed_local();
         }
@@ -289,25 +363,61 @@ impl Nodes {
                 continue;
             }
             let bytes = read.map_err(|_| FsError::Io)?;
-            let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
-            let is_it = sum(&bytes) == pointer.sum.get()
-                && is(&bytes, place, pointer.birth.get(), &self.secret);
-            if !is_it {
-                return Err(FsError::Corrupt); // invariant 3
-            }
+            let place = self.check(stem, (level, index), &bytes, pointer)?;
             return Ok(Some(self.adopt(place, parent, bytes, pointer)));
         }
     }
 
+    /// The same, of what a snapshot holds.
+    async fn load_held(
+        &self,
+        stem: &Stem,
+        level: u8,
+        index: u64,
+    ) -> Result<Option<Rc<Node>>, FsError> {
+        let Some(parent) = self.parent(stem, level, index).await? else { return Ok(None) };
+        let pointer = self.child_of(&parent, index);
+        let at = pointer.address.get();
+        if pointer.is_null() {
+            return Ok(None);
+        }
+        loop {
+            if let Some(node) = self.held.get(at) {
+                if node.pointer() == pointer {
+                    return Ok(Some(node));
+                }
+                self.held.remove(at); // that of a snapshot which is gone
+            }
+            let Some(_loading) = self.held.begin(at) else {
+                self.held.wait().await;
+                continue;
+            };
+            let room = self.held.unfilled(UNIT);
+            let read = self.path.device().read(at * UNIT as u64, room).await;
+            let bytes = read.map_err(|_| FsError::Io)?;
+            let place = self.check(stem, (level, index), &bytes, pointer)?;
+            let node = Rc::new(Node { is_held: true, ..Node::new(place, parent, bytes, pointer) });
+            self.held.insert(at, &node);
+            return Ok(Some(node));
+        }
+    }
+
+    /// What a block is that this pointer leads to (invariant 3).
+    fn check(
+        &self,
+        stem: &Stem,
+        (level, index): (u8, u64),
+        bytes: &[u8],
+        pointer: Pointer,
+    ) -> Result<Place, FsError> {
+        let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
+        let is_it =
+            sum(bytes) == pointer.sum.get() && is(bytes, place, pointer.birth.get(), &self.secret);
+        if is_it { Ok(place) } else { Err(FsError::Corrupt) }
+    }
+
     fn adopt(&self, place: Place, parent: Parent, bytes: Buffer, pointer: Pointer) -> Rc<Node> {
-        let node = Rc::new(Node {
-            place,
-            parent: RefCell::new(parent),
-            bytes: RefCell::new(bytes),
-            pointer: Cell::new(pointer),
-            is_dirty: Cell::new(false),
-            is_gone: Cell::new(false),
-        });
+        let node = Rc::new(Node::new(place, parent, bytes, pointer));
         self.cache.insert(number(place.owner, place.level, place.index), &node);
         node
     }
@@ -432,6 +542,7 @@ impl Nodes {
         let mut next = Some(node.clone());
         while let Some(node) = next {
             assert!(!node.is_gone.get(), "what is gone is not changed");
+            assert!(!node.is_held, "what snapshots hold is not changed");
             if node.is_dirty.replace(true) {
                 break; // invariant 1
             }
@@ -469,16 +580,37 @@ impl Nodes {
         node.pointer.replace(Pointer::NULL)
     }
 
+    /// The same, and what led to it alone. Gives where all of these stood.
+    pub(crate) fn remove_way(&self, node: &Rc<Node>) -> Vec<Pointer> {
+        let mut stood = Vec::new();
+        let mut next = Some(node.clone());
+        while let Some(node) = next {
+            stood.push(self.remove(&node));
+            next = match &*node.parent.borrow() {
+                Parent::Node(above) if (0..FAN).all(|index| above.child(index).is_null()) => {
+                    Some(above.clone())
+                }
+                _ => None,
+            };
+        }
+        stood.retain(|pointer| !pointer.is_null());
+        stood
+    }
+
     /// Takes what is dirty, in the order in which it is to be sealed: what hangs before what it
-    /// hangs from.
+    /// hangs from, files before inodes, and these before all else.
     pub(crate) fn take_dirty(&self) -> Vec<Rc<Node>> {
         let mut dirty = self.dirty.take();
         dirty.retain(|node| !node.is_gone.get());
         assert_eq!(dirty.len() as u64, self.dirty_count.take(), "each is counted");
-        let is_of_file = |node: &Node| matches!(node.place.owner, 2 | 4..);
+        let class = |node: &Node| match node.place.owner {
+            0 => 1,
+            _ if node.is_pinnable() => 0,
+            _ => 2,
+        };
         dirty.sort_by_key(|node| {
             let Place { owner, level, index, .. } = node.place;
-            (!is_of_file(node), level, owner, index)
+            (class(node), level, owner, index)
         });
         dirty
     }
@@ -519,6 +651,10 @@ fn tree_of(stem: &Stem) -> usize {
         Stem::Inodes => 0,
         Stem::Map => 1,
         Stem::Answers => 2,
+        Stem::Snapshots => 3,
+        Stem::Lists => 4,
+        Stem::Died => 5,
+        Stem::Pinned(_) => unreachable!("what a snapshot holds does not change"),
         Stem::File(..) => unreachable!("a file's root is in its inode"),
     }
 }

@@ -27,9 +27,11 @@ use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
 use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::record::{self, Change};
-use crate::format::superblock::{Listed, Superblock};
+use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
+use crate::format::superblock::{Listed, Snapshots, Superblock};
 use crate::format::{ANCHORS, BODY, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
 use crate::nodes::{Nodes, Stem};
+use crate::pins::{Listing, Pins};
 use crate::planted::{Bug, is_planted};
 use crate::space::Space;
 
@@ -154,14 +156,15 @@ pub async fn open(
     let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
     let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
     let path = Rc::new(path.with_sums(sum));
-    let trees = [superblock.inodes, superblock.map, superblock.answers];
+    let trees = superblock.trees();
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
+    let pins = read_pins(&nodes, &superblock.snapshots).await?;
     let space = Rc::new(Space::empty(shape));
     let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
     read_map(&nodes, &space, &unfolded).await?;
     let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;
     let chains = superblock.chains.clone();
-    let found = Found { anchor, superblock, at, unfolded };
+    let found = Found { anchor, superblock, at, unfolded, pins };
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
     commits.pass_number(highest);
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
@@ -185,6 +188,7 @@ pub async fn open(
         path,
         nodes,
         space,
+        pins: commits.pins.clone(),
         commits,
         promised: Rc::default(),
         next: std::cell::Cell::new(1),
@@ -375,8 +379,8 @@ pub(crate) async fn read_records(
     }
     let mut unfolded = Unfolded::default();
     for (unit, read) in blocks.into_iter().rev() {
-        unfolded.changes.extend(read.changes);
-        unfolded.answers.extend(read.answers.into_iter().map(Into::into));
+        let answers = read.answers.into_iter().map(Into::into);
+        unfolded.extend(read.changes, answers.collect());
         unfolded.units.push(unit);
     }
     Ok(unfolded)
@@ -406,9 +410,43 @@ pub(crate) async fn read_map(
         damaged(match *change {
             Change::Taken(run) => space.take(run),
             Change::Freed(run) => space.try_free(run),
+            Change::Died(run, _) => space.shape().may_hold(&run) && space.has_all(run),
         })?;
     }
     Ok(())
+}
+
+/// The snapshots that there are, and the lists of what they hold.
+pub(crate) async fn read_pins(nodes: &Nodes, said: &Snapshots) -> Result<Pins, OpenError> {
+    let damaged = || OpenError::Damaged("what is told of snapshots makes no sense");
+    let (mut all, mut lists) = (BTreeMap::new(), BTreeMap::new());
+    let blocks: Vec<u64> = (0..said.line_slots.div_ceil(LINES)).collect();
+    for some in blocks.chunks(AT_ONCE) {
+        let read = some.iter().map(|&block| nodes.get(&Stem::Snapshots, 0, block));
+        for (block, node) in some.iter().zip(try_join_all(read).await?) {
+            let Some(node) = node else { continue };
+            for slot in block * LINES..(block + 1) * LINES {
+                let told = node.read(|bytes| Line::read(bytes, slot)).map_err(|()| damaged())?;
+                let told = told.map(|told| (told.number, (told, slot)));
+                all.extend(told);
+            }
+        }
+    }
+    let blocks: Vec<u64> = (0..said.list_slots.div_ceil(LISTS)).collect();
+    for some in blocks.chunks(AT_ONCE) {
+        let read = some.iter().map(|&block| nodes.get(&Stem::Lists, 0, block));
+        for (block, node) in some.iter().zip(try_join_all(read).await?) {
+            let Some(node) = node else { continue };
+            for slot in block * LISTS..(block + 1) * LISTS {
+                let list = node.read(|bytes| List::read(bytes, slot));
+                lists.extend(list.map(|list| (list.span, Listing { slot, list })));
+            }
+        }
+    }
+    let updates = || all.values().map(|(told, _): &(Told, u64)| told.update);
+    let do_rise = updates().zip(updates().skip(1)).all(|(one, next)| one < next);
+    let is_last = all.last_key_value().is_none_or(|(&number, _)| number <= said.last);
+    if do_rise && is_last { Ok(Pins::new(said, all, lists)) } else { Err(damaged()) }
 }
 
 /// What callers were answered, the oldest first.
@@ -420,9 +458,10 @@ async fn read_answers(
 ) -> Result<Vec<LoggedReply>, OpenError> {
     let ring = ring(shape);
     let begun = superblock.answers_begun;
+    let first = begun.saturating_sub(ring).max(superblock.answers_from);
     let mut answers: Vec<Vec<u8>> = Vec::new();
     let damaged = OpenError::Damaged("an answer makes no sense");
-    let places: Vec<u64> = (begun.saturating_sub(ring)..begun).map(|index| index % ring).collect();
+    let places: Vec<u64> = (first..begun).map(|index| index % ring).collect();
     for some in places.chunks(AT_ONCE) {
         let read = try_join_all(some.iter().map(|&at| nodes.get(&Stem::Answers, 0, at))).await?;
         for node in read {

@@ -45,6 +45,14 @@ planted::bugs! {
     HalfBelief,
     /// An opening does not write the anchor again that it believes.
     LoneAnchors,
+    /// What the live tree loses is free, whatever snapshots hold.
+    ForgottenPins,
+    /// Lists of what died are not folded.
+    UnfoldedDeaths,
+    /// A deletion gives back what other snapshots hold.
+    GreedyDeletions,
+    /// No room is set aside for what snapshots hold.
+    UnkeptRoom,
     /// Space of a planned change that comes to nothing stays taken.
     KeptPlans,
 }

@@ -14,13 +14,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
+use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::record::Run;
 use crate::planted::{Bug, is_planted};
 
 /// Units of a volume that changes which free more than they take may use, and no others.
 pub(crate) fn pool(shape: &Shape) -> u64 {
-    (shape.units / 32).clamp(48, 4096)
+    // The whole map has room, for going back to a snapshot.
+    let map = shape.units.div_ceil(MAPPED);
+    (shape.units / 32).clamp(48, 4096).max(map + map / 16)
 }
 
 /// See the module's prose.

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use directory::entry::CHUNK_SIZE;
-use vnode::{EntryChange, Manner, Plan, Space as Kind, Vnode};
+use vnode::{EntryChange, Manner, Plan, SnapshotChange, Space as Kind, Vnode};
 
 use crate::format::pointer::Pointer;
 use crate::format::record::Run;
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Parent};
 use crate::planted::{Bug, is_planted};
+use crate::snapshots::Work;
 use crate::space::Space;
 
 /// A chunk of a directory.
@@ -117,6 +118,9 @@ pub struct Update {
     pub(crate) ended: Vec<u64>,
     /// A file gets blocks where it had none.
     pub(crate) fills_holes: bool,
+    /// What is asked of snapshots, and what is done to them.
+    pub(crate) asked: Option<SnapshotChange>,
+    pub(crate) work: Option<Work>,
     /// Units for metadata, at most.
     pub(crate) cost: u64,
     pub(crate) taken: Taken,
@@ -142,6 +146,8 @@ impl Update {
             born: Vec::new(),
             ended: Vec::new(),
             fills_holes: false,
+            asked: None,
+            work: None,
             cost: 0,
             taken: Taken { space, nodes, promised, runs, inos, units: 0, made },
         }
@@ -167,7 +173,8 @@ impl Update {
 
 impl Plan for Update {
     fn is_empty(&self) -> bool {
-        self.inodes.is_empty() && self.entries.is_empty()
+        let of_snapshots = self.asked.is_some() || self.work.is_some();
+        self.inodes.is_empty() && self.entries.is_empty() && !of_snapshots
     }
 
     fn manner(&mut self) -> &mut Manner {

@@ -14,9 +14,15 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use namespace::{AttributeChange, NewFile};
 use runtime::sync::Signal;
-use vfs::{CallReply, Credentials, Depends, FileKind, FsError, FsStat, Lost, Sequence, Timestamp};
+use vfs::{
+    CallReply, Credentials, Depends, FileKind, FsError, FsStat, Lost, Sequence, SnapshotNumber,
+    SnapshotUsage, Timestamp,
+};
 use vnode::horizon::Horizon;
-use vnode::{Content, Engine, EntryChange, Limits, Place, Space as Kind, Vnode};
+use vnode::{
+    Content, Engine, EntryChange, FoundSnapshots, Limits, Place, SnapshotChange, Space as Kind,
+    Vnode,
+};
 
 use crate::apply::{Applied, Freed, first_chunk};
 use crate::commit::Staged;
@@ -26,7 +32,9 @@ use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
 use crate::format::{CHUNKS, UNIT};
 use crate::inode::Inode;
+use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
+use crate::snapshots::Work;
 use crate::update::{NewChunk, ShadowChunk, Source, Update};
 
 impl Engine for Shadow {
@@ -59,18 +67,9 @@ impl Engine for Shadow {
     }
 
     async fn load(&self, ino: u64) -> Result<File, FsError> {
-        let (home, slot) = self.home_of(ino).await?;
-        let (facts, target) = home.inode(slot, |record| {
-            if record.is_free() {
-                return Err(FsError::Stale);
-            }
-            let facts = record.facts().ok_or(FsError::Corrupt)?;
-            let target = facts.is_inline().then(|| record.target(facts.size as usize).to_vec());
-            Ok((facts, target))
-        })?;
-        let (generation, kind) = (facts.generation, facts.kind);
-        let inode = Inode { facts, home, slot, target: target.map(Bytes::from) };
-        Ok(Vnode::new((ino, generation), kind, inode))
+        let (home, slot) = self.home_in(&Stem::Inodes, ino).await?;
+        let inode = found_inode(home, slot)?;
+        Ok(Vnode::new((ino, inode.facts.generation), inode.facts.kind, inode))
     }
 
     async fn create(
@@ -288,7 +287,38 @@ impl Engine for Shadow {
         Update::new(kind, self.space.clone(), self.nodes.clone(), self.promised.clone())
     }
 
+    fn found_snapshots(&self) -> Option<FoundSnapshots> {
+        Some(self.pins.found())
+    }
+
+    fn change_snapshots(&self, update: &mut Update, change: SnapshotChange) -> Result<(), FsError> {
+        update.asked = Some(change);
+        Ok(())
+    }
+
+    async fn load_held(&self, tree: SnapshotNumber, ino: u64) -> Result<File, FsError> {
+        let (told, _) = self.pins.told(tree).ok_or(FsError::Stale)?;
+        let (home, slot) = self.home_in(&Stem::Pinned(Rc::new(told.inodes)), ino).await?;
+        let inode = found_inode(home, slot)?;
+        Ok(Vnode::held(tree, (ino, inode.facts.generation), inode.facts.kind, inode))
+    }
+
+    async fn delete_held(
+        &self,
+        update: &mut Update,
+        tree: SnapshotNumber,
+    ) -> Result<bool, FsError> {
+        self.plan_step(update, tree).await
+    }
+
+    fn snapshot_usage(&self, tree: SnapshotNumber) -> SnapshotUsage {
+        self.pins.usage(tree)
+    }
+
     async fn reserve(&self, mut update: Update) -> Result<Update, FsError> {
+        if let Some(change) = update.asked.take() {
+            self.plan_change(&mut update, change).await?;
+        }
         loop {
             let has_no_place = self.commits.has_no_place_for(update.manner.chain);
             if self.horizon().has_stopped() || has_no_place {
@@ -305,7 +335,8 @@ impl Engine for Shadow {
                 return Ok(update);
             }
             // What is under way gives back more than it takes, once it is durable.
-            if !self.more_comes() {
+            let is_held = matches!(update.work, Some(Work::Pin(..) | Work::RollBack(..)));
+            if is_held || !self.more_comes() {
                 return Err(FsError::NoSpace);
             }
             self.released().wait().await;
@@ -386,6 +417,19 @@ impl Engine for Shadow {
         }
         self.path.device().close().await.map_err(|_| FsError::Io)
     }
+}
+
+/// The inode in a slot of a block.
+fn found_inode(home: Rc<Node>, slot: u64) -> Result<Inode, FsError> {
+    let (facts, target) = home.inode(slot, |record| {
+        if record.is_free() {
+            return Err(FsError::Stale);
+        }
+        let facts = record.facts().ok_or(FsError::Corrupt)?;
+        let target = facts.is_inline().then(|| record.target(facts.size as usize).to_vec());
+        Ok((facts, target))
+    })?;
+    Ok(Inode { facts, home, slot, target: target.map(Bytes::from) })
 }
 
 /// The block of a directory in which a chunk is, and the byte of the block at which that begins.

@@ -22,8 +22,9 @@ impl From<Law> for Rule {
 fn severity(law: Law) -> Severity {
     match law {
         Law::Rest => Severity::Note,
-        Law::Counts | Law::Map | Law::Links => Severity::Repairable,
+        Law::Counts | Law::Map | Law::Listed | Law::Links => Severity::Repairable,
         Law::Block
+        | Law::Birth
         | Law::Once
         | Law::Inode
         | Law::Size

@@ -31,6 +31,12 @@ pub enum Kind {
     Answers = 8,
     /// A volume is being made, and there is none.
     Begun = 9,
+    /// What there is of snapshots.
+    Snapshots = 10,
+    /// Which lists there are of what died while snapshots held it.
+    Lists = 11,
+    /// Such a list, or a part of it.
+    Died = 12,
 }
 
 /// The first 64 bytes of a block of metadata.

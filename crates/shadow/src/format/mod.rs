@@ -22,6 +22,7 @@ pub mod head;
 pub mod inode;
 pub mod pointer;
 pub mod record;
+pub mod snapshot;
 pub mod superblock;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -26,6 +26,16 @@ impl Run {
     }
 }
 
+/// Which snapshots hold what died: those that there are of the numbers from `first` on, and before
+/// `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The first that was made after it was written.
+    pub first: u32,
+    /// The first that was made after it died.
+    pub end: u32,
+}
+
 /// What becomes of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -33,6 +43,16 @@ pub enum Change {
     Taken(Run),
     /// They are in use no more.
     Freed(Run),
+    /// The live tree has them no more, and snapshots hold them.
+    Died(Run, Span),
+}
+
+impl Change {
+    /// Which units.
+    pub fn run(&self) -> Run {
+        let (Self::Taken(run) | Self::Freed(run) | Self::Died(run, _)) = self;
+        *run
+    }
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -48,23 +68,29 @@ struct Front {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Line {
+    /// The first unit; or the two numbers of a span, the first in the lower half.
     start: U64,
-    /// The highest bit says that they are freed.
+    /// The two highest bits say what becomes of them. What died has the last span before it in the
+    /// block.
     length: U32,
 }
 
-const FREED: u32 = 1 << 31;
+const WHAT: u32 = 3 << 30;
+const TAKEN: u32 = 0;
+const SPAN: u32 = 1 << 30;
+const FREED: u32 = 2 << 30;
+const DIED: u32 = 3 << 30;
 /// The most units that a line tells of.
-const LONGEST: u64 = FREED as u64 - 1;
+const LONGEST: u64 = SPAN as u64 - 1;
 const FRONT: usize = size_of::<Head>() + size_of::<Front>();
 const ROOM: usize = BODY - size_of::<Front>();
 
-/// Blocks that a record of so many changes and these answers has, at most.
+/// Blocks that a record of so many lines and these answers has, at most. What died has two lines.
 pub fn blocks_for(changes: usize, answers: &[std::rc::Rc<[u8]>]) -> usize {
     let bytes: usize = answers.iter().map(|answer| answer.len() + size_of::<U16>()).sum();
     let most = answers.iter().map(|answer| answer.len() + size_of::<U16>()).max().unwrap_or(0);
-    // An answer is in one block; what it does not fit into is lost.
-    (changes * size_of::<Line>() + bytes).div_ceil(ROOM - most.max(size_of::<Line>())).max(1)
+    // An answer is in one block; what it does not fit into is lost, as is room for a line alone.
+    (changes * size_of::<Line>() + bytes).div_ceil(ROOM - most.max(2 * size_of::<Line>())).max(1)
 }
 
 /// A block of a record as it is read.
@@ -86,17 +112,26 @@ pub fn write(changes: &[Change], answers: &[std::rc::Rc<[u8]>]) -> Vec<Box<[u8; 
     while blocks.is_empty() || changes.peek().is_some() || answers.peek().is_some() {
         let mut block = Box::new([0; UNIT]);
         let (mut at, mut lines, mut told) = (FRONT, 0, 0);
-        while at + size_of::<Line>() <= UNIT
+        let mut last = None;
+        while at + 2 * size_of::<Line>() <= UNIT
             && let Some(change) = changes.next()
         {
-            let (run, freed) = match change {
-                Change::Taken(run) => (run, 0),
-                Change::Freed(run) => (run, FREED),
+            let (run, what, span) = match change {
+                Change::Taken(run) => (run, TAKEN, None),
+                Change::Freed(run) => (run, FREED, None),
+                Change::Died(run, span) => (run, DIED, Some(span)),
             };
-            let line = Line { start: run.start.into(), length: (run.length as u32 | freed).into() };
-            block[at..at + size_of::<Line>()].copy_from_slice(line.as_bytes());
-            at += size_of::<Line>();
-            lines += 1;
+            let mut put = |start: u64, length: u32| {
+                let line = Line { start: start.into(), length: length.into() };
+                block[at..at + size_of::<Line>()].copy_from_slice(line.as_bytes());
+                at += size_of::<Line>();
+                lines += 1;
+            };
+            if let Some(Span { first, end }) = span.filter(|_| span != last) {
+                put(u64::from(end) << 32 | u64::from(first), SPAN);
+                last = span;
+            }
+            put(run.start, run.length as u32 | what);
         }
         let fits = |at: usize, answer: &&std::rc::Rc<[u8]>| at + 2 + answer.len() <= UNIT;
         while changes.peek().is_none()
@@ -116,12 +151,13 @@ pub fn write(changes: &[Change], answers: &[std::rc::Rc<[u8]>]) -> Vec<Box<[u8; 
 
 /// A change in pieces of which a line can tell.
 fn pieces(change: Change) -> impl Iterator<Item = Change> {
-    let (Change::Taken(run) | Change::Freed(run)) = change;
+    let run = change.run();
     let of = move |start| Run { start, length: (run.end() - start).min(LONGEST) };
     let starts = (run.start..run.end()).step_by(LONGEST as usize);
     starts.map(of).map(move |run| match change {
         Change::Taken(_) => Change::Taken(run),
         Change::Freed(_) => Change::Freed(run),
+        Change::Died(_, span) => Change::Died(run, span),
     })
 }
 
@@ -136,14 +172,20 @@ pub fn read(block: &[u8]) -> Option<Read> {
     let lines = usize::from(front.changes.get());
     let end = FRONT + lines * size_of::<Line>();
     let lines = block.get(FRONT..end)?;
-    let changes = lines.chunks(size_of::<Line>()).map(|bytes| {
+    let (mut changes, mut last) = (Vec::new(), None);
+    for bytes in lines.chunks(size_of::<Line>()) {
         let line: &Line = view(bytes);
-        let length = u64::from(line.length.get() & !FREED);
-        let run = Run { start: line.start.get(), length };
-        if line.length.get() & FREED == 0 { Change::Taken(run) } else { Change::Freed(run) }
-    });
+        let (start, length) = (line.start.get(), u64::from(line.length.get() & !WHAT));
+        let run = Run { start, length };
+        match line.length.get() & WHAT {
+            TAKEN => changes.push(Change::Taken(run)),
+            FREED => changes.push(Change::Freed(run)),
+            DIED => changes.push(Change::Died(run, last?)),
+            _ => last = Some(Span { first: start as u32, end: (start >> 32) as u32 }),
+        }
+    }
     let told = block.get(end..end + usize::from(front.answers.get()))?;
-    Some(Read { previous: front.previous, changes: changes.collect(), answers: split(told)? })
+    Some(Read { previous: front.previous, changes, answers: split(told)? })
 }
 
 /// Puts an answer into a block, with its length before it; gives where it ends.
@@ -176,13 +218,17 @@ mod tests {
             [(0, 0, 0), (1, 1, 64), (333, 0, 0), (400, 9, 700), (9, 60, 300)]
         {
             let run = |n: u64| Run { start: 7 + 9 * n, length: 1 + n % 5 };
-            let changes: Vec<_> = (0..runs)
-                .map(|n| if n % 2 == 0 { Change::Taken(run(n)) } else { Change::Freed(run(n)) })
-                .collect();
+            let span = |n: u64| Span { first: 1 + (n / 7) as u32, end: 9 + (n / 7) as u32 };
+            let change = |n| match n % 3 {
+                0 => Change::Taken(run(n)),
+                1 => Change::Freed(run(n)),
+                _ => Change::Died(run(n), span(n)),
+            };
+            let changes: Vec<_> = (0..runs).map(change).collect();
             let answers: Vec<std::rc::Rc<[u8]>> =
                 (0..told).map(|n| vec![n as u8; length].into()).collect();
             let blocks = write(&changes, &answers);
-            assert!(blocks.len() <= blocks_for(changes.len(), &answers), "{}", blocks.len());
+            assert!(blocks.len() <= blocks_for(2 * changes.len(), &answers), "{}", blocks.len());
             let read: Vec<Read> =
                 blocks.iter().map(|block| read(&**block).expect("whole")).collect();
             let found: Vec<Change> = read.iter().flat_map(|one| one.changes.clone()).collect();

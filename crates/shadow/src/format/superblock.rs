@@ -1,16 +1,20 @@
 //! Superblocks: the whole of a volume, as one update leaves it.
 
+use vfs::Timestamp;
 use vnode::chain::Chain;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::head::{Head, Kind, Place, Secret, alone, seal, seal_alone, secret};
+use super::inode::Time;
 use super::pointer::{HIGHEST, Pointer, Root};
 use super::record::Run;
 use super::{UNIT, VERSION, view, view_mut};
 
 /// Runs that a superblock lists at most.
 pub const LISTED: usize = 64;
+/// Trees that are not of files.
+pub const TREES: usize = 6;
 /// Chains that are open at once, at most.
 pub const CHAINS: usize = 64;
 
@@ -34,6 +38,33 @@ pub struct Tree {
     pub root: Root,
 }
 
+/// What a superblock says of snapshots, and of what they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// Blocks of lines of snapshots.
+    pub lines: Tree,
+    /// Blocks of lines of lists.
+    pub lists: Tree,
+    /// Blocks of lists.
+    pub died: Tree,
+    /// Lines of snapshots from this one on are free.
+    pub line_slots: u64,
+    /// Lines of lists from this one on are free.
+    pub list_slots: u64,
+    /// There are no blocks of lists from this place on.
+    pub died_slots: u64,
+    /// The largest number that a snapshot ever had; 0 if there was none.
+    pub last: u32,
+    /// When one was made or deleted last.
+    pub changed: Timestamp,
+    /// Blocks of metadata that lead to files, and inodes.
+    pub nodes: u64,
+    /// Those of them that snapshots hold, so that a change takes another place beside; at most.
+    pub pinned: u64,
+    /// They are among those that this update wrote, or one before it.
+    pub pinned_until: u64,
+}
+
 /// What a superblock says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
@@ -51,6 +82,10 @@ pub struct Superblock {
     pub answers: Tree,
     /// How many blocks of answers were begun, in all.
     pub answers_begun: u64,
+    /// How many of these are not to be remembered any more.
+    pub answers_from: u64,
+    /// What there is of snapshots.
+    pub snapshots: Snapshots,
     /// The last block of the last record.
     pub record: Pointer,
     /// Blocks of records since the last fold.
@@ -77,11 +112,20 @@ struct OnDisk {
     head: Head,
     durable: U64,
     durable_at: U64,
-    trees: [Root; 3],
-    heights: [u8; 3],
-    reserved: u8,
+    trees: [Root; TREES],
+    heights: [u8; TREES],
+    reserved: U16,
     records: U32,
     answers_begun: U64,
+    answers_from: U64,
+    line_slots: U64,
+    list_slots: U64,
+    died_slots: U64,
+    last_snapshot: U32,
+    changed: Time,
+    nodes: U64,
+    pinned: U64,
+    pinned_until: U64,
     record: Pointer,
     next_ino: U64,
     files: U64,
@@ -123,14 +167,26 @@ impl Superblock {
         Place { kind: Kind::Superblock, owner: 0, level: 0, index: at }
     }
 
+    /// The trees that are not of files, in the order of their owners.
+    pub fn trees(&self) -> [Tree; TREES] {
+        let Snapshots { lines, lists, died, .. } = self.snapshots;
+        [self.inodes, self.map, self.answers, lines, lists, died]
+    }
+
     /// The block of it, to stand at this unit.
     pub fn write(&self, at: u64, secret: &Secret) -> Box<[u8; UNIT]> {
         let mut block = Box::new([0; UNIT]);
         let disk: &mut OnDisk = view_mut(&mut *block);
         (disk.durable, disk.durable_at) = (self.durable.into(), self.durable_at.into());
-        let trees = [self.inodes, self.map, self.answers];
+        let trees = self.trees();
         (disk.trees, disk.heights) = (trees.map(|tree| tree.root), trees.map(|tree| tree.height));
         disk.answers_begun = self.answers_begun.into();
+        disk.answers_from = self.answers_from.into();
+        let of = &self.snapshots;
+        (disk.line_slots, disk.list_slots) = (of.line_slots.into(), of.list_slots.into());
+        (disk.died_slots, disk.last_snapshot) = (of.died_slots.into(), of.last.into());
+        (disk.changed, disk.nodes) = (of.changed.into(), of.nodes.into());
+        (disk.pinned, disk.pinned_until) = (of.pinned.into(), of.pinned_until.into());
         (disk.record, disk.records) = (self.record, self.records.into());
         (disk.next_ino, disk.files) = (self.next_ino.into(), self.files.into());
         (disk.directories, disk.units) = (self.directories.into(), self.units.into());
@@ -167,7 +223,6 @@ impl Superblock {
             return None;
         }
         let disk: &OnDisk = view(block);
-        let tree = |index: usize| Tree { height: disk.heights[index], root: disk.trees[index] };
         let chains = disk.chain.get(..disk.chains.get().into())?;
         let listed = disk.list.get(..disk.listed.get().into())?;
         let are_high = disk.heights.iter().all(|&height| height <= HIGHEST);
@@ -175,10 +230,12 @@ impl Superblock {
             number,
             durable: disk.durable.get(),
             durable_at: disk.durable_at.get(),
-            inodes: tree(0),
-            map: tree(1),
-            answers: tree(2),
+            inodes: disk.tree(0),
+            map: disk.tree(1),
+            answers: disk.tree(2),
             answers_begun: disk.answers_begun.get(),
+            answers_from: disk.answers_from.get(),
+            snapshots: disk.snapshots(),
             record: disk.record,
             records: disk.records.get(),
             next_ino: disk.next_ino.get(),
@@ -189,6 +246,28 @@ impl Superblock {
             chains: chains.iter().map(ChainLine::read).collect(),
             listed: listed.iter().map(ListLine::read).collect(),
         })
+    }
+}
+
+impl OnDisk {
+    fn tree(&self, index: usize) -> Tree {
+        Tree { height: self.heights[index], root: self.trees[index] }
+    }
+
+    fn snapshots(&self) -> Snapshots {
+        Snapshots {
+            lines: self.tree(3),
+            lists: self.tree(4),
+            died: self.tree(5),
+            line_slots: self.line_slots.get(),
+            list_slots: self.list_slots.get(),
+            died_slots: self.died_slots.get(),
+            last: self.last_snapshot.get(),
+            changed: self.changed.into(),
+            nodes: self.nodes.get(),
+            pinned: self.pinned.get(),
+            pinned_until: self.pinned_until.get(),
+        }
     }
 }
 
@@ -226,6 +305,20 @@ mod tests {
             map: tree(1),
             answers: tree(0),
             answers_begun: 5,
+            answers_from: 3,
+            snapshots: Snapshots {
+                lines: tree(1),
+                lists: tree(3),
+                died: tree(4),
+                line_slots: 17,
+                list_slots: 18,
+                died_slots: 19,
+                last: 20,
+                changed: Timestamp { seconds: -21, nanoseconds: 22 },
+                nodes: 23,
+                pinned: 24,
+                pinned_until: 25,
+            },
             record: pointer(9),
             records: 4,
             next_ino: 1 << 30,

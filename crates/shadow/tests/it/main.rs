@@ -8,4 +8,5 @@ mod overwrites;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod rest;
+mod snapshots;
 mod steps;

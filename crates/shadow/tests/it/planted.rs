@@ -13,6 +13,7 @@ use crate::faults::{
 };
 use crate::kit::first_wrong;
 use crate::overwrites::overwrites_stay;
+use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
 use crate::steps::steps_are_gone_on_with;
 
 type Scenario = fn() -> Result<(), String>;
@@ -47,6 +48,10 @@ fn every_bug_is_found() {
             Bug::UnwrittenChains => steps_are_gone_on_with,
             Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
             Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
+            Bug::ForgottenPins | Bug::UnfoldedDeaths | Bug::GreedyDeletions => {
+                || they_come_and_go(1, 3)
+            }
+            Bug::UnkeptRoom => many_files_go_while_a_snapshot_has_them,
             Bug::ListedFrees => overwrites_stay,
             Bug::KeptPlans => a_write_that_fails_leaves_its_places,
             Bug::PassedReads => what_cannot_be_read_is_not_passed,

@@ -1,0 +1,334 @@
+//! What stands on the disk of snapshots: a line for each, a line for each list of what died while
+//! some held it, and these lists.
+//!
+//! A list is a chain of blocks, which are known by their places in a tree: the last one has the
+//! place of the one before it, and so on.
+
+use vfs::{Name, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::head::Head;
+use super::inode::Time;
+use super::pointer::{HIGHEST, Root};
+use super::record::{Run, Span};
+use super::superblock::Tree;
+use super::{BODY, UNIT, view, view_mut};
+
+/// What becomes of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is found by its name.
+    Ready,
+    /// It is found no more; perhaps some read it still.
+    Deleting,
+    /// Nobody reads it: it holds nothing any more.
+    Gone,
+}
+
+/// What is told of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Its number.
+    pub number: u32,
+    /// Its name.
+    pub name: Name,
+    /// When it was made.
+    pub created: Timestamp,
+    /// What becomes of it.
+    pub state: State,
+    /// The update that made it: it holds what was written by that one, or before.
+    pub update: u64,
+    /// Its blocks of inodes.
+    pub inodes: Tree,
+    /// Files that it has.
+    pub files: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Units of leaves that files have.
+    pub units: u64,
+    /// Blocks of metadata that lead to these, and inodes.
+    pub nodes: u64,
+    /// Units that its deletion has given back.
+    pub freed: u64,
+}
+
+impl Told {
+    /// It as everyone knows it.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = match self.state {
+            State::Ready => SnapshotState::Ready,
+            State::Deleting | State::Gone => SnapshotState::Deleting,
+        };
+        let (number, name) = (SnapshotNumber(self.number), self.name.clone());
+        Snapshot { number, name, created: self.created, state }
+    }
+}
+
+/// The line of a snapshot. One of zeros is free.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Line {
+    number: U32,
+    state: u8,
+    height: u8,
+    name_length: U16,
+    created: Time,
+    update: U64,
+    root: Root,
+    files: U64,
+    directories: U64,
+    units: U64,
+    nodes: U64,
+    freed: U64,
+    name: [u8; 255],
+    reserved: [u8; 37],
+}
+
+/// Lines of snapshots in a block.
+pub const LINES: u64 = (BODY / size_of::<Line>()) as u64;
+
+const _: () = assert!(size_of::<Line>() == 504 && LINES == 8);
+
+impl Line {
+    fn offset(slot: u64) -> usize {
+        size_of::<Head>() + (slot % LINES) as usize * size_of::<Self>()
+    }
+
+    /// What a line of a block says: nothing if it is free.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    #[expect(clippy::result_unit_err, reason = "there is nothing to be told")]
+    pub fn read(block: &[u8], slot: u64) -> Result<Option<Told>, ()> {
+        let line: &Self = view(&block[Self::offset(slot)..]);
+        if line.number.get() == 0 {
+            return Ok(None);
+        }
+        let state = match line.state {
+            1 => State::Ready,
+            2 => State::Deleting,
+            3 => State::Gone,
+            _ => return Err(()),
+        };
+        let name = line.name.get(..line.name_length.get().into()).ok_or(())?;
+        let name = Name::parse(name).map_err(|_| ())?;
+        let inodes = Tree { height: line.height, root: line.root };
+        if inodes.height > HIGHEST || line.number.get() > SnapshotNumber::LAST.0 {
+            return Err(());
+        }
+        Ok(Some(Told {
+            number: line.number.get(),
+            name,
+            created: line.created.into(),
+            state,
+            update: line.update.get(),
+            inodes,
+            files: line.files.get(),
+            directories: line.directories.get(),
+            units: line.units.get(),
+            nodes: line.nodes.get(),
+            freed: line.freed.get(),
+        }))
+    }
+
+    /// Writes a line.
+    pub fn write(block: &mut [u8], slot: u64, told: Option<&Told>) {
+        let line: &mut Self = view_mut(&mut block[Self::offset(slot)..]);
+        line.zero();
+        let Some(told) = told else { return };
+        let name = told.name.as_bytes();
+        line.number = told.number.into();
+        line.state = match told.state {
+            State::Ready => 1,
+            State::Deleting => 2,
+            State::Gone => 3,
+        };
+        line.name[..name.len()].copy_from_slice(name);
+        (line.name_length, line.created) = ((name.len() as u16).into(), told.created.into());
+        (line.update, line.height) = (told.update.into(), told.inodes.height);
+        line.root = told.inodes.root;
+        (line.files, line.directories) = (told.files.into(), told.directories.into());
+        (line.units, line.nodes) = (told.units.into(), told.nodes.into());
+        line.freed = told.freed.into();
+    }
+}
+
+/// A list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct List {
+    /// Which snapshots hold what is in it.
+    pub span: Span,
+    /// The place of its last block.
+    pub last: u64,
+    /// Units in it.
+    pub units: u64,
+}
+
+/// The line of a list. One of zeros is free.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ListLine {
+    first: U32,
+    end: U32,
+    last: U64,
+    units: U64,
+}
+
+/// Lines of lists in a block.
+pub const LISTS: u64 = (BODY / size_of::<ListLine>()) as u64;
+
+impl List {
+    fn offset(slot: u64) -> usize {
+        size_of::<Head>() + (slot % LISTS) as usize * size_of::<ListLine>()
+    }
+
+    /// What a line of a block says: nothing if it is free.
+    pub fn read(block: &[u8], slot: u64) -> Option<Self> {
+        let line: &ListLine = view(&block[Self::offset(slot)..]);
+        let span = Span { first: line.first.get(), end: line.end.get() };
+        let list = Self { span, last: line.last.get(), units: line.units.get() };
+        (span.end > 0).then_some(list)
+    }
+
+    /// Writes a line.
+    pub fn write(block: &mut [u8], slot: u64, list: Option<&Self>) {
+        let line: &mut ListLine = view_mut(&mut block[Self::offset(slot)..]);
+        line.zero();
+        let Some(Self { span, last, units }) = list else { return };
+        (line.first, line.end) = (span.first.into(), span.end.into());
+        (line.last, line.units) = ((*last).into(), (*units).into());
+    }
+}
+
+/// Whether a block of lines has none.
+pub fn is_empty(block: &[u8]) -> bool {
+    block[size_of::<Head>()..].iter().all(|&byte| byte == 0)
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct DiedFront {
+    /// The place of the block before this one, and 1; 0 for none.
+    previous: U64,
+    runs: U32,
+    reserved: U32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct DiedRun {
+    start: U64,
+    length: U32,
+}
+
+/// Runs in a block of a list.
+pub const RUNS: usize = (BODY - size_of::<DiedFront>()) / size_of::<DiedRun>();
+
+/// A block of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Died {
+    /// The place of the one before it.
+    pub previous: Option<u64>,
+    /// What died.
+    pub runs: Vec<Run>,
+}
+
+impl Died {
+    const FRONT: usize = size_of::<Head>() + size_of::<DiedFront>();
+
+    /// What a block says; nothing if it makes no sense.
+    pub fn read(block: &[u8]) -> Option<Self> {
+        let front: &DiedFront = view(&block[size_of::<Head>()..]);
+        let runs = front.runs.get() as usize;
+        let lines = block.get(Self::FRONT..Self::FRONT + runs * size_of::<DiedRun>())?;
+        let runs = lines.chunks(size_of::<DiedRun>()).map(|bytes| {
+            let run: &DiedRun = view(bytes);
+            Run { start: run.start.get(), length: run.length.get().into() }
+        });
+        Some(Self { previous: front.previous.get().checked_sub(1), runs: runs.collect() })
+    }
+
+    /// How many runs a block has room for.
+    pub fn room(block: &[u8]) -> usize {
+        RUNS.saturating_sub(view::<DiedFront>(&block[size_of::<Head>()..]).runs.get() as usize)
+    }
+
+    /// Begins a block.
+    pub fn begin(block: &mut [u8], previous: Option<u64>) {
+        block[size_of::<Head>()..UNIT].fill(0);
+        let front: &mut DiedFront = view_mut(&mut block[size_of::<Head>()..]);
+        front.previous = previous.map_or(0, |previous| previous + 1).into();
+    }
+
+    /// Adds a run, for which there is room.
+    pub fn add(block: &mut [u8], run: Run) {
+        let front: &mut DiedFront = view_mut(&mut block[size_of::<Head>()..]);
+        let at = Self::FRONT + front.runs.get() as usize * size_of::<DiedRun>();
+        front.runs += 1;
+        *view_mut::<DiedRun>(&mut block[at..]) =
+            DiedRun { start: run.start.into(), length: (run.length as u32).into() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::pointer::Pointer;
+
+    #[test]
+    fn a_line_of_a_snapshot_says_what_was_written() {
+        let mut block = vec![0; UNIT];
+        let pointer = |n| Pointer::new(n, n + 1, n + 2);
+        let told = |number: u32| Told {
+            number,
+            name: Name::parse(&vec![b'n'; 1 + 254 * (number as usize % 2)]).expect("it has one"),
+            created: Timestamp { seconds: -5, nanoseconds: number },
+            state: [State::Ready, State::Deleting, State::Gone][number as usize % 3],
+            update: 1 << 40,
+            inodes: Tree { height: 3, root: Root { pointers: [1, 2, 3, 4, 5, 0].map(pointer) } },
+            files: 3,
+            directories: 2,
+            units: 1,
+            nodes: 9,
+            freed: u64::MAX,
+        };
+        (0..LINES).for_each(|slot| Line::write(&mut block, slot, Some(&told(slot as u32 + 1))));
+        for slot in 0..LINES {
+            assert_eq!(Line::read(&block, slot), Ok(Some(told(slot as u32 + 1))));
+        }
+        (0..LINES).for_each(|slot| Line::write(&mut block, slot, None));
+        assert_eq!((is_empty(&block), Line::read(&block, 3)), (true, Ok(None)));
+        block[Line::offset(2)] = 1; // a number alone
+        assert_eq!(Line::read(&block, 2), Err(()));
+    }
+
+    #[test]
+    fn a_list_says_what_was_written() {
+        let mut block = vec![0; UNIT];
+        let list = |n: u64| {
+            let span = Span { first: n as u32, end: n as u32 + 2 };
+            List { span, last: n << 8, units: !n }
+        };
+        (0..LISTS).for_each(|slot| List::write(&mut block, slot, Some(&list(slot))));
+        (0..LISTS).for_each(|slot| assert_eq!(List::read(&block, slot), Some(list(slot))));
+        (0..LISTS).for_each(|slot| List::write(&mut block, slot, None));
+        assert!(is_empty(&block) && List::read(&block, 5).is_none());
+    }
+
+    #[test]
+    fn a_block_of_a_list_has_room_for_its_runs() {
+        let mut block = vec![7; UNIT];
+        for previous in [None, Some(0), Some(88)] {
+            Died::begin(&mut block, previous);
+            let runs: Vec<Run> =
+                (0..RUNS as u64).map(|n| Run { start: n << 30, length: n + 1 }).collect();
+            for (count, &run) in runs.iter().enumerate() {
+                assert_eq!(Died::room(&block), RUNS - count);
+                Died::add(&mut block, run);
+            }
+            assert_eq!(Died::room(&block), 0);
+            assert_eq!(Died::read(&block), Some(Died { previous, runs }));
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Which snapshots there are, what they hold, and the lists of that.
+//!
+//! A snapshot is a root that stays. What the live tree loses is held by those that were made between
+//! its writing and its death, so two numbers tell for ever who holds it: a [`Span`]. It goes on the
+//! list of that span, and nothing there changes when snapshots are made or go. A deletion gives back
+//! the lists that no snapshot is left for: it reads what it frees, and nothing else.
+//!
+//! Invariants:
+//! 1. Numbers of snapshots, and the updates that made them, rise together.
+//! 2. What died is on one list, or told by one record, as long as its span has a holder.
+//! 3. Of a snapshot that is gone, and holds nothing, nobody reads.
+//!
+//! Not asserted: 2, of which [`mod@crate::check`] tells; 3, which is up to the layers above.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+use vfs::{SnapshotNumber, SnapshotUsage, Timestamp};
+use vnode::FoundSnapshots;
+
+use crate::format::record::Span;
+use crate::format::snapshot::{List, RUNS, State, Told};
+use crate::format::superblock::Snapshots;
+use crate::format::{FAN, UNIT};
+use crate::planted::{Bug, is_planted};
+
+/// Blocks of lists for which there are places when a snapshot is made: half of those that a tree
+/// has.
+const MOST_DIED: u64 = 1 << 28;
+
+/// A list, and the slot of its line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listing {
+    pub(crate) slot: u64,
+    pub(crate) list: List,
+}
+
+/// Numbers of which some are in use.
+#[derive(Default)]
+struct Slots {
+    /// All from here on are free.
+    end: Cell<u64>,
+    free: RefCell<BTreeSet<u64>>,
+}
+
+impl Slots {
+    fn new(end: u64, is_used: impl Fn(u64) -> bool) -> Self {
+        let free = (0..end).filter(|&slot| !is_used(slot)).collect();
+        Self { end: Cell::new(end), free: RefCell::new(free) }
+    }
+
+    /// So many that are free, the lowest.
+    fn next(&self, count: usize) -> Vec<u64> {
+        let free: Vec<u64> = self.free.borrow().iter().copied().take(count).collect();
+        let more = (count - free.len()) as u64;
+        free.into_iter().chain(self.end.get()..self.end.get() + more).collect()
+    }
+
+    fn take(&self, slot: u64) {
+        let end = self.end.get();
+        if slot >= end {
+            self.free.borrow_mut().extend(end..slot);
+            self.end.set(slot + 1);
+        } else {
+            self.free.borrow_mut().remove(&slot);
+        }
+    }
+
+    fn give_back(&self, slot: u64) {
+        self.free.borrow_mut().insert(slot);
+    }
+
+    /// None is in use any more.
+    fn clear(&self) {
+        self.end.set(0);
+        self.free.borrow_mut().clear();
+    }
+}
+
+/// See the module's prose.
+#[derive(Default)]
+pub(crate) struct Pins {
+    /// All snapshots, and the slots of their lines.
+    all: RefCell<BTreeMap<u32, (Told, u64)>>,
+    /// Those that hold something, and the updates that made them, in their order.
+    holders: RefCell<Vec<(u32, u64)>>,
+    lists: RefCell<BTreeMap<Span, Listing>>,
+    line_slots: Slots,
+    list_slots: Slots,
+    died_slots: Slots,
+    last: Cell<u32>,
+    changed: Cell<Timestamp>,
+    nodes: Cell<u64>,
+    pinned: Cell<u64>,
+    pinned_until: Cell<u64>,
+    /// Counts the changes of lists that are no fold's.
+    changes: Cell<u64>,
+}
+
+impl Pins {
+    /// What a superblock says of them, with all lines.
+    pub(crate) fn new(
+        said: &Snapshots,
+        all: BTreeMap<u32, (Told, u64)>,
+        lists: BTreeMap<Span, Listing>,
+    ) -> Self {
+        let lines: BTreeSet<u64> = all.values().map(|(_, slot)| *slot).collect();
+        let of_lists: BTreeSet<u64> = lists.values().map(|listing| listing.slot).collect();
+        let holders = all.values().filter(|(told, _)| told.state != State::Gone);
+        let holders = holders.map(|(told, _)| (told.number, told.update)).collect();
+        Self {
+            holders: RefCell::new(holders),
+            line_slots: Slots::new(said.line_slots, |slot| lines.contains(&slot)),
+            list_slots: Slots::new(said.list_slots, |slot| of_lists.contains(&slot)),
+            died_slots: Slots { end: Cell::new(said.died_slots), ..Slots::default() },
+            all: RefCell::new(all),
+            lists: RefCell::new(lists),
+            last: Cell::new(said.last),
+            changed: Cell::new(said.changed),
+            nodes: Cell::new(said.nodes),
+            pinned: Cell::new(said.pinned),
+            pinned_until: Cell::new(said.pinned_until),
+            changes: Cell::default(),
+        }
+    }
+
+    /// What the next superblock says of them. Its trees are others' to tell.
+    pub(crate) fn said(&self) -> Snapshots {
+        Snapshots {
+            line_slots: self.line_slots.end.get(),
+            list_slots: self.list_slots.end.get(),
+            died_slots: self.died_slots.end.get(),
+            last: self.last.get(),
+            changed: self.changed.get(),
+            nodes: self.nodes.get(),
+            pinned: self.pinned.get(),
+            pinned_until: self.pinned_until.get(),
+            ..Snapshots::default()
+        }
+    }
+
+    pub(crate) fn found(&self) -> FoundSnapshots {
+        let all = self.all.borrow().values().map(|(told, _)| told.snapshot()).collect();
+        let last = SnapshotNumber(self.last.get());
+        FoundSnapshots { all, last, changed: self.changed.get() }
+    }
+
+    /// How many there are, those that are being deleted among them.
+    pub(crate) fn count(&self) -> u64 {
+        self.all.borrow().len() as u64
+    }
+
+    /// A snapshot, and the slot of its line.
+    pub(crate) fn told(&self, number: SnapshotNumber) -> Option<(Told, u64)> {
+        self.all.borrow().get(&number.0).cloned()
+    }
+
+    /// The update that made the newest that holds something.
+    fn newest(&self) -> Option<u64> {
+        self.holders.borrow().last().map(|&(_, update)| update)
+    }
+
+    /// Whether a snapshot holds what the live tree has since this update.
+    pub(crate) fn holds(&self, birth: u64) -> bool {
+        self.newest().is_some_and(|update| birth <= update)
+    }
+
+    /// Who holds what dies now, and was written by this update: none if nobody does.
+    pub(crate) fn span_of(&self, birth: u64) -> Option<Span> {
+        if is_planted(Bug::ForgottenPins) {
+            return None;
+        }
+        let holders = self.holders.borrow();
+        let behind = holders.partition_point(|&(_, update)| update < birth);
+        let &(first, _) = holders.get(behind)?;
+        Some(Span { first, end: self.last.get() + 1 })
+    }
+
+    /// Whether a snapshot is left that holds what died so.
+    pub(crate) fn has_holder(&self, span: Span) -> bool {
+        self.first_holder(span).is_some()
+    }
+
+    /// The slot for the line of a new snapshot.
+    pub(crate) fn next_line(&self) -> u64 {
+        self.line_slots.next(1)[0]
+    }
+
+    /// The slots for the lines of so many new lists.
+    pub(crate) fn next_lists(&self, count: usize) -> Vec<u64> {
+        self.list_slots.next(count)
+    }
+
+    /// The places for so many new blocks of lists.
+    pub(crate) fn next_died(&self, count: usize) -> Vec<u64> {
+        self.died_slots.next(count)
+    }
+
+    /// Blocks of metadata that lead to files of the live tree, and inodes.
+    pub(crate) fn nodes(&self) -> u64 {
+        self.nodes.get()
+    }
+
+    /// A block of metadata is in the live tree that was not there.
+    pub(crate) fn count_node(&self) {
+        self.nodes.set(self.nodes.get() + 1);
+    }
+
+    /// One that this update wrote is there no more, or another in its place.
+    pub(crate) fn uncount_node(&self, birth: u64, is_replaced: bool) {
+        if !is_replaced {
+            self.nodes.set(self.nodes.get().saturating_sub(1));
+        }
+        if birth <= self.pinned_until.get() {
+            self.pinned.set(self.pinned.get().saturating_sub(1));
+        }
+    }
+
+    /// A snapshot is made: `told` says what it holds.
+    pub(crate) fn pin(&self, told: Told, slot: u64) {
+        let newer = self.newest().is_none_or(|newest| newest < told.update);
+        assert!(told.number > self.last.get() && newer, "invariant 1");
+        self.last.set(told.number);
+        self.changed.set(told.created);
+        self.holders.borrow_mut().push((told.number, told.update));
+        self.line_slots.take(slot);
+        self.pinned.set(self.nodes.get());
+        self.pinned_until.set(told.update);
+        self.all.borrow_mut().insert(told.number, (told, slot));
+    }
+
+    /// A snapshot is found no more.
+    pub(crate) fn delete(&self, number: SnapshotNumber, at: Timestamp) {
+        self.changed.set(at);
+        if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
+            told.state = State::Deleting;
+        }
+    }
+
+    /// It holds nothing any more.
+    pub(crate) fn let_go(&self, number: SnapshotNumber) {
+        if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
+            told.state = State::Gone;
+        }
+        self.holders.borrow_mut().retain(|&(holder, _)| holder != number.0);
+        if self.holders.borrow().is_empty() {
+            self.pinned.set(0);
+            self.pinned_until.set(0);
+        }
+        self.changes.set(self.changes.get() + 1);
+    }
+
+    /// Its deletion gave back so many units.
+    pub(crate) fn count_freed(&self, number: SnapshotNumber, units: u64) {
+        if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
+            told.freed += units;
+        }
+    }
+
+    /// Nothing of it is left.
+    pub(crate) fn end(&self, number: SnapshotNumber) {
+        let ended = self.all.borrow_mut().remove(&number.0);
+        ended.iter().for_each(|(_, slot)| self.line_slots.give_back(*slot));
+        if self.all.borrow().is_empty() {
+            self.line_slots.clear();
+        }
+    }
+
+    /// A list, if there is one of this span.
+    pub(crate) fn list(&self, span: Span) -> Option<Listing> {
+        self.lists.borrow().get(&span).copied()
+    }
+
+    /// A list that no snapshot is left for.
+    pub(crate) fn loose_list(&self) -> Option<Listing> {
+        let is_loose = |listing: &&Listing| {
+            !self.has_holder(listing.list.span) || is_planted(Bug::GreedyDeletions)
+        };
+        self.lists.borrow().values().find(is_loose).copied()
+    }
+
+    /// Lists of what died after the snapshot of this number was made.
+    pub(crate) fn lists_behind(&self, number: SnapshotNumber) -> Vec<Listing> {
+        let lists = self.lists.borrow();
+        lists.values().filter(|listing| listing.list.span.end > number.0).copied().collect()
+    }
+
+    /// How often lists were changed by others than folds.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// A list has become so, by a fold.
+    pub(crate) fn set_list(&self, listing: Listing, new: &[u64]) {
+        self.list_slots.take(listing.slot);
+        new.iter().for_each(|&slot| self.died_slots.take(slot));
+        self.lists.borrow_mut().insert(listing.list.span, listing);
+    }
+
+    /// A list has lost its last block: the rest of it, if there is one.
+    pub(crate) fn shorten(&self, listing: Listing, rest: Option<List>) {
+        self.changes.set(self.changes.get() + 1);
+        self.died_slots.give_back(listing.list.last);
+        let span = listing.list.span;
+        match rest {
+            Some(list) => _ = self.lists.borrow_mut().insert(span, Listing { list, ..listing }),
+            None => {
+                self.lists.borrow_mut().remove(&span);
+                self.list_slots.give_back(listing.slot);
+            }
+        }
+        if self.lists.borrow().is_empty() {
+            self.list_slots.clear();
+            self.died_slots.clear();
+        }
+    }
+
+    /// Whether there are lists.
+    pub(crate) fn has_lists(&self) -> bool {
+        !self.lists.borrow().is_empty()
+    }
+
+    /// All lists.
+    pub(crate) fn lists(&self) -> Vec<List> {
+        self.lists.borrow().values().map(|listing| listing.list).collect()
+    }
+
+    /// All snapshots that hold something, in the order in which they were made.
+    pub(crate) fn holding(&self) -> Vec<Told> {
+        let all = self.all.borrow();
+        let holding = all.values().filter(|(told, _)| told.state != State::Gone);
+        holding.map(|(told, _)| told.clone()).collect()
+    }
+
+    /// The first snapshot that holds what died so.
+    pub(crate) fn first_holder(&self, span: Span) -> Option<u32> {
+        let holders = self.holders.borrow();
+        let at = holders.partition_point(|&(number, _)| number < span.first);
+        holders.get(at).map(|&(number, _)| number).filter(|&number| number < span.end)
+    }
+
+    /// The live tree is what a snapshot holds from now on, which has so many blocks of metadata.
+    pub(crate) fn roll_back(&self, told: &Told) {
+        self.nodes.set(told.nodes);
+        self.pinned.set(told.nodes);
+        self.pinned_until.set(told.update);
+    }
+
+    /// What a snapshot takes.
+    pub(crate) fn usage(&self, number: SnapshotNumber) -> SnapshotUsage {
+        let Some((told, _)) = self.told(number) else { return SnapshotUsage::default() };
+        let alone = |span: Span| {
+            let holders = self.holders.borrow();
+            let at = holders.partition_point(|&(number, _)| number < span.first);
+            let mut held = holders[at..].iter().take_while(|&&(number, _)| number < span.end);
+            held.next().is_some_and(|&(holder, _)| holder == number.0) && held.next().is_none()
+        };
+        let lists = self.lists.borrow();
+        let unique = lists.values().filter(|listing| alone(listing.list.span));
+        let unique: u64 = unique.map(|listing| listing.list.units).sum();
+        let bytes = |units: u64| units * UNIT as u64;
+        SnapshotUsage {
+            referenced_bytes: bytes(told.units + told.nodes),
+            unique_bytes: bytes(unique),
+            freed_bytes: bytes(told.freed),
+        }
+    }
+
+    /// Whether there are places for many more blocks of lists.
+    pub(crate) fn may_list_more(&self) -> bool {
+        self.died_slots.end.get() < MOST_DIED
+    }
+
+    /// Units that are kept as long as there are snapshots: what they hold of the metadata of the
+    /// live tree is written once more when it changes, and all of it, and of so many blocks of
+    /// files, may come on lists.
+    pub(crate) fn keeps(&self, blocks: u64) -> u64 {
+        kept(&self.said(), blocks)
+    }
+
+    /// The same, if one more is made now.
+    pub(crate) fn would_keep_with_one_more(&self, blocks: u64) -> u64 {
+        let nodes = self.nodes.get();
+        kept(&Snapshots { pinned: nodes, pinned_until: u64::MAX, ..self.said() }, blocks)
+    }
+}
+
+/// Units that are kept as a superblock tells it, and so many blocks of files: see [`Pins::keeps`].
+pub(crate) fn kept(said: &Snapshots, blocks: u64) -> u64 {
+    if said.pinned_until == 0 {
+        return 0; // there are none
+    }
+    let listed = (blocks + said.nodes).div_ceil(RUNS as u64 - 1);
+    said.pinned + listed + listed.div_ceil(FAN) + 16
+}

@@ -1,0 +1,167 @@
+//! Going back to a snapshot, the newest: one update in which the live tree is what that holds.
+//!
+//! All that the live tree has since is free then, and what it lost since is alive again, so the
+//! lists of that go. Everything is found before anything changes; the map tells at once what is
+//! free, since records of it might be larger than memory. Nobody else has the volume meanwhile.
+//!
+//! Invariants:
+//! 1. What is free then was written after the snapshot was made.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use vfs::{FileKind, FsError, SnapshotNumber};
+
+use crate::engine::Shadow;
+use crate::fold::set_bit;
+use crate::format::inode::Record;
+use crate::format::pointer::WIDTH;
+use crate::format::record::Run;
+use crate::format::snapshot::{Died, Told};
+use crate::format::{FAN, INODES, MAPPED};
+use crate::nodes::{Node, Parent, Stem};
+use crate::pins::Listing;
+use crate::snapshots::rest_of;
+
+/// What going back does.
+pub(crate) struct Back {
+    told: Told,
+    /// What the live tree has since.
+    since: Vec<Run>,
+    /// The blocks of the map that tell of it, by their numbers.
+    map: BTreeMap<u64, Rc<Node>>,
+    /// What is on lists since: as these are before each block, with their lines, goes.
+    lists: Vec<(Listing, Rc<Node>, Rc<Node>, Died)>,
+}
+
+impl Back {
+    /// Units that it takes, at most.
+    pub(crate) fn cost(&self) -> u64 {
+        let map = self.map.len() as u64;
+        let lists = self.lists.len() as u64;
+        map + map.div_ceil(FAN) + 8 + lists.div_ceil(32)
+    }
+}
+
+impl Shadow {
+    /// Finds what going back to a snapshot changes. Nothing is on its way meanwhile.
+    pub(crate) async fn plan_roll_back(&self, number: SnapshotNumber) -> Result<Back, FsError> {
+        let (told, _) = self.pins.told(number).ok_or(FsError::NoEntry)?;
+        self.commits.fold_now().await?;
+        let mut since = Vec::new();
+        self.written_since(&Stem::Inodes, None, told.update, &mut since).await?;
+        since.sort_unstable();
+        let mut map = BTreeMap::new();
+        let mut made = Vec::new();
+        for run in &since {
+            for leaf in run.start / MAPPED..=(run.end() - 1) / MAPPED {
+                if map.last_key_value().is_none_or(|(&last, _)| last < leaf) {
+                    map.insert(leaf, self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?);
+                }
+            }
+        }
+        let mut lists = Vec::new();
+        for mut listing in self.pins.lists_behind(number) {
+            let line = self.line_of_list(listing).await?;
+            loop {
+                let (block, died) = self.block_of_list(listing.list.last).await?;
+                let rest = rest_of(listing.list, &died);
+                lists.push((listing, line.clone(), block, died));
+                let Some(list) = rest else { break };
+                listing.list = list;
+            }
+        }
+        Ok(Back { told, since, map, lists })
+    }
+
+    /// The live tree is what the snapshot holds. Gives what is free of which the map tells.
+    pub(crate) fn roll_back(&self, back: Back, freed: &mut Vec<Run>) -> Vec<Run> {
+        let Back { told, since, map, lists } = back;
+        for run in &since {
+            for unit in run.start..run.end() {
+                map[&(unit / MAPPED)].change(|bytes| set_bit(bytes, unit % MAPPED, false));
+            }
+        }
+        map.values().for_each(|node| self.nodes.mark(node));
+        for (listing, line, block, died) in lists {
+            self.shorten(listing, (&line, &block), &died, freed);
+        }
+        self.touched.borrow_mut().clear();
+        self.nodes.set_inodes(told.inodes);
+        self.commits.roll_back(&told);
+        since
+    }
+
+    /// What hangs from a block, or from the root, and was written after an update.
+    fn written_since<'a>(
+        &'a self,
+        stem: &'a Stem,
+        above: Option<Rc<Node>>,
+        update: u64,
+        found: &'a mut Vec<Run>,
+    ) -> LocalBoxFuture<'a, Result<(), FsError>> {
+        async move {
+            let (parent, level, first, count) = match &above {
+                Some(node) => {
+                    let (level, first) = (node.place.level - 1, node.place.index * FAN);
+                    (Parent::Node(node.clone()), level, first, FAN)
+                }
+                None => (Parent::Stem(stem.clone()), self.nodes.height(stem), 0, WIDTH as u64),
+            };
+            for index in first..first + count {
+                let pointer = self.nodes.child_of(&parent, index);
+                if pointer.is_null() || pointer.birth.get() <= update {
+                    continue; // invariant 1: nothing below it is younger
+                }
+                let is_data = level == 0 && self.is_data(stem);
+                let length = if is_data { self.per_block() } else { 1 };
+                let run = Run { start: pointer.address.get(), length };
+                if !self.space.shape().may_hold(&run) || !self.space.has_all(run) {
+                    return Err(FsError::Corrupt);
+                }
+                found.push(run);
+                if is_data {
+                    continue;
+                }
+                let node = self.nodes.get(stem, level, index).await?.ok_or(FsError::Corrupt)?;
+                if level > 0 {
+                    self.written_since(stem, Some(node), update, found).await?;
+                } else if matches!(stem, Stem::Inodes) {
+                    self.files_since(&node, update, found).await?;
+                }
+                self.nodes.evict_if_much();
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
+    /// The same, of the files that have their inodes in a block.
+    async fn files_since(
+        &self,
+        home: &Rc<Node>,
+        update: u64,
+        found: &mut Vec<Run>,
+    ) -> Result<(), FsError> {
+        for slot in 0..INODES {
+            if home.inode(slot, Record::is_free) {
+                continue;
+            }
+            let facts = home.inode(slot, Record::facts).ok_or(FsError::Corrupt)?;
+            if !facts.is_inline() {
+                let stem = Stem::File(home.place.index * INODES + slot, home.clone(), slot);
+                self.written_since(&stem, None, update, found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the leaves of a tree are data.
+    fn is_data(&self, stem: &Stem) -> bool {
+        let Stem::File(_, home, slot) = stem else { return false };
+        let facts = home.inode(*slot, Record::facts);
+        facts.is_some_and(|facts| facts.kind != FileKind::Directory)
+    }
+}

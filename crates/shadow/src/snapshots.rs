@@ -1,0 +1,257 @@
+//! Changing which snapshots there are: making one, and deleting one in steps.
+//!
+//! A snapshot is made of an update that is sealed as soon as it is staged, and nothing is sealed
+//! before: so it holds all that was applied until then, and nothing of later. A deletion begins
+//! with a line that says so; when nobody reads it any more, with a line that says that it holds
+//! nothing; then each step gives back the last block of a list that no snapshot is left for.
+//!
+//! Invariants:
+//! 1. What a step gives back, no snapshot holds.
+
+use std::rc::Rc;
+
+use vfs::{FsError, Snapshot, SnapshotNumber, Timestamp};
+use vnode::{SnapshotChange, Space as Kind};
+
+use crate::commit::{Hold, Pin};
+use crate::engine::Shadow;
+use crate::format::record::Run;
+use crate::format::snapshot::{Died, LINES, LISTS, Line, List, State, is_empty};
+use crate::nodes::{Node, Stem};
+use crate::pins::Listing;
+use crate::planted::{Bug, is_planted};
+use crate::rollback::Back;
+use crate::update::Update;
+
+/// Units for the record of a step.
+const RECORD: u64 = 4;
+
+/// What an Update does to snapshots. It does nothing else.
+pub(crate) enum Work {
+    Pin(Pin, Hold),
+    Delete(Lined, Timestamp),
+    /// It holds nothing from now on.
+    LetGo(Lined),
+    Step(Step),
+    End(Lined),
+    RollBack(Box<Back>, Hold),
+}
+
+/// A snapshot, and where its line is.
+pub(crate) struct Lined {
+    number: SnapshotNumber,
+    leaf: Rc<Node>,
+    slot: u64,
+}
+
+/// The last block of a list.
+pub(crate) struct Step {
+    of: Lined,
+    listing: Listing,
+    line: Rc<Node>,
+    block: Rc<Node>,
+    died: Died,
+}
+
+/// What a list is without its last block.
+pub(crate) fn rest_of(list: List, last: &Died) -> Option<List> {
+    let units = last.runs.iter().map(|run| run.length).sum::<u64>();
+    let units = list.units.saturating_sub(units);
+    last.previous.map(|last| List { last, units, ..list })
+}
+
+impl Shadow {
+    /// Plans a change of which snapshots there are.
+    pub(crate) async fn plan_change(
+        &self,
+        update: &mut Update,
+        change: SnapshotChange,
+    ) -> Result<(), FsError> {
+        update.cost += u64::from(self.nodes.height(&Stem::Snapshots)) + 3;
+        update.work = Some(match change {
+            SnapshotChange::Pinned(snapshot) => self.plan_pin(update, snapshot).await?,
+            SnapshotChange::Deleted(number, at) => Work::Delete(self.lined(number).await?, at),
+            SnapshotChange::RolledBack(number) => {
+                let hold = self.commits.hold().await?;
+                let back = self.plan_roll_back(number).await?;
+                update.cost += back.cost();
+                Work::RollBack(Box::new(back), hold)
+            }
+        });
+        Ok(())
+    }
+
+    async fn plan_pin(&self, update: &mut Update, snapshot: Snapshot) -> Result<Work, FsError> {
+        while !self.has_room_for_pin() {
+            if self.horizon_has_stopped() {
+                return Err(FsError::Io);
+            }
+            if !self.more_comes() {
+                return Err(FsError::NoSpace);
+            }
+            self.released().wait().await;
+        }
+        let slot = self.pins.next_line();
+        let made = &mut update.taken.made;
+        let leaf = self.nodes.make(&Stem::Snapshots, 0, slot / LINES, made).await?;
+        let hold = self.commits.hold().await?;
+        let has_room = self.has_room_for_pin();
+        if has_room {
+            Ok(Work::Pin(Pin { snapshot, leaf, slot }, hold))
+        } else {
+            Err(FsError::NoSpace)
+        }
+    }
+
+    /// Whether what one more snapshot may make necessary has room.
+    fn has_room_for_pin(&self) -> bool {
+        let blocks = self.commits.units.get() / self.per_block();
+        let more = self.pins.would_keep_with_one_more(blocks);
+        let more = more.saturating_sub(self.pins.keeps(blocks));
+        self.has_room(0, more + 8, Kind::Superuser, true) && self.pins.may_list_more()
+    }
+
+    async fn lined(&self, number: SnapshotNumber) -> Result<Lined, FsError> {
+        let (_, slot) = self.pins.told(number).ok_or(FsError::NoEntry)?;
+        let leaf = self.nodes.get(&Stem::Snapshots, 0, slot / LINES).await?;
+        Ok(Lined { number, leaf: leaf.ok_or(FsError::Corrupt)?, slot })
+    }
+
+    /// Plans the next step of a deletion; says whether that is the last.
+    pub(crate) async fn plan_step(
+        &self,
+        update: &mut Update,
+        number: SnapshotNumber,
+    ) -> Result<bool, FsError> {
+        let of = self.lined(number).await?;
+        update.cost += u64::from(self.nodes.height(&Stem::Snapshots)) + 3;
+        let (told, _) = self.pins.told(number).ok_or(FsError::NoEntry)?;
+        if told.state != State::Gone {
+            update.work = Some(Work::LetGo(of));
+            return Ok(false);
+        }
+        loop {
+            if let Some(listing) = self.pins.loose_list() {
+                update.cost += RECORD;
+                update.cost += u64::from(self.nodes.height(&Stem::Died)) + 2;
+                update.cost += u64::from(self.nodes.height(&Stem::Lists)) + 2;
+                let (block, died) = self.block_of_list(listing.list.last).await?;
+                let line = self.line_of_list(listing).await?;
+                update.work = Some(Work::Step(Step { of, listing, line, block, died }));
+                return Ok(false);
+            }
+            if !self.commits.has_loose() {
+                update.work = Some(Work::End(of));
+                return Ok(true);
+            }
+            // Records tell of some more: a fold frees it.
+            if self.horizon_has_stopped() {
+                return Err(FsError::Io);
+            }
+            self.commits.fold_soon();
+            self.released().wait().await;
+        }
+    }
+
+    /// A block of a list, and what it says.
+    pub(crate) async fn block_of_list(&self, place: u64) -> Result<(Rc<Node>, Died), FsError> {
+        let block = self.nodes.get(&Stem::Died, 0, place).await?.ok_or(FsError::Corrupt)?;
+        let died = block.read(Died::read).ok_or(FsError::Corrupt)?;
+        let shape = self.space.shape();
+        let are_held = died.runs.iter().all(|run| shape.may_hold(run) && self.space.has_all(*run));
+        if are_held { Ok((block, died)) } else { Err(FsError::Corrupt) }
+    }
+
+    /// The block in which the line of a list is.
+    pub(crate) async fn line_of_list(&self, listing: Listing) -> Result<Rc<Node>, FsError> {
+        let line = self.nodes.get(&Stem::Lists, 0, listing.slot / LISTS).await?;
+        line.ok_or(FsError::Corrupt)
+    }
+
+    /// Does what was planned. Gives what a commit is to do besides.
+    pub(crate) fn work(&self, work: Work, freed: &mut Vec<Run>) -> Worked {
+        let mut worked = Worked::default();
+        match work {
+            Work::Pin(pin, hold) => (worked.pin, worked.hold) = (Some(pin), Some(hold)),
+            Work::Delete(of, at) => {
+                self.pins.delete(of.number, at);
+                self.write_line(&of);
+            }
+            Work::LetGo(of) => {
+                self.pins.let_go(of.number);
+                self.write_line(&of);
+            }
+            Work::Step(step) => self.take_step(step, freed),
+            Work::End(of) => {
+                self.pins.end(of.number);
+                of.leaf.change(|bytes| Line::write(bytes, of.slot, None));
+                self.mark_or_remove(&of.leaf, freed);
+                if self.pins.count() == 0 {
+                    self.nodes.clear(&Stem::Snapshots);
+                }
+            }
+            Work::RollBack(back, hold) => {
+                worked.unheld = self.roll_back(*back, freed);
+                worked.hold = Some(hold);
+            }
+        }
+        worked
+    }
+
+    fn write_line(&self, of: &Lined) {
+        let told = self.pins.told(of.number);
+        of.leaf.change(|bytes| Line::write(bytes, of.slot, told.as_ref().map(|(told, _)| told)));
+        self.nodes.mark(&of.leaf);
+    }
+
+    /// A block of lines was changed: it goes if none is left in it.
+    fn mark_or_remove(&self, leaf: &Rc<Node>, freed: &mut Vec<Run>) {
+        if leaf.read(is_empty) {
+            self.remove_way(leaf, freed);
+        } else {
+            self.nodes.mark(leaf);
+        }
+    }
+
+    fn remove_way(&self, node: &Rc<Node>, freed: &mut Vec<Run>) {
+        let stood = self.nodes.remove_way(node).into_iter();
+        freed.extend(stood.map(|pointer| Run { start: pointer.address.get(), length: 1 }));
+    }
+
+    fn take_step(&self, step: Step, freed: &mut Vec<Run>) {
+        let Step { of, listing, line, block, died } = step;
+        let is_loose = !self.pins.has_holder(listing.list.span);
+        assert!(is_loose || is_planted(Bug::GreedyDeletions), "invariant 1");
+        self.pins.count_freed(of.number, died.runs.iter().map(|run| run.length).sum());
+        self.shorten(listing, (&line, &block), &died, freed);
+        freed.extend(died.runs);
+        self.write_line(&of);
+    }
+
+    /// A list loses its last block.
+    pub(crate) fn shorten(
+        &self,
+        listing: Listing,
+        (line, block): (&Rc<Node>, &Rc<Node>),
+        died: &Died,
+        freed: &mut Vec<Run>,
+    ) {
+        let rest = rest_of(listing.list, died);
+        self.remove_way(block, freed);
+        line.change(|bytes| List::write(bytes, listing.slot, rest.as_ref()));
+        self.mark_or_remove(line, freed);
+        self.pins.shorten(listing, rest);
+        if !self.pins.has_lists() {
+            self.nodes.clear(&Stem::Lists);
+            self.nodes.clear(&Stem::Died);
+        }
+    }
+}
+
+/// What a commit is to do with an Update of snapshots.
+#[derive(Default)]
+pub(crate) struct Worked {
+    pub(crate) pin: Option<Pin>,
+    pub(crate) hold: Option<Hold>,
+    pub(crate) unheld: Vec<Run>,
+}
