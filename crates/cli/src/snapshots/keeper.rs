@@ -10,7 +10,7 @@
 //! 2. A deletion that somebody asks for is seen by that task: who asks sets [`Work::again`], and
 //!    the task ends only if it is not set since it last looked.
 //!
-//! Not asserted: 1, which taking [`Work::runs`] keeps; 2, which is about what is not overlooked.
+//! Not asserted: 2, which is about what is not overlooked.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ pub(crate) struct Keeper {
 struct Work {
     /// The task runs.
     runs: Cell<bool>,
+    /// A step is being taken.
+    steps: Cell<bool>,
     /// There may be something that it has not seen.
     again: Cell<bool>,
     /// A job for each deletion, by the number of the snapshot.
@@ -168,7 +170,7 @@ impl Keeper {
     pub(crate) fn go_on(&self) {
         self.work.again.set(true);
         if self.work.runs.replace(true) {
-            return; // invariant 1
+            return;
         }
         let keeper = self.clone();
         let work = async move {
@@ -190,7 +192,9 @@ impl Keeper {
                 return ended.into_values().for_each(|job| job.end(End::Done));
             };
             all.iter().filter(|told| told.is_deleting()).for_each(|told| self.begin_job(told));
+            assert!(!self.work.steps.replace(true), "invariant 1: two tasks take steps");
             let step = verbs::delete_step(&*self.files, one.number).await;
+            self.work.steps.set(false);
             let end = match step {
                 Ok(false) => continue,
                 Ok(true) => End::Done,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use designs::SHADOW;
 use duramen_settings::{Settings, SnapshotsSettings};
 use futures::FutureExt;
-use futures::future::{Either, LocalBoxFuture, select};
+use futures::future::{Either, LocalBoxFuture, join_all, select};
 use namespace::Namespace;
 use ram::{Disk, Platter, RamOptions};
 use runtime::{Clock, Instant, Runtime, Timestamp};
@@ -231,6 +231,22 @@ fn a_clock_that_is_set_back_makes_no_second_one_of_the_same_name() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_does_not_make_up_for_hours_either() {
+    run(async |executor| {
+        let served = Served::new(executor).await;
+        served.sleep(HOUR * 9).await;
+        served.attend(Some(10), None);
+        served.sleep_into_the_next_hour(Duration::from_secs(90)).await;
+        let first = served.hour(0);
+        served.by_seconds.set(-5 * 3600);
+        served.sleep(HOUR / 2).await;
+        assert_eq!(served.names().await.0, [&first[..]], "this hour began long ago");
+        served.sleep_into_the_next_hour(Duration::from_secs(90)).await;
+        assert_eq!(served.names().await.0, [first, served.hour(0)]);
+    });
+}
+
+#[test]
 fn a_clock_that_was_ahead_for_a_year_leaves_nothing_for_ever() {
     run(async |executor| {
         let served = Served::new(executor).await;
@@ -267,6 +283,26 @@ fn a_deletion_is_a_job_beside_which_others_are_made() {
         assert_eq!(served.states(), ["done", "done"]);
         assert_eq!(served.names().await, (vec!["a".to_owned()], 1));
     });
+}
+
+#[test]
+fn deletions_that_are_asked_for_at_once_all_come_to_an_end() {
+    for seed in 0..30 {
+        let executor = Executor::new(seed);
+        executor.block_on(async {
+            let served = Served::new(&executor).await;
+            let names = ["a", "b", "c", "d", "e", "f"];
+            for name in names {
+                served.order("create", name).await.expect("it is new");
+            }
+            let all = names.map(|name| served.order("delete", name));
+            let begun = join_all(all).await;
+            assert!(begun.iter().all(Result::is_ok), "{begun:?}");
+            served.sleep(HOUR).await;
+            assert_eq!(served.names().await, (vec![], 0));
+            assert_eq!(served.states(), ["done"; 6], "seed {seed}");
+        });
+    }
 }
 
 #[test]
