@@ -230,7 +230,7 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
 
 /// A name as a terminal can show it and no reader is misled by it: what is no plain text is
 /// escaped.
-fn show_name(name: &[u8]) -> String {
+pub(crate) fn show_name(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {
         for letter in chunk.valid().chars() {

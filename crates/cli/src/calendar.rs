@@ -8,10 +8,32 @@ const DAYS_TO_1970: i64 = 719_468;
 
 /// A time as `2026-11-21 03:58:00`: seconds since 1970 began, in UTC.
 pub(crate) fn show_time(seconds: i64) -> String {
-    let (days, second) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    let [hour, minute, second] = clock(seconds);
+    format!("{} {hour:02}:{minute:02}:{second:02}", show_day(seconds))
+}
+
+/// The same as one word: `2026-11-21T03:58:00Z`.
+pub(crate) fn show_stamp(seconds: i64) -> String {
+    let [hour, minute, second] = clock(seconds);
+    format!("{}T{hour:02}:{minute:02}:{second:02}Z", show_day(seconds))
+}
+
+/// The hour of a time as one word: `2026-11-21T03:00Z`.
+pub(crate) fn show_hour(seconds: i64) -> String {
+    let [hour, ..] = clock(seconds);
+    format!("{}T{hour:02}:00Z", show_day(seconds))
+}
+
+/// The day of a time: `2026-11-21`.
+pub(crate) fn show_day(seconds: i64) -> String {
+    let (year, month, day) = date(seconds.div_euclid(SECONDS_PER_DAY));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Hour, minute and second of a time.
+fn clock(seconds: i64) -> [i64; 3] {
+    let second = seconds.rem_euclid(SECONDS_PER_DAY);
+    [second / 3600, second / 60 % 60, second % 60]
 }
 
 /// Year, month and day of a day counted from 1970. Years here begin in March, so that the leap day
@@ -45,6 +67,10 @@ mod tests {
             (-2_203_891_200, "1900-03-01 00:00:00"),
         ] {
             assert_eq!(show_time(seconds), text);
+            let (day, time) = text.split_once(' ').expect("both");
+            assert_eq!(show_stamp(seconds), format!("{day}T{time}Z"));
+            assert_eq!(show_hour(seconds), format!("{day}T{}:00Z", &time[..2]));
+            assert_eq!(show_day(seconds), day);
         }
     }
 

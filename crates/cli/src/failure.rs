@@ -80,6 +80,14 @@ pub(crate) enum Failure {
         /// What was ended.
         what: &'static str,
     },
+    /// What is asked of the snapshots of a volume is not done.
+    #[error("{}: {why}", path.display())]
+    Snapshots {
+        /// Which volume.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// The disk failed.
     #[error("{}: {source}", path.display())]
     Device {

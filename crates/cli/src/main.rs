@@ -44,6 +44,7 @@ mod sets;
 mod sharing;
 mod signature;
 mod size;
+mod snapshots;
 mod stack;
 mod tune;
 mod volume;
@@ -88,6 +89,7 @@ Examples:
   duramen fsck data --repair         check it, and repair what is wrong
   duramen scrub data                 read all of it, and name what has rotted
   duramen tune data --policy sync    change how it makes changes durable
+  duramen snapshot create data now   keep what it holds now, to look at or go back to
   duramen bench nfs://127.0.0.1/data measure a server
 
 Exit codes: 0 all went well; 1 something failed; 2 the command line makes no sense. Those of fsck
@@ -119,6 +121,9 @@ enum Command {
     /// Looks at the set of disks on which a volume stands, and changes it
     #[command(after_long_help = sets::HELP)]
     Raid(sets::RaidArguments),
+    /// Makes, lists and deletes snapshots of a volume, and goes back to one
+    #[command(after_long_help = snapshots::HELP)]
+    Snapshot(snapshots::SnapshotArguments),
     /// Measures an NFS server, this one or another
     #[command(after_long_help = bench::after_help())]
     Bench(bench::BenchArguments),
@@ -172,6 +177,10 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
         Command::Tune(arguments) => tune::run(arguments, output),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Raid(arguments) => sets::run(arguments, output),
+        Command::Snapshot(arguments) => in_reactor(|runtime| {
+            let output = &mut *output;
+            async move { snapshots::run(arguments, output, &runtime).await }
+        }),
         Command::Bench(arguments) => bench::run(arguments, output),
     };
     match result.and_then(|()| Ok(output.flush()?)) {

@@ -32,6 +32,7 @@ use crate::mkfs;
 use crate::sets::Orders;
 use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
+use crate::snapshots::{self, Keeper};
 use crate::volume::Volume;
 use crate::words::{self, Lines};
 
@@ -145,12 +146,15 @@ async fn open_and_serve(
     let (found, results) = signals.while_starting(opening).await??;
     let refused = results.iter().filter(|result| result.is_err()).count();
     let all_refused = refused == results.len();
-    let (mut volumes, mut desks) = (Vec::new(), Vec::new());
+    let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
             Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found }) => {
                 opened.push(file_system.clone());
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
+                let (path, files) = (volume.path.clone(), file_system.clone());
+                let keeper = Keeper::new(path, files, jobs.clone(), runtime);
+                keepers.push((keeper.clone(), volume.settings.snapshots));
                 desks.extend(socket.map(|socket| Desk {
                     volume: name.clone(),
                     socket,
@@ -159,6 +163,7 @@ async fn open_and_serve(
                     jobs,
                     scrub: scrubs.begin(),
                     act: orders.map_or_else(|| no_orders(&volume), Orders::act),
+                    snapshots: keeper.act(),
                 }));
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }
@@ -169,6 +174,10 @@ async fn open_and_serve(
                 settings.refused.push(name);
             }
         }
+    }
+    for (keeper, settings) in keepers.into_iter().filter(|_| !arguments.read_only) {
+        keeper.go_on();
+        snapshots::attend(keeper, settings);
     }
     Ok(server::serve(runtime, volumes, settings, desks, signals, ready).await?)
 }

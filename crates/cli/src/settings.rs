@@ -10,6 +10,8 @@
 
 #[path = "settings/raid.rs"]
 mod raid;
+#[path = "settings/snapshots.rs"]
+mod snapshots;
 #[path = "settings/softdep.rs"]
 mod softdep;
 
@@ -20,6 +22,8 @@ use toml::Spanned;
 
 use raid::RaidKeys;
 pub use raid::{RaidSettings, id_of, text_of};
+use snapshots::SnapshotsKeys;
+pub use snapshots::SnapshotsSettings;
 use softdep::SoftdepKeys;
 pub use softdep::SoftdepSettings;
 
@@ -39,6 +43,8 @@ pub struct Settings {
     pub raid: Option<RaidSettings>,
     /// How soft updates wait, for a design that has these. Others keep it for another day.
     pub softdep: SoftdepSettings,
+    /// The snapshots that its server makes by itself.
+    pub snapshots: SnapshotsSettings,
 }
 
 /// The keys of the file.
@@ -54,13 +60,16 @@ struct Keys<T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     softdep: Option<SoftdepKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    snapshots: Option<SnapshotsKeys>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     raid: Option<RaidKeys>,
 }
 
 impl Settings {
     /// Those of a design of which nothing is said.
     pub fn of(design: &'static Design) -> Self {
-        Self { design, log_size: None, raid: None, softdep: SoftdepSettings::default() }
+        let (softdep, snapshots) = (SoftdepSettings::default(), SnapshotsSettings::default());
+        Self { design, log_size: None, raid: None, softdep, snapshots }
     }
 
     /// Reads the text of the file.
@@ -69,7 +78,7 @@ impl Settings {
     /// What is wrong with the text, and where.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         let keys = toml::from_str::<Keys<Spanned<String>>>(text)?;
-        let Keys { engine, policy, log_size, softdep, raid } = keys;
+        let Keys { engine, policy, log_size, softdep, snapshots, raid } = keys;
         let at = |word: &Option<Spanned<String>>| word.as_ref().map(Spanned::span);
         let [engine_at, policy_at] = [at(&engine), at(&policy)];
         let [engine, policy] = [engine, policy].map(|word| word.map(Spanned::into_inner));
@@ -95,8 +104,9 @@ impl Settings {
             )));
         }
         let softdep = softdep.unwrap_or_default().parse()?;
+        let snapshots = snapshots.unwrap_or_default().parse()?;
         let raid = raid.map(RaidKeys::parse).transpose()?;
-        Ok(Self { design, log_size, raid, softdep })
+        Ok(Self { design, log_size, raid, softdep, snapshots })
     }
 
     /// The text of a file that says this. A section that the design has and of which nothing is
@@ -106,7 +116,9 @@ impl Settings {
         let softdep = Some(self.softdep.keys()).filter(|_| !self.softdep.is_empty());
         let hint = if self.design.waits && softdep.is_none() { softdep::HINT } else { "" };
         let raid = self.raid.as_ref().map(RaidSettings::keys);
-        let keys = Keys { engine: Some(engine), policy, log_size: self.log_size, softdep, raid };
+        let snapshots = Some(self.snapshots.keys()).filter(|_| !self.snapshots.is_empty());
+        let (engine, log_size) = (Some(engine), self.log_size);
+        let keys = Keys { engine, policy, log_size, softdep, snapshots, raid };
         toml::to_string(&keys).expect("settings are plain values") + hint
     }
 }
@@ -244,6 +256,36 @@ mod tests {
         ] {
             let told = refused(&format!("policy = \"softdep\"\n[softdep]\n{line}\n"));
             assert!(told.contains(key) && told.contains(expected), "{line}: {told}");
+        }
+    }
+
+    #[test]
+    fn how_many_snapshots_a_server_keeps_is_read_and_kept() {
+        let none = Settings::parse("policy = \"log\"").expect("a policy").snapshots;
+        assert!(none.is_empty() && (none.hourly, none.daily) == (None, None));
+        let text = "engine = \"shadow\"\n[snapshots]\nhourly = 24\ndaily = 30\n";
+        let settings = Settings::parse(text).expect("all of it makes sense");
+        let SnapshotsSettings { hourly, daily } = settings.snapshots;
+        assert_eq!((hourly, daily), (Some(24), Some(30)));
+        assert_eq!(Settings::parse(&settings.to_text()), Ok(settings));
+        let one = Settings::parse("engine = \"shadow\"\nsnapshots = { daily = 1 }\n");
+        let one = one.expect("one of them will do");
+        assert_eq!((one.snapshots.hourly, one.snapshots.daily), (None, Some(1)));
+        assert_eq!(Settings::parse(&one.to_text()), Ok(one));
+    }
+
+    #[test]
+    fn a_number_of_snapshots_that_makes_no_sense_is_named() {
+        for (line, expected) in [
+            ("hourly = 0", "snapshots.hourly is 0; expected: a number from 1 to 10000"),
+            ("daily = 10001", "snapshots.daily is 10001; expected: a number from 1 to 10000"),
+            ("daily = -1", "snapshots.daily is -1; expected"),
+            ("hourly = \"24\"", "snapshots.hourly is \"24\"; expected"),
+            ("hourly = true", "snapshots.hourly is true; expected"),
+            ("weekly = 3", "`hourly`"),
+        ] {
+            let told = refused(&format!("engine = \"shadow\"\n[snapshots]\n{line}\n"));
+            assert!(told.contains(expected), "{line}: {told}");
         }
     }
 

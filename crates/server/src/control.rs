@@ -1,7 +1,7 @@
 //! The control channel: HTTP/1.1 with JSON on a socket of the volume, for administrators.
 //!
 //! docs/admin.md tells the routes. Each volume that is served has a [`Desk`]: its socket, what the
-//! server knows of it, and its [`Jobs`].
+//! server knows of it, what carries out orders, and its [`Jobs`].
 //!
 //! # Who answers
 //! Sockets, HTTP and JSON run on a thread of their own, with a reactor of its own; so does what
@@ -88,6 +88,9 @@ pub struct Desk {
     pub scrub: Begin,
     /// Carries out what is ordered with `POST /v1/raid/ORDER`. Called on the thread that serves.
     pub act: Act,
+    /// The same of `POST /v1/snapshots/ORDER`; what `GET /v1/snapshots` asks for is its order
+    /// `list`.
+    pub snapshots: Act,
 }
 
 /// See [`Desk::live`].
@@ -152,7 +155,15 @@ struct Question {
 enum Ask {
     Live(oneshot::Sender<Value>),
     Scrub(oneshot::Sender<Result<Value, Refused>>),
-    Act(String, Value, oneshot::Sender<Result<Value, Refused>>),
+    Act(Part, String, Value, oneshot::Sender<Result<Value, Refused>>),
+}
+
+/// The part of a volume to which an order goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The set of disks on which it stands.
+    Raid,
+    Snapshots,
 }
 
 /// The channel while it is open. Dropped, it is closed, and its sockets are gone.
@@ -183,20 +194,23 @@ impl Control {
         let (ask, mut asked) = mpsc::channel::<Question>(CLIENTS);
         let (mut lives, mut fronts, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
         for (desk, one) in desks.into_iter().enumerate() {
-            let Desk { volume, socket, live, info, jobs, scrub, act } = one;
-            lives.push((volume, live, scrub, act));
+            let Desk { volume, socket, live, info, jobs, scrub, act, snapshots } = one;
+            lives.push((volume, live, scrub, act, snapshots));
             sockets.push(socket.path().to_owned());
             fronts.push((socket, Arc::new(Front { desk, ask: ask.clone(), info, jobs })));
         }
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {
-                let (volume, live, scrub, act) = &lives[desk];
+                let (volume, live, scrub, raid, snapshots) = &lives[desk];
                 // The asker may be gone.
                 match ask {
                     Ask::Live(reply) => drop(reply.send(live(durability(volume)))),
                     Ask::Scrub(reply) => drop(reply.send(scrub().map(|job| json!({ "job": job })))),
-                    Ask::Act(order, said, reply) => {
-                        let acting = act(order, said);
+                    Ask::Act(part, order, said, reply) => {
+                        let acting = match part {
+                            Part::Raid => raid(order, said),
+                            Part::Snapshots => snapshots(order, said),
+                        };
                         tokio::task::spawn_local(async move { drop(reply.send(acting.await)) });
                     }
                 }

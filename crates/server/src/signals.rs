@@ -114,6 +114,11 @@ impl Signals {
         }
     }
 
+    /// Completes at the next signal, for a command that only has to know that there was one.
+    pub async fn any(&mut self) {
+        self.next().await;
+    }
+
     async fn next(&mut self) -> Asked {
         let terminate = self.terminate.recv().map(|_| Asked::End);
         let interrupt = self.interrupt.recv().map(|_| Asked::End);

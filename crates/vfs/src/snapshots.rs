@@ -83,8 +83,9 @@ pub trait Snapshots {
     /// [`FsError::NoEntry`] when none of this number is being deleted; [`FsError::Io`].
     async fn delete_step(&self, number: SnapshotNumber) -> Sealed<Result<bool, FsError>>;
 
-    /// The volume is what the snapshot holds, once it is opened anew. Nothing else may be asked of
-    /// it before or afterwards but its shutdown: no server has it.
+    /// The volume is what the snapshot holds, once it is opened anew. Nothing is asked of its files
+    /// before, though snapshots may be deleted, and nothing at all afterwards but its shutdown: no
+    /// server has it.
     ///
     /// # Errors
     /// [`FsError::NoEntry`] when none of this name is found; [`FsError::Exists`] when there are

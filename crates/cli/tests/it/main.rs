@@ -19,4 +19,5 @@ mod serve;
 mod sets;
 mod shadow;
 mod simulated;
+mod snapshots;
 mod words;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// So many jobs that have ended are remembered.
 const KEPT: usize = 32;
@@ -112,6 +113,11 @@ impl Jobs {
         book.running.insert(id, running.clone());
         drop(book);
         Job { jobs: self.clone(), id, running }
+    }
+
+    /// All that are known as JSON, which is what `GET /v1/jobs` answers.
+    pub fn told(&self) -> Value {
+        json!(self.list())
     }
 
     /// All that are known, in the order in which they began.

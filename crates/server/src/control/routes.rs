@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::jobs::{Jobs, NotCancelled, View};
-use super::{Answer, Ask, Info, Question, Refused};
+use super::{Answer, Ask, Info, Part, Question, Refused};
 
 /// How long the thread that serves may take for a moment's work. It is busy, or waits for a disk.
 const LIVE_PATIENCE: Duration = Duration::from_secs(10);
@@ -20,16 +20,15 @@ const ORDER_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What is told when there is no answer.
 const BUSY: &str = "the server does not answer: it is busy, or ends";
-/// What is told when an order is begun, and takes longer.
-const GOES_ON: &str = "the server has the order, and is not done with it yet: it goes on; 'duramen \
-                       raid status' tells what has become of it";
+/// The order that stands for reading what snapshots there are.
+const LIST: &str = "list";
 
 /// Bytes that may be said with an order.
 const MOST_SAID: usize = 64 << 10;
 
 /// What is told to those who ask for something else.
 const ROUTES: &str = "GET /v1/info, GET /v1/jobs, GET /v1/jobs/ID, POST /v1/jobs/ID/cancel, POST \
-                      /v1/scrub, POST /v1/raid/ORDER";
+                      /v1/scrub, POST /v1/raid/ORDER, GET /v1/snapshots, POST /v1/snapshots/ORDER";
 
 /// A desk, as its clients see it.
 pub(super) struct Front {
@@ -49,7 +48,22 @@ enum Route<'a> {
     Job(&'a str),
     Cancel(&'a str),
     Scrub,
-    Act(&'a str),
+    Snapshots,
+    Act(Part, &'a str),
+}
+
+impl Part {
+    /// What is told when an order is begun, and takes longer.
+    fn goes_on(self) -> String {
+        let command = match self {
+            Self::Raid => "duramen raid status",
+            Self::Snapshots => "duramen snapshot list",
+        };
+        format!(
+            "the server has the order, and is not done with it yet: it goes on; '{command}' tells \
+             what has become of it"
+        )
+    }
 }
 
 impl<'a> Route<'a> {
@@ -61,7 +75,9 @@ impl<'a> Route<'a> {
             ["jobs", id] => Some(Self::Job(id)),
             ["jobs", id, "cancel"] => Some(Self::Cancel(id)),
             ["scrub"] => Some(Self::Scrub),
-            ["raid", order] => Some(Self::Act(order)),
+            ["raid", order] => Some(Self::Act(Part::Raid, order)),
+            ["snapshots"] => Some(Self::Snapshots),
+            ["snapshots", order] if order != LIST => Some(Self::Act(Part::Snapshots, order)),
             _ => None,
         }
     }
@@ -69,8 +85,8 @@ impl<'a> Route<'a> {
     /// Reading is GET, changing is POST.
     fn method(&self) -> Method {
         match self {
-            Self::Info | Self::Jobs | Self::Job(_) => Method::GET,
-            Self::Cancel(_) | Self::Scrub | Self::Act(_) => Method::POST,
+            Self::Info | Self::Jobs | Self::Job(_) | Self::Snapshots => Method::GET,
+            Self::Cancel(_) | Self::Scrub | Self::Act(..) => Method::POST,
         }
     }
 }
@@ -90,13 +106,17 @@ impl Front {
         }
         match route {
             Route::Info => self.info().await,
-            Route::Jobs => Answer::good(&json!(self.jobs.list())),
+            Route::Jobs => Answer::good(&self.jobs.told()),
             Route::Job(id) => self.job(id, |id| self.jobs.find(id).ok_or(NotCancelled::Unknown)),
             Route::Cancel(id) => self.job(id, |id| self.jobs.cancel(id)),
             Route::Scrub => {
                 ordered("scrub", self.ask_server(Ask::Scrub, LIVE_PATIENCE, BUSY).await)
             }
-            Route::Act(order) => self.act(order, body).await,
+            Route::Snapshots => self.act(Part::Snapshots, LIST, Value::Null).await,
+            Route::Act(part, order) => match said(body).await {
+                Ok(said) => self.act(part, order, said).await,
+                Err(refusal) => refusal,
+            },
         }
     }
 
@@ -128,17 +148,9 @@ impl Front {
         }
     }
 
-    async fn act(&self, order: &str, body: Incoming) -> Answer {
-        let body = Limited::new(body, MOST_SAID).collect().await;
-        let body = body.map(Collected::to_bytes).unwrap_or_default(); // which makes no sense
-        let Ok(said) = serde_json::from_slice(&body) else {
-            let why = "what is said with an order is JSON";
-            return Answer::refusal(StatusCode::BAD_REQUEST, why);
-        };
-        let acted = self
-            .ask_server(|reply| Ask::Act(order.to_owned(), said, reply), ORDER_PATIENCE, GOES_ON)
-            .await;
-        ordered(order, acted)
+    async fn act(&self, part: Part, order: &str, said: Value) -> Answer {
+        let ask = |reply| Ask::Act(part, order.to_owned(), said, reply);
+        ordered(order, self.ask_server(ask, ORDER_PATIENCE, &part.goes_on()).await)
     }
 
     fn job(&self, id: &str, look: impl Fn(u64) -> Result<View, NotCancelled>) -> Answer {
@@ -177,6 +189,14 @@ fn ordered(order: &str, acted: Result<Result<Value, Refused>, Answer>) -> Answer
     }
 }
 
+/// What is said with an order.
+async fn said(body: Incoming) -> Result<Value, Answer> {
+    let body = Limited::new(body, MOST_SAID).collect().await;
+    let body = body.map(Collected::to_bytes).unwrap_or_default(); // which makes no sense
+    let why = "what is said with an order is JSON";
+    serde_json::from_slice(&body).map_err(|_| Answer::refusal(StatusCode::BAD_REQUEST, why))
+}
+
 /// Waits for an answer of the thread that serves.
 async fn wait_for<T>(
     answer: oneshot::Receiver<T>,
@@ -200,12 +220,13 @@ mod tests {
         let reactor = tokio::runtime::Builder::new_current_thread().enable_time().build();
         reactor.expect("a reactor").block_on(async {
             let (reply, answer) = oneshot::channel::<u8>();
-            let late = wait_for(answer, Duration::ZERO, GOES_ON).await.expect_err("it takes long");
+            let goes_on = Part::Raid.goes_on();
+            let late = wait_for(answer, Duration::ZERO, &goes_on).await.expect_err("it is late");
             assert!(late.status == 503 && late.body.contains("it goes on"), "{late:?}");
             assert!(reply.is_closed(), "nobody waits any more");
             let (reply, answer) = oneshot::channel::<u8>();
             drop(reply);
-            let ended = wait_for(answer, ORDER_PATIENCE, GOES_ON).await.expect_err("it is gone");
+            let ended = wait_for(answer, ORDER_PATIENCE, &goes_on).await.expect_err("it is gone");
             assert!(ended.body.contains("the server ends"), "{ended:?}");
         });
     }

@@ -76,6 +76,15 @@ fn desk(path: &Path, jobs: Jobs) -> Desk {
             };
             ready(answer).boxed_local()
         }),
+        snapshots: Rc::new(move |order, said| {
+            assert_eq!(thread::current().id(), serving, "what it owns is changed by no other");
+            let answer = match order.as_str() {
+                "list" if said.is_null() => Ok(json!([{ "name": "a" }])),
+                "create" => Ok(json!({ "name": said["name"] })),
+                _ => Err(Refused::Unknown),
+            };
+            ready(answer).boxed_local()
+        }),
     }
 }
 
@@ -172,6 +181,27 @@ fn orders_are_given_to_the_thread_that_serves() {
             );
         }
         let (status, ..) = said(path, b"GET /v1/raid/fail HTTP/1.1\r\n\r\n").await;
+        assert_eq!(status, 405);
+    });
+}
+
+#[test]
+fn snapshots_have_routes_of_their_own() {
+    with_desk(async |path, _, _control| {
+        let (status, _, body) = said(path, b"GET /v1/snapshots HTTP/1.1\r\n\r\n").await;
+        assert_eq!((status, body.to_string().as_str()), (200, r#"[{"name":"a"}]"#));
+        for (order, status, expected) in [
+            ("create", 200, r#"{"name":"b"}"#),
+            ("replace", 404, r#"{"error":"there is no order 'replace'"}"#),
+            ("list", 404, r#"{"error":"there is no such route; "#),
+        ] {
+            let head = format!("POST /v1/snapshots/{order} HTTP/1.1\r\nContent-Length: 12");
+            let request = head + "\r\n\r\n{\"name\":\"b\"}";
+            let (told, _, body) = said(path, request.as_bytes()).await;
+            let body = body.to_string();
+            assert!(told == status && body.starts_with(expected), "{order}: {told} {body}");
+        }
+        let (status, ..) = said(path, b"POST /v1/snapshots HTTP/1.1\r\n\r\n").await;
         assert_eq!(status, 405);
     });
 }

@@ -10,8 +10,8 @@
 //!    of the format. Each must find the manifest there, byte by byte.
 //! 6. Beside all that, in a second *lane*, run the scenarios that have volumes of their own: one
 //!    kills their repair as well ([`zeros`]), one fills what holds them ([`full_host`]), one takes
-//!    their disks away ([`raid`]). And the same in small for a [`foreign`] disk, made by a FreeBSD
-//!    kernel.
+//!    their disks away ([`raid`]), one looks at their [`snapshots`]. And the same in small for a
+//!    [`foreign`] disk, made by a FreeBSD kernel.
 //!
 //! A guest has one processor, and it and its server mostly wait for each other: two lanes fill a
 //! small machine. They have a folder each, a port for each server, and a [`Report`] each.
@@ -30,6 +30,7 @@ mod raid;
 mod relay;
 mod report;
 mod scenarios;
+mod snapshots;
 mod zeros;
 
 use std::fs;

@@ -2,7 +2,7 @@
 
 use super::mounted;
 use super::report::Report;
-use super::{Plan, Site, exactly_once, full_host, raid, zeros};
+use super::{Plan, Site, exactly_once, full_host, raid, snapshots, zeros};
 use crate::guest;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
@@ -53,6 +53,7 @@ const APART: &[Apart] = &[
     Apart { name: zeros::NAME, test: zeros::test },
     Apart { name: full_host::NAME, test: full_host::test },
     Apart { name: raid::NAME, test: raid::test },
+    Apart { name: snapshots::NAME, test: snapshots::test },
 ];
 
 const fn script(
@@ -156,6 +157,6 @@ mod tests {
         assert_eq!(names(&["raid", "git", "copy"]), Ok((vec!["git", "copy"], vec!["raid"])));
         let failure = names(&["git", "gti"]).expect_err("there is none of this name").to_string();
         assert!(failure.starts_with("no scenario gti; there are semantics, "), "{failure}");
-        assert!(failure.ends_with(", raid"), "{failure}");
+        assert!(failure.ends_with(", snapshots"), "{failure}");
     }
 }

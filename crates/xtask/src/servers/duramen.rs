@@ -116,10 +116,32 @@ impl Server {
         Told::make(binary, volume, &words)?.serve()
     }
 
+    /// Makes a volume of this engine, and serves it.
+    pub(crate) fn create_of_engine(binary: &Path, volume: &Path, engine: &str) -> Result<Server> {
+        Told::make(binary, volume, &["--size", SIZE, "--engine", engine])?.serve()
+    }
+
     /// `duramen raid` with a word about the volume; gives what that prints.
     pub(crate) fn raid(&self, word: &str, more: &[&str]) -> Result<String> {
-        let mut raid = Command::new(&self.told.binary);
-        command::capture(raid.args(["raid", word]).arg(&self.told.volume).args(more))
+        command::capture(&mut self.about("raid", word, more))
+    }
+
+    /// The same of `duramen snapshot`.
+    pub(crate) fn snapshot(&self, word: &str, more: &[&str]) -> Result<String> {
+        command::capture(&mut self.about("snapshot", word, more))
+    }
+
+    /// The same, not waited for. What it prints is lost.
+    pub(crate) fn begin_snapshot(&self, word: &str, more: &[&str]) -> Result<Child> {
+        let mut snapshot = self.about("snapshot", word, more);
+        snapshot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        snapshot.spawn().while_doing("starting duramen snapshot")
+    }
+
+    fn about(&self, command: &str, word: &str, more: &[&str]) -> Command {
+        let mut about = Command::new(&self.told.binary);
+        about.args([command, word]).arg(&self.told.volume).args(more);
+        about
     }
 
     /// Serves `volume` with so much memory; makes it first if it is to have a size.

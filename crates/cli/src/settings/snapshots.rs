@@ -1,0 +1,59 @@
+//! The section `[snapshots]` of `volume.toml`: which snapshots a server makes by itself, and how
+//! many of them it keeps.
+
+use serde::de::Error;
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+/// The most that may be kept of a kind.
+const MOST: u32 = 10_000;
+
+/// What the section says. A kind of which it says nothing is not made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotsSettings {
+    /// So many are kept of those that are made each hour.
+    pub hourly: Option<u32>,
+    /// So many are kept of those that are made each day.
+    pub daily: Option<u32>,
+}
+
+/// The keys of the section. Values are looked at by hand: so a mistake names its key.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SnapshotsKeys {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hourly: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    daily: Option<Value>,
+}
+
+impl SnapshotsKeys {
+    pub(crate) fn parse(self) -> Result<SnapshotsSettings, toml::de::Error> {
+        let (hourly, daily) = (number("hourly", self.hourly)?, number("daily", self.daily)?);
+        Ok(SnapshotsSettings { hourly, daily })
+    }
+}
+
+impl SnapshotsSettings {
+    /// Whether none are to be made.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The keys that say this.
+    pub(crate) fn keys(&self) -> SnapshotsKeys {
+        let value = |number: u32| Value::Integer(number.into());
+        SnapshotsKeys { hourly: self.hourly.map(value), daily: self.daily.map(value) }
+    }
+}
+
+fn number(key: &str, value: Option<Value>) -> Result<Option<u32>, toml::de::Error> {
+    let Some(value) = value else { return Ok(None) };
+    let parsed = value.as_integer().and_then(|number| u32::try_from(number).ok());
+    match parsed.filter(|number| (1..=MOST).contains(number)) {
+        Some(number) => Ok(Some(number)),
+        None => Err(Error::custom(format!(
+            "snapshots.{key} is {value}; expected: a number from 1 to {MOST}"
+        ))),
+    }
+}

@@ -1,0 +1,150 @@
+//! What is done with the snapshots of a volume that nobody serves: it is opened for that, and shut
+//! down again, whatever comes of it.
+
+use std::rc::Rc;
+
+use block::file::Access;
+use vfs::FileSystem;
+
+use super::verbs::{self, Told, Wrong};
+use super::{Place, shown};
+use crate::engine::open_volume;
+use crate::failure::Failure;
+use crate::order::bar;
+use crate::stack::at_once;
+
+/// Memory for what was read already, in bytes.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// A volume that is open for a moment.
+pub(super) struct Here<'a> {
+    pub(super) place: &'a Place,
+    pub(super) files: Rc<dyn FileSystem>,
+}
+
+/// All snapshots. The volume is opened for reading alone, and nothing on it changes.
+///
+/// # Errors
+/// [`Failure`].
+pub(super) async fn list(place: &Place) -> Result<Vec<Told>, Failure> {
+    let Here { files, .. } = Here::open_for(place, Access::ReadOnly).await?;
+    verbs::list(&*files).await.map_err(|wrong| place.failure(wrong))
+}
+
+impl<'a> Here<'a> {
+    /// Opens it to change it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn open(place: &'a Place) -> Result<Self, Failure> {
+        Self::open_for(place, Access::ReadWrite).await
+    }
+
+    async fn open_for(place: &'a Place, access: Access) -> Result<Self, Failure> {
+        let (volume, runtime) = (&place.volume, &place.runtime);
+        let opened = open_volume(volume, access, at_once, CACHE_BYTES, runtime).await?;
+        Ok(Self { place, files: opened.file_system })
+    }
+
+    /// Shuts the volume down, and says what came of it.
+    async fn end<T>(self, done: Result<T, Failure>) -> Result<T, Failure> {
+        let ended = self.files.shutdown().await;
+        let done = done?;
+        ended.map_err(|error| self.place.failure(Wrong::from(error)))?;
+        Ok(done)
+    }
+
+    /// Refuses to go on if that is not wanted any more.
+    fn check(&self, left: &str) -> Result<(), Failure> {
+        if self.place.interrupt.is_heard() { Err(self.place.failure(left)) } else { Ok(()) }
+    }
+
+    /// Makes a snapshot.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn create(self, name: &str) -> Result<Told, Failure> {
+        let made = match self.check("interrupted: no snapshot is made") {
+            Ok(()) => self.told(verbs::create(&*self.files, name).await),
+            Err(failure) => Err(failure),
+        };
+        self.end(made).await
+    }
+
+    /// Deletes a snapshot, and all that were begun to be deleted.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn delete(self, name: &str) -> Result<Told, Failure> {
+        let deleted = self.do_delete(name).await;
+        self.end(deleted).await
+    }
+
+    async fn do_delete(&self, name: &str) -> Result<Told, Failure> {
+        self.check("interrupted: no snapshot is deleted")?;
+        let told = self.told(verbs::delete(&*self.files, name).await)?;
+        self.delete_all("").await?;
+        Ok(told)
+    }
+
+    /// Makes the volume what a snapshot holds. The names of those that were deleted for it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn roll_back(
+        self,
+        name: &str,
+        delete_newer: bool,
+    ) -> Result<Vec<String>, Failure> {
+        let rolled = self.do_roll_back(name, delete_newer).await;
+        self.end(rolled).await
+    }
+
+    async fn do_roll_back(&self, name: &str, delete_newer: bool) -> Result<Vec<String>, Failure> {
+        const LEFT: &str = "interrupted: the volume is not rolled back";
+        let newer = self.told(verbs::newer(&*self.files, name).await)?;
+        let ready = newer.iter().filter(|told| !told.is_deleting());
+        let ready: Vec<String> = ready.map(|told| told.name.clone()).collect();
+        if !ready.is_empty() && !delete_newer {
+            let wrong = Wrong::Newer { name: name.to_owned(), newer: ready };
+            return Err(self.place.failure(wrong));
+        }
+        for name in ready.iter().rev() {
+            self.check(LEFT)?;
+            self.told(verbs::delete(&*self.files, name).await)?;
+        }
+        self.check(LEFT)?;
+        if !newer.is_empty() {
+            self.delete_all("; it is not rolled back").await?;
+        }
+        self.check(LEFT)?;
+        self.told(verbs::roll_back(&*self.files, name).await)?;
+        Ok(ready)
+    }
+
+    fn told<T>(&self, done: Result<T, Wrong>) -> Result<T, Failure> {
+        done.map_err(|wrong| self.place.failure(wrong))
+    }
+
+    /// Takes all steps of all deletions, with a bar. `more` is said as well if it is interrupted.
+    async fn delete_all(&self, more: &str) -> Result<(), Failure> {
+        let bar = bar("deleting");
+        loop {
+            let mut going = self.told(verbs::list(&*self.files).await)?;
+            going.retain(Told::is_deleting);
+            let Some(one) = going.first() else { break };
+            let sum = |(done, total), (more, all)| (done + more, total + all);
+            let (done, total) = going.iter().map(Told::progress).fold((0, 0), sum);
+            bar.set_length(total);
+            bar.set_position(done);
+            self.check(&format!(
+                "interrupted: snapshot '{}' is found no more, and the rest of it is deleted when \
+                 the volume is served, or with the next 'duramen snapshot delete'{more}",
+                shown(&one.name)
+            ))?;
+            self.told(verbs::delete_step(&*self.files, one.number).await)?;
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,323 @@
+//! `duramen snapshot`: what a volume held at a moment, kept to be looked at and gone back to.
+//!
+//! 1. [`verbs`] is what can be done, and the words for what cannot.
+//! 2. [`keeper`] does it on a volume that is served, when its control channel orders it, and goes
+//!    on with deletions; [`schedule`] has it make snapshots by the hour and the day.
+//! 3. [`here`] does it on a volume that nobody serves.
+//!
+//! A command asks the server of a volume, and opens the volume itself where there is none. Which
+//! engines have snapshots is not asked by name: a volume that is open has them, or has none.
+
+mod here;
+mod interrupt;
+mod keeper;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod verbs;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use runtime::Runtime;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use server::control::Answer;
+use server::control::client::{self, AskError};
+
+use crate::browse::show_name;
+use crate::calendar::{show_stamp, show_time};
+use crate::elsewhere::elsewhere;
+use crate::failure::Failure;
+use crate::order::bar;
+use crate::size::show_size;
+use crate::volume::Volume;
+use here::Here;
+use interrupt::Interrupt;
+pub(crate) use keeper::Keeper;
+pub(crate) use schedule::attend;
+use verbs::Told;
+
+/// What `duramen snapshot --help` says at its end.
+pub(crate) const HELP: &str = "\
+A snapshot takes next to no space at first: it shares with the volume what has not changed since.
+Clients find it as '.snapshot/NAME' in each directory, and can only read it. Not every engine has
+snapshots: shadow has, ffs has none.
+
+Examples:
+  duramen snapshot create data before-upgrade   make one, under a name of yours
+  duramen snapshot create data                  make one, under the time as its name
+  duramen snapshot list data                    see which there are, and what they take
+  duramen snapshot delete data before-upgrade   delete one, and get back what it alone holds
+  duramen snapshot rollback data before-upgrade make the volume what it was then
+
+A server makes them by itself if volume.toml says so:
+  [snapshots]
+  hourly = 24                                   one each hour, and keep the last 24
+  daily = 30                                    one each day, and keep the last 30";
+
+/// How often the server is asked how far a job is.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The arguments of `duramen snapshot`.
+#[derive(Args, Debug)]
+pub(crate) struct SnapshotArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Makes a snapshot of all that the volume holds now
+    ///
+    /// When the command ends, the snapshot is on stable storage.
+    Create {
+        #[command(flatten)]
+        common: Common,
+        /// Its name [default: the time, such as 2026-11-27T21:05:00Z]
+        name: Option<String>,
+    },
+    /// Lists the snapshots, the oldest first
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Deletes a snapshot, and gives back the space that it alone holds
+    ///
+    /// It is found no more at once; its space is given back step by step. If the command is
+    /// interrupted, the server of the volume goes on with that, or the next command that deletes.
+    Delete {
+        #[command(flatten)]
+        common: Common,
+        /// Its name
+        name: String,
+    },
+    /// Makes the volume what a snapshot holds; nobody may serve it meanwhile
+    ///
+    /// All that came after the snapshot is lost.
+    Rollback {
+        #[command(flatten)]
+        common: Common,
+        /// The name of the snapshot
+        name: String,
+        /// Delete the snapshots that are newer, which would be lost
+        #[arg(long)]
+        delete_newer: bool,
+    },
+}
+
+/// What all of them take.
+#[derive(Args, Debug)]
+struct Common {
+    /// Which volume: see 'duramen --help'
+    volume: PathBuf,
+    /// Print JSON, for programs. Sizes are bytes, times are seconds since 1970
+    #[arg(long)]
+    json: bool,
+    /// The control socket of a bare disk that is served with the same option; a folder has its own
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+/// A volume, and where its server is asked.
+struct Place {
+    volume: Volume,
+    socket: Option<PathBuf>,
+    runtime: Runtime,
+    interrupt: Interrupt,
+}
+
+/// Does what is asked for. Within the reactor.
+///
+/// # Errors
+/// [`Failure`].
+pub(crate) async fn run(
+    arguments: &SnapshotArguments,
+    output: &mut dyn Write,
+    runtime: &Runtime,
+) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::Create { common, name } => {
+            let place = Place::find(common, runtime)?;
+            let name = name.clone();
+            let name = name.unwrap_or_else(|| show_stamp(runtime.clock.wall().seconds));
+            let made = place.create(&name).await?;
+            if common.json {
+                return print_json(&made, output);
+            }
+            let path = place.volume.path.display();
+            Ok(writeln!(output, "{path}: snapshot '{}' is made", shown(&name))?)
+        }
+        Command::List { common } => {
+            let all = Place::find(common, runtime)?.list().await?;
+            if common.json { print_json(&all, output) } else { print_list(&all, output) }
+        }
+        Command::Delete { common, name } => {
+            let place = Place::find(common, runtime)?;
+            let gone = place.delete(name).await?;
+            let (_, freed) = gone.progress();
+            if common.json {
+                let Told { name, number, .. } = gone;
+                let deleted = json!({ "name": name, "number": number, "freed_bytes": freed });
+                return print_json(&deleted, output);
+            }
+            let (path, size) = (place.volume.path.display(), show_size(freed));
+            let name = shown(name);
+            Ok(writeln!(output, "{path}: snapshot '{name}' is deleted, and {size} are free again")?)
+        }
+        Command::Rollback { common, name, delete_newer } => {
+            let place = Place::find(common, runtime)?;
+            let deleted = place.roll_back(name, *delete_newer).await?;
+            if common.json {
+                return print_json(&json!({ "name": name, "deleted": deleted }), output);
+            }
+            let path = place.volume.path.display();
+            for name in deleted {
+                writeln!(output, "{path}: snapshot '{}' is deleted", shown(&name))?;
+            }
+            Ok(writeln!(output, "{path}: it is what snapshot '{}' holds", shown(name))?)
+        }
+    }
+}
+
+fn shown(name: &str) -> String {
+    show_name(name.as_bytes())
+}
+
+fn print_json(value: &impl Serialize, output: &mut dyn Write) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).expect("all keys are names");
+    Ok(writeln!(output, "{text}")?)
+}
+
+fn print_list(all: &[Told], output: &mut dyn Write) -> Result<(), Failure> {
+    let width = all.iter().map(|told| shown(&told.name).chars().count()).max().unwrap_or(0);
+    for told in all {
+        let (name, created) = (shown(&told.name), show_time(told.created));
+        let [all, alone, freed] =
+            [told.referenced_bytes, told.unique_bytes, told.freed_bytes].map(show_size);
+        let how = if told.is_deleting() {
+            format!("being deleted: {freed} of it are free again, {alone} are left")
+        } else {
+            format!("holds {all}, {alone} of it alone")
+        };
+        writeln!(output, "{name:<width$}  {created}  {how}")?;
+    }
+    Ok(())
+}
+
+impl Place {
+    fn find(common: &Common, runtime: &Runtime) -> Result<Self, Failure> {
+        let volume = Volume::find(&common.volume)?;
+        let socket = common.control.clone().or_else(|| volume.socket());
+        let (runtime, interrupt) = (runtime.clone(), Interrupt::heed(runtime)?);
+        Ok(Self { volume, socket, runtime, interrupt })
+    }
+
+    fn failure(&self, why: impl ToString) -> Failure {
+        Failure::Snapshots { path: self.volume.path.clone(), why: why.to_string() }
+    }
+
+    async fn create(&self, name: &str) -> Result<Told, Failure> {
+        let Some(answer) = self.order("create", json!({ "name": name })).await? else {
+            return Here::open(self).await?.create(name).await;
+        };
+        if answer.get("job").is_none() {
+            return self.understood(answer);
+        }
+        let left = "interrupted: the server goes on, and may make the snapshot";
+        self.follow(&answer, "making", left).await?;
+        let made = self.list().await?.into_iter().find(|told| told.name == name);
+        made.ok_or_else(|| self.failure(format_args!("snapshot '{}' has gone", shown(name))))
+    }
+
+    async fn list(&self) -> Result<Vec<Told>, Failure> {
+        match self.ask(|socket| client::get(&socket, "/v1/snapshots")).await? {
+            Some(answer) => self.understood(answer),
+            None => here::list(self).await,
+        }
+    }
+
+    async fn delete(&self, name: &str) -> Result<Told, Failure> {
+        let Some(answer) = self.order("delete", json!({ "name": name })).await? else {
+            return Here::open(self).await?.delete(name).await;
+        };
+        let left = "interrupted: the snapshot is found no more, and the server goes on with its \
+                    deletion";
+        self.follow(&answer, "deleting", left).await?;
+        self.understood(answer["snapshot"].clone())
+    }
+
+    /// Gives the names of those that were deleted for it.
+    async fn roll_back(&self, name: &str, delete_newer: bool) -> Result<Vec<String>, Failure> {
+        verbs::parse(name).map_err(|wrong| self.failure(wrong))?;
+        match self.order("rollback", json!({ "name": name })).await? {
+            Some(_) => Err(self.failure("its server is of another version")),
+            None => Here::open(self).await?.roll_back(name, delete_newer).await,
+        }
+    }
+
+    /// Orders the server of the volume to do something. `None` if no server has it.
+    async fn order(&self, order: &str, said: Value) -> Result<Option<Value>, Failure> {
+        let route = format!("/v1/snapshots/{order}");
+        self.ask(move |socket| client::post(&socket, &route, said.to_string())).await
+    }
+
+    async fn ask(
+        &self,
+        ask: impl FnOnce(PathBuf) -> Result<Answer, AskError> + Send + 'static,
+    ) -> Result<Option<Value>, Failure> {
+        let Some(socket) = self.socket.clone() else { return Ok(None) };
+        let asked = elsewhere(move || ask(socket));
+        let interrupted = "interrupted: the server was asked, and may do it all the same";
+        let answer = self.interrupt.unless_heard(asked).await;
+        match answer.ok_or_else(|| self.failure(interrupted))? {
+            Err(AskError::Nobody(_)) => Ok(None),
+            Err(error) => Err(self.refused(error)),
+            Ok(answer) if answer.status == 200 => {
+                let body = serde_json::from_str(&answer.body);
+                body.map(Some).map_err(|_| self.refused("its answer is of another version"))
+            }
+            Ok(answer) => {
+                let why = answer.error().unwrap_or_else(|| "it does not say why".to_owned());
+                let is_told = matches!(answer.status, 400 | 409);
+                Err(if is_told { self.failure(why) } else { self.refused(why) })
+            }
+        }
+    }
+
+    /// The server was asked, and does not do it.
+    fn refused(&self, why: impl ToString) -> Failure {
+        let path = self.socket.clone().unwrap_or_default();
+        Failure::Control { path, why: why.to_string() }
+    }
+
+    fn understood<T: DeserializeOwned>(&self, answer: Value) -> Result<T, Failure> {
+        serde_json::from_value(answer).map_err(|_| self.refused("its answer is of another version"))
+    }
+
+    /// Waits for the end of a job of the server. `left` is said if it is not waited for any more.
+    async fn follow(&self, answer: &Value, doing: &'static str, left: &str) -> Result<(), Failure> {
+        let job = answer["job"].as_u64().ok_or_else(|| self.refused("it names no job"))?;
+        let bar = bar(doing);
+        loop {
+            if self.interrupt.is_heard() {
+                return Err(self.failure(left));
+            }
+            let route = format!("/v1/jobs/{job}");
+            let view = self.ask(move |socket| client::get(&socket, &route)).await?;
+            let view =
+                view.ok_or_else(|| self.refused("it has ended, and left some to be done"))?;
+            bar.set_length(view["total"].as_u64().unwrap_or_default());
+            bar.set_position(view["done"].as_u64().unwrap_or_default());
+            match view["state"].as_str() {
+                Some("running" | "cancelling") => {}
+                Some("done") => return Ok(()),
+                _ => return Err(self.refused("it has failed; the server's log says why")),
+            }
+            self.interrupt.unless_heard(self.runtime.clock.sleep(ASK_AGAIN)).await;
+        }
+    }
+}
