@@ -10,13 +10,15 @@
 //! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]), and
 //!   records; `look_back` asks again when all is answered.
 //! * [`design`], [`disks`]: the engine that is explored, and its disks, which are cut together.
-//! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]).
+//! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]), once for
+//!   all of which it sees the same (`alike`).
 //! * [`judge`]: whether that may be there; `loose` says it where no order is promised.
 //! * [`retry`]: a client that comes back and makes its calls again.
 //! * [`nested`]: cuts the return as well, and the return after that.
 //! * [`ways`]: everything else that is done with a volume, cut and followed by another.
 //! * [`case`], [`shrink`]: a violation as a line that shows it again, as small as it can be.
 
+mod alike;
 pub mod caller;
 pub mod case;
 pub mod design;
@@ -41,6 +43,7 @@ pub mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use sim::{Executor, Prng};
@@ -48,12 +51,13 @@ use vfs::ObjectId;
 
 use case::{Case, Step, Violation};
 use design::Design;
+use alike::Alike;
 use disks::{Images, Recording};
 use driver::Driver;
 use judge::{History, Moment};
 use nested::{Further, Reach, Way};
 use op::{BEFORE, Op};
-use recover::{Recovered, recover};
+use recover::{Recovered, recover_noting, seed};
 use retry::retry;
 use run::{Run, run};
 
@@ -114,7 +118,9 @@ pub struct Explorer {
     base: Images,
     /// The files of the base, by their paths.
     before: Before,
-    outcomes: BTreeMap<u128, Outcome>,
+    outcomes: BTreeMap<u128, Rc<Known>>,
+    /// The same, by what was read of them.
+    alike: Alike<Rc<Known>>,
     /// Those of them that differ.
     distinct: Vec<Outcome>,
     /// What images can come back as when so many returns are cut.
@@ -145,6 +151,13 @@ type Outcome = Rc<Result<Recovered, String>>;
 #[derive(Default)]
 struct Judged {
     /// Images at a moment.
+/// What is known of all images that nobody can tell apart.
+struct Known {
+    outcome: Outcome,
+    /// A hash of what their return writes, once it was recorded.
+    kind: Cell<Option<u64>>,
+}
+
     seen: BTreeSet<(u128, Moment)>,
     /// Outcomes that were found to be allowed, by their address, which lives in the cache.
     allowed: BTreeSet<(*const Result<Recovered, String>, Moment)>,
@@ -163,6 +176,7 @@ impl Explorer {
             reached: BTreeMap::new(),
             recorded: BTreeSet::new(),
             depth: 0,
+            alike: Alike::default(),
             further: Further::All,
             kinds: BTreeMap::new(),
             goes_on: false,
@@ -190,6 +204,7 @@ impl Explorer {
         Style::ALL.iter().for_each(|&style| self.explore(ops, style));
     }
 
+        self.alike = Alike::default();
     /// Runs a workload and explores its cuts.
     pub fn explore(&mut self, ops: &[Op], style: Style) {
         let case = Case { design: self.design, style, ops: ops.to_vec(), steps: Vec::new() };
@@ -253,14 +268,30 @@ impl Explorer {
         retried.map_err(|reason| (Way::default(), reason))
     }
 
-    fn outcome(&mut self, fingerprint: u128, images: &Images) -> Outcome {
+    fn outcome(&mut self, fingerprint: u128, images: &Images) -> Rc<Known> {
         if let Some(known) = self.outcomes.get(&fingerprint) {
             return known.clone();
         }
         self.counts.images += 1;
-        let outcome = self.shared(catching(|| recover(self.design, images, &self.before)));
-        self.outcomes.insert(fingerprint, outcome.clone());
-        outcome
+        let known = self.brought_back(images);
+        self.outcomes.insert(fingerprint, known.clone());
+        known
+    }
+
+    /// Brings an image back, unless it was done with one of which nobody could have told it.
+    fn brought_back(&mut self, images: &Images) -> Rc<Known> {
+        let world = seed(self.design, images);
+        if let Some(known) = self.alike.find(images, world) {
+            return known;
+        }
+        let found = catching(|| recover_noting(self.design, images, &self.before));
+        let looked = found.as_ref().ok().and_then(|(_, looked)| looked.clone());
+        let outcome = self.shared(found.map(|(recovered, _)| recovered));
+        let known = Rc::new(Known { outcome, kind: Cell::new(None) });
+        if let Some(looked) = looked {
+            self.alike.insert(images, world, &looked, known.clone());
+        }
+        known
     }
 
     /// Most images come back to the same few states, which hold whole files: each is kept once.
