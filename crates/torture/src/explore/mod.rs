@@ -135,6 +135,8 @@ pub struct Explorer {
     kinds: BTreeMap<u64, usize>,
     /// Whether to go on after the first violation of a workload.
     goes_on: bool,
+    /// So many mixtures of sectors are tried of what is pending at the end of each flush.
+    mixtures: usize,
     /// What was done and found so far.
     pub counts: Counts,
     /// The first violation of each workload.
@@ -149,8 +151,6 @@ type Outcome = Rc<Result<Recovered, String>>;
 
 /// What of a workload has been judged.
 #[derive(Default)]
-struct Judged {
-    /// Images at a moment.
 /// What is known of all images that nobody can tell apart.
 struct Known {
     outcome: Outcome,
@@ -158,6 +158,8 @@ struct Known {
     kind: Cell<Option<u64>>,
 }
 
+struct Judged {
+    /// Images at a moment.
     seen: BTreeSet<(u128, Moment)>,
     /// Outcomes that were found to be allowed, by their address, which lives in the cache.
     allowed: BTreeSet<(*const Result<Recovered, String>, Moment)>,
@@ -174,13 +176,14 @@ impl Explorer {
             outcomes: BTreeMap::new(),
             distinct: Vec::new(),
             reached: BTreeMap::new(),
+            alike: Alike::default(),
             recorded: BTreeSet::new(),
             depth: 0,
-            alike: Alike::default(),
             further: Further::All,
             kinds: BTreeMap::new(),
             goes_on: false,
             counts: Counts::default(),
+            mixtures: 0,
             violations: Vec::new(),
         }
     }
@@ -192,9 +195,16 @@ impl Explorer {
 
     /// Forgets images, to have memory for those of other workloads.
     pub fn forget(&mut self) {
+    /// Tries as well so many mixtures of the sectors of what each flush is about, if the design
+    /// tells by checksums whether that is there.
+    pub fn with_mixtures(self, count: usize) -> Self {
+        Self { mixtures: if self.design.is_summed() { count } else { 0 }, ..self }
+    }
+
         self.outcomes.clear();
         self.distinct.clear();
         self.reached.clear();
+        self.alike = Alike::default();
         self.recorded.clear();
         self.kinds.clear();
     }
@@ -204,7 +214,6 @@ impl Explorer {
         Style::ALL.iter().for_each(|&style| self.explore(ops, style));
     }
 
-        self.alike = Alike::default();
     /// Runs a workload and explores its cuts.
     pub fn explore(&mut self, ops: &[Op], style: Style) {
         let case = Case { design: self.design, style, ops: ops.to_vec(), steps: Vec::new() };
@@ -216,11 +225,15 @@ impl Explorer {
         self.counts.workloads += 1;
         let mut judged = Judged::default();
         let mut prng = Prng::new(run::SEED);
-        for cut in run.recording.cuts() {
+        let mut cuts = run.recording.cuts().peekable();
+        while let Some(cut) = cuts.next() {
+            // No more is pending at the next moment: an update is as far as it comes.
+            let is_most = cuts.peek().is_none_or(|next| next.pending() < cut.pending());
+            let mixtures = if is_most && cut.pending() > 0 { self.mixtures } else { 0 };
             let moment = moment(&run.recording, cut.position);
             let mut left = cut.left();
             let losable = self.design.device().losable();
-            let losses = cut.losses(&mut prng).into_iter();
+            let losses = cut.losses(&mut prng).into_iter().chain(cut.mixtures(&mut prng, mixtures));
             for loss in losses.flat_map(|loss| loss.with_each(losable.clone())) {
                 if self.depth == 0 {
                     self.counts.states += 1;
