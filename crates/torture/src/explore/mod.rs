@@ -35,23 +35,25 @@ pub mod op;
 pub mod ram;
 pub mod recover;
 pub mod retry;
+#[cfg(test)]
+mod rot;
 pub mod run;
 pub mod server;
 pub mod shrink;
 pub mod ways;
 pub mod witness;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::cell::Cell;
 use std::rc::Rc;
 
 use sim::{Executor, Prng};
 use vfs::ObjectId;
 
+use alike::Alike;
 use case::{Case, Step, Violation};
 use design::Design;
-use alike::Alike;
 use disks::{Images, Recording};
 use driver::Driver;
 use judge::{History, Moment};
@@ -133,10 +135,10 @@ pub struct Explorer {
     further: Further,
     /// How many returns after a cut one there were of each kind.
     kinds: BTreeMap<u64, usize>,
-    /// Whether to go on after the first violation of a workload.
-    goes_on: bool,
     /// So many mixtures of sectors are tried of what is pending at the end of each flush.
     mixtures: usize,
+    /// Whether to go on after the first violation of a workload.
+    goes_on: bool,
     /// What was done and found so far.
     pub counts: Counts,
     /// The first violation of each workload.
@@ -149,8 +151,6 @@ pub type Before = BTreeMap<String, ObjectId>;
 /// What becomes of an image.
 type Outcome = Rc<Result<Recovered, String>>;
 
-/// What of a workload has been judged.
-#[derive(Default)]
 /// What is known of all images that nobody can tell apart.
 struct Known {
     outcome: Outcome,
@@ -158,6 +158,8 @@ struct Known {
     kind: Cell<Option<u64>>,
 }
 
+/// What of a workload has been judged.
+#[derive(Default)]
 struct Judged {
     /// Images at a moment.
     seen: BTreeSet<(u128, Moment)>,
@@ -174,16 +176,16 @@ impl Explorer {
             base,
             before,
             outcomes: BTreeMap::new(),
+            alike: Alike::default(),
             distinct: Vec::new(),
             reached: BTreeMap::new(),
-            alike: Alike::default(),
             recorded: BTreeSet::new(),
             depth: 0,
             further: Further::All,
             kinds: BTreeMap::new(),
+            mixtures: 0,
             goes_on: false,
             counts: Counts::default(),
-            mixtures: 0,
             violations: Vec::new(),
         }
     }
@@ -193,18 +195,18 @@ impl Explorer {
         Self { depth, further, ..Self::new(design) }
     }
 
-    /// Forgets images, to have memory for those of other workloads.
-    pub fn forget(&mut self) {
     /// Tries as well so many mixtures of the sectors of what each flush is about, if the design
     /// tells by checksums whether that is there.
     pub fn with_mixtures(self, count: usize) -> Self {
         Self { mixtures: if self.design.is_summed() { count } else { 0 }, ..self }
     }
 
+    /// Forgets images, to have memory for those of other workloads.
+    pub fn forget(&mut self) {
         self.outcomes.clear();
+        self.alike = Alike::default();
         self.distinct.clear();
         self.reached.clear();
-        self.alike = Alike::default();
         self.recorded.clear();
         self.kinds.clear();
     }
