@@ -13,6 +13,8 @@ use crate::pins;
 pub struct Seen {
     /// A number by which it is known. Its secret does not follow from that.
     pub number: u64,
+    /// The highest update of which there is a superblock.
+    pub update: u64,
     /// Its name for people.
     pub label: String,
     /// Whether it was stopped, and nobody has opened it since.
@@ -55,6 +57,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let free = free_for_files(&shape, units, last.units);
     Ok(Seen {
         number: sum(&anchor.secret),
+        update: last.number,
         label: anchor.label,
         is_at_rest,
         is_fresh: is_at_rest && last.number == 1,

@@ -59,6 +59,17 @@ impl Choice {
         }
     }
 
+    /// A mixture of sectors: of a quarter of the pending writes all are there, and of the others
+    /// each by its own luck, which is the same for all of them.
+    pub fn mixture(platter: &Platter, prng: &mut Prng) -> Self {
+        let luck = (prng.between(1, 7), 8);
+        let fate = |total| match prng.below(4) {
+            0 => Fate::Whole,
+            _ => Fate::Torn(Sectors::some(total, luck, prng)),
+        };
+        Self(sector_counts(platter).map(fate).collect())
+    }
+
     fn of(count: usize, survives: impl Fn(usize) -> bool) -> Self {
         let fate = |index| if survives(index) { Fate::Whole } else { Fate::Lost };
         Self((0..count).map(fate).collect())

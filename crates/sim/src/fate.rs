@@ -11,6 +11,11 @@ use crate::prng::Prng;
 pub struct Sectors(Vec<bool>);
 
 impl Sectors {
+    /// Each of `total` sectors with a chance of `part` in `whole`.
+    pub fn some(total: usize, (part, whole): (u64, u64), prng: &mut Prng) -> Self {
+        Self((0..total).map(|_| prng.chance(part, whole)).collect())
+    }
+
     /// None of `total` sectors.
     pub fn none(total: usize) -> Self {
         Self(vec![false; total])
@@ -33,7 +38,7 @@ impl Sectors {
 
     /// Each of `total` sectors with an even chance.
     pub fn random(total: usize, prng: &mut Prng) -> Self {
-        Self((0..total).map(|_| prng.chance(1, 2)).collect())
+        Self::some(total, (1, 2), prng)
     }
 
     /// Whether the sector at `index` belongs to the set.

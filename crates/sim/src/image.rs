@@ -19,7 +19,8 @@ use crate::Digest;
 
 /// What a medium writes at once: a write is torn only between these.
 pub const SECTOR_SIZE: usize = 512;
-pub(crate) const PAGE_SIZE: usize = 4096;
+/// What is copied at once when a copy changes, and has a fingerprint of its own.
+pub const PAGE_SIZE: usize = 4096;
 /// Pages that share one node of the tree: a change after a copy copies one node.
 const LEAF_PAGES: u64 = 64;
 
@@ -122,6 +123,11 @@ impl Image {
     pub fn fingerprint(&self) -> u128 {
         let pages = self.pages().map(|(number, page)| page.fingerprint(number));
         pages.fold(u128::from(self.size), |sum, page| sum ^ page)
+    }
+
+    /// A hash of what is in a page of [`PAGE_SIZE`] bytes.
+    pub fn page_fingerprint(&self, number: u64) -> u128 {
+        self.page(number).map_or(0, |page| page.fingerprint(number))
     }
 
     fn page(&self, number: u64) -> Option<&Page> {

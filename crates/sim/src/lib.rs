@@ -94,7 +94,7 @@ pub use event::{Event, Mark};
 pub use executor::Executor;
 pub use fate::{Choice, Fate, NoChoice, Sectors};
 pub use faults::{Effect, Fault, Persistence};
-pub use image::{Image, SECTOR_SIZE};
+pub use image::{Image, PAGE_SIZE, SECTOR_SIZE};
 pub use machine::Machine;
 pub use net::{
     Death, Delay, Host, Listener, Mishaps, Network, NetworkCounters, NetworkEvent, NetworkOptions,

@@ -14,6 +14,9 @@ use std::rc::Rc;
 use crate::image::{PAGE_SIZE, Page};
 use crate::{Choice, Fate, Image, Platter, SECTOR_SIZE, Stage, Written};
 
+/// So many combinations of a page are compared one by one before a table is asked.
+const FEW: usize = 24;
+
 /// What may be left of a platter.
 pub struct Remains<'a> {
     base: &'a Image,
@@ -31,8 +34,10 @@ struct Touched<'a> {
     base: Option<Rc<Page>>,
     /// In the order in which they take effect.
     parts: Vec<Part<'a>>,
-    /// By the sectors of each part that survive.
-    known: HashMap<Vec<u16>, Option<Rc<Page>>>,
+    /// What was made, by the sectors of each part that survive: mostly there are a few.
+    known: Vec<(Vec<u16>, Option<Rc<Page>>)>,
+    /// Where the rest of it is.
+    places: HashMap<Vec<u16>, usize>,
 }
 
 /// A part of a write, inside one page.
@@ -59,7 +64,7 @@ impl<'a> Remains<'a> {
         let base = platter.base();
         let touched = parts.into_iter().map(|(number, parts)| {
             let base = base.page_at(number).cloned();
-            Touched { number, base, parts, known: HashMap::new() }
+            Touched { number, base, parts, known: Vec::new(), places: HashMap::new() }
         });
         let touched: Vec<_> = touched.collect();
         let hash = |touched: &Touched<'_>| fingerprint(&touched.base, touched.number);
@@ -100,10 +105,16 @@ impl Touched<'_> {
     fn page(&mut self, fates: &[Fate], key: &mut Vec<u16>) -> &Option<Rc<Page>> {
         key.clear();
         key.extend(self.parts.iter().map(|part| part.surviving(fates)));
-        if !self.known.contains_key(&key[..]) {
-            self.known.insert(key.clone(), self.make(key));
-        }
-        &self.known[&key[..]]
+        let few = self.known.iter().take(FEW).position(|(known, _)| known == key);
+        let place = few.or_else(|| self.places.get(&key[..]).copied()).unwrap_or_else(|| {
+            let place = self.known.len();
+            self.known.push((key.clone(), self.make(key)));
+            if place >= FEW {
+                self.places.insert(key.clone(), place);
+            }
+            place
+        });
+        &self.known[place].1
     }
 
     fn make(&self, key: &[u16]) -> Option<Rc<Page>> {

@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use torture::campaign::concurrent::seed::PartOf;
 use torture::campaign::{
     Cuts, Options, Outcome, concurrent, conformance, contract, data, faults, nested, retry,
-    sequences,
+    sequences, space,
 };
 use torture::explore::Counts;
 use torture::explore::case::Case;
@@ -28,6 +28,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ("nested", "returns that are cut, and the returns after them", nested::nested),
     ("concurrent", "histories of four clients with cuts, explained", concurrent::concurrent),
     ("data", "what files hold, cut at any event, compared byte by byte", data::data),
+    ("space", "four clients on a volume that is full, stopped, checked, cut", space::space),
     ("retry", "calls that must not run twice, cut and repeated", retry::promised),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
     #[cfg(feature = "planted-bugs")]
@@ -43,6 +44,9 @@ const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
 /// What can be tried of a set of disks.
 const OF_SETS: [&str; 5] = ["contract", "seq1", "seq2", "faults", "conformance"];
+
+/// What is tried of designs alone whose answers outlive a cut.
+const OF_MEMORABLE: &str = "space";
 
 /// What can be tried of a volume that is declared delayed.
 const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];
@@ -168,6 +172,7 @@ fn main() -> ExitCode {
         (design.has_disks() || WITHOUT_DISKS.contains(word))
             && (!design.is_delayed() || OF_DELAYED.contains(word))
             && (device == Device::Plain || OF_SETS.contains(word))
+            && (*word != OF_MEMORABLE || design.remembers())
     };
     for (word, _, function) in CAMPAIGNS.iter().filter(|(word, ..)| suits(word)) {
         if campaign == ALL || campaign == *word {

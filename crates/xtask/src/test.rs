@@ -46,6 +46,12 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("a torture campaign, policy softdep, delayed", || {
         program::torture(repository, &delayed).map(|()| Totals::default())
     });
+    for campaign in ["seq1", "space"] {
+        let words = [campaign, "--engine", "shadow", "--seed", "1"].map(OsString::from);
+        totals += step("a torture campaign, engine shadow", || {
+            program::torture(repository, &words).map(|()| Totals::default())
+        });
+    }
     totals += step("the papers' figures", || lab::test(repository));
     totals += step("measuring servers", || bench_test::run(repository));
     totals += step("the real client", || client_test::run(repository, &Plan::default()));

@@ -15,6 +15,7 @@ pub mod planted;
 mod progress;
 pub mod retry;
 pub mod sequences;
+pub mod space;
 
 use std::thread;
 

@@ -9,15 +9,23 @@ use crate::explore::op::{Op, operations};
 /// Of so many pairs one is tried on a set of disks, where each cut loses each disk.
 const OF_SETS: usize = 20;
 
+/// Mixtures of sectors that are tried of each update of one operation, in the full form and in the
+/// short one, and of each of two.
+const OF_SINGLES: (usize, usize) = (1000, 25);
+const OF_PAIRS: usize = 10;
+
 /// All workloads of one operation.
 pub fn singles(options: &Options) -> Outcome {
-    explore(options, all_singles(), Explorer::new)
+    let mixtures = if options.full { OF_SINGLES.0 } else { OF_SINGLES.1 };
+    explore(options, all_singles(), |design| Explorer::new(design).with_mixtures(mixtures))
 }
 
 /// All workloads of two operations; on a set of disks one of so many.
 pub fn pairs(options: &Options) -> Outcome {
     let one_of = if options.design.device() == Device::Plain { 1 } else { OF_SETS };
-    explore(options, all_pairs().into_iter().step_by(one_of).collect(), Explorer::new)
+    explore(options, all_pairs().into_iter().step_by(one_of).collect(), |design| {
+        Explorer::new(design).with_mixtures(OF_PAIRS)
+    })
 }
 
 pub(super) fn all_singles() -> Vec<Vec<Op>> {

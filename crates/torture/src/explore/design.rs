@@ -198,6 +198,12 @@ impl Design {
         self.entry.mark.is_some()
     }
 
+    /// Whether it knows by checksums of all of a change whether that is there, so that a disk may
+    /// leave any sectors of it.
+    pub fn is_summed(self) -> bool {
+        self.has_disks() && !self.is_ufs2()
+    }
+
     /// Its number among those that are explored.
     pub(crate) fn number(self) -> u64 {
         let place = TRIED.all().iter().position(|&one| one == self.entry);

@@ -216,6 +216,18 @@ impl Cut {
         (0..1_u32 << counts.len()).map(corner).chain([Loss::of(chance)]).collect()
     }
 
+    /// How many writes are pending, on all disks.
+    pub fn pending(&self) -> usize {
+        self.platters.iter().map(|platter| platter.pending().count()).sum()
+    }
+
+    /// So many ways in which sectors of all that is pending are there and others not.
+    pub fn mixtures(&self, prng: &mut Prng, count: usize) -> Vec<Loss> {
+        let mixture =
+            |_| Loss::of(self.platters.iter().map(|one| Choice::mixture(one, prng)).collect());
+        (0..count).map(mixture).collect()
+    }
+
     /// What is left by chance.
     pub fn random(&self, prng: &mut Prng) -> Images {
         let left = |platter: &Platter| platter.image(&Choice::random(platter, prng));

@@ -10,13 +10,15 @@
 //! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]), and
 //!   records; `look_back` asks again when all is answered.
 //! * [`design`], [`disks`]: the engine that is explored, and its disks, which are cut together.
-//! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]).
+//! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]), once for
+//!   all of which it sees the same (`alike`).
 //! * [`judge`]: whether that may be there; `loose` says it where no order is promised.
 //! * [`retry`]: a client that comes back and makes its calls again.
 //! * [`nested`]: cuts the return as well, and the return after that.
 //! * [`ways`]: everything else that is done with a volume, cut and followed by another.
 //! * [`case`], [`shrink`]: a violation as a line that shows it again, as small as it can be.
 
+mod alike;
 pub mod caller;
 pub mod case;
 pub mod design;
@@ -33,12 +35,15 @@ pub mod op;
 pub mod ram;
 pub mod recover;
 pub mod retry;
+#[cfg(test)]
+mod rot;
 pub mod run;
 pub mod server;
 pub mod shrink;
 pub mod ways;
 pub mod witness;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -46,6 +51,7 @@ use std::rc::Rc;
 use sim::{Executor, Prng};
 use vfs::ObjectId;
 
+use alike::Alike;
 use case::{Case, Step, Violation};
 use design::Design;
 use disks::{Images, Recording};
@@ -53,7 +59,7 @@ use driver::Driver;
 use judge::{History, Moment};
 use nested::{Further, Reach, Way};
 use op::{BEFORE, Op};
-use recover::{Recovered, recover};
+use recover::{Recovered, recover_noting, seed};
 use retry::retry;
 use run::{Run, run};
 
@@ -114,7 +120,9 @@ pub struct Explorer {
     base: Images,
     /// The files of the base, by their paths.
     before: Before,
-    outcomes: BTreeMap<u128, Outcome>,
+    outcomes: BTreeMap<u128, Rc<Known>>,
+    /// The same, by what was read of them.
+    alike: Alike<Rc<Known>>,
     /// Those of them that differ.
     distinct: Vec<Outcome>,
     /// What images can come back as when so many returns are cut.
@@ -127,6 +135,8 @@ pub struct Explorer {
     further: Further,
     /// How many returns after a cut one there were of each kind.
     kinds: BTreeMap<u64, usize>,
+    /// So many mixtures of sectors are tried of what is pending at the end of each flush.
+    mixtures: usize,
     /// Whether to go on after the first violation of a workload.
     goes_on: bool,
     /// What was done and found so far.
@@ -140,6 +150,13 @@ pub type Before = BTreeMap<String, ObjectId>;
 
 /// What becomes of an image.
 type Outcome = Rc<Result<Recovered, String>>;
+
+/// What is known of all images that nobody can tell apart.
+struct Known {
+    outcome: Outcome,
+    /// A hash of what their return writes, once it was recorded.
+    kind: Cell<Option<u64>>,
+}
 
 /// What of a workload has been judged.
 #[derive(Default)]
@@ -159,12 +176,14 @@ impl Explorer {
             base,
             before,
             outcomes: BTreeMap::new(),
+            alike: Alike::default(),
             distinct: Vec::new(),
             reached: BTreeMap::new(),
             recorded: BTreeSet::new(),
             depth: 0,
             further: Further::All,
             kinds: BTreeMap::new(),
+            mixtures: 0,
             goes_on: false,
             counts: Counts::default(),
             violations: Vec::new(),
@@ -176,9 +195,16 @@ impl Explorer {
         Self { depth, further, ..Self::new(design) }
     }
 
+    /// Tries as well so many mixtures of the sectors of what each flush is about, if the design
+    /// tells by checksums whether that is there.
+    pub fn with_mixtures(self, count: usize) -> Self {
+        Self { mixtures: if self.design.is_summed() { count } else { 0 }, ..self }
+    }
+
     /// Forgets images, to have memory for those of other workloads.
     pub fn forget(&mut self) {
         self.outcomes.clear();
+        self.alike = Alike::default();
         self.distinct.clear();
         self.reached.clear();
         self.recorded.clear();
@@ -201,11 +227,15 @@ impl Explorer {
         self.counts.workloads += 1;
         let mut judged = Judged::default();
         let mut prng = Prng::new(run::SEED);
-        for cut in run.recording.cuts() {
+        let mut cuts = run.recording.cuts().peekable();
+        while let Some(cut) = cuts.next() {
+            // No more is pending at the next moment: an update is as far as it comes.
+            let is_most = cuts.peek().is_none_or(|next| next.pending() < cut.pending());
+            let mixtures = if is_most && cut.pending() > 0 { self.mixtures } else { 0 };
             let moment = moment(&run.recording, cut.position);
             let mut left = cut.left();
             let losable = self.design.device().losable();
-            let losses = cut.losses(&mut prng).into_iter();
+            let losses = cut.losses(&mut prng).into_iter().chain(cut.mixtures(&mut prng, mixtures));
             for loss in losses.flat_map(|loss| loss.with_each(losable.clone())) {
                 if self.depth == 0 {
                     self.counts.states += 1;
@@ -253,14 +283,30 @@ impl Explorer {
         retried.map_err(|reason| (Way::default(), reason))
     }
 
-    fn outcome(&mut self, fingerprint: u128, images: &Images) -> Outcome {
+    fn outcome(&mut self, fingerprint: u128, images: &Images) -> Rc<Known> {
         if let Some(known) = self.outcomes.get(&fingerprint) {
             return known.clone();
         }
         self.counts.images += 1;
-        let outcome = self.shared(catching(|| recover(self.design, images, &self.before)));
-        self.outcomes.insert(fingerprint, outcome.clone());
-        outcome
+        let known = self.brought_back(images);
+        self.outcomes.insert(fingerprint, known.clone());
+        known
+    }
+
+    /// Brings an image back, unless it was done with one of which nobody could have told it.
+    fn brought_back(&mut self, images: &Images) -> Rc<Known> {
+        let world = seed(self.design, images);
+        if let Some(known) = self.alike.find(images, world) {
+            return known;
+        }
+        let found = catching(|| recover_noting(self.design, images, &self.before));
+        let looked = found.as_ref().ok().and_then(|(_, looked)| looked.clone());
+        let outcome = self.shared(found.map(|(recovered, _)| recovered));
+        let known = Rc::new(Known { outcome, kind: Cell::new(None) });
+        if let Some(looked) = looked {
+            self.alike.insert(images, world, &looked, known.clone());
+        }
+        known
     }
 
     /// Most images come back to the same few states, which hold whole files: each is kept once.

@@ -19,9 +19,9 @@ use std::rc::Rc;
 use sim::Prng;
 
 use super::case::Step;
-use super::disks::{Images, Loss, Recording};
+use super::disks::{Images, Loss};
 use super::recover::record;
-use super::{Explorer, Outcome, catching};
+use super::{Explorer, Known, Outcome, catching};
 
 /// Of the returns after a cut return that are alike, so many are cut,
 const OF_EACH_KIND: usize = 4;
@@ -113,15 +113,16 @@ impl Explorer {
     ) -> Rc<Reach> {
         if depth == 0 {
             let known = self.outcomes.get(&fingerprint).cloned();
-            let outcome = known.unwrap_or_else(|| self.outcome(fingerprint, &images()));
-            return Rc::new(Reach::of(outcome));
+            let known = known.unwrap_or_else(|| self.outcome(fingerprint, &images()));
+            return Rc::new(Reach::of(known.outcome.clone()));
         }
         if let Some(known) = self.reached.get(&(fingerprint, depth)) {
             return known.clone();
         }
         let images = images();
-        let mut reach = Reach::of(self.outcome(fingerprint, &images));
-        if let Err(reason) = self.cut_return(fingerprint, &images, depth, &mut reach) {
+        let known = self.outcome(fingerprint, &images);
+        let mut reach = Reach::of(known.outcome.clone());
+        if let Err(reason) = self.cut_return((fingerprint, &images), &known, depth, &mut reach) {
             reach.0.push((Rc::new(Err(reason)), Way::default()));
         }
         let reach = Rc::new(reach);
@@ -129,12 +130,12 @@ impl Explorer {
         reach
     }
 
-    /// Whether the cuts of a return after a cut return are left out.
-    fn passes_over(&mut self, recording: &Recording, fingerprint: u128) -> bool {
+    /// Whether the cuts of a return of this kind are left out, which comes after a cut return.
+    fn passes_over(&mut self, kind: u64, fingerprint: u128) -> bool {
         if self.further == Further::All {
             return false;
         }
-        let alike = self.kinds.entry(recording.digest()).or_insert(0);
+        let alike = self.kinds.entry(kind).or_insert(0);
         *alike += 1;
         *alike > OF_EACH_KIND && !fingerprint.is_multiple_of(ONE_OF)
     }
@@ -142,13 +143,22 @@ impl Explorer {
     /// Cuts a return, and adds what images come back as that are left by that.
     fn cut_return(
         &mut self,
-        fingerprint: u128,
-        images: &Images,
+        (fingerprint, images): (u128, &Images),
+        known: &Known,
         depth: usize,
         reach: &mut Reach,
     ) -> Result<(), String> {
+        let is_further = depth < self.depth;
+        // Images that nobody can tell apart have returns of one kind.
+        if is_further && known.kind.get().is_some_and(|kind| self.passes_over(kind, fingerprint)) {
+            return Ok(());
+        }
         let recording = catching(|| record(self.design, images))?;
-        if depth < self.depth && self.passes_over(&recording, fingerprint) {
+        let kind = recording.digest();
+        if known.kind.replace(Some(kind)).is_none()
+            && is_further
+            && self.passes_over(kind, fingerprint)
+        {
             return Ok(());
         }
         let is_new = self.recorded.insert(fingerprint);

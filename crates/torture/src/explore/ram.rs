@@ -1,22 +1,53 @@
 //! A disk in memory on which nothing takes time: for looking at what a cut has left.
+//!
+//! Several of one machine note together which pages were read as they were at first, in the order
+//! in which they were.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
-use sim::Image;
+use sim::{Image, PAGE_SIZE};
+
+use super::disks::Images;
 
 /// The disk.
 pub struct Ram {
     image: RefCell<Image>,
+    number: usize,
+    /// Pages that are not as they were at first, and those that were read before.
+    known: RefCell<BTreeSet<u64>>,
+    looked: Rc<RefCell<Vec<(usize, u64)>>>,
 }
 
 impl Ram {
     /// A disk that holds `image`.
     pub fn new(image: Image) -> Self {
-        Self { image: RefCell::new(image) }
+        Self::numbered(0, image, Rc::default())
+    }
+
+    /// Disks that hold these, the volume first, and note what is read of them.
+    pub fn all(images: &Images) -> Vec<Rc<Self>> {
+        let looked: Rc<RefCell<_>> = Rc::default();
+        let numbered = images.0.iter().enumerate();
+        let disk = |(number, image): (usize, &Image)| {
+            Rc::new(Self::numbered(number, image.clone(), Rc::clone(&looked)))
+        };
+        numbered.map(disk).collect()
+    }
+
+    fn numbered(number: usize, image: Image, looked: Rc<RefCell<Vec<(usize, u64)>>>) -> Self {
+        Self { image: RefCell::new(image), number, known: RefCell::default(), looked }
+    }
+
+    /// Pages that were read as they were at first, of this disk and the others, each by its disk
+    /// and its number.
+    pub fn looked(&self) -> Vec<(usize, u64)> {
+        self.looked.borrow().clone()
     }
 
     /// What is on it.
@@ -37,6 +68,11 @@ impl BlockDevice for Ram {
     }
 
     fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
+        let pages =
+            offset / PAGE_SIZE as u64..(offset + buffer.len() as u64).div_ceil(PAGE_SIZE as u64);
+        let mut known = self.known.borrow_mut();
+        let new = pages.filter(|&page| known.insert(page)).map(|page| (self.number, page));
+        self.looked.borrow_mut().extend(new);
         self.image.borrow().read(offset, &mut buffer);
         ready(Ok(buffer)).boxed_local()
     }
@@ -47,6 +83,9 @@ impl BlockDevice for Ram {
             self.image.borrow_mut().write(at, &piece);
             at += piece.len() as u64;
         }
+        // Of those that are written in part there is more to be read.
+        let page = PAGE_SIZE as u64;
+        self.known.borrow_mut().extend(offset.div_ceil(page)..at / page);
         ready(Ok(())).boxed_local()
     }
 

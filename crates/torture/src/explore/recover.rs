@@ -7,12 +7,14 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer};
 use designs::CheckOptions;
+use futures::FutureExt;
 use journal::format::SLOTS;
 use sim::{Digest, Executor, Image, SECTOR_SIZE};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, Superblock};
 use vfs::ObjectId;
 
 use super::Before;
+use super::alike::Looked;
 use super::design::Design;
 use super::device::Device;
 use super::disks::{Disks, Images, Recording};
@@ -33,8 +35,17 @@ const MARK: usize = 64;
 /// after a return that was cut it has to be another world. So it follows from where a boot leaves
 /// them, which are few bytes: images that differ elsewhere are brought back in the same world.
 pub(super) fn seed(design: Design, images: &Images) -> u64 {
-    if design.device() != Device::Plain || !design.is_ufs2() {
-        return images.fingerprint() as u64; // it is elsewhere, or in a log that may lie anywhere
+    if design.device() != Device::Plain {
+        return images.fingerprint() as u64; // it is in a log that may lie anywhere
+    }
+    if !design.is_ufs2() {
+        let last = shadow::look(&Ram::new(images.volume().clone())).now_or_never();
+        let update = last.expect("nothing takes time").map(|seen| seen.update);
+        return update.map_or(images.fingerprint() as u64, |update| {
+            let mut digest = Digest::new(SEED);
+            digest.add(update);
+            digest.value()
+        });
     }
     let slots = if design.has_log() { &SLOTS[..] } else { &[] };
     let slots = slots.iter().map(|&slot| (&images.0[1], slot, SECTOR_SIZE));
@@ -67,11 +78,46 @@ pub struct Recovered {
 /// # Errors
 /// What went wrong, on the way or afterwards.
 pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recovered, String> {
+    recover_noting(design, images, before).map(|(recovered, _)| recovered)
+}
+
+/// The same, with the pages of the image that were read, if all follows from these.
+///
+/// # Errors
+/// As [`recover`].
+pub(super) fn recover_noting(
+    design: Design,
+    images: &Images,
+    before: &Before,
+) -> Result<(Recovered, Option<Looked>), String> {
     let executor = Executor::new(seed(design, images));
-    let rams = rams_of(images);
-    let recovered = executor.block_on(async {
+    let rams = Ram::all(images);
+    let (recovered, is_compared) = bring_back(design, &executor, (images, &rams), before)?;
+    let report = executor.block_on(async {
+        let runtime = executor.runtime();
+        let disks =
+            design.stack(devices(&rams), &runtime).await.map_err(|error| error.to_string())?;
+        let report = design.check(&disks.volume, &runtime, &CheckOptions::default()).await;
+        report.map_err(|error| error.to_string())
+    });
+    let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
+    match report.findings.list.first() {
+        None => Ok((recovered, (!is_compared).then(|| rams[0].looked().into()))),
+        Some(finding) => Err(format!("emptied and stopped, it is not well: {finding}")),
+    }
+}
+
+/// Opens a volume, looks at it, uses, empties and stops it. Says as well whether more of its image
+/// mattered than what was read of it.
+fn bring_back(
+    design: Design,
+    executor: &Executor,
+    (images, rams): (&Images, &[Rc<Ram>]),
+    before: &Before,
+) -> Result<(Recovered, bool), String> {
+    executor.block_on(async {
         let failed = |error| format!("it does not come back: {error}");
-        let disks = design.stack(devices(&rams), &executor.runtime()).await.map_err(failed)?;
+        let disks = design.stack(devices(rams), &executor.runtime()).await.map_err(failed)?;
         let volume = disks.volume.clone();
         let opened = design.open_stack(disks, executor.runtime()).await.map_err(failed)?;
         let (reclaims, engine) = (opened.reclaims, opened.engine);
@@ -79,7 +125,7 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
             let (left, now) = if design.device() == Device::Plain {
                 (images.volume().clone(), rams[0].image())
             } else {
-                let left = devices(&rams_of(images));
+                let left = devices(&Ram::all(images));
                 let left = design.stack(left, &executor.runtime()).await.map_err(failed)?;
                 (content_of(&*left.volume).await, content_of(&*volume).await)
             };
@@ -109,25 +155,9 @@ pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recov
         if !engine.wait_for_reclaim().await {
             return Err("reclaim cannot go on".to_owned());
         }
-        Ok::<_, String>(Recovered { view, ids, made: probe, verifier })
-    })?;
-    let report = executor.block_on(async {
-        let runtime = executor.runtime();
-        let disks =
-            design.stack(devices(&rams), &runtime).await.map_err(|error| error.to_string())?;
-        let report = design.check(&disks.volume, &runtime, &CheckOptions::default()).await;
-        report.map_err(|error| error.to_string())
-    });
-    let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
-    match report.findings.list.first() {
-        None => Ok(recovered),
-        Some(finding) => Err(format!("emptied and stopped, it is not well: {finding}")),
-    }
-}
-
-/// Disks on which nothing takes time.
-fn rams_of(images: &Images) -> Vec<Rc<Ram>> {
-    images.0.iter().map(|image| Rc::new(Ram::new(image.clone()))).collect()
+        let recovered = Recovered { view, ids, made: probe, verifier };
+        Ok((recovered, opened.rebuilt.is_some() || reclaims))
+    })
 }
 
 fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {

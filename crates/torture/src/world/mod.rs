@@ -227,6 +227,11 @@ impl World {
         }
     }
 
+    /// What it is like.
+    pub(crate) fn options(&self) -> &WorldOptions {
+        &self.options
+    }
+
     /// What is served.
     pub(crate) fn design(&self) -> Design {
         self.options.design

@@ -19,4 +19,5 @@ mod procedures;
 mod retry;
 mod seen;
 mod sequences;
+mod space;
 mod ways;

@@ -29,7 +29,7 @@
 mod back;
 mod generate;
 mod life;
-mod model;
+pub(super) mod model;
 mod search;
 mod story;
 

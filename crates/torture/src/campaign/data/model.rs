@@ -36,8 +36,9 @@ pub(super) enum Told {
     Saw(Rc<Seen>),
 }
 
+/// A file, with all that may be there of it.
 #[derive(Clone, Debug, Default)]
-struct File {
+pub(crate) struct File {
     /// By their places. What is missing at the end was never written.
     sectors: Vec<Vec<Sector>>,
     /// The length may be in any of these stretches, both ends included.
@@ -59,7 +60,7 @@ enum Slot {
 
 /// What a COMMIT will cover: sectors as they were when it was made, and how far the file went.
 #[derive(Clone, Debug)]
-struct Covered {
+pub(crate) struct Covered {
     range: Range<u64>,
     sectors: Vec<(usize, Sector)>,
     /// Behind the last byte of it that a client wrote.
@@ -204,13 +205,19 @@ impl Slot {
 
 impl File {
     /// One of which all is sure.
-    fn holding(bytes: &[u8]) -> Self {
+    pub(crate) fn holding(bytes: &[u8]) -> Self {
         let size = bytes.len() as u64;
         let sectors = bytes.chunks(SECTOR).map(|bytes| vec![sector(bytes)]).collect();
         Self { sectors, sizes: vec![(size, size)], size, written: Vec::new() }
     }
 
-    fn read(&self, offset: u64, count: u64) -> Vec<u8> {
+    /// How long it is.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What a READ gives.
+    pub(crate) fn read(&self, offset: u64, count: u64) -> Vec<u8> {
         let end = offset.saturating_add(count).min(self.size);
         let mut bytes = Vec::new();
         for (place, within) in parts(offset..end) {
@@ -234,7 +241,7 @@ impl File {
     }
 
     /// Bytes that may be there from now on.
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let mut rest = bytes;
         for (place, within) in parts(offset..offset + bytes.len() as u64) {
             let (here, behind) = rest.split_at(within.len());
@@ -252,8 +259,26 @@ impl File {
         }
     }
 
+    /// Bytes that may be there over any of what may be there before: there was a cut in between.
+    pub(crate) fn write_over_any(&mut self, offset: u64, bytes: &[u8]) {
+        let before = self.sectors.clone();
+        self.write(offset, bytes);
+        let mut rest = bytes;
+        for (place, within) in parts(offset..offset + bytes.len() as u64) {
+            let (here, behind) = rest.split_at(within.len());
+            rest = behind;
+            let none = vec![None];
+            let older = before.get(place).unwrap_or(&none);
+            let versions = self.versions(place);
+            let newest = versions.pop().expect("it was written");
+            versions.extend(older.iter().map(|one| over(one, within.clone(), here)));
+            versions.push(newest);
+            simplify(versions);
+        }
+    }
+
     /// Bytes that are there from now on.
-    fn make_sure(&mut self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn make_sure(&mut self, offset: u64, bytes: &[u8]) {
         let mut rest = bytes;
         for (place, within) in parts(offset..offset + bytes.len() as u64) {
             let (here, behind) = rest.split_at(within.len());
@@ -273,7 +298,8 @@ impl File {
         self.sizes.dedup();
     }
 
-    fn cover(&self, offset: u64, count: u32) -> Option<Covered> {
+    /// What a COMMIT covers that is made now.
+    pub(crate) fn cover(&self, offset: u64, count: u32) -> Option<Covered> {
         let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };
         let range = offset..end.min(self.size);
         let sectors = parts(range.clone()).map(|(place, _)| (place, self.newest(place)));
@@ -284,7 +310,8 @@ impl File {
         (!range.is_empty()).then(|| Covered { sectors: sectors.collect(), range, reach })
     }
 
-    fn commit(&mut self, covered: &Covered) {
+    /// It was answered.
+    pub(crate) fn commit(&mut self, covered: &Covered) {
         for ((place, then), (_, within)) in covered.sectors.iter().zip(parts(covered.range.clone()))
         {
             let newest = self.newest(*place);
@@ -299,7 +326,8 @@ impl File {
         self.reaches(covered.reach);
     }
 
-    fn resize(&mut self, size: u64) {
+    /// It is as long as this from now on.
+    pub(crate) fn resize(&mut self, size: u64) {
         self.sectors.truncate((size as usize).div_ceil(SECTOR));
         let within = size as usize % SECTOR;
         if within > 0 && self.sectors.len() == (size as usize).div_ceil(SECTOR) {
@@ -312,7 +340,11 @@ impl File {
         self.written.clear();
     }
 
-    fn allows(&self, bytes: &[u8]) -> Result<(), String> {
+    /// Whether a return may show this of it.
+    ///
+    /// # Errors
+    /// The first thing that may not be.
+    pub(crate) fn allows(&self, bytes: &[u8]) -> Result<(), String> {
         let size = bytes.len() as u64;
         if !self.sizes.iter().any(|&(low, high)| (low..=high).contains(&size)) {
             return Err(format!("{size} bytes long, and not in {:?}", self.sizes));

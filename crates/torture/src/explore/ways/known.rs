@@ -1,7 +1,7 @@
 //! What may be there after some steps, and what must: a model of one file that is written over and
 //! over, one that becomes shorter in steps, directories that are made, and all answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use vfs::{CallKey, CallOutcome, LoggedReply};
@@ -113,7 +113,8 @@ impl Known {
     pub fn fits(&self, found: &Found) -> Result<(), String> {
         self.fits_names(&found.view)?;
         self.fits_work(&found.view)?;
-        let answers: BTreeMap<&CallKey, &CallOutcome> = found
+        // There may be thousands.
+        let answers: HashMap<&CallKey, &CallOutcome> = found
             .remembered
             .iter()
             .map(|one| (&*one.answered.key, &one.answered.outcome))

@@ -1,0 +1,600 @@
+//! A client at work in a directory of its own, and what it may be told there.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use nfs3_types::nfs3::{
+    Nfs3Option, Nfs3Result, READDIR3resok, cookieverf3, nfs_fh3, nfsstat3, stable_how,
+};
+use sim::Prng;
+
+use crate::calls;
+use crate::campaign::data::model::File;
+use crate::client::Client;
+use crate::protocol::Procedure;
+
+/// Directories of a client: its own, and those in it.
+const DIRECTORIES: usize = 4;
+/// Names of a directory. Every third is a long one, so that a directory becomes larger.
+const NAMES: u64 = 12;
+const LONG: usize = 200;
+/// How much of a file is read at once.
+const LOOK: u32 = 64 << 10;
+/// No file becomes longer.
+const LONGEST: u64 = 1 << 20;
+
+pub(super) type Verdict<T = ()> = Result<T, String>;
+
+/// What all clients of a world know together.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Bytes of the volume, and those that are free, as it was told last.
+    pub level: Cell<(u64, u64)>,
+    /// How often the server ended in another way than by a stop.
+    pub cuts: Cell<u64>,
+    /// Operations in all, and those of them above 95 % full.
+    pub done: Cell<u64>,
+    pub above: Cell<u64>,
+}
+
+impl Shared {
+    /// Whether less than a part of so many is free.
+    pub(super) fn is_full(&self, part: u64) -> bool {
+        let (total, free) = self.level.get();
+        free * part < total
+    }
+}
+
+/// A file, and what it holds.
+struct Held {
+    handle: nfs_fh3,
+    file: File,
+    /// Grains that have their place on the disk.
+    there: BTreeSet<u64>,
+}
+
+enum Item {
+    File(Held),
+    Symlink(nfs_fh3, String),
+}
+
+struct Directory {
+    handle: nfs_fh3,
+    names: BTreeMap<String, Item>,
+}
+
+/// See the module's prose.
+pub(super) struct Hand {
+    client: Client,
+    shared: Rc<Shared>,
+    prng: Prng,
+    number: usize,
+    /// Of so many bytes a place is a whole: what is there is written over in place of itself.
+    grain: u64,
+    root: nfs_fh3,
+    directories: Vec<Option<Directory>>,
+    /// As many cuts have been looked over.
+    cuts: u64,
+    step: u64,
+}
+
+/// Whether there may be no room for a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// It takes so many bytes more.
+    For(u64),
+    /// It takes none, or has them already.
+    Never,
+}
+
+/// An answer, which may be that there is no room.
+fn given<T, E>(result: Nfs3Result<T, E>, room: Room) -> Verdict<Option<T>> {
+    match result {
+        Nfs3Result::Ok(ok) => Ok(Some(ok)),
+        Nfs3Result::Err((nfsstat3::NFS3ERR_NOSPC, _)) if room != Room::Never => Ok(None),
+        Nfs3Result::Err((status, _)) => Err(format!("it was refused: {status:?}")),
+    }
+}
+
+impl Hand {
+    pub(super) fn new(
+        (client, number): (Client, usize),
+        shared: Rc<Shared>,
+        prng: Prng,
+        (grain, root): (u64, nfs_fh3),
+    ) -> Self {
+        let directories = (0..DIRECTORIES).map(|_| None).collect();
+        Self { client, shared, prng, number, grain, root, directories, cuts: 0, step: 0 }
+    }
+
+    /// Does so many operations, and in the end has looked over what a cut left.
+    pub(super) async fn live(&mut self, steps: u64) -> Verdict {
+        for _ in 0..steps {
+            self.step += 1;
+            if self.step.is_multiple_of(8) || self.step == 1 {
+                self.ask_for_space().await?;
+            }
+            self.look_over().await?;
+            let shared = self.shared.clone();
+            let counts = shared.is_full(20);
+            self.operate().await?;
+            shared.done.set(shared.done.get() + 1);
+            shared.above.set(shared.above.get() + u64::from(counts));
+        }
+        self.look_over().await
+    }
+
+    /// Says who found something, and when.
+    fn at<T>(&self, what: &str, verdict: Verdict<T>) -> Verdict<T> {
+        let (total, free) = self.shared.level.get();
+        verdict.map_err(|reason| {
+            let (number, step) = (self.number, self.step);
+            format!("client {number}, step {step}, {free} of {total} bytes free, {what}: {reason}")
+        })
+    }
+
+    async fn ask<P: Procedure>(&self, arguments: &P) -> Verdict<P::Results> {
+        self.client.call(arguments).await.map_err(|error| error.to_string())
+    }
+
+    /// Makes a call. That there is no room may be said of it only where it takes some; and where
+    /// it takes little, not while a twentieth of all is free, before it and after it.
+    async fn make<P, T, E>(&self, what: &str, arguments: &P, room: Room) -> Verdict<Option<T>>
+    where
+        P: Procedure<Results = Nfs3Result<T, E>>,
+    {
+        let was_full = self.shared.is_full(20);
+        let given = self.at(what, given(self.ask(arguments).await?, room))?;
+        if given.is_none() {
+            self.ask_for_space().await?;
+            let (total, _) = self.shared.level.get();
+            let is_little = matches!(room, Room::For(bytes) if bytes < total / 100);
+            if is_little && !was_full && !self.shared.is_full(20) {
+                return self.at(what, Err("there is room, and it was refused".to_owned()));
+            }
+        }
+        Ok(given)
+    }
+
+    pub(super) async fn ask_for_space(&self) -> Verdict {
+        let told = self.ask(&calls::fsstat(&self.root)).await?;
+        let told = self.at("FSSTAT", given(told, Room::Never))?.expect("it was answered");
+        let (total, _) = self.shared.level.get();
+        let is_odd = told.fbytes > told.tbytes || total > 0 && total != told.tbytes;
+        self.shared.level.set((told.tbytes, told.fbytes));
+        if is_odd { self.at("FSSTAT", Err(format!("{told:?}"))) } else { Ok(()) }
+    }
+
+    async fn operate(&mut self) -> Verdict {
+        if self.directories[0].is_none() {
+            let (root, name) = (self.root.clone(), self.own());
+            return self.mkdir(0, &root, &name).await;
+        }
+        // Most of what is done keeps it full, whichever way it goes.
+        let growing = if self.shared.is_full(20) { 46 } else { 85 };
+        if self.prng.chance(growing, 100) {
+            match self.prng.below(16) {
+                0..=4 => self.create().await,
+                5 => self.make_directory().await,
+                6 => self.symlink().await,
+                7 => self.lengthen().await,
+                8 => self.write_far().await,
+                _ => self.append().await,
+            }
+        } else {
+            match self.prng.below(20) {
+                0..=3 => self.remove().await,
+                4 | 5 => self.shorten().await,
+                6 => self.remove_directory().await,
+                7 | 8 => self.rename().await,
+                9 | 10 => self.commit().await,
+                11 | 12 => self.read().await,
+                _ => self.overwrite().await,
+            }
+        }
+    }
+
+    /// The name of its own directory.
+    fn own(&self) -> String {
+        format!("client-{}", self.number)
+    }
+
+    fn some_directory(&mut self) -> usize {
+        let there: Vec<usize> =
+            (0..DIRECTORIES).filter(|&slot| self.directories[slot].is_some()).collect();
+        there[self.prng.index(there.len())]
+    }
+
+    fn directory(&self, slot: usize) -> &Directory {
+        self.directories[slot].as_ref().expect("a directory that is there")
+    }
+
+    fn names(&mut self, slot: usize) -> &mut BTreeMap<String, Item> {
+        &mut self.directories[slot].as_mut().expect("a directory that is there").names
+    }
+
+    fn some_name(&mut self) -> String {
+        let number = self.prng.below(NAMES);
+        let tail = if number.is_multiple_of(3) { LONG } else { 0 };
+        format!("{number}{}", "x".repeat(tail))
+    }
+
+    /// A file: the directory, and its name.
+    fn some_file(&mut self) -> Option<(usize, String)> {
+        let slot = self.some_directory();
+        let is_file = |(_, item): &(&String, &Item)| matches!(item, Item::File(_));
+        let all: Vec<String> = self
+            .directory(slot)
+            .names
+            .iter()
+            .filter(is_file)
+            .map(|(name, _)| name.clone())
+            .collect();
+        if all.is_empty() { None } else { Some((slot, all[self.prng.index(all.len())].clone())) }
+    }
+
+    fn held(&mut self, (slot, name): &(usize, String)) -> &mut Held {
+        match self.names(*slot).get_mut(name) {
+            Some(Item::File(held)) => held,
+            _ => panic!("a file that is there"),
+        }
+    }
+
+    /// Makes the directory of a slot.
+    async fn mkdir(&mut self, slot: usize, parent: &nfs_fh3, name: &str) -> Verdict {
+        let make = calls::mkdir(parent, name);
+        let made = self.make("MKDIR", &make, Room::For(self.grain)).await?;
+        if let Some(Nfs3Option::Some(handle)) = made.map(|made| made.obj) {
+            self.directories[slot] = Some(Directory { handle, names: BTreeMap::new() });
+        }
+        Ok(())
+    }
+
+    async fn make_directory(&mut self) -> Verdict {
+        let slot = 1 + self.prng.index(DIRECTORIES - 1);
+        if self.directories[slot].is_some() {
+            return self.append().await;
+        }
+        let parent = self.directory(0).handle.clone();
+        self.mkdir(slot, &parent, &format!("d{slot}")).await
+    }
+
+    async fn create(&mut self) -> Verdict {
+        let (slot, name) = (self.some_directory(), self.some_name());
+        if self.directory(slot).names.contains_key(&name) {
+            return self.append().await;
+        }
+        let create = calls::create(&self.directory(slot).handle, &name);
+        let made = self.make("CREATE", &create, Room::For(self.grain)).await?;
+        if let Some(Nfs3Option::Some(handle)) = made.map(|made| made.obj) {
+            let held = Held { handle, file: File::holding(&[]), there: BTreeSet::new() };
+            self.names(slot).insert(name, Item::File(held));
+        }
+        Ok(())
+    }
+
+    async fn symlink(&mut self) -> Verdict {
+        let (slot, name) = (self.some_directory(), self.some_name());
+        if self.directory(slot).names.contains_key(&name) {
+            return self.append().await;
+        }
+        let target = "t".repeat(1 + self.prng.index(900));
+        let make = calls::symlink(&self.directory(slot).handle, &name, &target);
+        let made = self.make("SYMLINK", &make, Room::For(2 * self.grain)).await?;
+        if let Some(Nfs3Option::Some(handle)) = made.map(|made| made.obj) {
+            self.names(slot).insert(name, Item::Symlink(handle, target));
+        }
+        Ok(())
+    }
+
+    /// Writes behind the end.
+    async fn append(&mut self) -> Verdict {
+        let Some(file) = self.some_file() else { return Ok(()) };
+        let (offset, is_large) = (self.held(&file).file.size(), self.prng.chance(1, 8));
+        let length = self.prng.between(1, if is_large { 192 << 10 } else { 24 << 10 });
+        self.write("append", &file, offset, length, Room::For(length)).await
+    }
+
+    /// Writes somewhere, with a hole before it perhaps, and perhaps into one.
+    async fn write_far(&mut self) -> Verdict {
+        let Some(file) = self.some_file() else { return Ok(()) };
+        let size = self.held(&file).file.size();
+        let offset = self.prng.below(size + (512 << 10));
+        let length = self.prng.between(1, 16 << 10);
+        self.write("write far", &file, offset, length, Room::For(length)).await
+    }
+
+    /// Writes where all is there.
+    async fn overwrite(&mut self) -> Verdict {
+        let Some(file) = self.some_file() else { return Ok(()) };
+        let grain = self.grain;
+        let (most, pick) = (self.prng.between(1, 8), self.prng.next_u64());
+        let held = self.held(&file);
+        let there: Vec<u64> = held.there.iter().copied().collect();
+        let size = held.file.size();
+        let Some(&first) = there.get(pick as usize % there.len().max(1)) else { return Ok(()) };
+        let last = (first..first + most).take_while(|grain| held.there.contains(grain)).last();
+        let end = ((last.unwrap_or(first) + 1) * grain).min(size);
+        let start = first * grain + self.prng.below((end - first * grain).min(grain));
+        let length = self.prng.between(1, end - start);
+        self.write("overwrite", &file, start, length, Room::Never).await
+    }
+
+    async fn write(
+        &mut self,
+        what: &str,
+        file: &(usize, String),
+        offset: u64,
+        length: u64,
+        room: Room,
+    ) -> Verdict {
+        let length = length.min(LONGEST.saturating_sub(offset));
+        if length == 0 {
+            return self.shorten_to(file, 0).await;
+        }
+        let mut bytes = vec![0; length as usize];
+        self.prng.fill(&mut bytes);
+        let stable = match self.prng.below(4) {
+            0 => stable_how::FILE_SYNC,
+            1 => stable_how::DATA_SYNC,
+            _ => stable_how::UNSTABLE,
+        };
+        let write = calls::write(&self.held(file).handle, offset, bytes.clone(), stable);
+        let what = format!("{what} of {length} bytes at {offset}, {stable:?}");
+        let (cuts, grain) = (self.shared.cuts.get(), self.grain);
+        let Some(done) = self.make(&what, &write, room).await? else {
+            if self.shared.cuts.get() != cuts {
+                // An earlier boot may have done it.
+                self.held(file).file.write_over_any(offset, &bytes);
+            }
+            return Ok(());
+        };
+        let is_over_cut = self.shared.cuts.get() != cuts;
+        let is_short = done.count == 0 || u64::from(done.count) > length;
+        let is_stable = done.committed as u32 >= stable as u32;
+        if is_short || !is_stable || room == Room::Never && u64::from(done.count) < length {
+            return self.at(&what, Err(format!("{done:?}")));
+        }
+        bytes.truncate(done.count as usize);
+        let held = self.held(file);
+        if is_over_cut {
+            held.file.write_over_any(offset, &bytes);
+        } else {
+            held.file.write(offset, &bytes);
+        }
+        if done.committed != stable_how::UNSTABLE {
+            held.file.make_sure(offset, &bytes);
+        }
+        held.there.extend(offset / grain..(offset + bytes.len() as u64).div_ceil(grain));
+        Ok(())
+    }
+
+    /// Makes a file longer; nothing is written there.
+    async fn lengthen(&mut self) -> Verdict {
+        let Some(file) = self.some_file() else { return Ok(()) };
+        let size = self.held(&file).file.size() + self.prng.below(100_000);
+        let set = calls::setattr(&self.held(&file).handle, calls::size(size.min(LONGEST)));
+        if self.make("SETATTR of a longer end", &set, Room::For(self.grain)).await?.is_some() {
+            self.held(&file).file.resize(size.min(LONGEST));
+        }
+        Ok(())
+    }
+
+    async fn shorten(&mut self) -> Verdict {
+        let Some(file) = self.some_file() else { return Ok(()) };
+        let (size, is_all) = (self.held(&file).file.size(), self.prng.chance(1, 3));
+        let size = if is_all { 0 } else { self.prng.between(0, size) };
+        self.shorten_to(&file, size).await
+    }
+
+    async fn shorten_to(&mut self, file: &(usize, String), size: u64) -> Verdict {
+        let set = calls::setattr(&self.held(file).handle, calls::size(size));
+        self.make(&format!("SETATTR of size {size}"), &set, Room::Never).await?;
+        let grain = self.grain;
+        let held = self.held(file);
+        held.file.resize(size);
+        held.there.retain(|place| place * grain < size);
+        Ok(())
+    }
+
+    async fn remove(&mut self) -> Verdict {
+        let slot = self.some_directory();
+        let all: Vec<String> = self.directory(slot).names.keys().cloned().collect();
+        let Some(name) = all.get(self.prng.index(all.len().max(1))) else { return Ok(()) };
+        self.remove_name(slot, name).await
+    }
+
+    async fn remove_name(&mut self, slot: usize, name: &str) -> Verdict {
+        let remove = calls::remove(&self.directory(slot).handle, name);
+        self.make("REMOVE", &remove, Room::Never).await?;
+        self.names(slot).remove(name);
+        Ok(())
+    }
+
+    async fn remove_directory(&mut self) -> Verdict {
+        let slot = 1 + self.prng.index(DIRECTORIES - 1);
+        if self.directories[slot].is_some() { self.empty(slot).await } else { Ok(()) }
+    }
+
+    /// Removes a directory with all that is in it.
+    async fn empty(&mut self, slot: usize) -> Verdict {
+        let names: Vec<String> = self.directory(slot).names.keys().cloned().collect();
+        for name in names {
+            self.remove_name(slot, &name).await?;
+        }
+        let (parent, name) = match slot {
+            0 => (self.root.clone(), self.own()),
+            _ => (self.directory(0).handle.clone(), format!("d{slot}")),
+        };
+        self.make("RMDIR", &calls::rmdir(&parent, &name), Room::Never).await?;
+        self.directories[slot] = None;
+        Ok(())
+    }
+
+    /// Removes all that it has.
+    pub(super) async fn leave(&mut self) -> Verdict {
+        for slot in (0..DIRECTORIES).rev() {
+            if self.directories[slot].is_some() {
+                self.empty(slot).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file another name, that of another one perhaps.
+    async fn rename(&mut self) -> Verdict {
+        let Some((slot, name)) = self.some_file() else { return Ok(()) };
+        let (to, other) = (self.some_directory(), self.some_name());
+        if (slot, &name) == (to, &other) {
+            return Ok(());
+        }
+        let from = self.directory(slot).handle.clone();
+        let rename = calls::rename((&from, &name), (&self.directory(to).handle, &other));
+        if self.make("RENAME", &rename, Room::For(self.grain)).await?.is_some() {
+            let item = self.names(slot).remove(&name).expect("it is there");
+            self.names(to).insert(other, item);
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Verdict {
+        let Some(file) = self.some_file() else { return Ok(()) };
+        let (cuts, held) = (self.shared.cuts.get(), self.held(&file));
+        let (commit, covered) = (calls::commit(&held.handle), held.file.cover(0, 0));
+        self.make("COMMIT", &commit, Room::Never).await?;
+        // Another boot knows nothing of what was written to the one before.
+        if let Some(covered) = covered.filter(|_| self.shared.cuts.get() == cuts) {
+            self.held(&file).file.commit(&covered);
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Verdict {
+        let Some(file) = self.some_file() else { return Ok(()) };
+        let size = self.held(&file).file.size();
+        let offset = self.prng.below(size + 1);
+        let cuts = self.shared.cuts.get();
+        let read = calls::read(&self.held(&file).handle, offset, LOOK);
+        let done = self.make("READ", &read, Room::Never).await?.expect("it was answered");
+        let expected = self.held(&file).file.read(offset, LOOK.into());
+        let is_it = self.shared.cuts.get() != cuts || expected == done.data[..];
+        self.at("READ", if is_it { Ok(()) } else { Err("it shows other bytes".to_owned()) })
+    }
+
+    /// All bytes of a file.
+    async fn contents(&self, handle: &nfs_fh3) -> Verdict<Vec<u8>> {
+        let mut bytes = Vec::new();
+        loop {
+            let read = calls::read(handle, bytes.len() as u64, LOOK);
+            let done = self.make("READ", &read, Room::Never).await?.expect("it was answered");
+            bytes.extend_from_slice(&done.data);
+            if done.eof {
+                return Ok(bytes);
+            }
+            if done.data.is_empty() {
+                return self.at("READ", Err(format!("it ends at {}", bytes.len())));
+            }
+        }
+    }
+
+    fn files(&self) -> Vec<(usize, String)> {
+        let of = |(slot, directory): (usize, &Option<Directory>)| {
+            let names = directory.iter().flat_map(|directory| &directory.names);
+            let files = names.filter(|(_, item)| matches!(item, Item::File(_)));
+            files.map(|(name, _)| (slot, name.clone())).collect::<Vec<_>>()
+        };
+        self.directories.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// After a cut, looks at what is there of data that need not be. What is seen is there for good
+    /// then: it is committed before.
+    async fn look_over(&mut self) -> Verdict {
+        while self.cuts != self.shared.cuts.get() {
+            let cuts = self.shared.cuts.get();
+            for file in self.files() {
+                let handle = self.held(&file).handle.clone();
+                self.make("COMMIT", &calls::commit(&handle), Room::Never).await?;
+                let bytes = self.contents(&handle).await?;
+                if self.shared.cuts.get() != cuts {
+                    break;
+                }
+                let allowed = self.held(&file).file.allows(&bytes);
+                self.at(&format!("after a cut, {}", file.1), allowed)?;
+                let grain = self.grain;
+                let held = self.held(&file);
+                held.file = File::holding(&bytes);
+                let grains = bytes.chunks(grain as usize).enumerate();
+                let there = grains.filter(|(_, bytes)| bytes.iter().any(|&byte| byte != 0));
+                held.there = there.map(|(place, _)| place as u64).collect();
+            }
+            if self.shared.cuts.get() == cuts {
+                self.cuts = cuts;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at everything: all is as it was answered. Gives how many files it has.
+    pub(super) async fn verify(&self) -> Verdict<u64> {
+        let mut count = 0;
+        for (slot, directory) in self.directories.iter().enumerate() {
+            let Some(directory) = directory else { continue };
+            count += 1 + directory.names.len() as u64;
+            let mut expected: BTreeSet<String> = directory.names.keys().cloned().collect();
+            if slot == 0 {
+                let inside = (1..DIRECTORIES).filter(|&slot| self.directories[slot].is_some());
+                expected.extend(inside.map(|slot| format!("d{slot}")));
+            }
+            let found = self.list(&directory.handle).await?;
+            if found != expected {
+                let reason = format!("{found:?}, and not {expected:?}");
+                return self.at("all names", Err(reason));
+            }
+            for (name, item) in &directory.names {
+                let verdict = self.verify_item(item).await;
+                self.at(&format!("all bytes, {name}"), verdict)?;
+            }
+        }
+        Ok(count)
+    }
+
+    async fn verify_item(&self, item: &Item) -> Verdict {
+        match item {
+            Item::File(held) => {
+                let found = self.contents(&held.handle).await?;
+                let expected = held.file.read(0, u64::MAX);
+                let differs = found.iter().zip(&expected).position(|(one, other)| one != other);
+                match differs {
+                    Some(at) => Err(format!("byte {at} of {} is another", expected.len())),
+                    None if found.len() == expected.len() => Ok(()),
+                    None => Err(format!("{} bytes, and not {}", found.len(), expected.len())),
+                }
+            }
+            Item::Symlink(handle, target) => {
+                let read = calls::readlink(handle);
+                let found = self.make("READLINK", &read, Room::Never).await?;
+                let is_it = found.is_some_and(|found| found.data.0.as_ref() == target.as_bytes());
+                if is_it { Ok(()) } else { Err("it leads elsewhere".to_owned()) }
+            }
+        }
+    }
+
+    async fn list(&self, directory: &nfs_fh3) -> Verdict<BTreeSet<String>> {
+        let (mut found, mut cookie, mut verifier) = (BTreeSet::new(), 0, cookieverf3::default());
+        loop {
+            let list = calls::readdir(directory, cookie, verifier);
+            let part = self.make("READDIR", &list, Room::Never).await?.expect("it was answered");
+            let READDIR3resok { cookieverf, reply, .. } = part;
+            verifier = cookieverf;
+            for entry in reply.entries.0 {
+                cookie = entry.cookie;
+                found.insert(String::from_utf8_lossy(entry.name.as_ref()).into_owned());
+            }
+            if reply.eof {
+                found.retain(|name| name != "." && name != "..");
+                return Ok(found);
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The life of a volume that is full: what ends it each time, and what is looked at then.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::BlockDevice;
+use designs::{CheckOptions, MkfsOptions, OpenOptions};
+use futures::FutureExt;
+use futures::future::join_all;
+use nfs3_types::nfs3::{Nfs3Result, nfs_fh3};
+use sim::{Disk, Executor, Prng};
+
+use super::hand::{Hand, Shared, Verdict};
+use crate::calls;
+use crate::client::{Client, ClientOptions};
+use crate::explore::Counts;
+use crate::explore::design::Design;
+use crate::world::{Status, VOLUME, World, WorldOptions};
+
+/// Clients at work.
+const CLIENTS: usize = 4;
+/// Nothing takes longer, of the time of the world.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// Operations of a client between two ends of the server, at most.
+const STRETCH: u64 = 60;
+/// So many stretches at most: a volume that does not become full is none to be tried.
+const STRETCHES: u64 = 1000;
+
+/// A world.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub design: Design,
+    pub seed: u64,
+    /// Operations above 95 % full.
+    pub operations: u64,
+}
+
+/// How a server ends.
+enum End {
+    Stop,
+    Cut,
+    /// Nothing is left but what is durable.
+    LastCut,
+    Kill,
+}
+
+impl End {
+    fn draw(prng: &mut Prng) -> Self {
+        match prng.below(8) {
+            0 | 1 => Self::Cut,
+            2 => Self::LastCut,
+            3 => Self::Kill,
+            _ => Self::Stop,
+        }
+    }
+}
+
+/// A world while it goes.
+struct Life {
+    setting: Setting,
+    world: World,
+    prng: Prng,
+    shared: Rc<Shared>,
+    /// One more, which looks.
+    looker: Client,
+    root: nfs_fh3,
+    /// Files that may be made, and those that there are.
+    files: u64,
+    counts: Counts,
+}
+
+/// What is told of space at rest.
+#[derive(Debug, PartialEq, Eq)]
+struct Space {
+    bytes: u64,
+    free_bytes: u64,
+    files: u64,
+    free_files: u64,
+}
+
+/// Lives until so many operations were done on a full volume, and empties it then.
+///
+/// # Errors
+/// What may not be.
+pub(super) fn live(setting: Setting, counts: &mut Counts) -> Verdict {
+    let mut life = Life::begin(setting)?;
+    let lived = life.all();
+    counts.states += life.shared.above.get();
+    counts.images += life.counts.images;
+    lived
+}
+
+fn options(design: Design, prng: &mut Prng) -> WorldOptions {
+    let block = 4096 << prng.below(3);
+    let mkfs = MkfsOptions {
+        block_size: Some(block),
+        fragment_size: Some(block / 8),
+        ..MkfsOptions::default()
+    };
+    let open = OpenOptions { cache_bytes: 2 << 20 << prng.below(2), ..OpenOptions::default() };
+    let size = prng.between(6, 16) << 20;
+    WorldOptions { design, size, mkfs, open, ..WorldOptions::default() }
+}
+
+impl Life {
+    fn begin(setting: Setting) -> Verdict<Self> {
+        let mut prng = Prng::new(setting.seed ^ 0x5face);
+        let world = World::new(setting.seed, options(setting.design, &mut prng));
+        let looker = world.client(CLIENTS as u32 + 1, ClientOptions::default());
+        let shared = Rc::new(Shared::default());
+        let (root, counts) = (nfs_fh3::default(), Counts::default());
+        let mut life = Self { setting, world, prng, shared, looker, root, files: 0, counts };
+        life.start()?;
+        life.root = life.within(life.looker.mount(VOLUME))?.map_err(|error| error.to_string())?;
+        Ok(life)
+    }
+
+    /// Does something that has to end.
+    fn within<F: Future>(&self, work: F) -> Verdict<F::Output> {
+        self.world.run_for(PATIENCE, work).ok_or_else(|| "somebody waits for ever".to_owned())
+    }
+
+    fn start(&self) -> Verdict {
+        self.world.start();
+        match self.within(self.world.serving())? {
+            Status::Serving => Ok(()),
+            _ => Err(format!("the volume does not come back: {:?}", self.world.failure())),
+        }
+    }
+
+    fn all(&mut self) -> Verdict {
+        self.rest()?; // what a first opening takes is taken
+        let fresh = self.space()?;
+        self.files = fresh.free_files;
+        let grain = self.grain();
+        let hand = |number: usize| {
+            let client = self.world.client(number as u32, ClientOptions::default());
+            let with = (self.shared.clone(), self.world.fork_prng());
+            Hand::new((client, number), with.0, with.1, (grain, self.root.clone()))
+        };
+        let mut hands: Vec<Hand> = (1..=CLIENTS).map(hand).collect();
+        let mut stretches = 0;
+        while self.shared.above.get() < self.setting.operations {
+            self.stretch(&mut hands)?;
+            stretches += 1;
+            if stretches == STRETCHES {
+                return Err("the volume does not become full".to_owned());
+            }
+        }
+        let left = self.within(join_all(hands.iter_mut().map(Hand::leave)))?;
+        left.into_iter().collect::<Verdict>()?;
+        self.rest()?;
+        let emptied = self.space()?;
+        if emptied == fresh {
+            Ok(())
+        } else {
+            Err(format!("emptied there is {emptied:?}, and at first there was {fresh:?}"))
+        }
+    }
+
+    /// Bytes of what a file gets as a whole.
+    fn grain(&self) -> u64 {
+        let MkfsOptions { block_size, fragment_size, .. } = self.world.options().mkfs.clone();
+        let grain = if self.setting.design.is_ufs2() { fragment_size } else { block_size };
+        grain.expect("it is drawn")
+    }
+
+    /// All clients work, while the server is ended and comes back; then everything is looked at,
+    /// the server stopped, and the volume checked.
+    fn stretch(&mut self, hands: &mut [Hand]) -> Verdict {
+        let steps = self.prng.between(10, STRETCH);
+        let end = End::draw(&mut self.prng);
+        let at = self.shared.done.get() + self.prng.below(steps * CLIENTS as u64);
+        let mut work = join_all(hands.iter_mut().map(|hand| hand.live(steps))).boxed_local();
+        let mut done = None;
+        if !matches!(end, End::Stop) {
+            let deadline = self.world.now();
+            while done.is_none() && self.shared.done.get() < at {
+                let moment = Duration::from_micros(self.prng.between(20, 400));
+                done = self.world.run_for(moment, &mut work);
+                if self.world.now().since(deadline) > PATIENCE {
+                    return Err("somebody waits for ever".to_owned());
+                }
+            }
+            self.shared.cuts.set(self.shared.cuts.get() + 1);
+            self.end(&end);
+            self.start()?;
+        }
+        let done = match done {
+            Some(done) => done,
+            None => self.within(&mut work)?,
+        };
+        drop(work);
+        done.into_iter().collect::<Verdict>()?;
+        // A cut behind the last operation is still to be looked over.
+        let seen = self.within(join_all(hands.iter_mut().map(|hand| hand.live(0))))?;
+        seen.into_iter().collect::<Verdict>()?;
+        self.rest()?;
+        let mut there = 0;
+        for hand in hands {
+            there += self.within(hand.verify())??;
+            self.world.history().forget_bytes();
+        }
+        let Space { free_files, .. } = self.space()?;
+        if free_files + there != self.files {
+            let most = self.files;
+            return Err(format!("{free_files} files may be made, and there are {there} of {most}"));
+        }
+        Ok(())
+    }
+
+    fn end(&self, end: &End) {
+        match end {
+            End::Cut => self.world.crash(),
+            End::LastCut => self.world.crash_to_durable(),
+            End::Kill => self.world.kill(),
+            End::Stop => {}
+        }
+    }
+
+    /// Stops the server, has the checker look at the disk, and starts it again.
+    fn rest(&mut self) -> Verdict {
+        self.within(self.world.stop())?;
+        self.counts.images += 1;
+        let image = self.setting.design.plain_image(&self.world.contents())?;
+        let executor = Executor::new(0);
+        let disk: Rc<dyn BlockDevice> = Disk::new(&executor, image);
+        let options = CheckOptions { full: true, ..CheckOptions::default() };
+        let runtime = executor.runtime();
+        let report = executor.block_on(self.setting.design.check(&disk, &runtime, &options));
+        let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
+        if let Some(finding) = report.findings.list.first() {
+            return Err(format!("stopped, it is not well: {finding}"));
+        }
+        self.start()
+    }
+
+    fn space(&self) -> Verdict<Space> {
+        let told = self.within(self.looker.call(&calls::fsstat(&self.root)))?;
+        match told.map_err(|error| error.to_string())? {
+            Nfs3Result::Ok(ok) => Ok(Space {
+                bytes: ok.tbytes,
+                free_bytes: ok.fbytes,
+                files: ok.tfiles,
+                free_files: ok.ffiles,
+            }),
+            Nfs3Result::Err((status, _)) => Err(format!("FSSTAT says {status:?}")),
+        }
+    }
+}

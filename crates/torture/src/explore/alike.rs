@@ -1,0 +1,107 @@
+//! Images that nobody can tell apart who brings them back.
+//!
+//! What becomes of an image follows from the world in which it is brought back, and from those of
+//! its pages that are read on the way, before anything is written there. Which pages these are is
+//! noted for every image that is brought back ([`super::ram`]). An image that has the same on all
+//! of them, and is brought back in the same world, becomes the same, whatever it has elsewhere:
+//! what is left of an update that did not become whole stands in places where nobody looks.
+//!
+//! Invariant: what is found for an image is what [`super::recover::recover`] gives for it. Not
+//! asserted; a test compares.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use sim::Digest;
+
+use super::disks::Images;
+
+/// So many lists of pages are tried, those first that fitted last. A return reads nearly the same
+/// pages of most images.
+const LISTS: usize = 48;
+
+/// Pages that were read, each by its disk and its number.
+pub(super) type Looked = Rc<[(usize, u64)]>;
+
+/// What became of images, by what was read of them.
+pub(super) struct Alike<T> {
+    lists: VecDeque<(Looked, HashMap<u128, T>)>,
+}
+
+impl<T> Default for Alike<T> {
+    fn default() -> Self {
+        Self { lists: VecDeque::new() }
+    }
+}
+
+impl<T: Clone> Alike<T> {
+    /// What became of an image that is like this one, brought back in this world.
+    pub(super) fn find(&mut self, images: &Images, world: u64) -> Option<T> {
+        let known = |(looked, known): &(Looked, HashMap<u128, T>)| {
+            known.get(&digest(looked, images, world)).cloned()
+        };
+        let (place, found) =
+            self.lists.iter().enumerate().find_map(|(place, list)| Some((place, known(list)?)))?;
+        let list = self.lists.remove(place)?;
+        self.lists.push_front(list);
+        Some(found)
+    }
+
+    /// Notes what became of an image, of which this was read.
+    pub(super) fn insert(&mut self, images: &Images, world: u64, looked: &Looked, became: T) {
+        let key = digest(looked, images, world);
+        match self.lists.iter_mut().find(|(known, _)| known == looked) {
+            Some((_, known)) => _ = known.insert(key, became),
+            None => {
+                self.lists.truncate(LISTS - 1);
+                self.lists.push_front((looked.clone(), HashMap::from([(key, became)])));
+            }
+        }
+    }
+}
+
+/// A hash of what an image has on these pages.
+fn digest(looked: &Looked, images: &Images, world: u64) -> u128 {
+    let mut halves = [Digest::new(world), Digest::new(!world)];
+    let sizes = images.0.iter().map(|image| u128::from(image.size()));
+    let pages = looked.iter().map(|&(disk, page)| images.0[disk].page_fingerprint(page));
+    for word in sizes.chain(pages) {
+        halves[0].add(word as u64);
+        halves[1].add((word >> 64) as u64);
+    }
+    u128::from(halves[0].value()) << 64 | u128::from(halves[1].value())
+}
+
+#[cfg(test)]
+mod tests {
+    use sim::Prng;
+
+    use super::super::design::Design;
+    use super::super::recover::recover;
+    use super::super::run::run;
+    use super::super::{Explorer, Style};
+
+    #[test]
+    fn what_is_found_is_what_a_return_gives() {
+        for design in Design::all() {
+            let mut explorer = Explorer::new(design);
+            let ops = ["create bar unchecked", "write foo append filesync"];
+            let ops = ops.map(|op| op.parse().expect("an operation"));
+            let run = run(design, (&explorer.base, &explorer.before), &ops, Style::OneByOne);
+            let run = run.expect("it is answered as it should be").expect("there is one");
+            let (mut prng, mut images) = (Prng::new(1), 0);
+            for cut in run.recording.cuts() {
+                for loss in cut.losses(&mut prng).into_iter().step_by(9) {
+                    let left = cut.images(&loss).expect("a loss of this cut");
+                    let found = explorer.brought_back(&left).outcome.clone();
+                    assert_eq!(*found, recover(design, &left, &explorer.before), "{design:?}");
+                    images += 1;
+                }
+            }
+            let executed: usize = explorer.alike.lists.iter().map(|(_, known)| known.len()).sum();
+            if design.is_summed() {
+                assert!(images > 100 && executed < images / 4, "{executed} of {images}");
+            }
+        }
+    }
+}
