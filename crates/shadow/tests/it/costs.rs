@@ -146,9 +146,11 @@ fn one_call_after_the_other() {
         }
     });
     let file = bench.executor.block_on(bench.file(root, "large", 16 << 20));
-    let ((), written) = bench.cost(calls, async {
+    // So many that places of the first ones are used again, between others that stay.
+    let overwrites = 4000;
+    let ((), written) = bench.cost(overwrites, async {
         let random = Seeded::new(3);
-        for number in 0..calls {
+        for number in 0..overwrites {
             bench.overwrite(file, random.next_u64() % (16 << 7), number as u8).await;
         }
     });
@@ -157,7 +159,8 @@ fn one_call_after_the_other() {
     written.tell("8 KiB overwrite");
     // What is over 24 and 32 is the part of each in folds.
     for (cost, most) in [(created, 23.7), (removed, 24.4), (written, 32.2)] {
-        assert_eq!((cost.barriers, cost.writes), (calls, 2 * calls), "{cost:?}");
+        assert!(cost.a_call(cost.barriers) < 1.002, "{cost:?}");
+        assert!(cost.a_call(cost.writes) < 2.01, "{cost:?}");
         assert!(cost.kib() <= most, "{cost:?}");
     }
 }
