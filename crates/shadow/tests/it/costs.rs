@@ -234,3 +234,33 @@ fn an_opening_after_a_cut_reads_in_large_pieces() {
     assert_eq!(remembered, callers * calls);
     assert!(reads <= 200 && time < Duration::from_secs(1), "{reads}, {time:?}");
 }
+
+/// Who reads a file from its beginning does not wait for each of the blocks that lead to its data.
+#[test]
+fn a_cold_file_is_read_nearly_as_fast_as_the_disk() {
+    const SIZE: u64 = 64 << 20;
+    let bench = Bench::new(2 << 30);
+    let root = bench.volume.files.root();
+    let file = bench.executor.block_on(async {
+        let file = bench.file(root, "large", SIZE).await;
+        bench.volume.files.shutdown().await.expect("running");
+        file
+    });
+    let executor = Executor::new(2);
+    let options = Options { timing: presets::SATA_7200, ..Options::default() };
+    let disk = Disk::with_options(&executor, bench.disk.contents(), options);
+    let clock = executor.runtime().clock;
+    let time = executor.block_on(async {
+        let opened = open(disk.clone(), executor.runtime(), &OpenOptions::default()).await;
+        let volume = Volume::new(opened.expect("it was stopped"));
+        let begun = clock.now();
+        for at in (0..SIZE).step_by(1 << 20) {
+            let sealed = volume.files.read(&volume.root, file, at, 1 << 20).await;
+            sealed.open().await.expect("running").into_inner().result.expect("it is there");
+        }
+        clock.now().since(begun)
+    });
+    let rate = SIZE as f64 / f64::from(1 << 20) / time.as_secs_f64();
+    println!("a cold file: {rate:.1} MiB/s");
+    assert!(rate > 140.0, "{rate}");
+}
