@@ -29,7 +29,7 @@ use crate::chunks;
 pub const ALIGNMENT: usize = 4096;
 
 /// Bytes that a thread keeps.
-const KEPT_MOST: usize = 4 << 20;
+const KEPT_MOST: usize = 16 << 20;
 /// Sizes that are kept: powers of two from a page on.
 const SIZES: usize = 3;
 /// What is larger than these comes from chunks or from the kernel itself.

@@ -22,6 +22,9 @@ use directory::entry::CHUNK_SIZE;
 /// Bytes of one operation that go with its update, at most; or a block.
 const RIDES: usize = 16 << 10;
 
+/// Blocks of pointers that are read ahead: some more data hangs from them than is read ahead.
+const LOADED_AHEAD: u64 = 8;
+
 /// Data that has found its place.
 pub struct Payload {
     runs: Vec<(u64, Vec<Bytes>, Vec<u64>)>,
@@ -136,6 +139,20 @@ impl Shadow {
         }
         let behind = size - content.from - content.data.len();
         Buffer::joined(&[zeros(content.from), content.data.clone(), zeros(behind)]).freeze()
+    }
+
+    /// Begins to read the blocks that lead to what follows those below the `last` of them: a file
+    /// that is read from its beginning comes to them soon. What cannot be read is not needed yet.
+    pub(crate) fn load_ahead(&self, stem: Stem, last: u64) {
+        let height = self.nodes.height(&stem);
+        for index in last + 1..=last + LOADED_AHEAD {
+            let is_there = (index * FAN) < capacity(height) && height > 0;
+            if is_there && self.nodes.find(&stem, 1, index).is_none() {
+                let (nodes, stem) = (self.nodes.clone(), stem.clone());
+                let load = async move { _ = nodes.get(&stem, 1, index).await };
+                self.runtime.tasks.spawn(load.boxed_local());
+            }
+        }
     }
 
     /// Writes data where it has its places, or sees to it that it goes with the update. Says which.

@@ -30,6 +30,8 @@ pub(crate) fn pool(shape: &Shape) -> u64 {
 
 /// Units that are looked for side by side at most.
 const LONGEST: u64 = 256;
+/// Units behind data that what leads to it takes, so that both go out together.
+const COMPANY: u64 = 16;
 /// As long as free units of broken groups are less than such a part of all, more may break.
 const BROKEN_PART: u64 = 128;
 
@@ -320,7 +322,7 @@ impl Space {
         let are_few = self.all_whole.get() <= self.claimed.get() + self.pool;
         let unit = single
             .or_else(|| if are_few { far() } else { None })
-            .or_else(|| self.find_group(None))
+            .or_else(|| self.find_group())
             .or_else(far)?;
         self.set(unit, true);
         self.cursor.set(unit + 1);
@@ -345,8 +347,9 @@ impl Space {
         }
         let mut runs: Vec<Run> = Vec::new();
         while blocks > 0 {
-            let follows = runs.last().map(Run::end);
-            let start = self.find_group(follows).expect("so many are whole");
+            let follows = runs.last().map(Run::end).filter(|&next| self.is_whole(next));
+            let start = follows.or_else(|| self.find_groups(blocks)).or_else(|| self.find_group());
+            let start = start.expect("so many are whole");
             let run = Run { start, length: self.shape.block };
             (run.start..run.end()).for_each(|unit| self.set(unit, true));
             self.cursor.set(run.end());
@@ -359,12 +362,17 @@ impl Space {
         Some(runs)
     }
 
-    /// A group that is free as a whole: the one at `next`, one in the zone at hand, or in the next
-    /// that has enough of them, or in any.
-    fn find_group(&self, next: Option<u64>) -> Option<u64> {
-        if let Some(next) = next.filter(|&next| self.is_whole(next)) {
-            return Some(next);
-        }
+    /// The first of so many groups side by side that are free as a whole, as many as one looks for,
+    /// with room behind them for what leads to them.
+    fn find_groups(&self, groups: u64) -> Option<u64> {
+        let block = self.shape.block;
+        let run = self.find_run((groups * block).min(LONGEST) + COMPANY + block - 1)?;
+        Some(run.start.next_multiple_of(block))
+    }
+
+    /// A group that is free as a whole: one in the zone at hand, or in the next that has enough of
+    /// them, or in any.
+    fn find_group(&self) -> Option<u64> {
         let here = self.shape.zone_of(self.cursor.get());
         let whole = |zone: u64| u64::from(self.whole.borrow()[zone as usize]);
         if whole(here) > 0 {

@@ -30,7 +30,7 @@ use crate::content::Payload;
 use crate::engine::{File, MOST_LINKS, Shadow};
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
-use crate::format::{CHUNKS, UNIT};
+use crate::format::{CHUNKS, FAN, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
@@ -211,7 +211,11 @@ impl Engine for Shadow {
         if file.look(|inode| inode.facts.is_inline()) {
             return Ok(Place::Hole);
         }
-        let pointer = self.nodes.leaf(&file.look(|inode| inode.stem(file.ino)), block).await?;
+        let stem = file.look(|inode| inode.stem(file.ino));
+        let pointer = self.nodes.leaf(&stem, block).await?;
+        if block.is_multiple_of(FAN) {
+            self.load_ahead(stem, block / FAN);
+        }
         let at = pointer.address.get() * UNIT as u64;
         let is_hole = pointer.is_null();
         Ok(match pointer.sum.get() {

@@ -4,11 +4,14 @@
 use super::contestants::{Contestant, Ground, Who};
 use super::results::Results;
 use super::rows::{Limit, Load, Row};
-use super::{DISK_MIB, LOG_MIB, Plan};
+use super::{LOG_MIB, Plan};
 use crate::Result;
 use crate::track::janitor::Janitor;
 use crate::track::statistics::Summary;
 use crate::track::table::{Table, short, spread};
+
+/// The size of a device that holds data, in MiB: enough for what a round writes.
+pub(super) const DISK_MIB: u64 = 2 << 10;
 
 /// What is wanted of it in a row: of policy `log` under each load, and of the other server with 32.
 struct Wanted {

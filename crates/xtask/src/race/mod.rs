@@ -119,7 +119,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
         bare: &bare,
         folder: folder.path(),
         is_direct,
-        disk_mib: DISK_MIB,
+        disk_mib: if plan.engine.is_some() { engine::DISK_MIB } else { DISK_MIB },
         log_mib: LOG_MIB,
     };
     let raw = ground.disk(&mut janitor, "raw", RAW_MIB)?;
