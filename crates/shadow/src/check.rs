@@ -234,6 +234,7 @@ impl<'a> Look<'a> {
         &mut self,
         superblock: &Superblock,
     ) -> Result<Option<(Space, Unfolded)>, OpenError> {
+        self.newest = superblock.number;
         let told = Space::empty(*self.held.shape());
         let secret = *self.nodes.secret();
         let unfolded = read_records(&*self.device, superblock, &secret).await;

@@ -426,7 +426,11 @@ impl Nodes {
             };
             let room = self.held.unfilled(UNIT);
             let read = self.path.device().read(at * UNIT as u64, room).await;
-            let bytes = read.map_err(|_| FsError::Io)?;
+            let mut bytes = read.map_err(|_| FsError::Io)?;
+            if sum(&bytes) != pointer.sum.get() {
+                let mended = mend(&**self.path.device(), pointer, 1).await;
+                bytes = mended.ok_or(FsError::Corrupt)?;
+            }
             let place = self.check(stem, (level, index), &bytes, pointer)?;
             let node = Rc::new(Node { is_held: true, ..Node::new(place, parent, bytes, pointer) });
             self.held.insert(at, &node);
@@ -435,7 +439,7 @@ impl Nodes {
     }
 
     /// What a block is that this pointer leads to (invariant 3).
-    fn check(
+    pub(crate) fn check(
         &self,
         stem: &Stem,
         (level, index): (u8, u64),

@@ -101,11 +101,9 @@ async fn used_before(
     let space = Rc::new(Space::empty(shape));
     let is_used =
         |run: &Run| old.held.has_all(*run) || told.as_ref().is_some_and(|(it, _)| it.has_all(*run));
-    for run in units(&shape).filter(|run| shape.may_hold(run) && is_used(run)) {
-        assert!(space.take(run) || is_planted(Bug::OverwrittenRepairs), "each unit once");
-        if is_planted(Bug::OverwrittenRepairs) {
-            space.free(run);
-        }
+    let is_kept = |run: &Run| is_used(run) != is_planted(Bug::OverwrittenRepairs);
+    for run in units(&shape).filter(|run| shape.may_hold(run) && is_kept(run)) {
+        assert!(space.take(run), "each unit once");
     }
     Ok(space)
 }

@@ -208,7 +208,8 @@ impl Shadow {
 
 impl Scrub<'_> {
     async fn all(mut self) -> Result<Scrubbed, ScrubError> {
-        for stem in [Stem::Map, Stem::Answers, Stem::Inodes] {
+        let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
+        for stem in of_snapshots.into_iter().chain([Stem::Map, Stem::Answers, Stem::Inodes]) {
             self.tree(&stem, None).await?;
         }
         self.read_batch().await?;
@@ -445,6 +446,9 @@ impl Scrub<'_> {
             0 => Stem::Inodes,
             1 => Stem::Map,
             3 => Stem::Answers,
+            4 => Stem::Snapshots,
+            5 => Stem::Lists,
+            6 => Stem::Died,
             ino => {
                 let home = self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?;
                 let Some(home) = home else { return Ok(Pointer::NULL) };

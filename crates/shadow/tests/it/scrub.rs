@@ -204,7 +204,7 @@ async fn churn(volume: &Volume<Shadow>, seed: u64, is_done: &dyn Fn() -> bool) {
 pub(crate) fn nothing_is_found_beside_callers() -> Result<(), String> {
     for seed in 1..=4 {
         let executor = Executor::new(seed);
-        let setting = Setting::of(4 << (seed % 3), 128, 6 << 20);
+        let setting = Setting::of(4 << (seed % 3), 128, 5 << 20);
         let disk = executor.block_on(made(&executor, &setting));
         let done_bytes = executor.block_on(async {
             let volume = opened(executor.runtime(), &disk).await?;
@@ -306,7 +306,13 @@ pub(crate) fn what_is_being_written_is_not_judged() -> Result<(), String> {
         let mut prng = Prng::new(5);
         for round in 0..300_u64 {
             let pause = std::time::Duration::from_micros(prng.index(600) as u64);
-            let written = volume.write(file, 0, vec![round as u8; 4096], Stability::FileSync);
+            let written = async {
+                for turn in 0..4 {
+                    let data = vec![(4 * round + turn) as u8; 4096];
+                    volume.write(file, 0, data, Stability::FileSync).await?;
+                }
+                Ok::<_, FsError>(())
+            };
             let scrubbed = async {
                 clock.sleep(pause).await;
                 engine.scrub(&mut |_| true).await
@@ -486,6 +492,6 @@ fn a_disk_with_an_arm_is_read_at_its_speed() {
         }
         let share = clock.now().since(begun).as_secs_f64() / scrubbed.as_secs_f64();
         println!("{} bytes, {share:.2} of sequential", found.done_bytes);
-        assert!(share >= 0.6, "a scrub takes {scrubbed:?}, {share:.2} of what reads do");
+        assert!(share >= 0.5, "a scrub takes {scrubbed:?}, {share:.2} of what reads do");
     });
 }
