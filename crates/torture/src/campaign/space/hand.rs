@@ -172,7 +172,11 @@ impl Hand {
             return self.mkdir(0, &root, &name).await;
         }
         // Most of what is done keeps it full, whichever way it goes.
-        let growing = if self.shared.is_full(20) { 46 } else { 85 };
+        let growing = match () {
+            () if !self.shared.is_full(20) => 85,
+            () if !self.shared.is_full(100) => 65,
+            () => 45,
+        };
         if self.prng.chance(growing, 100) {
             match self.prng.below(16) {
                 0..=4 => self.create().await,
