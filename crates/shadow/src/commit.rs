@@ -431,7 +431,7 @@ impl Commits {
     /// is no room below.
     pub(crate) async fn commit(&self, is_patient: bool) -> Result<(), FsError> {
         let records = self.unfolded.borrow().units.len();
-        let is_due = self.is_fold_wanted.take() || records >= FOLD;
+        let is_due = self.is_fold_wanted.take() || self.is_fold_due();
         if is_due && let Err(error) = self.fold().await {
             if records >= PATIENCE {
                 return Err(error);

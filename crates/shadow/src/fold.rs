@@ -24,7 +24,7 @@ use crate::nodes::{Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
 use crate::room::ring;
-use crate::runs::{Unfolded, coalesced};
+use crate::runs::{FOLD, Unfolded, coalesced};
 
 impl Commits {
     /// Folds, if that has not been done since anything was told: says whether it may make room.
@@ -35,6 +35,11 @@ impl Commits {
             self.fold_soon();
         }
         is_worth_it
+    }
+
+    /// Whether the next update folds by itself.
+    pub(crate) fn is_fold_due(&self) -> bool {
+        self.unfolded.borrow().units.len() >= FOLD
     }
 
     /// The next update folds.

@@ -42,8 +42,7 @@ impl Commits {
 
     /// The same of the next one, which folds if it is due.
     pub(crate) fn needs_now(&self) -> u64 {
-        let is_due = self.unfolded.borrow().units.len() >= FOLD;
-        if is_due { self.needs(0) } else { self.needs_without_fold() }
+        if self.is_fold_due() { self.needs(0) } else { self.needs_without_fold() }
     }
 
     /// The same, if nothing is folded.

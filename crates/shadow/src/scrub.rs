@@ -5,9 +5,11 @@
 //! read in that order, in large pieces. What is wrong is mended if the disk has another version of
 //! it, or if it is metadata and in memory; else it is lost, and named with the file whose it is.
 //!
+//! The live tree comes first, and then what each snapshot holds and none before it does.
+//!
 //! Callers change the volume meanwhile. Blocks that were written since the scrub began are not
 //! looked at, and of one that is wrong the pointer is looked up again: what was freed or replaced
-//! is no one's loss.
+//! is no one's loss, and nor is what a snapshot held that is deleted.
 //!
 //! Invariants:
 //! 1. What is gathered stands on the disk: an update wrote it that was durable when the scrub
@@ -25,7 +27,7 @@ use cache::{Budget, DataPath};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use runtime::sync::yield_now;
-use vfs::{FileKind, FsError};
+use vfs::{FileKind, FsError, SnapshotNumber};
 use vnode::scrub::{Lost, ScrubError, Scrubbed, Watch};
 
 use crate::commit::Commits;
@@ -33,11 +35,12 @@ use crate::engine::Shadow;
 use crate::format::head::{Head, Kind, Place, Secret, index, is};
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, WIDTH, reach};
+use crate::format::snapshot::{State, Told};
 use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
 use crate::fullness::usable;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
-use crate::open::{OpenError, choose, find_anchor};
+use crate::open::{OpenError, choose, find_anchor, read_pins};
 use crate::planted::{Bug, is_planted};
 use crate::twins;
 use directory::entry::CHUNK_SIZE;
@@ -87,6 +90,11 @@ pub(crate) struct Damage {
 /// A scrub under way.
 pub(crate) struct Scrub<'a> {
     pub(crate) nodes: &'a Nodes,
+    /// The inodes that it goes through: those of the live tree, or of a snapshot.
+    pub(crate) inodes: Stem,
+    held: Option<Told>,
+    /// What was written by this update, or before it, was looked at with another tree.
+    since: u64,
     /// What keeps blocks in memory.
     budget: Rc<Budget>,
     /// The one that makes updates; none where the volume is not open.
@@ -130,6 +138,9 @@ pub async fn scrub(
     let ends = Cell::new(false);
     let mut scrub = Scrub {
         nodes: &nodes,
+        inodes: Stem::Inodes,
+        held: None,
+        since: 0,
         budget,
         commits: None,
         ends: &ends,
@@ -149,7 +160,8 @@ pub async fn scrub(
         scrub.scrubbed.mended += mended.map_err(OpenError::Io)?;
     }
     scrub.records(superblock.record, &anchor.secret).await;
-    Ok(scrub.all().await)
+    let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
+    Ok(scrub.all(pins.holding()).await)
 }
 
 impl Shadow {
@@ -172,6 +184,9 @@ impl Shadow {
         let last = self.commits.superblock.borrow().clone();
         let mut scrub = Scrub {
             nodes: &self.nodes,
+            inodes: Stem::Inodes,
+            held: None,
+            since: 0,
             budget: self.budget.clone(),
             commits: Some(&self.commits),
             ends: &self.scrubbing.ends,
@@ -194,7 +209,7 @@ impl Shadow {
             self.released().wait().await;
         }
         scrub.records(last.record, self.nodes.secret()).await;
-        scrub.all().await
+        scrub.all(self.pins.holding()).await
     }
 
     /// Ends the scrub that is under way, if there is one.
@@ -207,12 +222,21 @@ impl Shadow {
 }
 
 impl Scrub<'_> {
-    async fn all(mut self) -> Result<Scrubbed, ScrubError> {
+    async fn all(mut self, holding: Vec<Told>) -> Result<Scrubbed, ScrubError> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
         for stem in of_snapshots.into_iter().chain([Stem::Map, Stem::Answers, Stem::Inodes]) {
             self.tree(&stem, None).await?;
         }
         self.read_batch().await?;
+        let begun = self.begun;
+        for told in holding.into_iter().filter(|told| told.update <= begun) {
+            self.inodes = Stem::Pinned(Rc::new(told.inodes));
+            let update = told.update;
+            self.held = Some(told);
+            self.tree(&self.inodes.clone(), None).await?;
+            self.read_batch().await?;
+            self.since = update;
+        }
         self.go_on()?;
         self.scrubbed.total_bytes = self.scrubbed.done_bytes;
         (self.watch)(&self.scrubbed);
@@ -264,7 +288,8 @@ impl Scrub<'_> {
             let is_data = level == 0 && file.is_some_and(|it| it.kind != FileKind::Directory);
             let units = if is_data { self.block } else { 1 };
             for index in first..first + count {
-                let leads_on = level > 0 || matches!(stem, Stem::Inodes);
+                let is_inodes = matches!(stem, Stem::Inodes | Stem::Pinned(_));
+                let leads_on = level > 0 || is_inodes;
                 if leads_on && (index - first).is_multiple_of(AHEAD) {
                     // What cannot be read is found with the others of its batch.
                     let ahead = index..(index + AHEAD).min(first + count);
@@ -280,7 +305,7 @@ impl Scrub<'_> {
                     return Ok(());
                 }
                 let pointer = self.nodes.child_of(&parent, index);
-                if pointer.is_null() {
+                if pointer.is_null() || pointer.birth.get() <= self.since {
                     continue;
                 }
                 // Invariant 1.
@@ -290,7 +315,7 @@ impl Scrub<'_> {
                 }
                 if level > 0 {
                     self.below(stem, file, level - 1, index * FAN, FAN).await?;
-                } else if matches!(stem, Stem::Inodes) {
+                } else if is_inodes {
                     self.files(index).await?;
                 }
                 self.take_turns().await?;
@@ -310,7 +335,7 @@ impl Scrub<'_> {
     /// Gathers the blocks of the files whose inodes are in a block.
     async fn files(&mut self, block: u64) -> Result<(), ScrubError> {
         for slot in 0..INODES {
-            let Ok(Some(home)) = self.nodes.get(&Stem::Inodes, 0, block).await else {
+            let Ok(Some(home)) = self.nodes.get(&self.inodes, 0, block).await else {
                 return Ok(());
             };
             let facts = home.inode(slot, Record::facts);
@@ -429,6 +454,9 @@ impl Scrub<'_> {
     /// Whether a pointer still leads to a block as it was gathered. Nothing is awaited between the
     /// look and the answer.
     async fn is_there(&self, block: &Block) -> bool {
+        if !self.is_held_still() {
+            return false;
+        }
         if block.owner == RECORDS {
             let Some(commits) = self.commits else { return true };
             let (units, unit) = (&commits.unfolded.borrow().units, block.at / UNIT as u64);
@@ -441,16 +469,23 @@ impl Scrub<'_> {
         })
     }
 
+    /// Whether the snapshot that it goes through, if it does, holds what it did.
+    fn is_held_still(&self) -> bool {
+        let (Some(commits), Some(told)) = (self.commits, &self.held) else { return true };
+        let now = commits.pins.told(SnapshotNumber(told.number));
+        now.is_some_and(|(now, _)| now.state != State::Gone)
+    }
+
     async fn pointer_to(&self, block: &Block) -> Result<Pointer, FsError> {
         let stem = match block.owner {
-            0 => Stem::Inodes,
+            0 => self.inodes.clone(),
             1 => Stem::Map,
             3 => Stem::Answers,
             4 => Stem::Snapshots,
             5 => Stem::Lists,
             6 => Stem::Died,
             ino => {
-                let home = self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?;
+                let home = self.nodes.get(&self.inodes, 0, ino / INODES).await?;
                 let Some(home) = home else { return Ok(Pointer::NULL) };
                 Stem::File(ino, home, ino % INODES)
             }
@@ -464,7 +499,7 @@ impl Scrub<'_> {
         let leaf = block.index * reach(block.level);
         let (first, last, offset) = match block.owner {
             0 => (leaf * INODES, (leaf + reach(block.level)) * INODES - 1, 0),
-            1 | 3 | RECORDS => (1, 0, 0),
+            1 | 3..=6 | RECORDS => (1, 0, 0),
             ino => (ino, ino, leaf),
         };
         Damage { first, last, offset, at: block.at }
@@ -486,16 +521,18 @@ impl Scrub<'_> {
         }
         damage.sort_unstable();
         let named = self.names_of(&damage).await;
+        let name = |told: &Told| told.name.as_bytes().escape_ascii().to_string();
+        let snapshot = self.held.as_ref().map(name);
         for one in damage {
             let before = self.scrubbed.lost.len();
             if one.first <= one.last {
                 for (path, leaf_bytes) in named.range(one.first..=one.last).map(|(_, it)| it) {
                     let (path, offset) = (Some(path.clone()), one.offset * leaf_bytes);
-                    self.tell(Lost { path, snapshot: None, offset });
+                    self.tell(Lost { path, snapshot: snapshot.clone(), offset });
                 }
             }
             if self.scrubbed.lost.len() == before {
-                self.tell(Lost { path: None, snapshot: None, offset: one.at });
+                self.tell(Lost { path: None, snapshot: snapshot.clone(), offset: one.at });
             }
         }
         (self.watch)(&self.scrubbed);

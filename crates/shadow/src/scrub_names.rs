@@ -56,7 +56,7 @@ impl Scrub<'_> {
     }
 
     async fn facts_of(&self, ino: u64) -> Option<(Stem, Facts)> {
-        let home = self.nodes.get(&Stem::Inodes, 0, ino / INODES).await.ok()??;
+        let home = self.nodes.get(&self.inodes, 0, ino / INODES).await.ok()??;
         let facts = home.inode(ino % INODES, Record::facts)?;
         Some((Stem::File(ino, home, ino % INODES), facts))
     }
@@ -71,7 +71,7 @@ impl Scrub<'_> {
         let mut found = BTreeMap::new();
         for block in 0..self.next_ino.div_ceil(INODES) {
             for ino in block * INODES..(block + 1) * INODES {
-                let Ok(Some(_)) = self.nodes.get(&Stem::Inodes, 0, block).await else { break };
+                let Ok(Some(_)) = self.nodes.get(&self.inodes, 0, block).await else { break };
                 let Some((stem, facts)) = self.facts_of(ino).await else { continue };
                 if facts.kind != FileKind::Directory {
                     continue;

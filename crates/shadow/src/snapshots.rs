@@ -54,7 +54,7 @@ impl Shadow {
     }
 
     async fn plan_pin(&self, update: &mut Update, snapshot: Snapshot) -> Result<Work, FsError> {
-        if !self.has_room_for_pin() {
+        if !self.has_room_for_pin() || self.commits.is_fold_due() {
             // What is under way gives some back, and a fold perhaps.
             self.commits.fold_soon();
             self.commits.idle().await?;

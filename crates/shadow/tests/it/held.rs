@@ -6,6 +6,7 @@ use futures::future::join_all;
 use shadow::Shadow;
 use sim::{Disk, Executor, Image};
 use vfs::{FileSystem, FsError, ObjectId, Stability};
+use vnode::scrub::Scrubbed;
 
 use crate::bench::{Setting, findings, made, opened};
 
@@ -180,6 +181,47 @@ fn a_list_that_rots_stops_nothing() {
                 assert!(delete(volume, "s", true).await.is_ok());
             }
             assert_eq!(volume.read(file).await.map(|data| data.len()), Ok(200 * 4096));
+            volume.files.shutdown().await.expect("nothing fails");
+        });
+    }
+}
+
+/// What a snapshot alone holds rots: a scrub names the file, and the snapshot that has it so,
+/// whether the volume is served or not.
+#[test]
+fn a_scrub_names_what_has_rotted_in_a_snapshot() {
+    let (image, ()) = on(new(8 << 20), 1, async |volume| {
+        let root = volume.files.root();
+        let file = volume.create(root, "f").await.expect("there is room");
+        write_blocks(volume, file, 20, 1).await;
+        pin(volume, "then").await.expect("there is room");
+        write_blocks(volume, file, 20, 2).await;
+        pin(volume, "later").await.expect("there is room");
+        volume.remove(root, "f").await.expect("it is there");
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    for (byte, text) in [(1, "then"), (2, "later")] {
+        let mut rotten = image.clone();
+        let bytes = image.bytes();
+        let units = bytes.chunks(4096).enumerate();
+        let mut of_file = units.filter(|(_, unit)| unit.iter().all(|&other| other == byte));
+        let (unit, _) = of_file.nth(7).expect("a snapshot has it");
+        rotten.write(unit as u64 * 4096 + 9, &[0]);
+        let told = |found: Scrubbed| {
+            let lost = found.lost.into_iter().map(|lost| (lost.path, lost.snapshot));
+            lost.collect::<Vec<_>>()
+        };
+        let right = vec![(Some("/f".to_owned()), Some(text.to_owned()))];
+        let executor = Executor::new(2);
+        let disk = Disk::new(&executor, rotten.clone());
+        let found = executor.block_on(shadow::scrub::scrub(disk, &mut |_| true));
+        assert_eq!(told(found.expect("it is well").expect("it ends")), right, "{text}");
+        on(rotten, 3, async |volume| {
+            let found = volume.files.store().engine().scrub(&mut |_| true).await;
+            assert_eq!(told(found.expect("it ends")), right, "{text}, served");
+            delete(volume, text, true).await.expect("nothing fails");
+            let found = volume.files.store().engine().scrub(&mut |_| true).await;
+            assert_eq!(told(found.expect("it ends")), vec![], "{text}, deleted");
             volume.files.shutdown().await.expect("nothing fails");
         });
     }
