@@ -654,7 +654,11 @@ impl Commits {
         let is_named = self.names_zone(sealed.at) || is_planted(Bug::LateAnchors);
         assert!(is_named, "invariant 6: an opening finds the zone");
         let blocks = sealed.writes.len() as u64 - sealed.riding.len() as u64 * self.shape.block;
-        self.count(|counts| counts.metadata_bytes += (blocks + 1) * UNIT as u64);
+        let of_data: usize = sealed.riding.values().map(Bytes::len).sum();
+        self.count(|counts| {
+            counts.metadata_bytes += (blocks + 1) * UNIT as u64;
+            counts.data_bytes += of_data as u64;
+        });
         let blocks: BTreeMap<u64, Bytes> =
             sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
         let write = |listed: Listed| {
