@@ -267,6 +267,15 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "LoneAnchors",
     "PassedReads",
     "BoundlessTrees",
+    "UnseenRiders",
+    "ForgottenPins",
+    "UnfoldedDeaths",
+    "GreedyDeletions",
+    "UnkeptRoom",
+    "BelievedGathering",
+    "BelievedVersions",
+    "OverwrittenRepairs",
+    "ScrubbedWrites",
     "KeptPlans",
 ];
 
