@@ -12,11 +12,12 @@ use crate::commit::Staged;
 use crate::engine::{File, Shadow};
 use crate::format::inode::Record;
 use crate::format::pointer::Pointer;
-use crate::format::record::{Run, Span};
+use crate::format::record::Run;
 use crate::format::{FIRST, INODES, UNIT};
 use crate::inode::Inode;
 use crate::nodes::Node;
 use crate::planted::{Bug, is_planted};
+use crate::runs::Balance;
 use crate::snapshots::Worked;
 use crate::update::{Cut, Placed, Source, Update};
 
@@ -35,14 +36,6 @@ pub struct Freed {
     pub(crate) inos: Vec<u64>,
 }
 
-/// What the live tree loses.
-#[derive(Default)]
-struct Gone {
-    freed: Vec<Run>,
-    /// What snapshots hold.
-    died: Vec<(Run, Span)>,
-}
-
 impl Shadow {
     pub(crate) fn apply_all(
         &self,
@@ -50,7 +43,7 @@ impl Shadow {
         mut see: impl FnMut(&File, Sequence),
     ) -> Applied {
         let sequence = self.next.replace(self.next.get() + 1);
-        let mut gone = Gone::default();
+        let mut gone = Balance::default();
         self.take_blocks(std::mem::take(&mut update.blocks), &mut gone);
         for (address, data) in update.riding.iter().filter(|_| !is_planted(Bug::UnseenRiders)) {
             self.path.hold(address * UNIT as u64, data.clone());
@@ -94,7 +87,7 @@ impl Shadow {
         self.leaving.borrow_mut().extend(&inos);
         let work = update.work.take().map(|work| self.work(work, &mut gone.freed));
         let Worked { pin, hold, unheld } = work.unwrap_or_default();
-        let Gone { freed, died } = gone;
+        let Balance { freed, died, .. } = gone;
         let units = freed.iter().chain(&unheld).map(|run: &Run| run.length).sum();
         self.leaving_units.set(self.leaving_units.get() + units);
         let (written, riding) = (std::mem::take(&mut update.written), update.riding);
@@ -118,40 +111,28 @@ impl Shadow {
     }
 
     /// Blocks of data take the places of those that were there.
-    fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Gone) {
+    fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Balance) {
         let birth = self.commits.number();
         for Placed { parent, index, address, sum } in blocks {
             let old = self.nodes.child_of(&parent, index);
-            self.lose(old, self.per_block(), gone);
+            gone.lose(old, self.per_block(), &self.pins);
             self.nodes.set_child(&parent, index, Pointer::new(address, birth, sum));
             self.nodes.mark_parent(&parent);
         }
     }
 
-    /// The live tree loses a block. What snapshots hold is not free.
-    fn lose(&self, old: Pointer, length: u64, gone: &mut Gone) {
-        if old.is_null() {
-            return;
-        }
-        let run = Run { start: old.address.get(), length };
-        match self.pins.span_of(old.birth.get()) {
-            Some(span) => gone.died.push((run, span)),
-            None => gone.freed.push(run),
-        }
-    }
-
-    /// The same, of a block of metadata that was removed.
-    fn lose_node(&self, old: Pointer, gone: &mut Gone) {
+    /// The live tree loses a block of metadata, which was removed.
+    fn lose_node(&self, old: Pointer, gone: &mut Balance) {
         if !old.is_null() {
             self.pins.uncount_node(old.birth.get(), false);
         }
-        self.lose(old, 1, gone);
+        gone.lose(old, 1, &self.pins);
     }
 
     /// Leaves go, and what has no others below it.
-    fn cut(&self, cut: Cut, gone: &mut Gone) {
+    fn cut(&self, cut: Cut, gone: &mut Balance) {
         for (parent, index, pointer) in cut.leaves {
-            self.lose(pointer, self.per_block(), gone);
+            gone.lose(pointer, self.per_block(), &self.pins);
             self.nodes.set_child(&parent, index, Pointer::NULL);
             self.nodes.mark_parent(&parent);
         }
@@ -162,7 +143,7 @@ impl Shadow {
     }
 
     /// A block of inodes goes if none is left in it. Its numbers are for new files.
-    fn vacate(&self, home: &Rc<Node>, gone: &mut Gone) {
+    fn vacate(&self, home: &Rc<Node>, gone: &mut Balance) {
         let block = home.place.index;
         let range = block * INODES..(block + 1) * INODES;
         let is_promised = self.promised.inos.borrow().range(range).next().is_some();

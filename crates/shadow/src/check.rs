@@ -243,7 +243,7 @@ impl<'a> Look<'a> {
             Err(_) => Ok(()),
         };
         for &unit in unfolded.iter().flat_map(|it| &it.units) {
-            self.hold(Run { start: unit, length: 1 }, None);
+            self.hold(Run::of(unit), None);
         }
         match unfolded.and_then(|unfolded| read.map(|()| unfolded)) {
             Ok(unfolded) => Ok(Some((told, unfolded))),
@@ -343,12 +343,7 @@ impl<'a> Look<'a> {
                 if pointer.is_null() {
                     continue;
                 }
-                let newest = match &parent {
-                    Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) => {
-                        node.pointer().birth.get()
-                    }
-                    Parent::Stem(_) => self.newest,
-                };
+                let newest = birth_above(&parent).unwrap_or(self.newest);
                 self.born(file_of(stem), pointer, newest);
                 let is_data = level == 0 && has_data;
                 if !is_data {
@@ -555,7 +550,7 @@ impl<'a> Look<'a> {
         let shape = told.shape();
         let (mut leaked, mut free) = ((0, 0), (0, 0));
         for start in 0..shape.units {
-            let run = Run { start, length: 1 };
+            let run = Run::of(start);
             let (is_told, is_held) = (told.has_all(run), self.held.has_all(run));
             for (wrong, is_wrong) in
                 [(&mut leaked, is_told && !is_held), (&mut free, is_held && !is_told)]
@@ -666,6 +661,16 @@ fn path_of(mut ino: u64, named: &Named) -> Option<String> {
         ino = *holder;
     }
     None // a circle
+}
+
+/// The update that wrote the block that has a pointer, if it is one.
+fn birth_above(parent: &Parent) -> Option<u64> {
+    match parent {
+        Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) => {
+            Some(node.pointer().birth.get())
+        }
+        Parent::Stem(_) => None,
+    }
 }
 
 /// The file of which a tree is, if it is that of one.

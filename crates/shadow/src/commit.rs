@@ -51,10 +51,11 @@ use crate::format::{SLOTS, UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
-use crate::runs::{FOLD, Told, Unfolded, coalesced, runs_of};
+use crate::runs::{Balance, FOLD, Unfolded, coalesced, runs_of};
 use crate::space::Space;
 
-/// The same if what they are folded into cannot be read. Then nothing becomes durable any more.
+/// Blocks of records after which nothing becomes durable any more, if what they are folded into
+/// cannot be read.
 const PATIENCE: usize = 4 * FOLD;
 /// Runs of payload, and units of it, that a superblock lists at most; more is flushed before.
 const PAYLOAD_RUNS: usize = LISTED / 2;
@@ -182,7 +183,7 @@ pub(crate) struct Commits {
     pub(crate) files: Cell<u64>,
     pub(crate) directories: Cell<u64>,
     pub(crate) units: Cell<u64>,
-    pub(crate) is_running: Cell<bool>,
+    is_running: Cell<bool>,
     /// Somebody sees to it that what waits for others becomes due.
     waits: Cell<bool>,
     pub(crate) is_held: Cell<bool>,
@@ -505,7 +506,7 @@ impl Commits {
     fn seal(&self, mut pin: Option<Pin>) -> Sealed {
         let number = self.number();
         let Open { through, answers, taken, freed, unheld, died, riding, .. } = self.open.take();
-        let mut told = Told { taken, freed, died };
+        let mut balance = Balance { taken, freed, died };
         let mut writes: Vec<(u64, Bytes, u64)> = Vec::new();
         for (&address, data) in &riding {
             let units = (0..data.len()).step_by(UNIT).map(|at| data.slice(at..at + UNIT));
@@ -522,10 +523,10 @@ impl Commits {
             }
             let (block, sum, old) = self.nodes.seal(node, address, number);
             writes.push((address, block.freeze(), sum));
-            told.taken.push(Run { start: address, length: 1 });
-            self.leave(node, old, &mut told);
+            balance.taken.push(Run::of(address));
+            self.leave(node, old, &mut balance);
         }
-        let (changes, mut freed) = told.into_changes();
+        let (changes, mut freed) = balance.into_changes();
         let first = units[nodes.len()];
         let previous = self.seal_record((number, first), changes, answers, &mut writes);
         freed.extend(unheld);
@@ -558,18 +559,15 @@ impl Commits {
     }
 
     /// A block of metadata stands elsewhere: what becomes of the place where it stood.
-    fn leave(&self, node: &Node, old: Pointer, told: &mut Told) {
-        let run = Run { start: old.address.get(), length: 1 };
+    fn leave(&self, node: &Node, old: Pointer, balance: &mut Balance) {
         match (node.is_pinnable(), old.is_null()) {
             (true, true) => self.pins.count_node(),
             (true, false) => {
                 self.pins.uncount_node(old.birth.get(), true);
-                match self.pins.span_of(old.birth.get()) {
-                    Some(span) => told.died.push((run, span)),
-                    None => told.freed.push(run),
-                }
+                balance.lose(old, 1, &self.pins);
             }
-            (false, is_new) => told.freed.extend((!is_new).then_some(run)),
+            (false, true) => {}
+            (false, false) => balance.freed.push(Run::of(old.address.get())),
         }
     }
 
@@ -604,7 +602,7 @@ impl Commits {
     ) -> Pointer {
         let mut units = vec![first];
         let (blocks, changes) = loop {
-            let own = units.iter().map(|&start| Run { start, length: 1 });
+            let own = units.iter().copied().map(Run::of);
             let own = coalesced(own.collect()).into_iter().map(Change::Taken);
             let changes: Vec<Change> = own.chain(told.iter().copied()).collect();
             let mut blocks = record::write(&changes, &answers);

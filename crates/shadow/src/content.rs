@@ -11,10 +11,10 @@ use vfs::{FileKind, FsError};
 use vnode::{Content, Space as Kind, Vnode};
 
 use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
-use crate::format::pointer::{HIGHEST, Pointer, WIDTH, capacity, reach};
+use crate::format::pointer::{HIGHEST, Pointer, capacity, reach};
 use crate::format::{CHUNKS, FAN, UNIT, sum};
 use crate::inode::Inode;
-use crate::nodes::{Node, Parent, Stem};
+use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
 use directory::entry::CHUNK_SIZE;
@@ -217,14 +217,8 @@ impl Shadow {
         behind: &'a mut Behind,
     ) -> LocalBoxFuture<'a, Result<(), FsError>> {
         async move {
-            let (parent, level, first, count) = match &above {
-                Some(node) => {
-                    let (level, first) = (node.place.level - 1, node.place.index * FAN);
-                    (Parent::Node(node.clone()), level, first, FAN)
-                }
-                None => (Parent::Stem(stem.clone()), self.nodes.height(stem), 0, WIDTH as u64),
-            };
-            for index in (first..first + count).rev() {
+            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
+            for index in places.rev() {
                 if (index + 1) * reach(level) <= behind.from {
                     break;
                 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use cache::{Budget, DataPath};
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::{FsError, Sequence};
+use vfs::FsError;
 use vnode::{Limits, Space as Kind, Vnode};
 
 use crate::commit::{Commits, Counts};
@@ -81,16 +81,6 @@ impl Shadow {
     /// Units of a block of a file.
     pub(crate) fn per_block(&self) -> u64 {
         self.block_size() / UNIT as u64
-    }
-
-    /// All that was applied is durable.
-    pub(crate) async fn settle_all(&self) -> Result<(), FsError> {
-        Ok(self.commits.horizon.reach(Sequence(self.next.get() - 1)).await?)
-    }
-
-    /// Whether nothing becomes durable any more.
-    pub(crate) fn horizon_has_stopped(&self) -> bool {
-        self.commits.horizon.has_stopped()
     }
 
     pub(crate) fn released(&self) -> &Signal {

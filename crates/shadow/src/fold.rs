@@ -53,7 +53,7 @@ impl Commits {
     /// # Errors
     /// When what it is folded into cannot be read.
     pub(crate) async fn fold_now(&self) -> Result<(), FsError> {
-        assert!(self.is_held.get() && !self.is_running.get(), "invariant 1");
+        assert!(self.is_held.get() && !self.is_busy(), "invariant 1");
         self.open.borrow_mut().is_due = true;
         self.fold().await
     }
@@ -85,7 +85,7 @@ impl Commits {
             let mut superblock = self.superblock.borrow_mut();
             (superblock.record, superblock.records) = (Pointer::NULL, 0);
             if !is_planted(Bug::KeptRecords) {
-                let units = units.into_iter().map(|start| Run { start, length: 1 });
+                let units = units.into_iter().map(Run::of);
                 self.open.borrow_mut().freed.extend(units);
             }
         }

@@ -19,6 +19,7 @@
 //! Not asserted: 2, of which [`BlockCache`] asserts the first half; 3, which a comparison decides.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use block::Buffer;
@@ -85,6 +86,17 @@ impl Stem {
             Self::Map => Kind::Map,
             Self::Answers => Kind::Answers,
             Self::File(..) => Kind::Names,
+        }
+    }
+
+    /// Whether leaves of its tree are data: then they are no blocks of metadata. A directory's are,
+    /// and are found by the same numbers.
+    pub(crate) fn holds_data(&self) -> bool {
+        match self {
+            Self::File(_, home, slot) => home.inode(*slot, |record| {
+                record.facts().is_none_or(|facts| facts.kind != vfs::FileKind::Directory)
+            }),
+            _ => false,
         }
     }
 
@@ -265,9 +277,21 @@ impl Nodes {
     }
 
     /// The same, if there is not enough memory.
-    pub(crate) fn evict_if_much(&self) {
-        if self.cache.budget().is_under_pressure() {
+    pub(crate) fn relieve(&self) {
+        if self.cache.budget().is_short() {
             self.evict();
+        }
+    }
+
+    /// What hangs from a block of pointers, or from the root: what has the pointers, the level to
+    /// which they lead, and the places there.
+    pub(crate) fn below(&self, stem: &Stem, above: Option<&Rc<Node>>) -> (Parent, u8, Range<u64>) {
+        match above {
+            Some(node) => {
+                let Place { level, index, .. } = node.place;
+                (Parent::Node(node.clone()), level - 1, index * FAN..(index + 1) * FAN)
+            }
+            None => (Parent::Stem(stem.clone()), self.height(stem), 0..WIDTH as u64),
         }
     }
 
@@ -438,7 +462,7 @@ impl Nodes {
         }
     }
 
-    /// What a block is that this pointer leads to (invariant 3).
+    /// What a block is that fits the checksum of this pointer (invariant 3).
     pub(crate) fn check(
         &self,
         stem: &Stem,
@@ -446,9 +470,8 @@ impl Nodes {
         bytes: &[u8],
         pointer: Pointer,
     ) -> Result<Place, FsError> {
-        let place = Place { kind: stem.kind(level), owner: stem.owner(), level, index };
-        let is_it =
-            sum(bytes) == pointer.sum.get() && is(bytes, place, pointer.birth.get(), &self.secret);
+        let place = stem.place(level, index);
+        let is_it = is(bytes, place, pointer.birth.get(), &self.secret);
         if is_it { Ok(place) } else { Err(FsError::Corrupt) }
     }
 
@@ -563,8 +586,11 @@ impl Nodes {
         (0..).zip(old.pointers).for_each(|(index, pointer)| top.set_child(index, pointer));
         self.set_root(stem, height + 1, Root::default());
         for index in 0..WIDTH as u64 {
-            let below =
-                if height == 0 && is_data(stem) { None } else { self.find(stem, height, index) };
+            let below = if height == 0 && stem.holds_data() {
+                None
+            } else {
+                self.find(stem, height, index)
+            };
             if let Some(below) = below {
                 below.parent.replace(Parent::Node(top.clone())); // invariant 2
             }
@@ -675,17 +701,6 @@ impl Nodes {
         }
         self.set_child(&parent, node.place.index, pointer);
         (copy, sum, old)
-    }
-}
-
-/// Whether leaves of a tree are data: then they are no blocks of metadata. A directory's are, and
-/// are found by the same numbers.
-fn is_data(stem: &Stem) -> bool {
-    match stem {
-        Stem::File(_, home, slot) => home.inode(*slot, |record| {
-            record.facts().is_none_or(|facts| facts.kind != vfs::FileKind::Directory)
-        }),
-        _ => false,
     }
 }
 

@@ -125,7 +125,7 @@ pub enum OpenError {
 
 impl OpenError {
     /// Why the first update is not durable.
-    fn of_commit(error: FsError) -> Self {
+    pub(crate) fn of_commit(error: FsError) -> Self {
         if error == FsError::NoSpace { Self::Full } else { Self::Failed(error) }
     }
 }

@@ -174,6 +174,16 @@ impl Pins {
         self.newest().is_some_and(|update| birth <= update)
     }
 
+    /// The number of the next snapshot.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.last.get() + 1
+    }
+
+    /// Lines of lists from this one on are free.
+    pub(crate) fn list_slots(&self) -> u64 {
+        self.list_slots.end.get()
+    }
+
     /// Who holds what dies now, and was written by this update: none if nobody does.
     pub(crate) fn span_of(&self, birth: u64) -> Option<Span> {
         if is_planted(Bug::ForgottenPins) {
@@ -182,7 +192,7 @@ impl Pins {
         let holders = self.holders.borrow();
         let behind = holders.partition_point(|&(_, update)| update < birth);
         let &(first, _) = holders.get(behind)?;
-        Some(Span { first, end: self.last.get() + 1 })
+        Some(Span { first, end: self.next_number() })
     }
 
     /// Whether a snapshot is left that holds what died so.
@@ -371,10 +381,8 @@ impl Pins {
     pub(crate) fn usage(&self, number: SnapshotNumber) -> SnapshotUsage {
         let Some((told, _)) = self.told(number) else { return SnapshotUsage::default() };
         let alone = |span: Span| {
-            let holders = self.holders.borrow();
-            let at = holders.partition_point(|&(number, _)| number < span.first);
-            let mut held = holders[at..].iter().take_while(|&&(number, _)| number < span.end);
-            held.next().is_some_and(|&(holder, _)| holder == number.0) && held.next().is_none()
+            let behind = Span { first: number.0 + 1, ..span };
+            self.first_holder(span) == Some(number.0) && !self.has_holder(behind)
         };
         let lists = self.lists.borrow();
         let unique = lists.values().filter(|listing| alone(listing.list.span));
@@ -396,7 +404,10 @@ impl Pins {
     /// live tree is written once more when it changes, and all of it, and of so many blocks of
     /// files, may come on lists.
     pub(crate) fn keeps(&self, blocks: u64) -> u64 {
-        kept(&self.said(), self.holders() as u64, blocks)
+        match self.pinned_until.get() {
+            0 => 0, // each change asks
+            _ => kept(&self.said(), self.holders() as u64, blocks),
+        }
     }
 
     /// The same, if one more is made now.

@@ -75,15 +75,12 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
         return Err(OpenError::Damaged("nothing of it is free"));
     }
     commits.renew_anchor().await?;
-    commits.commit(false).await.map_err(|error| match error {
-        FsError::NoSpace => OpenError::Full,
-        other => OpenError::Failed(other),
-    })
+    commits.commit(false).await.map_err(OpenError::of_commit)
 }
 
 /// Each unit of a volume.
 fn units(shape: &Shape) -> impl Iterator<Item = Run> + use<> {
-    (0..shape.units).map(|start| Run { start, length: 1 })
+    (0..shape.units).map(Run::of)
 }
 
 /// What trees hold, and what the map says is in use: nothing of it is written over, so that the old
@@ -204,8 +201,8 @@ async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
         let stem = Stem::File(ino, home, ino % INODES);
         for leaf in 0..facts.size.div_ceil(CHUNKS * CHUNK_SIZE as u64) {
             let Ok(Some(node)) = nodes.get(&stem, 0, leaf).await else { continue };
-            if !names_in(&node, gone).is_empty() {
-                let places = names_in(&node, gone);
+            let places = names_in(&node, gone);
+            if !places.is_empty() {
                 node.change(|bytes| {
                     places.iter().for_each(|&at| EntryHeader::at_mut(bytes, at).inode.set(0));
                 });
@@ -244,7 +241,7 @@ async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
             let node = nodes.find(&Stem::Map, level, index);
             let old = node.map(|node| node.pointer()).filter(|pointer| !pointer.is_null());
             old.iter().for_each(|pointer| {
-                look.hold(Run { start: pointer.address.get(), length: 1 }, None);
+                look.hold(Run::of(pointer.address.get()), None);
             });
         }
     }
@@ -254,7 +251,7 @@ async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
             body.fill(0);
             let first = leaf * MAPPED;
             for unit in first..(first + MAPPED).min(shape.units) {
-                let run = Run { start: unit, length: 1 };
+                let run = Run::of(unit);
                 if shape.may_hold(&run) && look.held.has_all(run) {
                     body[(unit - first) as usize / 8] |= 1 << (unit % 8);
                 }

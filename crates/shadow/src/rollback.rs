@@ -14,15 +14,14 @@ use std::rc::Rc;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use vfs::{FileKind, FsError, SnapshotNumber};
+use vfs::{FsError, SnapshotNumber};
 
 use crate::engine::Shadow;
 use crate::fold::set_bit;
 use crate::format::inode::Record;
-use crate::format::pointer::WIDTH;
 use crate::format::record::Run;
-use crate::format::{FAN, INODES, MAPPED};
-use crate::nodes::{Node, Parent, Stem};
+use crate::format::{INODES, MAPPED};
+use crate::nodes::{Node, Stem};
 use crate::work::{Back, rest_of};
 
 impl Shadow {
@@ -88,19 +87,13 @@ impl Shadow {
         found: &'a mut Vec<Run>,
     ) -> LocalBoxFuture<'a, Result<(), FsError>> {
         async move {
-            let (parent, level, first, count) = match &above {
-                Some(node) => {
-                    let (level, first) = (node.place.level - 1, node.place.index * FAN);
-                    (Parent::Node(node.clone()), level, first, FAN)
-                }
-                None => (Parent::Stem(stem.clone()), self.nodes.height(stem), 0, WIDTH as u64),
-            };
-            for index in first..first + count {
+            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
+            for index in places {
                 let pointer = self.nodes.child_of(&parent, index);
                 if pointer.is_null() || pointer.birth.get() <= update {
                     continue; // invariant 1: nothing below it is younger
                 }
-                let is_data = level == 0 && self.is_data(stem);
+                let is_data = level == 0 && stem.holds_data();
                 let length = if is_data { self.per_block() } else { 1 };
                 let run = Run { start: pointer.address.get(), length };
                 if !self.space.shape().may_hold(&run) || !self.space.has_all(run) {
@@ -116,7 +109,7 @@ impl Shadow {
                 } else if matches!(stem, Stem::Inodes) {
                     self.files_since(&node, update, found).await?;
                 }
-                self.nodes.evict_if_much();
+                self.nodes.relieve();
             }
             Ok(())
         }
@@ -141,12 +134,5 @@ impl Shadow {
             }
         }
         Ok(())
-    }
-
-    /// Whether the leaves of a tree are data.
-    fn is_data(&self, stem: &Stem) -> bool {
-        let Stem::File(_, home, slot) = stem else { return false };
-        let facts = home.inode(*slot, Record::facts);
-        facts.is_some_and(|facts| facts.kind != FileKind::Directory)
     }
 }

@@ -30,7 +30,7 @@ impl Commits {
         let spans: BTreeSet<_> = open.spans.keys().chain(unfolded.died.keys()).collect();
         let runs = unfolded.died.values().chain(open.spans.values()).sum::<u64>();
         // What dies from now on has a span of each holder at most, and they end alike.
-        let next = self.pins.said().last + 1;
+        let next = self.pins.next_number();
         let others = spans.iter().filter(|span| span.end != next).count();
         let holders = self.pins.holders() as u64;
         let lists = (spans.len() as u64 + deaths).min(others as u64 + holders);
@@ -62,7 +62,7 @@ impl Commits {
         }
         let height = |stem: &Stem| u64::from(self.nodes.height(stem)) + 1;
         let blocks = runs / RUNS as u64 + 2 * lists;
-        let of_lines = (self.pins.said().list_slots + lists).div_ceil(LISTS);
+        let of_lines = (self.pins.list_slots() + lists).div_ceil(LISTS);
         let lines = lists.min(of_lines) + of_lines.div_ceil(FAN) + height(&Stem::Lists);
         // The last blocks may lie anywhere; new ones are the lowest places, which may as well.
         blocks * (1 + u64::from(self.nodes.height(&Stem::Died) > 0)) + height(&Stem::Died) + lines

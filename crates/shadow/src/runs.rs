@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::format::pointer::Pointer;
 use crate::format::record::{Change, Run, Span};
 use crate::format::sum;
 use crate::format::superblock::Listed;
+use crate::pins::Pins;
 
 /// Blocks of records after which they are folded.
 pub(crate) const FOLD: usize = 32;
@@ -34,14 +36,25 @@ impl Unfolded {
     }
 }
 
-/// What an update does to units.
-pub(crate) struct Told {
+/// What an update takes and gives back, and what of it snapshots hold.
+#[derive(Default)]
+pub(crate) struct Balance {
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
     pub(crate) died: Vec<(Run, Span)>,
 }
 
-impl Told {
+impl Balance {
+    /// The live tree loses a block of so many units. What snapshots hold is not free.
+    pub(crate) fn lose(&mut self, old: Pointer, length: u64, pins: &Pins) {
+        let run = Run { start: old.address.get(), length };
+        match pins.span_of(old.birth.get()) {
+            _ if old.is_null() => {}
+            Some(span) => self.died.push((run, span)),
+            None => self.freed.push(run),
+        }
+    }
+
     /// As a record tells it, and what is free when it is durable.
     pub(crate) fn into_changes(mut self) -> (Vec<Change>, Vec<Run>) {
         let (taken, freed) = (coalesced(self.taken), coalesced(self.freed));

@@ -95,8 +95,6 @@ pub(crate) struct Scrub<'a> {
     held: Option<Told>,
     /// What was written by this update, or before it, was looked at with another tree.
     since: u64,
-    /// What keeps blocks in memory.
-    budget: Rc<Budget>,
     /// The one that makes updates; none where the volume is not open.
     commits: Option<&'a Commits>,
     ends: &'a Cell<bool>,
@@ -133,7 +131,7 @@ pub async fn scrub(
     let budget = Budget::new(64 << 20, block_size, false);
     let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
     let trees = superblock.trees();
-    let nodes = Nodes::new(Rc::new(path), budget.clone(), trees, anchor.secret);
+    let nodes = Nodes::new(Rc::new(path), budget, trees, anchor.secret);
     let used = usable(&shape).saturating_sub(anchor.free);
     let ends = Cell::new(false);
     let mut scrub = Scrub {
@@ -141,7 +139,6 @@ pub async fn scrub(
         inodes: Stem::Inodes,
         held: None,
         since: 0,
-        budget,
         commits: None,
         ends: &ends,
         block: shape.block,
@@ -187,7 +184,6 @@ impl Shadow {
             inodes: Stem::Inodes,
             held: None,
             since: 0,
-            budget: self.budget.clone(),
             commits: Some(&self.commits),
             ends: &self.scrubbing.ends,
             block: self.per_block(),
@@ -325,13 +321,6 @@ impl Scrub<'_> {
         .boxed_local()
     }
 
-    /// Keeps memory in bounds.
-    pub(crate) fn relieve(&self) {
-        if self.budget.is_short() {
-            self.nodes.evict();
-        }
-    }
-
     /// Gathers the blocks of the files whose inodes are in a block.
     async fn files(&mut self, block: u64) -> Result<(), ScrubError> {
         for slot in 0..INODES {
@@ -349,7 +338,7 @@ impl Scrub<'_> {
     /// Others go on meanwhile, memory is kept in bounds, and an order to end is heard.
     async fn take_turns(&mut self) -> Result<(), ScrubError> {
         self.steps += 1;
-        self.relieve();
+        self.nodes.relieve();
         if self.steps.is_multiple_of(STEPS) {
             yield_now().await;
             self.go_on()?;

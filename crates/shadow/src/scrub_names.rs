@@ -76,7 +76,7 @@ impl Scrub<'_> {
                 if facts.kind != FileKind::Directory {
                     continue;
                 }
-                self.relieve();
+                self.nodes.relieve();
                 for start in (0..facts.size).step_by(CHUNK_SIZE) {
                     let Some(bytes) = self.chunk(&stem, start).await else { continue };
                     for entry in chunk::entries(&bytes).filter_map(Result::ok) {

@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use vfs::{FsError, Snapshot, SnapshotNumber};
-use vnode::{SnapshotChange, Space as Kind};
+use vnode::{Engine, SnapshotChange, Space as Kind};
 
 use crate::commit::{Hold, Pin};
 use crate::engine::Shadow;
@@ -39,7 +39,7 @@ impl Shadow {
             SnapshotChange::Deleted(number, at) => Work::Delete(self.lined(number).await?, at),
             SnapshotChange::RolledBack(number) => {
                 let hold = loop {
-                    self.settle_all().await?;
+                    self.settle().await?;
                     let hold = self.commits.hold().await?;
                     if !self.commits.has_staged() {
                         break hold;
@@ -63,12 +63,8 @@ impl Shadow {
         let made = &mut update.taken.made;
         let leaf = self.nodes.make(&Stem::Snapshots, 0, slot / LINES, made).await?;
         let hold = self.commits.hold().await?;
-        let has_room = self.has_room_for_pin();
-        if has_room {
-            Ok(Work::Pin(Pin { snapshot, leaf, slot }, hold))
-        } else {
-            Err(FsError::NoSpace)
-        }
+        let pin = Pin { snapshot, leaf, slot };
+        if self.has_room_for_pin() { Ok(Work::Pin(pin, hold)) } else { Err(FsError::NoSpace) }
     }
 
     /// Whether what one more snapshot may make necessary has room.
@@ -120,7 +116,7 @@ impl Shadow {
                 return Ok(true);
             }
             // Records tell of some more: a fold frees it.
-            if self.horizon_has_stopped() || self.commits.unfoldable.get() > unfoldable {
+            if self.commits.horizon.has_stopped() || self.commits.unfoldable.get() > unfoldable {
                 return Err(FsError::Io);
             }
             self.commits.fold_soon();
@@ -190,7 +186,7 @@ impl Shadow {
 
     fn remove_way(&self, node: &Rc<Node>, freed: &mut Vec<Run>) {
         let stood = self.nodes.remove_way(node).into_iter();
-        freed.extend(stood.map(|pointer| Run { start: pointer.address.get(), length: 1 }));
+        freed.extend(stood.map(|pointer| Run::of(pointer.address.get())));
     }
 
     fn take_step(&self, step: Step, freed: &mut Vec<Run>) {

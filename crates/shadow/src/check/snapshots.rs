@@ -8,15 +8,14 @@ use std::rc::Rc;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use vfs::FileKind;
 
-use super::{Law, Look, file_of};
+use super::{Law, Look, birth_above, file_of};
+use crate::format::INODES;
 use crate::format::inode::Record;
-use crate::format::pointer::{Pointer, WIDTH};
+use crate::format::pointer::Pointer;
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{Died, Told};
-use crate::format::{FAN, INODES};
-use crate::nodes::{Node, Parent, Stem};
+use crate::nodes::{Node, Stem};
 use crate::pins::Pins;
 use crate::runs::{Unfolded, coalesced};
 use crate::space::Space;
@@ -55,8 +54,8 @@ impl Look<'_> {
         for run in by_holder.into_values().flatten() {
             self.hold(run, None);
         }
-        for unit in (0..shape.units).filter(|&unit| shape.may_hold(&one(unit))) {
-            if held.has_all(one(unit)) && !self.hold(one(unit), None) {
+        for unit in (0..shape.units).filter(|&unit| shape.may_hold(&Run::of(unit))) {
+            if held.has_all(Run::of(unit)) && !self.hold(Run::of(unit), None) {
                 break;
             }
         }
@@ -104,12 +103,12 @@ impl Look<'_> {
             let at = own.partition_point(|one| one.end() <= run.start);
             let is_own =
                 own.get(at).is_some_and(|one| one.start <= run.start && run.end() <= one.end());
-            let is_live = units(run).any(|unit| self.held.has_all(unit));
+            let is_live = run.units().any(|unit| self.held.has_all(unit));
             if !is_own || is_live || !held.take(run) {
                 strange.push(run);
             }
         }
-        for unit in own.into_iter().flat_map(units) {
+        for unit in own.into_iter().flat_map(|run| run.units()) {
             if !held.has_all(unit) && !self.held.has_all(unit) {
                 lost.push(unit);
             }
@@ -139,28 +138,15 @@ impl Look<'_> {
         own: &'a mut Own<'_>,
     ) -> LocalBoxFuture<'a, ()> {
         async move {
-            let (parent, level, first, count, newest) = match &above {
-                Some(node) => {
-                    let (level, first) = (node.place.level - 1, node.place.index * FAN);
-                    let birth = node.pointer().birth.get();
-                    (Parent::Node(node.clone()), level, first, FAN, birth)
-                }
-                None => {
-                    let newest = match stem {
-                        Stem::File(_, home, _) => home.pointer().birth.get(),
-                        _ => own.told.update,
-                    };
-                    let height = self.nodes.height(stem);
-                    (Parent::Stem(stem.clone()), height, 0, WIDTH as u64, newest)
-                }
-            };
-            for index in first..first + count {
+            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
+            let newest = birth_above(&parent).unwrap_or(own.told.update);
+            for index in places {
                 let pointer = self.nodes.child_of(&parent, index);
                 if pointer.is_null() || pointer.birth.get() <= own.before {
                     continue;
                 }
                 self.born(file_of(stem), pointer, newest);
-                let is_data = level == 0 && holds_data(stem);
+                let is_data = level == 0 && stem.holds_data();
                 let length = if is_data { self.block } else { 1 };
                 let run = Run { start: pointer.address.get(), length };
                 own.runs.push(run);
@@ -206,20 +192,4 @@ impl Look<'_> {
             self.wrong(Law::Birth, ino, found, format!("one of update {newest}, or before"));
         }
     }
-}
-
-fn one(unit: u64) -> Run {
-    Run { start: unit, length: 1 }
-}
-
-/// Each unit of a run.
-fn units(run: Run) -> impl Iterator<Item = Run> {
-    (run.start..run.end()).map(one)
-}
-
-/// Whether the leaves of a tree are data.
-fn holds_data(stem: &Stem) -> bool {
-    let Stem::File(_, home, slot) = stem else { return false };
-    let facts = home.inode(*slot, Record::facts);
-    facts.is_some_and(|facts| facts.kind != FileKind::Directory)
 }

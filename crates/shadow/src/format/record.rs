@@ -20,6 +20,16 @@ pub struct Run {
 }
 
 impl Run {
+    /// A unit alone.
+    pub fn of(start: u64) -> Self {
+        Self { start, length: 1 }
+    }
+
+    /// Each unit of it.
+    pub fn units(self) -> impl Iterator<Item = Self> {
+        (self.start..self.end()).map(Self::of)
+    }
+
     /// The first unit behind it.
     pub fn end(&self) -> u64 {
         self.start + self.length
