@@ -54,16 +54,26 @@ pub(crate) fn follow(socket: &Path, answer: &Value, doing: &'static str) -> Resu
         let told = client::get(socket, &format!("/v1/jobs/{job}"));
         let told = told.map_err(|error| refused(&error.to_string()))?;
         let view: Value = serde_json::from_str(&told.body).unwrap_or_default();
-        bar.set_length(view["total"].as_u64().unwrap_or_default());
-        bar.set_position(view["done"].as_u64().unwrap_or_default());
-        match view["state"].as_str() {
-            Some("running" | "cancelling") => {}
-            Some("done") => return Ok(()),
-            Some("cancelled") => return Err(refused("it was cancelled")),
-            _ => return Err(refused("it has failed; the server's log says why")),
+        if is_done(&view, &bar).map_err(refused)? {
+            return Ok(());
         }
         #[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
         thread::sleep(ASK_AGAIN);
+    }
+}
+
+/// Whether a job is done of which this is told; the bar says how far it is.
+///
+/// # Errors
+/// Why it is not, and never will be.
+pub(crate) fn is_done(view: &Value, bar: &ProgressBar) -> Result<bool, &'static str> {
+    bar.set_length(view["total"].as_u64().unwrap_or_default());
+    bar.set_position(view["done"].as_u64().unwrap_or_default());
+    match view["state"].as_str() {
+        Some("running" | "cancelling") => Ok(false),
+        Some("done") => Ok(true),
+        Some("cancelled") => Err("it was cancelled"),
+        _ => Err("it has failed; the server's log says why"),
     }
 }
 

@@ -32,7 +32,7 @@ use crate::browse::show_name;
 use crate::calendar::{show_stamp, show_time};
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
-use crate::order::bar;
+use crate::order::{bar, is_done};
 use crate::size::show_size;
 use crate::volume::Volume;
 use here::Here;
@@ -310,12 +310,8 @@ impl Place {
             let view = self.ask(move |socket| client::get(&socket, &route)).await?;
             let view =
                 view.ok_or_else(|| self.refused("it has ended, and left some to be done"))?;
-            bar.set_length(view["total"].as_u64().unwrap_or_default());
-            bar.set_position(view["done"].as_u64().unwrap_or_default());
-            match view["state"].as_str() {
-                Some("running" | "cancelling") => {}
-                Some("done") => return Ok(()),
-                _ => return Err(self.refused("it has failed; the server's log says why")),
+            if is_done(&view, &bar).map_err(|why| self.refused(why))? {
+                return Ok(());
             }
             self.interrupt.unless_heard(self.runtime.clock.sleep(ASK_AGAIN)).await;
         }
