@@ -172,7 +172,7 @@ pub async fn check(
     let mut look = Look::new(nodes, shape, reads_data, progress);
     look.findings.is_at_rest = highest == anchor.rest;
     let told = look.told(&superblock).await?;
-    for stem in [Stem::Map, Stem::Snapshots, Stem::Lists, Stem::Died] {
+    for stem in [Stem::Map, Stem::Log, Stem::Snapshots, Stem::Lists, Stem::Died] {
         look.tree(&stem, false, &mut Vec::new()).await;
     }
     look.files(&superblock).await;
@@ -239,7 +239,7 @@ impl<'a> Look<'a> {
         let secret = *self.nodes.secret();
         let unfolded = read_records(&*self.device, superblock, &secret).await;
         let read = match &unfolded {
-            Ok(unfolded) => read_map(&self.nodes, &told, unfolded).await,
+            Ok(unfolded) => read_map(&self.nodes, &told, superblock, unfolded).await.map(drop),
             Err(_) => Ok(()),
         };
         for &unit in unfolded.iter().flat_map(|it| &it.units) {

@@ -51,12 +51,13 @@ use crate::format::{SLOTS, UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
-use crate::runs::{Balance, FOLD, Unfolded, coalesced, runs_of};
+use crate::runs::{Balance, Unfolded, coalesced, most_records, runs_of};
 use crate::space::Space;
+use crate::space_log::Log;
 
-/// Blocks of records after which nothing becomes durable any more, if what they are folded into
-/// cannot be read.
-const PATIENCE: usize = 4 * FOLD;
+/// Nothing becomes durable any more if there are so many times as many records as are folded, and
+/// what they are folded into cannot be read.
+const PATIENCE: usize = 4;
 /// Runs of payload, and units of it, that a superblock lists at most; more is flushed before.
 const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
@@ -178,6 +179,7 @@ pub(crate) struct Commits {
     /// Blocks of payload that no flush covers, of changes that were staged, and their checksums.
     unflushed: RefCell<BTreeMap<u64, u64>>,
     pub(crate) unfolded: RefCell<Unfolded>,
+    pub(crate) log: RefCell<Log>,
     chains: RefCell<BTreeMap<u64, Chain>>,
     pub(crate) next_ino: Cell<u64>,
     pub(crate) files: Cell<u64>,
@@ -203,6 +205,7 @@ pub(crate) struct Found {
     /// Where that is.
     pub(crate) at: u64,
     pub(crate) unfolded: Unfolded,
+    pub(crate) log: Log,
     pub(crate) pins: Pins,
 }
 
@@ -214,7 +217,7 @@ impl Commits {
         path: Rc<DataPath>,
         found: Found,
     ) -> Rc<Self> {
-        let Found { anchor, mut superblock, at, unfolded, pins } = found;
+        let Found { anchor, mut superblock, at, unfolded, log, pins } = found;
         superblock.durable = superblock.number; // what it lists was written again
         let chains = superblock.chains.iter().map(|chain| (chain.ino, *chain)).collect();
         Rc::new(Self {
@@ -236,6 +239,7 @@ impl Commits {
             open: RefCell::default(),
             unflushed: RefCell::default(),
             unfolded: RefCell::new(unfolded),
+            log: RefCell::new(log),
             chains: RefCell::new(chains),
             is_running: Cell::new(false),
             waits: Cell::new(false),
@@ -433,8 +437,8 @@ impl Commits {
     pub(crate) async fn commit(&self, is_patient: bool) -> Result<(), FsError> {
         let records = self.unfolded.borrow().units.len();
         let is_due = self.is_fold_wanted.take() || self.is_fold_due();
-        if is_due && let Err(error) = self.fold().await {
-            if records >= PATIENCE {
+        if is_due && let Err(error) = self.fold(false).await {
+            if records >= PATIENCE * most_records(&self.shape) {
                 return Err(error);
             }
             self.unfoldable.set(self.unfoldable.get() + 1);
@@ -532,7 +536,7 @@ impl Commits {
         freed.extend(unheld);
         let unfolded = self.unfolded.borrow();
         let mut superblock = self.superblock.borrow_mut();
-        let [inodes, map, answers, lines, lists, died] = self.nodes.trees();
+        let [inodes, map, answers, lines, lists, died, log] = self.nodes.trees();
         let at = self.slot_for(previous.address.get());
         let chains = self.chains.borrow();
         let chains = chains.values().copied().filter(|_| !is_planted(Bug::UnwrittenChains));
@@ -541,6 +545,8 @@ impl Commits {
             durable_at: self.durable.get()[0],
             inodes,
             map,
+            log,
+            log_blocks: self.log.borrow().range(),
             answers,
             snapshots: Snapshots { lines, lists, died, ..self.pins.said() },
             record: previous,

@@ -1,21 +1,23 @@
-//! Folds: what records have told comes into the map, their answers into the ring, and what died on
-//! the lists of those that hold it.
+//! Folds: what records have told comes into the map or waits in the space log, their answers come
+//! into the ring, and what died on the lists of those that hold it.
 //!
 //! The records of the update that is open are then the first of a new chain. Only a seal takes a
 //! fold to the disk, with that update, as a whole.
 //!
 //! Invariants:
-//! 1. The map as it was folded, with the records since, is what trees hold.
+//! 1. The map and the log as they were folded, with the records since, are what trees hold.
 //! 2. A fold happens between two awaits: all that it changes was read before. If something cannot
 //!    be read, nothing has changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use futures::future::try_join_all;
 use vfs::FsError;
 
 use crate::commit::Commits;
 use crate::format::head::Head;
+use crate::format::log::{self, Logged};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{Died, LISTS, List, RUNS};
@@ -24,7 +26,11 @@ use crate::nodes::{Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
 use crate::room::ring;
-use crate::runs::{FOLD, Unfolded, coalesced};
+use crate::runs::{Unfolded, coalesced, most_records};
+use crate::space_log::{self, Parted};
+
+/// Blocks of the map that are read at once.
+const AT_ONCE: usize = 64;
 
 impl Commits {
     /// Folds, if that has not been done since anything was told: says whether it may make room.
@@ -39,7 +45,7 @@ impl Commits {
 
     /// Whether the next update folds by itself.
     pub(crate) fn is_fold_due(&self) -> bool {
-        self.unfolded.borrow().units.len() >= FOLD
+        self.unfolded.borrow().units.len() >= most_records(&self.shape)
     }
 
     /// The next update folds.
@@ -48,14 +54,15 @@ impl Commits {
         self.commit_soon();
     }
 
-    /// Folds while nothing is on its way. What it changes goes with the next update.
+    /// Folds while nothing is on its way, so that the map tells all. What it changes goes with the
+    /// next update.
     ///
     /// # Errors
     /// When what it is folded into cannot be read.
     pub(crate) async fn fold_now(&self) -> Result<(), FsError> {
         assert!(self.is_held.get() && !self.is_busy(), "invariant 1");
         self.open.borrow_mut().is_due = true;
-        self.fold().await
+        self.fold(true).await
     }
 
     /// Whether records tell of what died that no snapshot holds any more: a fold frees it.
@@ -65,17 +72,21 @@ impl Commits {
         is_open || self.unfolded.borrow().died.keys().any(is_loose)
     }
 
-    /// Folds all that records have told.
+    /// Folds all that records have told. What is few for a block of the map waits, unless the map
+    /// is to tell everything.
     ///
     /// # Errors
     /// When what it is folded into cannot be read; then it is as it was.
-    pub(crate) async fn fold(&self) -> Result<(), FsError> {
+    pub(crate) async fn fold(&self, all: bool) -> Result<(), FsError> {
         let mut made = Vec::new();
-        let read = self.read_places(&mut made).await;
-        if let Ok(Places { map, answers: blocks, lists }) = &read {
-            // Nobody notes anything of records but the commit that folds.
+        // Nobody notes anything of records but the commit that folds.
+        let parted = self.log.borrow().part(&self.unfolded.borrow().changes, all);
+        let read = self.read_places(&parted, &mut made).await;
+        if let Ok(Places { map, log, answers: blocks, lists }) = &read {
             let Unfolded { changes, answers, units, .. } = self.unfolded.take();
-            self.fold_changes(&changes, map);
+            self.fold_loose(&changes);
+            self.fold_map(&parted, map);
+            self.fold_log(&parted, log);
             if !is_planted(Bug::UnfoldedAnswers) {
                 self.fold_answers(&answers, blocks);
             }
@@ -94,21 +105,26 @@ impl Commits {
     }
 
     /// What a fold changes.
-    async fn read_places(&self, made: &mut Vec<Rc<Node>>) -> Result<Places, FsError> {
-        let (leaves, lengths) = {
-            let unfolded = self.unfolded.borrow();
-            let mapped = unfolded.changes.iter().filter(|one| !matches!(one, Change::Died(..)));
-            let leaves = |change: &Change| {
-                let run = change.run();
-                run.start / MAPPED..=(run.end() - 1) / MAPPED
-            };
-            let leaves: BTreeSet<u64> = mapped.flat_map(leaves).collect();
-            let lengths: Vec<usize> = unfolded.answers.iter().map(|one| one.len()).collect();
-            (leaves, lengths)
-        };
-        let mut map = BTreeMap::new();
-        for leaf in leaves {
-            map.insert(leaf, self.nodes.make(&Stem::Map, 0, leaf, made).await?);
+    async fn read_places(
+        &self,
+        parted: &Parted,
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<Places, FsError> {
+        let lengths: Vec<usize> =
+            self.unfolded.borrow().answers.iter().map(|one| one.len()).collect();
+        let (mut map, mut log) = (Vec::new(), Vec::new());
+        let leaves: Vec<u64> = parted.mapped.keys().copied().collect();
+        for some in leaves.chunks(AT_ONCE) {
+            let read = some.iter().map(|&leaf| self.nodes.get(&Stem::Map, 0, leaf));
+            let _in_memory = try_join_all(read).await?;
+            for &leaf in some {
+                map.push(self.nodes.make(&Stem::Map, 0, leaf, made).await?);
+            }
+        }
+        let written = self.log.borrow().written(parted);
+        for (block, lines) in written {
+            let place = block % space_log::ring(&self.shape);
+            log.push((self.nodes.make(&Stem::Log, 0, place, made).await?, lines));
         }
         let (ring, begun) = (ring(&self.shape), self.superblock.borrow().answers_begun);
         let (mut blocks, mut end) = (Vec::new(), UNIT);
@@ -126,7 +142,7 @@ impl Commits {
             end += 2 + length;
         }
         let lists = self.read_lists(made).await?;
-        Ok(Places { map, answers: blocks, lists })
+        Ok(Places { map, log, answers: blocks, lists })
     }
 
     /// The blocks of lists on which something comes. A deletion may give back such a block while
@@ -191,25 +207,34 @@ impl Commits {
         held
     }
 
-    fn fold_changes(&self, changes: &[Change], map: &BTreeMap<u64, Rc<Node>>) {
+    /// What died, and nobody holds any more, is free.
+    fn fold_loose(&self, changes: &[Change]) {
         for change in changes {
-            let (run, is_used) = match *change {
-                Change::Died(run, span) => {
-                    if !self.pins.has_holder(span) {
-                        self.open.borrow_mut().freed.push(run);
-                    }
-                    continue;
-                }
-                Change::Taken(run) => (run, true),
-                Change::Freed(_) if is_planted(Bug::UnfoldedFrees) => continue,
-                Change::Freed(run) => (run, false),
-            };
-            for unit in run.start..run.end() {
-                let node = &map[&(unit / MAPPED)];
-                node.change(|bytes| set_bit(bytes, unit % MAPPED, is_used));
-                self.nodes.mark(node);
+            if let Change::Died(run, span) = *change
+                && !self.pins.has_holder(span)
+            {
+                self.open.borrow_mut().freed.push(run);
             }
         }
+    }
+
+    fn fold_map(&self, parted: &Parted, map: &[Rc<Node>]) {
+        for (lines, node) in parted.mapped.values().zip(map) {
+            node.change(|bytes| {
+                for &(run, is_used) in lines {
+                    run.units().for_each(|unit| set_bit(bytes, unit.start % MAPPED, is_used));
+                }
+            });
+            self.nodes.mark(node);
+        }
+    }
+
+    fn fold_log(&self, parted: &Parted, blocks: &[(Rc<Node>, Vec<Logged>)]) {
+        for (node, lines) in blocks {
+            node.change(|bytes| log::write(bytes, lines));
+            self.nodes.mark(node);
+        }
+        self.log.borrow_mut().fold(parted);
     }
 
     fn fold_lists(&self, lists: &[Growing]) {
@@ -264,8 +289,10 @@ impl Commits {
 
 /// What a fold changes.
 struct Places {
-    /// Blocks of the map by their numbers.
-    map: BTreeMap<u64, Rc<Node>>,
+    /// Blocks of the map in their order.
+    map: Vec<Rc<Node>>,
+    /// Blocks of the log, and what they are to say.
+    log: Vec<(Rc<Node>, Vec<Logged>)>,
     /// Blocks of the ring in their order.
     answers: Vec<Rc<Node>>,
     lists: Vec<Growing>,

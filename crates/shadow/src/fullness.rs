@@ -12,14 +12,16 @@ use vfs::FsStat;
 use crate::engine::{LAST_INO, Shadow};
 use crate::format::anchor::Shape;
 use crate::format::{FAN, INODES, MAPPED, UNIT};
-use crate::room::{kept, ring};
+use crate::room::{Recorded, kept, ring};
 use crate::space::pool;
+use crate::space_log;
 
 /// Units of metadata that are there whatever files there are, at most: the map of space, what leads
-/// to it and to answers, and the first inodes with what leads to them.
+/// to it, to answers and to the log, and the first inodes with what leads to them.
 fn fixed(shape: &Shape) -> u64 {
-    let (leaves, answers) = (shape.units.div_ceil(MAPPED), ring(shape).div_ceil(FAN));
-    let above = leaves.div_ceil(FAN) + answers;
+    let leaves = shape.units.div_ceil(MAPPED);
+    let above = [leaves, ring(shape), space_log::ring(shape)].map(|leaves| leaves.div_ceil(FAN));
+    let above: u64 = above.into_iter().sum();
     leaves + above + 2 * above.div_ceil(FAN) + 4
 }
 
@@ -29,15 +31,14 @@ pub(crate) fn usable(shape: &Shape) -> u64 {
     shape.zones() * (usable.end - usable.start)
 }
 
-/// What is left of these units beside what is kept, where there are so many blocks of records and,
-/// in all, so many of answers.
-fn beside_kept(shape: &Shape, units: u64, records: u64, begun: u64) -> u64 {
-    units.saturating_sub(kept(shape, records, begun) + pool(shape))
+/// What is left of these units beside what is kept.
+fn beside_kept(shape: &Shape, units: u64, recorded: Recorded) -> u64 {
+    units.saturating_sub(kept(shape, recorded) + pool(shape))
 }
 
 /// Units for files, in all.
 pub(crate) fn for_files(shape: &Shape) -> u64 {
-    beside_kept(shape, usable(shape), 0, 0).saturating_sub(fixed(shape))
+    beside_kept(shape, usable(shape), Recorded::default()).saturating_sub(fixed(shape))
 }
 
 /// Files that there may be, however many have room: `free_files` falls by one with each file.
@@ -46,25 +47,20 @@ pub(crate) fn most_files(shape: &Shape) -> u64 {
 }
 
 /// Units that are free for files, where so many are no one's, and files have so many.
-pub(crate) fn free_for_files(
-    shape: &Shape,
-    (free, records, begun): (u64, u64, u64),
-    used: u64,
-) -> u64 {
+pub(crate) fn free_for_files(shape: &Shape, (free, recorded): (u64, Recorded), used: u64) -> u64 {
     let most = for_files(shape).saturating_sub(used);
-    beside_kept(shape, free, records, begun).min(most)
+    beside_kept(shape, free, recorded).min(most)
 }
 
 impl Shadow {
     /// How full it is. Orphans, and what they have, are free.
     pub(crate) fn fullness(&self, (orphans, used): (u64, u64)) -> FsStat {
         let (shape, unit) = (&self.commits.shape, UNIT as u64);
-        let (records, begun) = self.commits.recorded();
         let free = self.space.free_units() + self.leaving_units.get();
         let held = self.pins.keeps(self.commits.units.get() / self.per_block());
         let free = free.saturating_sub(self.space.claimed() * self.per_block() + held);
         let (files, units) = (self.commits.files.get(), self.commits.units.get());
-        let free = free_for_files(shape, (free, records, begun), units);
+        let free = free_for_files(shape, (free, self.commits.recorded()), units);
         let (total_bytes, free_bytes) = (for_files(shape) * unit, free * unit + used);
         let total_files = most_files(shape);
         let free_files = total_files.saturating_sub(files) + orphans;

@@ -8,8 +8,9 @@
 //!
 //! Layers, from the bottom:
 //!
-//! * [`format`]: the bytes of a volume. `space`: which units are free. `nodes`: blocks of metadata
-//!   in memory, as trees. `pins`: which snapshots there are, and what they hold.
+//! * [`format`]: the bytes of a volume. `space`: which units are free; `space_log`: what the map on
+//!   the disk does not tell of that. `nodes`: blocks of metadata in memory, as trees. `pins`: which
+//!   snapshots there are, and what they hold.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
 //! * `commit`, `fold`, `room`: from memory to the disk.
 //! * `engine`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`: the same,
@@ -51,6 +52,7 @@ mod scrub_names;
 mod scrubbing;
 mod snapshots;
 mod space;
+mod space_log;
 mod status;
 mod twins;
 mod update;

@@ -7,6 +7,7 @@ use crate::format::{UNIT, sum};
 use crate::fullness::{free_for_files, most_files};
 use crate::open::{OpenError, find_anchor, superblocks};
 use crate::pins;
+use crate::room::Recorded;
 
 /// What is told of a volume that is not open. Counts are those of its last stop, if it is at rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let is_at_rest = last.number == anchor.rest;
     let shape = anchor.shape;
     let held = pins::kept(&last.snapshots, last.snapshots.line_slots, last.units / shape.block);
-    let units = (anchor.free.saturating_sub(held), last.records.into(), last.answers_begun);
+    let units = (anchor.free.saturating_sub(held), Recorded::of(&last));
     let free = free_for_files(&shape, units, last.units);
     Ok(Seen {
         number: sum(&anchor.secret),

@@ -51,6 +51,8 @@ pub(crate) enum Stem {
     Lists,
     /// The lists of what died.
     Died,
+    /// The space log.
+    Log,
     /// The inodes that a snapshot holds.
     Pinned(Rc<Tree>),
     /// A file: its number, the block of its inode, and which of that.
@@ -67,6 +69,7 @@ impl Stem {
             Self::Snapshots => 4,
             Self::Lists => 5,
             Self::Died => 6,
+            Self::Log => 7,
             Self::File(ino, ..) => *ino,
         }
     }
@@ -83,6 +86,7 @@ impl Stem {
             Self::Snapshots => Kind::Snapshots,
             Self::Lists => Kind::Lists,
             Self::Died => Kind::Died,
+            Self::Log => Kind::Log,
             Self::Map => Kind::Map,
             Self::Answers => Kind::Answers,
             Self::File(..) => Kind::Names,
@@ -712,6 +716,7 @@ fn tree_of(stem: &Stem) -> usize {
         Stem::Snapshots => 3,
         Stem::Lists => 4,
         Stem::Died => 5,
+        Stem::Log => 6,
         Stem::Pinned(_) => unreachable!("what a snapshot holds does not change"),
         Stem::File(..) => unreachable!("a file's root is in its inode"),
     }

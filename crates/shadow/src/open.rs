@@ -8,6 +8,7 @@
 //! durable, and only then is the volume served.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use crate::planted::{Bug, is_planted};
 use crate::room::ring;
 use crate::runs::{Unfolded, sum_of_sums};
 use crate::space::Space;
+use crate::space_log::{self, Log};
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
@@ -170,10 +172,10 @@ pub async fn open(
     let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
     let space = Rc::new(Space::empty(shape));
     let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
-    read_map(&nodes, &space, &unfolded).await?;
+    let log = read_map(&nodes, &space, &superblock, &unfolded).await?;
     let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;
     let chains = superblock.chains.clone();
-    let found = Found { anchor, superblock, at, unfolded, pins };
+    let found = Found { anchor, superblock, at, unfolded, log, pins };
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
     commits.pass_number(highest);
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
@@ -395,12 +397,14 @@ pub(crate) async fn read_records(
     Ok(unfolded)
 }
 
-/// Which units are in use: those of the map, and then what records tell.
+/// Which units are in use: those of the map, then what the log says, which is given, and then what
+/// records tell.
 pub(crate) async fn read_map(
     nodes: &Nodes,
     space: &Space,
+    superblock: &Superblock,
     unfolded: &Unfolded,
-) -> Result<(), OpenError> {
+) -> Result<Log, OpenError> {
     let damaged = |is_right: bool| {
         let wrong = OpenError::Damaged("the map of space does not fit the records");
         if is_right { Ok(()) } else { Err(wrong) }
@@ -411,7 +415,11 @@ pub(crate) async fn read_map(
             damaged(space.take_mapped(leaf * MAPPED, &bytes[size_of::<Head>()..]))?;
         }
     }
+    let log = read_log(nodes, space.shape(), superblock.log_blocks.clone()).await?;
     space.count();
+    for (run, is_used) in log.lines().filter(|_| !is_planted(Bug::UnreadLog)) {
+        damaged(if is_used { space.take(run) } else { space.try_free(run) })?;
+    }
     for change in &unfolded.changes {
         damaged(match *change {
             Change::Taken(run) => space.take(run),
@@ -419,7 +427,25 @@ pub(crate) async fn read_map(
             Change::Died(run, _) => space.shape().may_hold(&run) && space.has_all(run),
         })?;
     }
-    Ok(())
+    Ok(log)
+}
+
+/// What the map does not tell yet.
+async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Log, OpenError> {
+    let damaged = || OpenError::Damaged("the space log makes no sense");
+    let ring = space_log::ring(shape);
+    let count = blocks.end.checked_sub(blocks.start).filter(|&count| count <= ring);
+    let mut log = Log::from(shape, blocks.start);
+    let mut places = Vec::new();
+    places.extend((0..count.ok_or_else(damaged)?).map(|at| (blocks.start % ring + at) % ring));
+    for some in places.chunks(AT_ONCE) {
+        let read = nodes.pieces(&Stem::Log, some).await?;
+        for place in some {
+            let lines = read.get(place).and_then(|bytes| crate::format::log::read(bytes));
+            log.push(&lines.ok_or_else(damaged)?);
+        }
+    }
+    Ok(log)
 }
 
 /// The snapshots that there are, and the lists of what they hold.

@@ -23,6 +23,12 @@ planted::bugs! {
     LateAnchors,
     /// A fold leaves out what was given back.
     UnfoldedFrees,
+    /// A block of the space log goes before the map tells what it says.
+    DroppedLines,
+    /// The space log does not say which blocks of the map tell more than it does.
+    UnmarkedFolds,
+    /// An opening does not read the space log.
+    UnreadLog,
     /// The records that were folded stay in use.
     KeptRecords,
     /// Pointers are written with the checksum of the block before.

@@ -38,6 +38,7 @@ use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
 use crate::runs::Unfolded;
 use crate::space::Space;
+use crate::space_log::Log;
 
 /// Repairs what can be, with one update. The volume is not at rest then: an opening goes on from
 /// there.
@@ -62,11 +63,13 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     believe(&*device, &found, at, &anchor.secret).await?;
     let path = nodes.path.clone();
     let said = superblock.snapshots;
+    let log = Log::from(&shape, superblock.log_blocks.start);
     let found = Found {
         anchor,
         superblock,
         at,
         unfolded: Unfolded::default(),
+        log,
         pins: Pins::new(&said, BTreeMap::new(), BTreeMap::new()),
     };
     let commits = Commits::new(runtime, nodes, space.clone(), path, found);
@@ -93,7 +96,9 @@ async fn used_before(
     let mut silent = |_, _| ();
     let mut old = Look::new(nodes.clone(), shape, false, &mut silent);
     let told = old.told(superblock).await?;
-    old.tree(&Stem::Map, false, &mut Vec::new()).await;
+    for stem in [Stem::Map, Stem::Log] {
+        old.tree(&stem, false, &mut Vec::new()).await;
+    }
     old.files(superblock).await;
     let space = Rc::new(Space::empty(shape));
     let is_used =
@@ -117,6 +122,8 @@ async fn fixed(
         nodes.set_tree(&Stem::Answers, Tree::default());
         superblock.answers_begun = 0;
     }
+    nodes.set_tree(&Stem::Log, Tree::default());
+    superblock.log_blocks.start = superblock.log_blocks.end; // the map tells all
     clear_senseless(nodes, superblock.next_ino).await;
     let mut silent = |_, _| ();
     let mut look = Look::new(nodes.clone(), shape, false, &mut silent);

@@ -9,12 +9,15 @@ use std::collections::BTreeSet;
 
 use crate::commit::Commits;
 use crate::format::anchor::Shape;
+use crate::format::log::LINES;
 use crate::format::record;
 use crate::format::snapshot::{LISTS, RUNS};
+use crate::format::superblock::Superblock;
 use crate::format::{BODY, FAN, MAPPED};
 use crate::nodes::Stem;
 use crate::planted::{Bug, is_planted};
-use crate::runs::FOLD;
+use crate::runs::most_records;
+use crate::space_log;
 
 /// Blocks of answers at most.
 const RING: u64 = 4096;
@@ -24,7 +27,10 @@ impl Commits {
     /// blocks more may die.
     pub(crate) fn needs(&self, deaths: u64) -> u64 {
         let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
-        let leaves = (self.shape.units / MAPPED + 1).min(unfolded.changes.len() as u64);
+        // Changes come to twice as many lines at most, and those that wait may come with them.
+        let lines = 2 * unfolded.changes.len() as u64 + self.log.borrow().leaves();
+        let leaves = (self.shape.units / MAPPED + 1).min(lines);
+        let logged = (lines / LINES as u64 + 2).min(space_log::ring(&self.shape));
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
         let deaths = deaths + self.nodes.dirty_count();
         let spans: BTreeSet<_> = open.spans.keys().chain(unfolded.died.keys()).collect();
@@ -37,7 +43,8 @@ impl Commits {
         let more = if holders == 0 { 0 } else { deaths };
         let lists = self.needs_for_lists(lists, runs + more);
         drop((open, unfolded));
-        self.needs_without_fold() + 2 * leaves + 2 * (answers / BODY) as u64 + lists
+        let answers = 2 * (answers / BODY) as u64;
+        self.needs_without_fold() + 2 * leaves + 2 * logged + answers + lists
     }
 
     /// The same of the next one, which folds if it is due.
@@ -51,7 +58,7 @@ impl Commits {
         let dirty = self.nodes.dirty_count();
         let died = 2 * open.died.len(); // with its span
         let runs = open.taken.len() + open.freed.len() + died + 3 * dirty as usize;
-        dirty + record::blocks_for(runs + FOLD, &open.answers) as u64 + 8
+        dirty + record::blocks_for(runs + most_records(&self.shape), &open.answers) as u64 + 8
     }
 
     /// Units that so many lists take when so many runs come on them, at most: the last block of
@@ -70,28 +77,46 @@ impl Commits {
 
     /// Units that are going to be needed for records and answers, and for what snapshots hold.
     pub(crate) fn keeps(&self) -> u64 {
-        let (records, begun) = self.recorded();
         let blocks = self.units.get() / self.shape.block;
         let held = if is_planted(Bug::UnkeptRoom) { 0 } else { self.pins.keeps(blocks) };
-        to_come(&self.shape, records, begun) + held
+        to_come(&self.shape, self.recorded()) + held
     }
 
-    /// Blocks of records, and blocks of answers that were begun, in all.
-    pub(crate) fn recorded(&self) -> (u64, u64) {
+    /// What there is of records, and of what they are folded into.
+    pub(crate) fn recorded(&self) -> Recorded {
         let records = self.unfolded.borrow().units.len() as u64;
-        (records, self.superblock.borrow().answers_begun)
+        let logged = self.log.borrow().range().end;
+        Recorded { records, answers: self.superblock.borrow().answers_begun, logged }
     }
 }
 
-/// Units that are going to be needed for records and answers where there are so many blocks of
-/// records and, in all, so many of answers that were begun.
-fn to_come(shape: &Shape, records: u64, begun: u64) -> u64 {
-    (FOLD as u64).saturating_sub(records) + ring(shape).saturating_sub(begun)
+/// How many blocks there are of records; and how many there ever were of answers, and of the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recorded {
+    records: u64,
+    answers: u64,
+    logged: u64,
+}
+
+impl Recorded {
+    /// That of a superblock.
+    pub(crate) fn of(superblock: &Superblock) -> Self {
+        let Superblock { records, answers_begun, log_blocks, .. } = superblock;
+        Self { records: (*records).into(), answers: *answers_begun, logged: log_blocks.end }
+    }
+}
+
+/// Units that are going to be needed for records, answers and the log.
+fn to_come(shape: &Shape, recorded: Recorded) -> u64 {
+    let Recorded { records, answers, logged } = recorded;
+    let records = (most_records(shape) as u64).saturating_sub(records);
+    let answers = ring(shape).saturating_sub(answers);
+    records + answers + space_log::ring(shape).saturating_sub(logged)
 }
 
 /// The same, and what any update needs.
-pub(crate) fn kept(shape: &Shape, records: u64, begun: u64) -> u64 {
-    2 * (shape.units / MAPPED + 1) + 8 + to_come(shape, records, begun)
+pub(crate) fn kept(shape: &Shape, recorded: Recorded) -> u64 {
+    2 * (shape.units / MAPPED + 1) + 12 + to_come(shape, recorded)
 }
 
 /// How many blocks of answers there are, before the oldest is written over.

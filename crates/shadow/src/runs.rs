@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::format::anchor::Shape;
 use crate::format::pointer::Pointer;
 use crate::format::record::{Change, Run, Span};
 use crate::format::sum;
 use crate::format::superblock::Listed;
 use crate::pins::Pins;
 
-/// Blocks of records after which they are folded.
-pub(crate) const FOLD: usize = 32;
+/// Blocks of records after which they are folded. A small volume has few to spare.
+pub(crate) fn most_records(shape: &Shape) -> usize {
+    (shape.units / 64).clamp(4, 32) as usize
+}
 
 /// What records have told since the last fold.
 #[derive(Clone, Default)]

@@ -220,7 +220,8 @@ impl Shadow {
 impl Scrub<'_> {
     async fn all(mut self, holding: Vec<Told>) -> Result<Scrubbed, ScrubError> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
-        for stem in of_snapshots.into_iter().chain([Stem::Map, Stem::Answers, Stem::Inodes]) {
+        let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
+        for stem in of_snapshots.into_iter().chain(others) {
             self.tree(&stem, None).await?;
         }
         self.read_batch().await?;
@@ -473,6 +474,7 @@ impl Scrub<'_> {
             4 => Stem::Snapshots,
             5 => Stem::Lists,
             6 => Stem::Died,
+            7 => Stem::Log,
             ino => {
                 let home = self.nodes.get(&self.inodes, 0, ino / INODES).await?;
                 let Some(home) = home else { return Ok(Pointer::NULL) };

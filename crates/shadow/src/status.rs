@@ -17,6 +17,8 @@ pub struct Status {
     pub metadata_bytes: u64,
     /// Bytes of data of files that were written.
     pub data_bytes: u64,
+    /// Bytes of the blocks of the space log that count.
+    pub space_log_bytes: u64,
     /// In how many pieces is what is free.
     pub free_runs: u64,
 }
@@ -32,6 +34,7 @@ impl Shadow {
             split_updates: counts.split_updates,
             metadata_bytes: counts.metadata_bytes,
             data_bytes: counts.data_bytes,
+            space_log_bytes: self.commits.log.borrow().bytes(),
             free_runs: self.space.free_runs(),
         }
     }

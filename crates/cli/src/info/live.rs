@@ -52,6 +52,7 @@ pub(super) struct Shadow {
     pub(super) split_updates: u64,
     pub(super) metadata_bytes: u64,
     pub(super) data_bytes: u64,
+    pub(super) space_log_bytes: u64,
     pub(super) free_runs: u64,
 }
 
@@ -64,6 +65,7 @@ impl From<ShadowStatus> for Shadow {
             split_updates: status.split_updates,
             metadata_bytes: status.metadata_bytes,
             data_bytes: status.data_bytes,
+            space_log_bytes: status.space_log_bytes,
             free_runs: status.free_runs,
         }
     }

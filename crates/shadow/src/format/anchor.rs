@@ -242,10 +242,10 @@ mod tests {
     #[test]
     fn one_of_a_later_version_says_so() {
         let mut later = sample().write();
-        later[4] = 2;
+        later[4] = VERSION as u8 + 1;
         later[56..64].fill(0);
         seal_alone(&mut *later);
-        assert_eq!(Anchor::read(&*later), Err(NoAnchor::Version(2)));
+        assert_eq!(Anchor::read(&*later), Err(NoAnchor::Version(VERSION + 1)));
     }
 
     #[test]

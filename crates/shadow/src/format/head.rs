@@ -37,6 +37,8 @@ pub enum Kind {
     Lists = 11,
     /// Such a list, or a part of it.
     Died = 12,
+    /// What became of units, where the map does not tell it yet.
+    Log = 13,
 }
 
 /// The first 64 bytes of a block of metadata.

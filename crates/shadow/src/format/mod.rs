@@ -10,7 +10,8 @@
 //!  [anchor][anchor][zeros][ zone 0 ....... slot slot ][ zone 1 ... ] ... [anchor][anchor]
 //!
 //!  superblock --> inode tree --> inode blocks --> files' trees --> data, names
-//!             \-> map of space    \-> ring of answers
+//!             \-> map of space, and a log of what it does not tell yet
+//!             \-> ring of answers
 //!             \-> records: what this update and those since the last fold took and gave back
 //! ```
 //!
@@ -20,6 +21,7 @@
 pub mod anchor;
 pub mod head;
 pub mod inode;
+pub mod log;
 pub mod pointer;
 pub mod record;
 pub mod snapshot;
@@ -30,7 +32,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Bytes of a unit.
 pub const UNIT: usize = 4096;
 /// The version of the format.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Slots for superblocks at the end of a zone.
 pub const SLOTS: u64 = 2;
 /// Units with anchors at either end of the disk.

@@ -77,21 +77,21 @@ struct Front {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Line {
+pub(super) struct Line {
     /// The first unit; or the two numbers of a span, the first in the lower half.
-    start: U64,
+    pub(super) start: U64,
     /// The two highest bits say what becomes of them. What died has the last span before it in the
     /// block.
-    length: U32,
+    pub(super) length: U32,
 }
 
-const WHAT: u32 = 3 << 30;
-const TAKEN: u32 = 0;
+pub(super) const WHAT: u32 = 3 << 30;
+pub(super) const TAKEN: u32 = 0;
 const SPAN: u32 = 1 << 30;
-const FREED: u32 = 2 << 30;
+pub(super) const FREED: u32 = 2 << 30;
 const DIED: u32 = 3 << 30;
 /// The most units that a line tells of.
-const LONGEST: u64 = SPAN as u64 - 1;
+pub(super) const LONGEST: u64 = SPAN as u64 - 1;
 const FRONT: usize = size_of::<Head>() + size_of::<Front>();
 const ROOM: usize = BODY - size_of::<Front>();
 

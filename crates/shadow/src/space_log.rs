@@ -1,0 +1,382 @@
+//! The space log: what became of units of which the map does not tell yet.
+//!
+//! Frees scatter: a few to each block of the map. Written there at each fold, they would cost a
+//! block each. So they wait in a ring of blocks, until a block of the map has enough of them to be
+//! worth writing, or the oldest block of the ring goes: then the blocks of the map go out of which
+//! that tells, each with all that waits for it.
+//!
+//! ```text
+//!  records --fold--> lines --few of a leaf--> log --many, or the oldest goes--> map
+//!                       \--many of a leaf-------------------------------------^
+//! ```
+//!
+//! Invariants:
+//! 1. The map, then what the log says since a leaf was folded last, then records, are what is in
+//!    use.
+//! 2. A block of the log goes when the map tells all that it says.
+//! 3. There are no more blocks than the ring has.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use crate::format::UNIT;
+use crate::format::anchor::Shape;
+use crate::format::log::{LINES, Logged, lines_of};
+use crate::format::record::{Change, Run};
+use crate::planted::{Bug, is_planted};
+
+/// How many blocks the log has at most. An opening reads them all, wherever they stand.
+pub(crate) fn ring(shape: &Shape) -> u64 {
+    (shape.units / 2048).clamp(4, 256)
+}
+
+/// Lines of a leaf of the map that are worth writing it: a block of the log has little more.
+fn enough(shape: &Shape) -> usize {
+    (shape.units / 16).clamp(16, 256) as usize
+}
+
+/// A line that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// The block of the log that has it.
+    block: u64,
+    run: Run,
+    is_used: bool,
+}
+
+/// See the module's prose.
+pub(crate) struct Log {
+    ring: u64,
+    enough: usize,
+    first: u64,
+    /// The leaves of which each block tells, the oldest block first.
+    blocks: VecDeque<BTreeSet<u64>>,
+    /// What the last block says: more may come into it.
+    last: Vec<Logged>,
+    /// By leaf of the map.
+    waiting: BTreeMap<u64, Vec<Waiting>>,
+}
+
+/// What a fold does with what records tell.
+#[derive(Default)]
+pub(crate) struct Parted {
+    /// Leaves of the map that go out, and what they have to tell, in its order.
+    pub(crate) mapped: BTreeMap<u64, Vec<(Run, bool)>>,
+    /// What comes into the log.
+    pub(crate) logged: Vec<Logged>,
+    /// So many of the oldest blocks of the log go.
+    dropped: u64,
+}
+
+impl Log {
+    /// A log without blocks, of which so many were before.
+    pub(crate) fn from(shape: &Shape, first: u64) -> Self {
+        let (blocks, last, waiting) = (VecDeque::new(), Vec::new(), BTreeMap::new());
+        Self { ring: ring(shape), enough: enough(shape), first, blocks, last, waiting }
+    }
+
+    /// The blocks that count.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.first..self.first + self.blocks.len() as u64
+    }
+
+    /// Bytes of them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * UNIT as u64
+    }
+
+    /// Leaves of the map that do not tell all.
+    pub(crate) fn leaves(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// What waits, the oldest of each leaf first.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (Run, bool)> {
+        self.waiting.values().flatten().map(|line| (line.run, line.is_used))
+    }
+
+    /// A block comes.
+    pub(crate) fn push(&mut self, lines: &[Logged]) {
+        self.blocks.push_back(BTreeSet::new());
+        self.last.clear();
+        self.add(lines);
+    }
+
+    /// The last block says more.
+    fn add(&mut self, lines: &[Logged]) {
+        let block = self.range().end - 1;
+        for line in lines {
+            match *line {
+                Logged::Folded(leaf) => _ = self.waiting.remove(&leaf),
+                Logged::Became(run, is_used) => {
+                    let leaf = line.leaf();
+                    self.waiting.entry(leaf).or_default().push(Waiting { block, run, is_used });
+                    self.blocks.back_mut().expect("it is the last").insert(leaf);
+                }
+            }
+        }
+        self.last.extend(lines);
+        assert!(self.last.len() <= LINES, "they have room");
+    }
+
+    /// How many of these lines come into the last block, before others get blocks of their own.
+    fn fit(&self, lines: &[Logged]) -> usize {
+        let room = if self.blocks.is_empty() { 0 } else { LINES - self.last.len() };
+        room.min(lines.len())
+    }
+
+    /// Blocks that change when this is folded, and what they say then.
+    pub(crate) fn written(&self, parted: &Parted) -> Vec<(u64, Vec<Logged>)> {
+        let Range { end, .. } = self.range();
+        let (here, others) = parted.logged.split_at(self.fit(&parted.logged));
+        let last = (!here.is_empty()).then(|| (end - 1, [&self.last, here].concat()));
+        let others = (end..).zip(others.chunks(LINES).map(<[Logged]>::to_vec));
+        last.into_iter().chain(others).collect()
+    }
+
+    /// What becomes of changes: of all that waits too, if the map is to tell everything.
+    pub(crate) fn part(&self, changes: &[Change], all: bool) -> Parted {
+        let mut new: BTreeMap<u64, Vec<Logged>> = BTreeMap::new();
+        for line in net(changes).into_iter().flat_map(lines_of) {
+            new.entry(line.leaf()).or_default().push(line);
+        }
+        let waits = |leaf: &u64| self.waiting.get(leaf).map_or(0, Vec::len);
+        let is_many = |leaf: &u64, lines: &[Logged]| waits(leaf) + lines.len() >= self.enough;
+        let many = new.iter().filter(|(leaf, lines)| all || is_many(leaf, lines));
+        let mut due: BTreeSet<u64> = many.map(|(&leaf, _)| leaf).collect();
+        if all {
+            due.extend(self.waiting.keys());
+            let mapped = due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
+            return Parted { mapped, logged: Vec::new(), dropped: self.blocks.len() as u64 };
+        }
+        loop {
+            let marks = due.iter().filter(|leaf| waits(leaf) > 0).copied().map(Logged::Folded);
+            let marks = marks.filter(|_| !is_planted(Bug::UnmarkedFolds));
+            let few = new.iter().filter(|(leaf, _)| !due.contains(leaf));
+            let logged = marks.chain(few.flat_map(|(_, lines)| lines.iter().copied())).collect();
+            let mut parted = Parted { logged, ..Parted::default() };
+            let others = parted.logged.len() - self.fit(&parted.logged);
+            let (there, next) = (self.blocks.len() as u64, others.div_ceil(LINES) as u64);
+            parted.dropped = (there + next).saturating_sub(self.ring).min(there);
+            // What takes as much as the whole ring does not wait.
+            let is_long = next >= self.ring;
+            let oldest: BTreeSet<u64> = self.oldest(parted.dropped).collect();
+            let more = if is_long { new.keys().copied().collect() } else { oldest };
+            if more.is_subset(&due) || is_planted(Bug::DroppedLines) {
+                parted.mapped =
+                    due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
+                return parted;
+            }
+            due.extend(more);
+        }
+    }
+
+    /// Leaves for which something waits in so many of the oldest blocks.
+    fn oldest(&self, blocks: u64) -> impl Iterator<Item = u64> {
+        let end = self.first + blocks;
+        let leaves = self.blocks.iter().take(blocks as usize).flatten().copied();
+        leaves.filter(move |leaf| self.waiting.get(leaf).is_some_and(|all| all[0].block < end))
+    }
+
+    /// What a leaf has to tell.
+    fn all_of(&self, leaf: u64, new: &BTreeMap<u64, Vec<Logged>>) -> Vec<(Run, bool)> {
+        let waiting = self.waiting.get(&leaf).into_iter().flatten();
+        let new = new.get(&leaf).into_iter().flatten().filter_map(|line| match *line {
+            Logged::Became(run, is_used) => Some((run, is_used)),
+            Logged::Folded(_) => None,
+        });
+        waiting.map(|line| (line.run, line.is_used)).chain(new).collect()
+    }
+
+    /// A fold is done.
+    pub(crate) fn fold(&mut self, parted: &Parted) {
+        parted.mapped.keys().for_each(|leaf| _ = self.waiting.remove(leaf));
+        let wait = self.oldest(parted.dropped).next();
+        assert!(wait.is_none() || is_planted(Bug::DroppedLines), "invariant 2: {wait:?} waits");
+        self.blocks.drain(..parted.dropped as usize);
+        self.first += parted.dropped;
+        let (here, others) = parted.logged.split_at(self.fit(&parted.logged));
+        if !here.is_empty() {
+            self.add(here);
+        }
+        others.chunks(LINES).for_each(|lines| self.push(lines));
+        assert!(self.blocks.len() as u64 <= self.ring, "invariant 3");
+    }
+}
+
+/// What changes come to, in the order of units.
+fn net(changes: &[Change]) -> Vec<Change> {
+    let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
+    for change in changes {
+        let by = match change {
+            Change::Taken(_) => 1,
+            Change::Freed(_) if !is_planted(Bug::UnfoldedFrees) => -1,
+            _ => continue,
+        };
+        *steps.entry(change.run().start).or_default() += by;
+        *steps.entry(change.run().end()).or_default() -= by;
+    }
+    let (mut all, mut start, mut so_far) = (Vec::new(), 0, 0);
+    for (at, by) in steps.into_iter().filter(|(_, by)| *by != 0) {
+        let run = Run { start, length: at - start };
+        match so_far {
+            0 => {}
+            1 => all.push(Change::Taken(run)),
+            -1 => all.push(Change::Freed(run)),
+            _ => panic!("invariant 1: units from {start} on are taken or freed twice"),
+        }
+        (start, so_far) = (at, so_far + by);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::MAPPED;
+    use crate::format::log;
+
+    fn run(start: u64, length: u64) -> Run {
+        Run { start, length }
+    }
+
+    #[test]
+    fn what_was_taken_and_freed_comes_to_nothing() {
+        let (taken, freed) = (Change::Taken, Change::Freed);
+        assert_eq!(net(&[taken(run(5, 3)), freed(run(5, 3))]), []);
+        assert_eq!(
+            net(&[freed(run(5, 1)), taken(run(5, 1)), freed(run(5, 1))]),
+            [freed(run(5, 1))]
+        );
+        let changes = [taken(run(10, 9)), freed(run(12, 2)), freed(run(3, 4)), taken(run(19, 1))];
+        let all = [freed(run(3, 4)), taken(run(10, 2)), taken(run(14, 5)), taken(run(19, 1))];
+        assert_eq!(net(&changes).iter().map(Change::run).map(|it| it.length).sum::<u64>(), 12);
+        assert_eq!(net(&changes)[..2], all[..2]);
+    }
+
+    #[test]
+    fn a_unit_that_is_taken_twice_is_seen() {
+        let twice = [Change::Taken(run(5, 3)), Change::Taken(run(7, 3))];
+        assert!(std::panic::catch_unwind(|| net(&twice)).is_err());
+    }
+
+    /// A map and a log, as a disk has them.
+    struct Disk {
+        map: BTreeSet<u64>,
+        blocks: BTreeMap<u64, Vec<u8>>,
+        log: Log,
+    }
+
+    fn set(units: &mut BTreeSet<u64>, run: Run, is_used: bool) {
+        for unit in run.start..run.end() {
+            let is_new = if is_used { units.insert(unit) } else { units.remove(&unit) };
+            assert!(is_new, "it was not so before");
+        }
+    }
+
+    impl Disk {
+        fn empty(ring: u64) -> Self {
+            let log = Log { ring, ..Log::from(&Shape { units: 1 << 20, zone: 32, block: 1 }, 0) };
+            Self { map: BTreeSet::new(), blocks: BTreeMap::new(), log }
+        }
+
+        fn fold(&mut self, changes: &[Change], all: bool) -> Parted {
+            let parted = self.log.part(changes, all);
+            let mapped = parted.mapped.values().flatten();
+            mapped.for_each(|&(run, is_used)| set(&mut self.map, run, is_used));
+            for (number, lines) in self.log.written(&parted) {
+                let mut block = vec![0; UNIT];
+                log::write(&mut block, &lines);
+                self.blocks.insert(number, block);
+            }
+            self.log.fold(&parted);
+            parted
+        }
+
+        /// What an opening takes for in use.
+        fn read(&self) -> BTreeSet<u64> {
+            let (Range { start, end }, mut found) = (self.log.range(), self.map.clone());
+            let mut read = Self::empty(self.log.ring).log;
+            read.first = start;
+            for number in start..end {
+                read.push(&log::read(&self.blocks[&number]).expect("it makes sense"));
+            }
+            read.lines().for_each(|(run, is_used)| set(&mut found, run, is_used));
+            found
+        }
+    }
+
+    /// Takes and frees units, most of them near each other, as in a zone at hand, and compares what
+    /// an opening would find after each fold.
+    fn compare(seed: u64, ring: u64) -> Result<(), String> {
+        const LEAVES: u64 = 40;
+        let (mut disk, mut used) = (Disk::empty(ring), BTreeSet::new());
+        let mut chance = seed;
+        let mut draw = move |below: u64| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (chance >> 33) % below
+        };
+        let (mut waited, mut went) = (0, 0);
+        for fold in 0..400 {
+            let mut changes = Vec::new();
+            for _ in 0..draw(if fold % 7 == 0 { 900 } else { 60 }) {
+                let below = if draw(3) == 0 { LEAVES * MAPPED } else { 300 };
+                let unit = draw(below);
+                let is_new = used.insert(unit) || !used.remove(&unit);
+                let of = if is_new { Change::Taken } else { Change::Freed };
+                changes.push(of(Run::of(unit)));
+            }
+            let tells_all = fold % 50 == 49;
+            let parted = disk.fold(&changes, tells_all);
+            (waited, went) = (waited + parted.logged.len(), went + parted.dropped);
+            if disk.read() != used {
+                return Err(format!("seed {seed}, after fold {fold}"));
+            }
+            assert!(!tells_all || disk.map == used && disk.log.leaves() == 0, "the map tells all");
+        }
+        assert!(waited > 1000 && went > 50, "{waited} lines have waited, {went} blocks went");
+        Ok(())
+    }
+
+    #[test]
+    fn what_an_opening_reads_is_what_is_in_use() {
+        for (seed, ring) in [(1, 3), (2, 9), (3, 20)] {
+            assert_eq!(compare(seed, ring), Ok(()));
+        }
+    }
+
+    /// On 1 TiB, a hundred frees a fold all over it: without a log each would write a block.
+    #[test]
+    fn what_is_scattered_is_gathered() {
+        let (leaves, frees, folds) = (8448, 100, 4000_u64);
+        let shape = Shape { units: leaves * MAPPED, zone: 1 << 14, block: 2 };
+        let mut log = Log::from(&shape, 0);
+        let (mut mapped, mut logged) = (0, 0);
+        for fold in 0..folds {
+            let unit = |free: u64| ((fold * frees + free) * 104_729 * 2_053) % shape.units;
+            let changes: Vec<Change> =
+                (0..frees).map(|free| Change::Freed(Run::of(unit(free)))).collect();
+            let parted = log.part(&changes, false);
+            logged += log.written(&parted).len() as u64;
+            log.fold(&parted);
+            if fold >= folds / 2 {
+                mapped += parted.mapped.len() as u64;
+            }
+        }
+        let a_fold = |blocks: u64, folds: u64| blocks as f64 / folds as f64;
+        let (mapped, logged) = (a_fold(mapped, folds / 2), a_fold(logged, folds));
+        println!("a fold: {mapped:.1} blocks of the map, {logged:.1} of the log");
+        assert!(mapped + logged < 15.0 && log.range().end > 256, "{mapped}, {logged}");
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn what_is_lost_is_seen() {
+        for bug in [Bug::DroppedLines, Bug::UnmarkedFolds, Bug::UnfoldedFrees] {
+            crate::planted::plant(Some(bug));
+            let compared = std::panic::catch_unwind(|| compare(1, 3));
+            crate::planted::plant(None);
+            assert!(!matches!(compared, Ok(Ok(()))), "{bug:?} is not found");
+        }
+    }
+}
