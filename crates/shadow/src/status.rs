@@ -19,6 +19,8 @@ pub struct Status {
     pub data_bytes: u64,
     /// In how many pieces is what is free.
     pub free_runs: u64,
+    /// Bytes that were moved so that whole zones are free.
+    pub compacted_bytes: u64,
 }
 
 impl Shadow {
@@ -33,6 +35,7 @@ impl Shadow {
             metadata_bytes: counts.metadata_bytes,
             data_bytes: counts.data_bytes,
             free_runs: self.space.free_runs(),
+            compacted_bytes: self.compaction.moved_bytes.get(),
         }
     }
 }

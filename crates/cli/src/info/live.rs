@@ -53,6 +53,7 @@ pub(super) struct Shadow {
     pub(super) metadata_bytes: u64,
     pub(super) data_bytes: u64,
     pub(super) free_runs: u64,
+    pub(super) compacted_bytes: u64,
 }
 
 impl From<ShadowStatus> for Shadow {
@@ -65,6 +66,7 @@ impl From<ShadowStatus> for Shadow {
             metadata_bytes: status.metadata_bytes,
             data_bytes: status.data_bytes,
             free_runs: status.free_runs,
+            compacted_bytes: status.compacted_bytes,
         }
     }
 }
