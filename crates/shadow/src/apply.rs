@@ -113,9 +113,14 @@ impl Shadow {
     /// Blocks of data take the places of those that were there.
     fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Balance) {
         let birth = self.commits.number();
-        for Placed { parent, index, address, sum } in blocks {
+        for Placed { parent, index, address, sum, was } in blocks {
             let old = self.nodes.child_of(&parent, index);
-            gone.lose(old, self.per_block(), &self.pins);
+            self.check_moved(was, old);
+            if was.is_some() && is_planted(Bug::MovedPins) {
+                gone.freed.push(Run { start: old.address.get(), length: self.per_block() });
+            } else {
+                gone.lose(old, self.per_block(), &self.pins);
+            }
             self.nodes.set_child(&parent, index, Pointer::new(address, birth, sum));
             self.nodes.mark_parent(&parent);
         }

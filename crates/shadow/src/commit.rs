@@ -531,6 +531,7 @@ impl Commits {
             self.leave(node, old, &mut balance);
         }
         let (changes, mut freed) = balance.into_changes();
+        self.space.note_taken(&changes, number);
         let first = units[nodes.len()];
         let previous = self.seal_record((number, first), changes, answers, &mut writes);
         freed.extend(unheld);

@@ -26,8 +26,22 @@ const RIDES: usize = 16 << 10;
 const LOADED_AHEAD: u64 = 8;
 
 /// Data that has found its place.
+#[derive(Default)]
 pub struct Payload {
     runs: Vec<(u64, Vec<Bytes>, Vec<u64>)>,
+}
+
+impl Payload {
+    /// A block of so many units more: its place, what it is to hold, and the checksum of that.
+    pub(crate) fn add(&mut self, address: u64, (data, sum): (Bytes, u64), units: u64) {
+        match self.runs.last_mut() {
+            Some((start, pieces, sums)) if *start + pieces.len() as u64 * units == address => {
+                pieces.push(data);
+                sums.push(sum);
+            }
+            _ => self.runs.push((address, vec![data], vec![sum])),
+        }
+    }
 }
 
 /// A look through a tree, from its end.
@@ -85,20 +99,12 @@ impl Shadow {
         update.cost += cost;
         let places =
             runs.iter().flat_map(|run| (run.start..run.end()).step_by(self.per_block() as usize));
-        let mut payload = Payload { runs: Vec::new() };
+        let mut payload = Payload::default();
         for (((&lbn, content), parent), address) in set.iter().zip(parents).zip(places) {
             let data = self.whole(content);
             let sum = sum(&data);
-            match payload.runs.last_mut() {
-                Some((start, pieces, sums))
-                    if *start + pieces.len() as u64 * self.per_block() == address =>
-                {
-                    pieces.push(data);
-                    sums.push(sum);
-                }
-                _ => payload.runs.push((address, vec![data], vec![sum])),
-            }
-            update.blocks.push(Placed { parent, index: lbn, address, sum });
+            payload.add(address, (data, sum), self.per_block());
+            update.blocks.push(Placed { parent, index: lbn, address, sum, was: None });
         }
         Ok(payload)
     }

@@ -11,6 +11,7 @@ use vfs::FsError;
 use vnode::{Limits, Space as Kind, Vnode};
 
 use crate::commit::{Commits, Counts};
+use crate::compaction::Compaction;
 use crate::format::inode::Record;
 use crate::format::{FIRST, INODES, ROOT, UNIT};
 use crate::inode::Inode;
@@ -61,6 +62,8 @@ pub struct Shadow {
     pub(crate) keeps_device: bool,
     /// The scrub that is under way.
     pub(crate) scrubbing: Scrubbing,
+    /// The compaction that is under way.
+    pub(crate) compaction: Compaction,
 }
 
 impl Shadow {

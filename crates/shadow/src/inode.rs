@@ -7,7 +7,7 @@ use namespace::{AttributeChange, Protection};
 use vfs::{Attributes, FileKind, Ino, Timestamp};
 
 use crate::format::UNIT;
-use crate::format::inode::Facts;
+use crate::format::inode::{Facts, Record};
 use crate::nodes::{Node, Stem};
 
 /// An inode, which holds on to the block in which it stands.
@@ -84,4 +84,11 @@ impl vnode::Facts for Inode {
     fn pinned(&self) -> (u64, usize) {
         (self.home.place.index, UNIT)
     }
+}
+
+/// Whether the file of a tree is the one that it was.
+pub(crate) fn is_still(stem: &Stem, file: Option<&Facts>) -> bool {
+    let (Stem::File(_, home, slot), Some(was)) = (stem, file) else { return true };
+    let is_it = |now: Facts| now.generation == was.generation && !now.is_inline();
+    !home.is_gone() && home.inode(*slot, Record::facts).is_some_and(is_it)
 }

@@ -20,6 +20,8 @@
 //! * [`mod@repair`]: one update that makes right what can be.
 //! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
 //!   naming what is lost, and mending. `status`: what an open volume tells of itself.
+//! * `compact`: emptying zones; `zones`, `emptying`: which; `owners`: whose what is in them is;
+//!   `pace`, `compaction`: how fast, and what has been done.
 //!
 //! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
 //!
@@ -28,7 +30,10 @@
 mod apply;
 pub mod check;
 mod commit;
+mod compact;
+mod compaction;
 mod content;
+mod emptying;
 mod engine;
 mod fold;
 pub mod format;
@@ -39,6 +44,8 @@ mod mend;
 pub mod mkfs;
 mod nodes;
 pub mod open;
+mod owners;
+mod pace;
 mod pieces;
 mod pins;
 #[doc(hidden)]
@@ -58,6 +65,7 @@ mod twins;
 mod update;
 mod verbs;
 mod work;
+mod zones;
 
 pub use check::{Findings, Law, Wrong, check};
 pub use commit::Counts;

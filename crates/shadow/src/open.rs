@@ -21,6 +21,7 @@ use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp}
 use vnode::{Files, FilesOptions, Limits};
 
 use crate::commit::{Commits, Found};
+use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
 use crate::fold::answers_in;
 use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
@@ -207,13 +208,20 @@ pub async fn open(
         vacant: Default::default(),
         keeps_device: options.keeps_device,
         scrubbing: Default::default(),
+        compaction: Default::default(),
     };
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
     let files = FilesOptions { dirty_limit, remembered };
     let files = Files::new(Rc::new(engine), runtime, files);
-    files.start_housekeeping(options.housekeeping_interval);
+    start_background(&files, options.housekeeping_interval);
     files.finish_chains(chains).await?;
     Ok(files)
+}
+
+/// What is done while the volume is used.
+fn start_background(files: &Rc<Files<Shadow>>, interval: Duration) {
+    files.start_housekeeping(interval);
+    start_compaction(files, interval);
 }
 
 fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {

@@ -71,4 +71,8 @@ planted::bugs! {
     OverwrittenRepairs,
     /// A scrub looks at what is being written.
     ScrubbedWrites,
+    /// What is compacted takes the place of what was written meanwhile.
+    MovedOverWrites,
+    /// What a snapshot holds is compacted, and its old place is free.
+    MovedPins,
 }

@@ -38,6 +38,7 @@ use crate::format::pointer::{Pointer, WIDTH, reach};
 use crate::format::snapshot::{State, Told};
 use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
 use crate::fullness::usable;
+use crate::inode::is_still;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::open::{OpenError, choose, find_anchor, read_pins};
@@ -534,13 +535,6 @@ impl Scrub<'_> {
             self.scrubbed.lost.push(lost);
         }
     }
-}
-
-/// Whether the file of a tree is the one that it was.
-fn is_still(stem: &Stem, file: Option<&Facts>) -> bool {
-    let (Stem::File(_, home, slot), Some(was)) = (stem, file) else { return true };
-    let is_it = |now: Facts| now.generation == was.generation && !now.is_inline();
-    !home.is_gone() && home.inode(*slot, Record::facts).is_some_and(is_it)
 }
 
 const _: () = assert!(size_of::<Head>() + CHUNKS as usize * CHUNK_SIZE <= UNIT);

@@ -38,6 +38,7 @@ impl Shadow {
             SnapshotChange::Pinned(snapshot) => self.plan_pin(update, snapshot).await?,
             SnapshotChange::Deleted(number, at) => Work::Delete(self.lined(number).await?, at),
             SnapshotChange::RolledBack(number) => {
+                self.end_compaction().await; // the volume is stopped next
                 let hold = loop {
                     self.settle().await?;
                     let hold = self.commits.hold().await?;

@@ -20,6 +20,7 @@ use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::record::Run;
 use crate::planted::{Bug, is_planted};
+use crate::zones::Zones;
 
 /// Units of a volume that changes which free more than they take may use, and no others.
 pub(crate) fn pool(shape: &Shape) -> u64 {
@@ -49,6 +50,7 @@ pub(crate) struct Space {
     cursor: Cell<u64>,
     claimed: Cell<u64>,
     pool: u64,
+    pub(crate) zones: Zones,
 }
 
 impl Space {
@@ -65,6 +67,7 @@ impl Space {
             cursor: Cell::new(shape.usable(0).start),
             claimed: Cell::new(0),
             pool: pool(&shape),
+            zones: Zones::new(zones),
         };
         let mut bits = space.bits.borrow_mut();
         for zone in 0..zones {
@@ -336,8 +339,10 @@ impl Space {
         let whole = |zone: u64| u64::from(self.whole.borrow()[zone as usize]);
         let others = || (1..zones).map(|step| (here + step) % zones);
         let enough = self.shape.zone / self.shape.block / 8;
-        let zone = others().find(|&zone| whole(zone) >= enough.max(1));
-        zone.or_else(|| others().max_by_key(|&zone| whole(zone)))
+        let stay = || others().filter(|&zone| !self.zones.is_emptied(zone));
+        let zone = stay().find(|&zone| whole(zone) >= enough.max(1));
+        let most = || stay().max_by_key(|&zone| whole(zone)).filter(|&zone| whole(zone) > 0);
+        zone.or_else(most).or_else(|| others().max_by_key(|&zone| whole(zone)))
     }
 
     /// Blocks for data, as few runs as there are; nothing if there are not so many.
@@ -380,6 +385,35 @@ impl Space {
         }
         let zone = self.next_zone()?;
         if whole(zone) > 0 { self.first_in(zone) } else { None }
+    }
+
+    /// The first group of a range that is free as a whole.
+    pub(crate) fn whole_group(&self, units: Range<u64>) -> Option<u64> {
+        let first = units.start.next_multiple_of(self.shape.block);
+        let groups = (first..units.end).step_by(self.shape.block as usize);
+        groups.into_iter().find(|&group| self.is_whole(group))
+    }
+
+    /// Takes a group that is free as a whole.
+    pub(crate) fn take_group(&self, run: Run) {
+        (run.start..run.end()).for_each(|unit| self.set(unit, true));
+    }
+
+    /// Groups of a zone that are free as a whole.
+    pub(crate) fn whole_of(&self, zone: u64) -> u64 {
+        self.whole.borrow()[zone as usize].into()
+    }
+
+    /// Units of a zone that are in use.
+    pub(crate) fn used_of(&self, zone: u64) -> u64 {
+        let (usable, bits) = (self.shape.usable(zone), self.bits.borrow());
+        let used = |(word, mask, _): (usize, u64, _)| u64::from((bits[word] & mask).count_ones());
+        words(usable).map(used).sum()
+    }
+
+    /// The zone in which the next blocks go as far as it has room.
+    pub(crate) fn zone_at_hand(&self) -> u64 {
+        self.shape.zone_of(self.cursor.get())
     }
 
     fn is_whole(&self, group: u64) -> bool {

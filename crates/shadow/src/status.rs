@@ -21,6 +21,8 @@ pub struct Status {
     pub space_log_bytes: u64,
     /// In how many pieces is what is free.
     pub free_runs: u64,
+    /// Bytes that were moved so that whole zones are free.
+    pub compacted_bytes: u64,
 }
 
 impl Shadow {
@@ -36,6 +38,7 @@ impl Shadow {
             data_bytes: counts.data_bytes,
             space_log_bytes: self.commits.log.borrow().bytes(),
             free_runs: self.space.free_runs(),
+            compacted_bytes: self.compaction.moved_bytes.get(),
         }
     }
 }

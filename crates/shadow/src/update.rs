@@ -55,6 +55,8 @@ pub(crate) struct Placed {
     pub(crate) index: u64,
     pub(crate) address: u64,
     pub(crate) sum: u64,
+    /// What it is a copy of, if it is moved.
+    pub(crate) was: Option<Pointer>,
 }
 
 /// Leaves that a file loses, and blocks of metadata with nothing else below them.
@@ -136,6 +138,8 @@ pub struct Update {
     pub(crate) work: Option<Work>,
     /// It takes of what is kept for changes that free more than they take.
     pub(crate) takes_pool: bool,
+    /// It waits for no room: others are to have that.
+    pub(crate) gives_way: bool,
     /// Units for metadata, at most.
     pub(crate) cost: u64,
     pub(crate) taken: Taken,
@@ -165,6 +169,7 @@ impl Update {
             takes_pool: false,
             asked: None,
             work: None,
+            gives_way: false,
             cost: 0,
             taken: Taken { space, nodes, promised, runs, inos, units: 0, deaths: 0, made },
         }
@@ -191,7 +196,8 @@ impl Update {
 impl Plan for Update {
     fn is_empty(&self) -> bool {
         let of_snapshots = self.asked.is_some() || self.work.is_some();
-        self.inodes.is_empty() && self.entries.is_empty() && !of_snapshots
+        let of_files = self.inodes.is_empty() && self.entries.is_empty();
+        of_files && self.blocks.is_empty() && !of_snapshots
     }
 
     fn manner(&mut self) -> &mut Manner {

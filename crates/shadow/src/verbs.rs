@@ -341,7 +341,7 @@ impl Engine for Shadow {
             }
             // What is under way gives back more than it takes, once it is durable.
             let is_held = matches!(update.work, Some(Work::Pin(..) | Work::RollBack(..)));
-            if is_held || !self.more_comes() {
+            if is_held || update.gives_way || !self.more_comes() {
                 return Err(FsError::NoSpace);
             }
             self.released().wait().await;
@@ -417,6 +417,7 @@ impl Engine for Shadow {
 
     async fn end_background(&self) {
         self.end_scrub().await;
+        self.end_compaction().await;
     }
 
     async fn come_to_rest(&self) -> Result<(), FsError> {

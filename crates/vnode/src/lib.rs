@@ -16,8 +16,8 @@
 //! * `scrub`: what a look at all checksums comes to.
 //! * `files`: the one place where a change is applied.
 //! * `data`, `names`, `second_names`, `lost_names`, `resize`, `snapshots`, `housekeeping`: the
-//!   verbs. `store`: them in the namespace's words. `repair`: what an engine mends by itself while
-//!   it is served.
+//!   verbs. `store`: them in the namespace's words. `repair`, `relocate`: what an engine mends, and
+//!   moves, by itself while it is served.
 //!
 //! Commit point: the engine's, where it advances its [`Horizon`](horizon::Horizon). A change is
 //! applied before, and every reply that shows it waits.
@@ -43,6 +43,7 @@ mod pages;
 #[doc(hidden)]
 pub mod planted;
 mod reading;
+mod relocate;
 mod repair;
 mod resize;
 mod scans;

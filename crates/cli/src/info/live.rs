@@ -54,6 +54,7 @@ pub(super) struct Shadow {
     pub(super) data_bytes: u64,
     pub(super) space_log_bytes: u64,
     pub(super) free_runs: u64,
+    pub(super) compacted_bytes: u64,
 }
 
 impl From<ShadowStatus> for Shadow {
@@ -67,6 +68,7 @@ impl From<ShadowStatus> for Shadow {
             data_bytes: status.data_bytes,
             space_log_bytes: status.space_log_bytes,
             free_runs: status.free_runs,
+            compacted_bytes: status.compacted_bytes,
         }
     }
 }

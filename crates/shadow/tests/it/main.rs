@@ -2,6 +2,7 @@
 
 mod answers;
 mod bench;
+mod compaction;
 mod costs;
 mod faults;
 mod held;

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use shadow::planted::{Bug, plant};
 
 use crate::answers::answers_survive;
+use crate::compaction::{callers_write_meanwhile, snapshots_stay};
 use crate::faults::{
     a_return_after_a_failed_flush_may_be_cut, a_write_that_fails_leaves_its_places,
     an_anchor_may_rot_after_a_return, fill_again_and_again, refusals_pass, rot_is_found,
@@ -66,6 +67,8 @@ fn every_bug_is_found() {
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
             Bug::BelievedVersions => the_other_copy_mends,
             Bug::BelievedGathering => nothing_is_found_beside_callers,
+            Bug::MovedOverWrites => callers_write_meanwhile,
+            Bug::MovedPins => snapshots_stay,
             Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
             Bug::BoundlessTrees => || {
                 what_is_refused_takes_nothing();

@@ -202,7 +202,7 @@ async fn churn(volume: &Volume<Shadow>, seed: u64, is_done: &dyn Fn() -> bool) {
 
 /// Scrubs one after the other beside callers, on a disk that is well.
 pub(crate) fn nothing_is_found_beside_callers() -> Result<(), String> {
-    for seed in 1..=4 {
+    for seed in 1..=7 {
         let executor = Executor::new(seed);
         let setting = Setting::of(4 << (seed % 3), 128, 5 << 20);
         let disk = executor.block_on(made(&executor, &setting));

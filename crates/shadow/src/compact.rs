@@ -1,0 +1,350 @@
+//! Compaction: zones are emptied, so that there is room for what comes, side by side.
+//!
+//! When few zones are empty, those that are worth it are chosen, and one walk finds what is in all
+//! of them. Data is read, zone by zone and in large pieces, and what fits its checksum becomes a
+//! block elsewhere, with the checksum that it had, by an Update of its file. Metadata is marked as
+//! if it had been changed, and goes out with the next update. What snapshots hold stays, since it
+//! would take its room twice; so does what has rotted, of which a scrub tells. A zone in which
+//! something stays is left alone until more of it has gone.
+//!
+//! Callers come first: only what is nobody's is taken, more than that stays free, and where it is
+//! not, compaction ends. Who finds no room meanwhile waits for what is given back.
+//!
+//! Invariants:
+//! 1. A block is moved if its pointer is what it was when the block was read, and under the lock of
+//!    its file.
+//! 2. What a snapshot holds is not moved.
+//! 3. A rolled-back or stopped volume is changed no more.
+//!
+//! Not asserted: 2, which is looked at before each move; 3, which is for those who end it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::Buffer;
+use bytes::Bytes;
+use futures::FutureExt;
+use vfs::FsError;
+use vnode::{Engine, Files, Space as Kind};
+
+use crate::commit::Staged;
+use crate::content::Payload;
+use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
+use crate::format::pointer::{HIGHEST, Pointer};
+use crate::format::{FAN, UNIT, sum};
+use crate::owners::{Owner, Tenants, Walk};
+use crate::pace::{Ended, Pace};
+use crate::planted::{Bug, is_planted};
+use crate::update::{Placed, Update};
+
+/// How often one looks, while nothing is to be done, for each look of others after a volume.
+const LOOKS: u32 = 5;
+/// Bytes that are read at once,
+const LARGE: u64 = 1 << 20;
+/// and bytes between two blocks that are read with them rather than passed.
+const GAP: u64 = 128 << 10;
+/// Bytes that are read before they are written.
+const BATCH: u64 = 8 << 20;
+/// Bytes that are moved before they become durable.
+const UPDATE: u64 = 4 << 20;
+/// Blocks of metadata that go out together.
+const NODES: usize = 64;
+
+/// A block that was read, and is what its pointer says.
+type Read = (Owner, Bytes);
+
+/// Compacts a volume for as long as it is there.
+pub(crate) fn start_compaction(files: &Rc<Files<Shadow>>, interval: Duration) {
+    let engine = files.engine();
+    if engine.limits().fsinfo.read_only {
+        return;
+    }
+    let (files, runtime) = (Rc::downgrade(files), engine.runtime.clone());
+    let clock = runtime.clock;
+    let task = async move {
+        loop {
+            clock.sleep(interval / LOOKS).await;
+            let Some(files) = files.upgrade() else { return };
+            let engine = files.engine();
+            if engine.compaction.is_ending() || engine.commits.horizon.has_stopped() {
+                return;
+            }
+            engine.compact(&files).await;
+        }
+    };
+    runtime.tasks.spawn(task.boxed_local());
+}
+
+impl Shadow {
+    /// Ends the compaction that is under way, if there is one. None begins afterwards.
+    pub(crate) async fn end_compaction(&self) {
+        self.compaction.end();
+        while self.compaction.is_under_way.get() {
+            self.released().wait().await;
+        }
+    }
+
+    /// Whether one may go on.
+    pub(crate) fn may_compact(&self) -> bool {
+        let commits = &self.commits;
+        !self.compaction.is_ending() && !commits.horizon.has_stopped() && !commits.is_refused()
+    }
+
+    /// Zones of which nothing is in use.
+    pub fn empty_zones(&self) -> u64 {
+        self.space.standing().empty
+    }
+
+    async fn compact(&self, files: &Files<Shadow>) {
+        let standing = self.space.standing();
+        if !standing.are_few() || !self.may_compact() {
+            return;
+        }
+        let vain = self.compaction.vain.borrow().clone();
+        let update = self.commits.number();
+        let zones = self.space.worth_emptying(standing.missing(), (update, &vain));
+        if zones.is_empty() {
+            return;
+        }
+        self.compaction.is_under_way.set(true);
+        self.space.empty_these(zones.iter().copied().collect());
+        let mut pass = Pass { files, pace: Pace::new(self), last: 0, moved: 0 };
+        let is_done = pass.empty(zones.clone()).await.is_ok();
+        if is_done {
+            self.note_vain(&zones);
+        }
+        self.space.empty_these(Default::default());
+        self.compaction.is_under_way.set(false);
+        self.released().notify(); // a stop may wait for it
+        let _ = pass.pace.rest().await;
+    }
+
+    /// What is left in zones that were emptied stays there.
+    fn note_vain(&self, zones: &[u64]) {
+        let mut vain = self.compaction.vain.borrow_mut();
+        for &zone in zones {
+            match self.space.used_of(zone) {
+                0 => drop(vain.remove(&zone)),
+                used => drop(vain.insert(zone, used)),
+            }
+        }
+    }
+
+    /// Asserts invariant 1, of a block that is moved: what stood there when it was read.
+    pub(crate) fn check_moved(&self, was: Option<Pointer>, now: Pointer) {
+        let is_it = was.is_none_or(|was| was == now);
+        assert!(is_it || is_planted(Bug::MovedOverWrites), "invariant 1: it was written meanwhile");
+    }
+
+    /// Whether so much may be moved: as much again is free then, beside what is kept for others.
+    fn may_move(&self, blocks: u64, units: u64) -> bool {
+        self.has_room(2 * blocks, 2 * units, Kind::User, true)
+    }
+
+    /// Plans that these blocks of a file stand elsewhere, as far as they are what they were. Under
+    /// its lock.
+    async fn plan_moves(
+        &self,
+        update: &mut Update,
+        file: &File,
+        moves: &[Read],
+    ) -> Result<Payload, FsError> {
+        let stem = file.look(|inode| inode.stem(file.ino));
+        let mut found = Vec::new();
+        for (owner, data) in moves.iter().filter(|_| !file.look(|inode| inode.facts.is_inline())) {
+            let parent = self.nodes.parent(&stem, 0, owner.index).await?;
+            let Some(parent) = parent else { continue };
+            let now = self.nodes.child_of(&parent, owner.index);
+            let is_same = now == owner.pointer || is_planted(Bug::MovedOverWrites);
+            let is_held = self.pins.holds(now.birth.get()) && !is_planted(Bug::MovedPins);
+            if is_same && !is_held && !now.is_null() {
+                found.push((parent, owner, data));
+            }
+        }
+        let mut above: Vec<u64> = found.iter().map(|(_, owner, _)| owner.index / FAN).collect();
+        above.dedup();
+        let (count, height) = (found.len() as u64, u64::from(self.nodes.height(&stem)));
+        let cost = height * above.len() as u64 + self.cost_of_inode();
+        if count == 0 {
+            return Ok(Payload::default());
+        }
+        if !self.may_move(count, cost) {
+            return Err(FsError::NoSpace);
+        }
+        let runs = self.space.take_for_moves(count).ok_or(FsError::NoSpace)?;
+        update.taken.runs.extend(&runs);
+        (update.fills_holes, update.gives_way) = (true, true);
+        update.cost += cost;
+        let step = self.per_block();
+        let places = runs.iter().flat_map(|run| (run.start..run.end()).step_by(step as usize));
+        let mut payload = Payload::default();
+        for ((parent, owner, data), address) in found.into_iter().zip(places) {
+            let (index, sum) = (owner.index, owner.pointer.sum.get());
+            payload.add(address, (data.clone(), sum), step);
+            update.blocks.push(Placed { parent, index, address, sum, was: Some(owner.pointer) });
+        }
+        Ok(payload)
+    }
+}
+
+/// Emptying some zones.
+struct Pass<'a> {
+    files: &'a Files<Shadow>,
+    pace: Pace<'a>,
+    /// The last change that it made.
+    last: u64,
+    /// Bytes that it has moved since that was waited for.
+    moved: u64,
+}
+
+impl Pass<'_> {
+    async fn empty(&mut self, zones: Vec<u64>) -> Result<(), Ended> {
+        let engine = self.pace.engine;
+        let tenants = Walk::new(&mut self.pace, zones.clone()).find().await?;
+        for (zone, Tenants { owners, units }) in tenants {
+            // The others are held by snapshots, or are on their way.
+            let used = engine.space.used_of(zone);
+            if units + self.records_in(zone) >= used || engine.pins.holders() == 0 {
+                self.empty_zone(owners).await?;
+            }
+        }
+        if zones.iter().any(|&zone| self.records_in(zone) > 0) {
+            engine.commits.fold_soon();
+        }
+        self.settle().await
+    }
+
+    /// Units of records in a zone: a fold frees them.
+    fn records_in(&self, zone: u64) -> u64 {
+        let commits = &self.pace.engine.commits;
+        let unfolded = commits.unfolded.borrow();
+        unfolded.units.iter().filter(|&&unit| commits.shape.zone_of(unit) == zone).count() as u64
+    }
+
+    async fn empty_zone(&mut self, owners: Vec<Owner>) -> Result<(), Ended> {
+        let (mut data, nodes): (Vec<_>, Vec<_>) = owners.into_iter().partition(|it| it.is_data);
+        data.sort_unstable_by_key(|owner| owner.pointer.address.get());
+        let per_batch = (BATCH / self.pace.engine.block_size()) as usize;
+        for some in data.chunks(per_batch) {
+            let read = self.read(some).await;
+            self.move_data(read).await?;
+        }
+        for some in nodes.chunks(NODES) {
+            self.move_nodes(some).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads blocks in the order in which they stand. Those that are not what they were, or have
+    /// rotted, are left out.
+    async fn read(&mut self, blocks: &[Owner]) -> Vec<Read> {
+        let (engine, mut all) = (self.pace.engine, Vec::new());
+        let start_of = |owner: &Owner| owner.pointer.address.get() * UNIT as u64;
+        let size = engine.block_size();
+        let mut rest = blocks;
+        while let Some(first) = rest.first() {
+            let start = start_of(first);
+            let (mut end, mut count) = (start + size, 1);
+            while let Some(next) = rest.get(count)
+                && start_of(next) <= end + GAP
+                && start_of(next) + size - start <= LARGE
+            {
+                (end, count) = (start_of(next) + size, count + 1);
+            }
+            let (some, others) = rest.split_at(count);
+            rest = others;
+            let room = Buffer::unfilled((end - start) as usize);
+            let read = self.pace.work(engine.path.device().read(start, room)).await;
+            let Ok(bytes) = read.map(Buffer::freeze) else { continue };
+            for owner in some {
+                let at = (start_of(owner) - start) as usize;
+                let data = bytes.slice(at..at + size as usize);
+                if sum(&data) == owner.pointer.sum.get() {
+                    all.push((*owner, data));
+                }
+            }
+        }
+        all
+    }
+
+    /// Moves data, file by file.
+    async fn move_data(&mut self, mut read: Vec<Read>) -> Result<(), Ended> {
+        // What is near in its file has the same pointers, and goes out with these once.
+        read.sort_unstable_by_key(|(owner, _)| (owner.owner, owner.index));
+        let of_files = read.chunk_by(|(one, _), (other, _)| one.owner == other.owner);
+        for moves in of_files.flat_map(|of_file| of_file.chunks(BLOCKS_PER_UPDATE)) {
+            let (engine, files) = (self.pace.engine, self.files);
+            let plan = async |update: &mut Update, file: &File| {
+                engine.plan_moves(update, file, moves).await
+            };
+            let ended = engine.compaction.ended();
+            let moved = self.pace.work(files.relocate(moves[0].0.owner, ended, plan)).await;
+            match moved {
+                Ok(sequence) if sequence.0 > 0 => {
+                    self.count(sequence.0, moves.iter().map(|(owner, _)| owner)).await?
+                }
+                Ok(_) | Err(FsError::Stale | FsError::Corrupt) => {}
+                Err(_) => return Err(Ended),
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks of metadata go out with the next update, as far as they are what they were.
+    async fn move_nodes(&mut self, owners: &[Owner]) -> Result<(), Ended> {
+        let engine = self.pace.engine;
+        let mut found = Vec::new();
+        for owner in owners {
+            let Some(stem) = self.pace.work(engine.stem_of(owner.owner)).await else { continue };
+            let got = engine.nodes.get(&stem, owner.level, owner.index);
+            if let Ok(Some(node)) = self.pace.work(got).await {
+                found.push((node, owner));
+            }
+        }
+        // From here on nothing is awaited.
+        if engine.commits.is_held.get() {
+            return Ok(()); // a snapshot is being made: it is another's turn
+        }
+        found.retain(|(node, owner)| {
+            let is_held = node.is_pinnable() && engine.pins.holds(owner.pointer.birth.get());
+            let is_same = node.pointer() == owner.pointer && !node.is_dirty() && !node.is_gone();
+            is_same && !is_held
+        });
+        if found.is_empty() {
+            return Ok(());
+        }
+        let way = u64::from(HIGHEST) + 1 + engine.cost_of_inode();
+        if !engine.may_move(0, found.len() as u64 * way) {
+            return Err(Ended);
+        }
+        found.iter().for_each(|(node, _)| engine.nodes.mark(node));
+        let sequence = engine.next.replace(engine.next.get() + 1);
+        engine.commits.stage(Staged { sequence, ..Staged::default() });
+        engine.commits.commit_later(sequence);
+        self.count(sequence, found.iter().map(|(_, owner)| *owner)).await
+    }
+
+    /// These blocks are moved with this change. When that is much, it becomes durable before more
+    /// is.
+    async fn count(
+        &mut self,
+        sequence: u64,
+        moved: impl Iterator<Item = &Owner>,
+    ) -> Result<(), Ended> {
+        let bytes = moved.map(|owner| self.pace.engine.bytes_of(owner)).sum();
+        self.pace.engine.compaction.count(bytes);
+        (self.last, self.moved) = (sequence, self.moved + bytes);
+        if self.moved >= UPDATE { self.settle().await } else { self.pace.rest_if_long().await }
+    }
+
+    /// What was moved becomes durable, and what it leaves free.
+    async fn settle(&mut self) -> Result<(), Ended> {
+        self.moved = 0;
+        let commits = &self.pace.engine.commits;
+        if commits.has_staged() {
+            commits.commit_soon();
+        }
+        self.pace.durable(self.last).await?;
+        self.pace.rest().await
+    }
+}

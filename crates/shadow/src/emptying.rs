@@ -1,0 +1,137 @@
+//! Which zones are to be emptied, and where that goes, as far as the space of a volume tells.
+//!
+//! A zone is worth its emptying as in a log-structured file system (Rosenblum, 1991): what it gives
+//! back, times how long that is going to stay so, over what it costs to read all of it and to write
+//! what is in use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::format::record::{Change, Run};
+use crate::space::Space;
+
+/// Zones of which so large a part is in use are left alone: parts of 16.
+const FULL: u64 = 13;
+/// One part in so many of all zones is to be empty, or they are few.
+const EMPTY_PART: u64 = 32;
+
+/// How zones stand.
+pub(crate) struct Standing {
+    /// Those of which nothing is in use.
+    pub(crate) empty: u64,
+    /// So many should be.
+    pub(crate) few: u64,
+}
+
+impl Standing {
+    /// Whether there are too few empty zones.
+    pub(crate) fn are_few(&self) -> bool {
+        self.empty < self.few
+    }
+
+    /// How many more there are to be then: so that this does not begin anew at once.
+    pub(crate) fn missing(&self) -> u64 {
+        (2 * self.few).saturating_sub(self.empty)
+    }
+}
+
+impl Space {
+    fn groups_of_zone(&self) -> u64 {
+        let usable = self.shape().usable(0);
+        (usable.end - usable.start) / self.shape().block
+    }
+
+    /// How zones stand.
+    pub(crate) fn standing(&self) -> Standing {
+        let (zones, all) = (self.shape().zones(), self.groups_of_zone());
+        let empty = (0..zones).filter(|&zone| self.whole_of(zone) == all).count() as u64;
+        Standing { empty, few: (zones / EMPTY_PART).max(1) }
+    }
+
+    /// An update takes something.
+    pub(crate) fn note_taken(&self, changes: &[Change], update: u64) {
+        for change in changes {
+            if let Change::Taken(run) = change {
+                self.zones.note_taken(self.shape().zone_of(run.start), update);
+            }
+        }
+    }
+
+    /// The zones that are best emptied, the best first, so that `missing` more are empty then; none
+    /// if not even one would be. Of these so much is in use in vain: what is there stays there.
+    pub(crate) fn worth_emptying(
+        &self,
+        missing: u64,
+        (update, vain): (u64, &BTreeMap<u64, u64>),
+    ) -> Vec<u64> {
+        let (shape, all) = (self.shape(), self.groups_of_zone());
+        let units = all * shape.block;
+        let moved_to = self.zones.moved_to.get().map(|unit| shape.zone_of(unit));
+        let (mut worth, mut holes) = (Vec::new(), 0);
+        for zone in (0..shape.zones()).filter(|&zone| self.whole_of(zone) < all) {
+            holes += self.whole_of(zone);
+            let used = self.used_of(zone);
+            let is_at_hand = zone == self.zone_at_hand() || Some(zone) == moved_to;
+            if is_at_hand || used * 16 > units * FULL || vain.get(&zone) == Some(&used) {
+                continue;
+            }
+            let age = update.saturating_sub(self.zones.last_taken(zone)) + 1;
+            let benefit = (units - used) as f64 * age as f64;
+            worth.push((benefit / (units + used) as f64, zone, used));
+        }
+        worth.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let (mut chosen, mut used, mut gain) = (Vec::new(), 0, 0);
+        for (_, zone, of_zone) in worth {
+            chosen.push(zone);
+            (used, holes) = (used + of_zone, holes - self.whole_of(zone));
+            // What has no room in holes takes zones that are empty.
+            let taken = used.saturating_sub(holes * shape.block).div_ceil(units);
+            gain = (chosen.len() as u64).saturating_sub(taken);
+            if gain >= missing {
+                break;
+            }
+        }
+        if gain == 0 { Vec::new() } else { chosen }
+    }
+
+    /// These zones are being emptied, and no others.
+    pub(crate) fn empty_these(&self, zones: BTreeSet<u64>) {
+        self.zones.set_emptied(zones);
+    }
+
+    /// Blocks for data that is moved; nothing if there are not so many beside what is emptied.
+    pub(crate) fn take_for_moves(&self, blocks: u64) -> Option<Vec<Run>> {
+        let mut runs: Vec<Run> = Vec::new();
+        for _ in 0..blocks {
+            let Some(start) = self.group_for_moves() else {
+                runs.into_iter().for_each(|run| self.free(run));
+                return None;
+            };
+            let run = Run { start, length: self.shape().block };
+            self.take_group(run);
+            self.zones.moved_to.set(Some(run.end() - 1));
+            match runs.last_mut() {
+                Some(last) if last.end() == start => last.length += run.length,
+                _ => runs.push(run),
+            }
+        }
+        Some(runs)
+    }
+
+    /// The next group behind what was moved last, in its zone, or in the one that has most.
+    fn group_for_moves(&self) -> Option<u64> {
+        let (shape, here) = (self.shape(), self.zone_at_hand());
+        if let Some(last) = self.zones.moved_to.get() {
+            let zone = shape.zone_of(last);
+            let rest = last + 1..shape.usable(zone).end;
+            if !self.zones.is_emptied(zone)
+                && let Some(group) = self.whole_group(rest)
+            {
+                return Some(group);
+            }
+        }
+        let others =
+            (0..shape.zones()).filter(|&zone| zone != here && !self.zones.is_emptied(zone));
+        let zone = others.rev().max_by_key(|&zone| self.whole_of(zone))?;
+        self.whole_group(shape.usable(zone))
+    }
+}

@@ -1,0 +1,199 @@
+//! Whose the blocks are that stand in some zones: one walk through the live tree tells of all of
+//! them. Pointers back from a block would make each small update larger.
+//!
+//! Callers change the volume meanwhile. A pointer that has become another since is looked up by who
+//! moves the block.
+//!
+//! Invariants:
+//! 1. What is gathered stands on the disk: an update wrote it that was durable.
+//! 2. What a snapshot holds is not gathered.
+//! 3. No more than [`MOST`] blocks are gathered at once.
+//!
+//! Not asserted: 1 and 2, which are looked at where a block is gathered.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures::FutureExt;
+use futures::future::{LocalBoxFuture, join_all};
+use vfs::FileKind;
+
+use crate::engine::Shadow;
+use crate::format::inode::{Facts, Record};
+use crate::format::pointer::Pointer;
+use crate::format::{INODES, UNIT};
+use crate::inode::is_still;
+use crate::nodes::{Node, Parent, Stem};
+use crate::pace::{Ended, Pace};
+use crate::planted::{Bug, is_planted};
+
+/// Blocks that are gathered at most.
+pub(crate) const MOST: usize = 1 << 18;
+/// Blocks of metadata that are read at once on the way.
+const AHEAD: usize = 32;
+/// Blocks of metadata after which others have a turn.
+const STEPS: u64 = 64;
+
+/// A block, and its place: the tree's owner, the level and the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) pointer: Pointer,
+    pub(crate) owner: u64,
+    pub(crate) index: u64,
+    pub(crate) level: u8,
+    /// Whether it is data of a file.
+    pub(crate) is_data: bool,
+}
+
+/// What a walk finds in one zone.
+#[derive(Default)]
+pub(crate) struct Tenants {
+    pub(crate) owners: Vec<Owner>,
+    /// Units of all that can be moved, now or soon.
+    pub(crate) units: u64,
+}
+
+/// A walk that looks for what is in these zones, of which those that come first matter most.
+pub(crate) struct Walk<'a, 'p> {
+    pace: &'p mut Pace<'a>,
+    zones: Vec<u64>,
+    tenants: BTreeMap<u64, Tenants>,
+    gathered: usize,
+    steps: u64,
+}
+
+impl<'a, 'p> Walk<'a, 'p> {
+    pub(crate) fn new(pace: &'p mut Pace<'a>, zones: Vec<u64>) -> Self {
+        let tenants = zones.iter().map(|&zone| (zone, Tenants::default())).collect();
+        Self { pace, zones, tenants, gathered: 0, steps: 0 }
+    }
+
+    /// What is in them. Zones that there was no memory for are left out.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub(crate) async fn find(mut self) -> Result<Vec<(u64, Tenants)>, Ended> {
+        let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
+        for stem in of_snapshots.iter().chain(&[Stem::Map, Stem::Answers, Stem::Inodes]) {
+            self.below(stem, None, None).await?;
+        }
+        let found = |zone| Some((zone, self.tenants.remove(&zone)?));
+        Ok(self.zones.into_iter().filter_map(found).collect())
+    }
+
+    fn engine(&self) -> &'a Shadow {
+        self.pace.engine
+    }
+
+    /// Looks at what hangs from a block of pointers, or from a root; of which file it is, as that
+    /// was, if it is that of one.
+    fn below<'s>(
+        &'s mut self,
+        stem: &'s Stem,
+        file: Option<&'s Facts>,
+        above: Option<&'s Rc<Node>>,
+    ) -> LocalBoxFuture<'s, Result<(), Ended>> {
+        async move {
+            let nodes = &self.engine().nodes;
+            let (parent, level, places) = nodes.below(stem, above);
+            let is_data = level == 0 && file.is_some_and(|it| it.kind != FileKind::Directory);
+            let children: Vec<(u64, Pointer)> = places
+                .map(|index| (index, self.child(&parent, index)))
+                .filter(|(_, pointer)| !pointer.is_null())
+                .collect();
+            for &(index, pointer) in &children {
+                let owner = stem.owner();
+                self.note(Owner { pointer, owner, index, level, is_data });
+            }
+            if level == 0 && !matches!(stem, Stem::Inodes) {
+                return Ok(());
+            }
+            for some in children.chunks(AHEAD) {
+                let read = some.iter().map(|&(index, _)| nodes.get(stem, level, index));
+                self.pace.work(join_all(read)).await;
+                for &(index, _) in some {
+                    if !is_still(stem, file) {
+                        return Ok(()); // it went, and its number may be another's
+                    }
+                    let got = self.pace.work(nodes.get(stem, level, index)).await;
+                    let Ok(Some(node)) = got else { continue };
+                    if level > 0 {
+                        self.below(stem, file, Some(&node)).await?;
+                    } else {
+                        self.files(&node).await?;
+                    }
+                    self.take_turns().await?;
+                }
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
+
+    fn child(&self, parent: &Parent, index: u64) -> Pointer {
+        self.engine().nodes.child_of(parent, index)
+    }
+
+    /// Looks at the files whose inodes are in a block.
+    async fn files(&mut self, home: &Rc<Node>) -> Result<(), Ended> {
+        for slot in 0..INODES {
+            let facts = if home.is_gone() { None } else { home.inode(slot, Record::facts) };
+            let Some(facts) = facts.filter(|facts| !facts.is_inline()) else { continue };
+            let stem = Stem::File(home.place.index * INODES + slot, home.clone(), slot);
+            self.below(&stem, Some(&facts), None).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_turns(&mut self) -> Result<(), Ended> {
+        self.steps += 1;
+        self.engine().nodes.relieve();
+        if self.steps.is_multiple_of(STEPS) { self.pace.rest().await } else { Ok(()) }
+    }
+
+    /// A block was found.
+    fn note(&mut self, owner: Owner) {
+        let (shape, birth) = (self.engine().space.shape(), owner.pointer.birth.get());
+        let zone = shape.zone_of(owner.pointer.address.get());
+        let Some(tenants) = self.tenants.get_mut(&zone) else { return };
+        let commits = &self.pace.engine.commits;
+        if commits.pins.holds(birth) && !is_planted(Bug::MovedPins) {
+            return; // invariant 2
+        }
+        tenants.units += if owner.is_data { shape.block } else { 1 };
+        if birth > commits.superblock.borrow().durable {
+            return; // invariant 1
+        }
+        tenants.owners.push(owner);
+        self.gathered += 1;
+        while self.gathered > MOST {
+            let last = self.zones.pop().expect("some of them have what was gathered");
+            let gone = self.tenants.remove(&last).map_or(0, |tenants| tenants.owners.len());
+            self.gathered -= gone;
+        }
+        assert!(self.gathered <= MOST, "invariant 3");
+    }
+}
+
+impl Shadow {
+    /// What a tree hangs from, by its owner; none if the file of this number has gone.
+    pub(crate) async fn stem_of(&self, owner: u64) -> Option<Stem> {
+        Some(match owner {
+            0 => Stem::Inodes,
+            1 => Stem::Map,
+            3 => Stem::Answers,
+            4 => Stem::Snapshots,
+            5 => Stem::Lists,
+            6 => Stem::Died,
+            ino => {
+                let (home, slot) = self.home_in(&Stem::Inodes, ino).await.ok()?;
+                Stem::File(ino, home, slot)
+            }
+        })
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn bytes_of(&self, owner: &Owner) -> u64 {
+        if owner.is_data { self.block_size() } else { UNIT as u64 }
+    }
+}

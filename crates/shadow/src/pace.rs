@@ -1,0 +1,83 @@
+//! The pace of a compaction: a tenth of the device's time, unless no zone is empty any more.
+//!
+//! The time of all that it waits for the device is counted, also where the device has others to
+//! serve first. Then it rests nine times as long.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use runtime::sync::yield_now;
+use vfs::Sequence;
+use vnode::Engine;
+
+use crate::engine::Shadow;
+
+/// It rests so many times as long as it was at work.
+const RESTS: u32 = 9;
+/// A rest ends so soon where space has become short.
+const NAP: Duration = Duration::from_millis(50);
+
+/// It is to end, or cannot go on.
+pub(crate) struct Ended;
+
+/// See the module's prose.
+pub(crate) struct Pace<'a> {
+    pub(crate) engine: &'a Shadow,
+    worked: Duration,
+}
+
+impl<'a> Pace<'a> {
+    pub(crate) fn new(engine: &'a Shadow) -> Self {
+        Self { engine, worked: Duration::ZERO }
+    }
+
+    /// Waits for the device.
+    pub(crate) async fn work<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let clock = &self.engine.runtime.clock;
+        let begun = clock.now();
+        let done = work.await;
+        self.worked += clock.now().since(begun);
+        done
+    }
+
+    /// The same, for what may never come.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub(crate) async fn durable(&mut self, sequence: u64) -> Result<(), Ended> {
+        let engine = self.engine;
+        let ended = async {
+            select(pin!(engine.compaction.ended()), pin!(engine.no_room_comes())).await;
+        };
+        let reach = engine.commits.horizon.reach(Sequence(sequence));
+        match self.work(select(pin!(reach), pin!(ended))).await {
+            Either::Left((Ok(()), _)) => Ok(()),
+            _ => Err(Ended),
+        }
+    }
+
+    /// Rests if it was at work for long.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub(crate) async fn rest_if_long(&mut self) -> Result<(), Ended> {
+        if self.worked > NAP { self.rest().await } else { Ok(()) }
+    }
+
+    /// Rests as long as is due, and in any case long enough for others.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub(crate) async fn rest(&mut self) -> Result<(), Ended> {
+        let engine = self.engine;
+        yield_now().await; // a disk may answer at once
+        let mut left = std::mem::take(&mut self.worked) * RESTS;
+        while !left.is_zero() && engine.space.standing().empty > 0 && engine.may_compact() {
+            let nap = engine.runtime.clock.sleep(left.min(NAP));
+            select(nap, pin!(engine.compaction.ended())).await;
+            left = left.saturating_sub(NAP);
+        }
+        if engine.may_compact() { Ok(()) } else { Err(Ended) }
+    }
+}

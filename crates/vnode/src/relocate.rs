@@ -1,0 +1,50 @@
+//! Other places for what files hold, where an engine wants them elsewhere.
+//!
+//! Nothing that callers see changes, so no reply waits for such a change. It is planned under the
+//! lock of the file, which is lent while the device writes, as for data that is written back: who
+//! reads or writes UNSTABLE data goes on meanwhile, and when it is applied no reader is on its way
+//! to the old places any more.
+
+use std::pin::pin;
+
+use futures::future::{Either, select};
+use runtime::sync::Lock;
+use vfs::{FsError, Sequence};
+
+use crate::engine::{Engine, File, Plan, Space};
+use crate::files::Files;
+
+impl<E: Engine> Files<E> {
+    /// Gives blocks of a file the places that `plan` has found for them, unless `is_ended`
+    /// completes before the file's lock is there.
+    ///
+    /// # Errors
+    /// [`FsError::Stale`] when the file has gone, [`FsError::Jukebox`] when it has ended; those of
+    /// `plan`, of [`Engine::write_blocks`] and of [`Engine::reserve`].
+    pub async fn relocate(
+        &self,
+        ino: u64,
+        is_ended: impl Future<Output = ()>,
+        plan: impl AsyncFnOnce(&mut E::Update, &File<E>) -> Result<E::Payload, FsError>,
+    ) -> Result<Sequence, FsError> {
+        let node = self.node_of(ino).await?;
+        let alone = match select(pin!(node.lock.exclusive()), pin!(is_ended)).await {
+            Either::Left((alone, _)) => alone,
+            Either::Right(_) => return Err(FsError::Jukebox),
+        };
+        if node.is_dead() {
+            return Err(FsError::Stale);
+        }
+        // What it takes comes back: who finds no room waits for that.
+        let _writing = self.begin_write_back();
+        let mut change = self.plan(Space::User);
+        let manner = change.update.manner();
+        (manner.is_unasked, manner.may_wait_for_batch) = (true, true);
+        let payload = plan(&mut change.update, &node).await?;
+        let lent = Lock::lend(alone);
+        let written = self.engine.write_blocks(&mut change.update, payload).await;
+        let written = written.map(|_| change); // what it has taken goes at once if that failed
+        let _alone = lent.reclaim().await;
+        Ok(self.apply(self.reserve(written?).await?, &mut ()))
+    }
+}
