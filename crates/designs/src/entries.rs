@@ -28,6 +28,7 @@ pub static FFS_LOG: Design = Design {
     checks_first: false,
     repairs: true,
     counts_all: true,
+    has_snapshots: false,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
@@ -70,6 +71,7 @@ pub static SHADOW: Design = Design {
     checks_first: false,
     repairs: false,
     counts_all: false,
+    has_snapshots: true,
     waits: false,
     work: Some(of_shadow::WORK),
 };
@@ -93,6 +95,7 @@ const ORDERED: Design = Design {
     checks_first: true,
     repairs: true,
     counts_all: true,
+    has_snapshots: false,
     waits: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()

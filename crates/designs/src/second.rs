@@ -43,6 +43,7 @@ static OTHER: Design = Design {
     checks_first: false,
     repairs: true,
     counts_all: true,
+    has_snapshots: true,
     waits: false,
     work: Some(Work {
         plan: |_, _, _| Ok(()),

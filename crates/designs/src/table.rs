@@ -168,6 +168,7 @@ mod tests {
         checks_first: false,
         repairs: true,
         counts_all: true,
+        has_snapshots: false,
         waits: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);

@@ -1,13 +1,13 @@
 //! Returns that are cut, and the returns after them: `explore::nested` over many workloads.
 //!
-//! In full: all workloads of one operation, and of those of two every seventh; seven has no divisor
-//! in common with their number in a row, so that every operation comes first and second. The short
-//! form takes every hundredth instead, of designs whose images are many and whose returns are few
-//! every two hundredth: of policy `log`, and of engine `shadow`. Every image that any cut of them
-//! leaves is brought back, and that return is cut in every way. What that leaves is brought back as
-//! well, and this second return is cut in turn: every one, but of those designs. There it is every
-//! one of workloads of one operation, in the full form; else a sample, in which is each return that
-//! does what no other does ([`Further::Sample`]).
+//! In full: all workloads of one operation, and of those of two every seventh, or every eighth: the
+//! one that has no divisor in common with their number in a row, so that every operation comes
+//! first and second. The short form takes every hundredth instead, of designs whose images are many
+//! and whose returns are few every two hundredth: of policy `log`, and of engine `shadow`. Every
+//! image that any cut of them leaves is brought back, and that return is cut in every way. What
+//! that leaves is brought back as well, and this second return is cut in turn: every one, but of
+//! those designs. There it is every one of workloads of one operation, in the full form; else a
+//! sample, in which is each return that does what no other does ([`Further::Sample`]).
 
 use super::sequences::{all_pairs, all_singles, explore};
 use super::{Options, Outcome, in_threads};
@@ -24,10 +24,12 @@ const DEPTH: usize = 2;
 pub fn nested(options: &Options) -> Outcome {
     let has_many = options.design.has_log() || options.design.is_summed();
     let (of_pairs, short) = if has_many { (Further::Sample, 200) } else { (Further::All, 100) };
-    let stride = if options.full { 7 } else { short };
-    let pairs = all_pairs().into_iter().step_by(stride).collect();
+    let singles = all_singles(options.design);
+    let every = if singles.len().is_multiple_of(7) { 8 } else { 7 };
+    let stride = if options.full { every } else { short };
+    let pairs = all_pairs(options.design).into_iter().step_by(stride).collect();
     let of_singles = if options.full { Further::All } else { of_pairs };
-    let parts = [(all_singles(), of_singles), (pairs, of_pairs)];
+    let parts = [(singles, of_singles), (pairs, of_pairs)];
     let explore = |(workloads, further)| {
         explore(options, workloads, |design| Explorer::nested(design, DEPTH, further))
     };

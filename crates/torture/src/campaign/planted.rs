@@ -19,7 +19,7 @@ pub fn planted(options: &Options, only: Option<Bug>) -> Outcome {
 fn found(options: &Options, bug: Bug) -> Outcome {
     let mut explorer = Explorer::new(options.design);
     plant(Some(bug));
-    let workloads = all_singles().into_iter().chain(all_pairs());
+    let workloads = all_singles(options.design).into_iter().chain(all_pairs(options.design));
     let mut first = None;
     for ops in workloads {
         if first.as_ref() != ops.first() {

@@ -3,6 +3,7 @@
 use super::progress::Progress;
 use super::{Options, Outcome, in_threads};
 use crate::explore::Explorer;
+use crate::explore::design::Design;
 use crate::explore::device::Device;
 use crate::explore::op::{Op, operations};
 
@@ -17,23 +18,25 @@ const OF_PAIRS: usize = 10;
 /// All workloads of one operation.
 pub fn singles(options: &Options) -> Outcome {
     let mixtures = if options.full { OF_SINGLES.0 } else { OF_SINGLES.1 };
-    explore(options, all_singles(), |design| Explorer::new(design).with_mixtures(mixtures))
+    explore(options, all_singles(options.design), |design| {
+        Explorer::new(design).with_mixtures(mixtures)
+    })
 }
 
 /// All workloads of two operations; on a set of disks one of so many.
 pub fn pairs(options: &Options) -> Outcome {
     let one_of = if options.design.device() == Device::Plain { 1 } else { OF_SETS };
-    explore(options, all_pairs().into_iter().step_by(one_of).collect(), |design| {
+    explore(options, all_pairs(options.design).into_iter().step_by(one_of).collect(), |design| {
         Explorer::new(design).with_mixtures(OF_PAIRS)
     })
 }
 
-pub(super) fn all_singles() -> Vec<Vec<Op>> {
-    operations().into_iter().map(|op| vec![op]).collect()
+pub(super) fn all_singles(design: Design) -> Vec<Vec<Op>> {
+    operations(design).into_iter().map(|op| vec![op]).collect()
 }
 
-pub(super) fn all_pairs() -> Vec<Vec<Op>> {
-    let list = operations();
+pub(super) fn all_pairs(design: Design) -> Vec<Vec<Op>> {
+    let list = operations(design);
     let pair = |one: &Op, two: &Op| vec![one.clone(), two.clone()];
     list.iter().flat_map(|one| list.iter().map(move |two| pair(one, two))).collect()
 }
@@ -42,7 +45,7 @@ pub(super) fn all_pairs() -> Vec<Vec<Op>> {
 pub(super) fn explore(
     options: &Options,
     workloads: Vec<Vec<Op>>,
-    explorer: impl Fn(crate::explore::design::Design) -> Explorer + Sync,
+    explorer: impl Fn(Design) -> Explorer + Sync,
 ) -> Outcome {
     let progress = Progress::of(workloads.len());
     let share = workloads.len().div_ceil(options.threads.max(1));

@@ -11,6 +11,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::Opaque;
 use vfs::{FsError, ObjectId};
 
+use super::control;
 use super::model::Act;
 use super::op::{Mode, Op, Stable, extent, payload};
 use super::server::{Server, object, results};
@@ -27,6 +28,40 @@ pub struct Call {
     pub record: Bytes,
     /// What a reply to it says.
     pub read: fn(&[u8]) -> Result<Answer, String>,
+    /// What is done instead, by no client, if it is about snapshots.
+    pub change: Option<Op>,
+}
+
+impl Call {
+    fn of(record: Bytes, read: fn(&[u8]) -> Result<Answer, String>) -> Self {
+        Self { record, read, change: None }
+    }
+
+    fn of_snapshots(op: &Op) -> Self {
+        Self { record: Bytes::new(), read: changed, change: Some(op.clone()) }
+    }
+
+    /// Makes it, over a connection of its own, and waits for its reply.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn send(&self, server: &Server) -> Result<Bytes, String> {
+        let Some(op) = &self.change else { return server.connect().call(&self.record).await };
+        let done = control::carry_out(&*server.witness, op, || server.witness.note()).await?;
+        Ok(done.err().map_or(Bytes::new(), |error| error.to_string().into()))
+    }
+}
+
+/// How a snapshot may be refused.
+const REFUSALS: &[FsError] = &[FsError::NoEntry, FsError::Exists, FsError::NoSpace, FsError::Io];
+
+fn changed(reply: &[u8]) -> Result<Answer, String> {
+    let refused = REFUSALS.iter().copied().find(|error| error.to_string().as_bytes() == reply);
+    match refused {
+        Some(error) => Ok(plain(Err(error))),
+        None if reply.is_empty() => Ok(plain(Ok(()))),
+        None => Err(format!("it was refused: {}", String::from_utf8_lossy(reply))),
+    }
 }
 
 /// What a reply says, as far as the explorer asks.
@@ -60,12 +95,12 @@ pub fn call(server: &Server, act: &Act, handles: &Handles) -> Call {
                 }
             };
             let arguments = CREATE3args { where_: calls::place(subject, last), how };
-            Call { record: server.record(&arguments), read: created }
+            Call::of(server.record(&arguments), created)
         }
         Op::Mkdir(_) => {
             let attributes = with_mode(0o755);
             let arguments = MKDIR3args { where_: calls::place(subject, last), attributes };
-            Call { record: server.record(&arguments), read: made_directory }
+            Call::of(server.record(&arguments), made_directory)
         }
         Op::Symlink(_, length) => {
             let symlink = symlinkdata3 {
@@ -73,7 +108,7 @@ pub fn call(server: &Server, act: &Act, handles: &Handles) -> Call {
                 symlink_data: nfspath3(Opaque::owned(vec![b't'; length])),
             };
             let arguments = SYMLINK3args { where_: calls::place(subject, last), symlink };
-            Call { record: server.record(&arguments), read: made_symlink }
+            Call::of(server.record(&arguments), made_symlink)
         }
         Op::Write(_, part, stable) => {
             let (offset, length) = extent(part, act.size);
@@ -83,29 +118,28 @@ pub fn call(server: &Server, act: &Act, handles: &Handles) -> Call {
                 Stable::FileSync => stable_how::FILE_SYNC,
             };
             let arguments = calls::write(subject, offset, payload(act.number, length), stable);
-            Call { record: server.record(&arguments), read: written }
+            Call::of(server.record(&arguments), written)
         }
         Op::Resize(_, size) => set(server, subject, calls::size(size)),
         Op::Chmod(_, mode) => set(server, subject, with_mode(mode.into())),
         Op::Rmdir(_) => {
             let record = server.record(&calls::rmdir(subject, last));
-            Call { record, read: done::<RMDIR3args<'static>, _, _> }
+            Call::of(record, done::<RMDIR3args<'static>, _, _>)
         }
         Op::Remove(_) => {
             let record = server.record(&calls::remove(subject, last));
-            Call { record, read: done::<REMOVE3args<'static>, _, _> }
+            Call::of(record, done::<REMOVE3args<'static>, _, _>)
         }
         Op::Link(_, to) => {
             let record = server.record(&calls::link(subject, into(), last_name(to)));
-            Call { record, read: done::<LINK3args<'static>, _, _> }
+            Call::of(record, done::<LINK3args<'static>, _, _>)
         }
         Op::Rename(_, to) => {
             let arguments = calls::rename((subject, last), (into(), last_name(to)));
-            Call {
-                record: server.record(&arguments),
-                read: done::<RENAME3args<'static, 'static>, _, _>,
-            }
+            let record = server.record(&arguments);
+            Call::of(record, done::<RENAME3args<'static, 'static>, _, _>)
         }
+        Op::Pin(_) | Op::Unpin(_) | Op::RollBack(_) => Call::of_snapshots(&act.op),
     }
 }
 
@@ -116,7 +150,7 @@ pub fn last_name(path: &str) -> &str {
 
 fn set(server: &Server, subject: &nfs_fh3, attributes: sattr3) -> Call {
     let record = server.record(&calls::setattr(subject, attributes));
-    Call { record, read: done::<SETATTR3args, _, _> }
+    Call::of(record, done::<SETATTR3args, _, _>)
 }
 
 fn with_mode(mode: u32) -> sattr3 {

@@ -67,7 +67,7 @@ impl Case {
             images = cut(&catching(|| record(self.design, &images))?, step)?;
         }
         let seen = catching(|| recover(self.design, &images, &before))?;
-        let moment = moment(&run.recording, first.position);
+        let moment = moment(&run, first.position);
         History::allows(&run.history, &seen, moment)?;
         catching(|| retry(self.design, &images, &run.history, moment))
     }
@@ -107,6 +107,7 @@ impl Style {
             Self::Together => "together",
             Self::AtOnce => "at once",
             Self::Failing => "failing",
+            Self::RolledBack => "rolled back",
         }
     }
 }
@@ -167,7 +168,7 @@ mod tests {
         for style in Style::ALL {
             for design in [Design::SYNC, Design::LOG.delayed()] {
                 let (style, steps) = (*style, steps.clone());
-                let case = Case { design, style, ops: operations(), steps };
+                let case = Case { design, style, ops: operations(Design::RAM), steps };
                 assert_eq!(case.to_string().parse(), Ok(case));
             }
         }

@@ -96,6 +96,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     checks_first: false,
     repairs: true,
     counts_all: true,
+    has_snapshots: true,
     waits: false,
     work: None,
 };
@@ -235,6 +236,11 @@ impl Design {
     /// Whether what is free and what files have are always as much.
     pub fn counts_all(self) -> bool {
         self.entry.counts_all
+    }
+
+    /// Whether its volume may have snapshots.
+    pub fn has_snapshots(self) -> bool {
+        self.entry.has_snapshots
     }
 
     /// The design of its engine that has a redo log besides, if there is one.

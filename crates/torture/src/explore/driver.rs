@@ -10,7 +10,7 @@ use vfs::{
 };
 
 use super::Before;
-use super::model::{Seen, View, What};
+use super::model::{Held, Seen, Shown, View, What};
 
 /// More than any file of a workload is long.
 const LONGEST: u32 = 1 << 20;
@@ -66,6 +66,14 @@ impl Driver {
         let (parent, last) = self.parent(path).await?;
         let id = self.create(parent, &last, 0o644).await?;
         self.write(id, 0, data).await
+    }
+
+    /// Writes from the beginning of a file on.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn overwrite(&self, path: &str, data: Vec<u8>) -> Result<(), FsError> {
+        self.write(self.find(path).await?, 0, data).await
     }
 
     async fn create(&self, parent: ObjectId, last: &Name, mode: u16) -> Result<ObjectId, FsError> {
@@ -129,10 +137,32 @@ impl Driver {
     ///
     /// # Errors
     /// The first that anything gives.
-    pub async fn view(&self) -> Result<(View, Vec<ObjectId>), FsError> {
+    pub async fn view(&self) -> Result<Shown, FsError> {
+        self.view_of(self.files.root()).await
+    }
+
+    /// The same of each snapshot, by its name.
+    ///
+    /// # Errors
+    /// The first that anything gives.
+    pub async fn held(&self) -> Result<Held<Shown>, FsError> {
+        let mut held = Held::new();
+        if self.files.snapshots().is_some() {
+            let listing = self.lookup(self.files.root(), ".snapshot").await?;
+            for (last, id) in self.list(listing).await? {
+                if self.lookup(listing, &last).await? != id {
+                    return Err(FsError::Corrupt);
+                }
+                held.insert(last, self.view_of(id).await?);
+            }
+        }
+        Ok(held)
+    }
+
+    async fn view_of(&self, root: ObjectId) -> Result<Shown, FsError> {
         let mut view = View::new();
         let (mut files, mut ids) = (BTreeMap::new(), Vec::new());
-        let mut waiting = vec![(String::new(), self.files.root())];
+        let mut waiting = vec![(String::new(), root)];
         while let Some((prefix, directory)) = waiting.pop() {
             for (last, _) in self.list(directory).await? {
                 let id = self.lookup(directory, &last).await?;

@@ -7,6 +7,9 @@
 //! UNSTABLE writes, which may be lost at any time before a COMMIT; then the verifier is another.
 //! A handle that a client holds names the file that it named before, or nothing.
 //!
+//! A snapshot is there or not, and so is its deletion, and the way back to it. It holds what there
+//! was when it was made, to the byte, for ever.
+//!
 //! Of a delayed volume an operation counts as acknowledged once something behind it was promised.
 //!
 //! docs/durability.md tells the same of the policy `sync`.
@@ -14,13 +17,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use vfs::{FsError, ObjectId};
+use vfs::{FsError, ObjectId, SnapshotNumber};
 
 use super::Style;
 use super::caller::last_name;
 use super::design::Design;
 use super::loose::Moments;
-use super::model::{Act, Model, Seen, View, What};
+use super::model::{Act, Held, Model, Seen, View, What};
 use super::op::{Op, Stable};
 use super::recover::Recovered;
 
@@ -30,6 +33,8 @@ pub struct History {
     pub acts: Vec<(Act, Result<(), FsError>)>,
     /// How they followed each other.
     pub style: Style,
+    /// Of what they were asked.
+    design: Design,
     /// Whether they may be lost though they were answered,
     is_delayed: bool,
     /// and then only the last of them.
@@ -43,10 +48,12 @@ pub struct History {
     pub given: Vec<Option<ObjectId>>,
     /// The verifiers in the answers.
     pub verifiers: Vec<[u8; 8]>,
+    /// How far the operations were when recording began.
+    pub start: Moment,
 }
 
 /// How far the operations were when the power went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     /// A bit for each operation that was begun.
     pub begun: u32,
@@ -70,6 +77,8 @@ struct Played {
     /// Before the first, and after each.
     states: Vec<Model>,
     versions: Versions,
+    /// What files may hold in snapshots.
+    held: Held<Versions>,
     handles: BTreeMap<usize, ObjectId>,
 }
 
@@ -77,6 +86,8 @@ struct Played {
 struct Candidate {
     view: View,
     versions: Versions,
+    /// The same of snapshots.
+    held: Rc<Held<(View, Versions)>>,
     /// What handles name that clients hold.
     handles: BTreeMap<usize, ObjectId>,
 }
@@ -84,10 +95,24 @@ struct Candidate {
 impl History {
     /// Nothing yet.
     pub fn new(design: Design, style: Style) -> Self {
-        let (acts, handles, given, verifiers) = Default::default();
-        let (is_delayed, keeps_history) = (design.is_delayed(), design.keeps_history());
-        let is_loose = !design.keeps_order();
-        Self { acts, style, is_delayed, keeps_history, is_loose, handles, given, verifiers }
+        Self {
+            acts: Vec::new(),
+            style,
+            design,
+            is_delayed: design.is_delayed(),
+            keeps_history: design.keeps_history(),
+            is_loose: !design.keeps_order(),
+            handles: BTreeMap::new(),
+            given: Vec::new(),
+            verifiers: Vec::new(),
+            start: Moment::default(),
+        }
+    }
+
+    /// Recording begins when all so far was answered.
+    pub fn all_acknowledged(&mut self) {
+        let all = (1 << self.acts.len()) - 1;
+        self.start = Moment { begun: all, acknowledged: all };
     }
 
     /// Whether `seen` may be there at a moment.
@@ -196,7 +221,7 @@ impl History {
         order: &[usize],
         moment: Moment,
     ) -> Option<Result<(), String>> {
-        let Played { states, versions, handles } = self.play(order, moment)?;
+        let Played { states, versions, handles, .. } = self.play(order, moment)?;
         let number = |one: &Seen| {
             let id = seen.ids[one.file];
             handles.iter().find(|(_, known)| **known == id).map(|(&number, _)| number)
@@ -223,7 +248,7 @@ impl History {
     /// The states that an order of operations may leave.
     fn candidates(&self, order: &[usize], moment: Moment) -> Vec<Candidate> {
         let is_acknowledged = |index: usize| moment.acknowledged >> index & 1 == 1;
-        let Some(Played { states, versions, handles }) = self.play(order, moment) else {
+        let Some(Played { states, versions, mut held, handles }) = self.play(order, moment) else {
             return Vec::new();
         };
         let model = states.last().expect("the one before them at least");
@@ -234,18 +259,39 @@ impl History {
                 views.iter().filter_map(|view| cut_rename(act, model, view)).collect();
             views.extend(cut);
         }
-        let candidate =
-            |view| Candidate { view, versions: versions.clone(), handles: handles.clone() };
+        let of_snapshots = model.held().into_iter().map(|(name, view)| {
+            let versions = held.remove(&name).expect("it is noted when it is made");
+            (name, (view, versions))
+        });
+        let held: Rc<Held<_>> = Rc::new(of_snapshots.collect());
+        let candidate = |view| {
+            let (versions, held, handles) = (versions.clone(), held.clone(), handles.clone());
+            Candidate { view, versions, held, handles }
+        };
         views.into_iter().map(candidate).collect()
+    }
+
+    /// What a snapshot may hold of files: UNSTABLE bytes too that were answered before it was asked
+    /// for, and of those that were on their way any part.
+    fn pinned(&self, view: &View, versions: &Versions) -> Versions {
+        let mut pinned = exactly(view);
+        if matches!(self.style, Style::Together | Style::AtOnce) {
+            let known = versions.iter().filter(|(_, possible)| possible.in_parts);
+            pinned.extend(known.map(|(&file, possible)| (file, possible.clone())));
+            note(view, &mut pinned);
+        }
+        pinned
     }
 
     /// Does operations in an order; none if their answers are not those of it.
     fn play(&self, order: &[usize], moment: Moment) -> Option<Played> {
         let is_acknowledged = |index: usize| moment.acknowledged >> index & 1 == 1;
-        let mut model = Model::before();
+        let mut model = Model::before(self.design);
         let mut states = vec![model.clone()];
         let (mut versions, mut handles) = (Versions::new(), self.handles.clone());
         note(&model.view(), &mut versions);
+        let mut held: Held<Versions> =
+            model.held().into_iter().map(|(name, view)| (name, exactly(&view))).collect();
         for &index in order {
             let (act, told) = &self.acts[index];
             let done = model.apply(act);
@@ -271,11 +317,15 @@ impl History {
                 Op::Write(..) | Op::Resize(..) if is_acknowledged(index) && !possible.in_parts => {
                     *possible = Possible::default();
                 }
+                Op::Pin(name) => {
+                    _ = held.insert(name.to_owned(), self.pinned(&model.view(), &versions));
+                }
+                Op::RollBack(name) => versions = held[name].clone(),
                 _ => {}
             }
             note(&model.view(), &mut versions);
         }
-        Some(Played { states, versions, handles })
+        Some(Played { states, versions, held, handles })
     }
 }
 
@@ -321,6 +371,13 @@ fn permute(rest: &[usize], done: &mut Vec<usize>, orders: &mut Vec<Vec<usize>>) 
     }
 }
 
+/// What a state holds, and nothing else.
+fn exactly(view: &View) -> Versions {
+    let mut versions = Versions::new();
+    note(view, &mut versions);
+    versions
+}
+
 /// Adds the contents of a state to what is possible.
 fn note(view: &View, versions: &mut Versions) {
     for seen in view.values() {
@@ -332,27 +389,46 @@ fn note(view: &View, versions: &mut Versions) {
     }
 }
 
-/// Whether what is seen is a state, up to the bytes of files.
+/// Whether what is seen is a state, up to the bytes of files, and in each snapshot is what that
+/// holds.
 fn fits(seen: &Recovered, candidate: &Candidate) -> Result<(), String> {
-    let state = &candidate.view;
+    let Candidate { view, versions, held, handles } = candidate;
+    fits_tree((&seen.view, &seen.ids), (view, versions), handles)?;
+    if let Some(name) = held.keys().find(|name| !seen.held.contains_key(*name)) {
+        return Err(format!("snapshot {name} is missing"));
+    }
+    for (name, (view, ids)) in &seen.held {
+        let wrong = |reason| format!("in snapshot {name}: {reason}");
+        let (state, versions) = held.get(name).ok_or_else(|| wrong("it is there".to_owned()))?;
+        let live: Vec<ObjectId> = ids.iter().map(|id| id.within(SnapshotNumber::LIVE)).collect();
+        fits_tree((view, &live), (state, versions), handles).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+fn fits_tree(
+    (seen, ids): (&View, &[ObjectId]),
+    (state, versions): (&View, &Versions),
+    handles: &BTreeMap<usize, ObjectId>,
+) -> Result<(), String> {
     for path in state.keys() {
-        if !seen.view.contains_key(path) {
+        if !seen.contains_key(path) {
             return Err(format!("{path} is missing"));
         }
     }
     // The numbers by which files are told apart differ; that two names are one file does not.
     let mut same = BTreeMap::new();
-    for (path, one) in &seen.view {
+    for (path, one) in seen {
         let Some(other) = state.get(path) else { return Err(format!("{path} is there")) };
         if *same.entry(one.file).or_insert(other.file) != other.file {
             return Err(format!("{path} is another file"));
         }
-        let id = seen.ids[one.file];
-        let (own, held) = (candidate.handles.get(&other.file), candidate.handles.values());
+        let id = ids[one.file];
+        let (own, held) = (handles.get(&other.file), handles.values());
         if own.map_or_else(|| held.clone().any(|held| *held == id), |own| *own != id) {
             return Err(format!("{path} is not what its handle names, or another handle names it"));
         }
-        fits_file(path, one, other, &candidate.versions)?;
+        fits_file(path, one, other, versions)?;
     }
     Ok(())
 }

@@ -154,18 +154,21 @@ pub(super) fn touches(act: &Act, (directory, name): &Name) -> bool {
         Op::Rename(from, to) => here && last(from) || there && last(to),
         Op::Link(_, to) => there && last(to),
         Op::Write(..) | Op::Resize(..) | Op::Chmod(..) => false,
+        Op::Pin(_) | Op::Unpin(_) | Op::RollBack(_) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::design::Design;
+    use super::super::model::Held;
     use super::*;
 
     /// What is said of the state that other operations leave than those that were begun, none of
     /// which is promised unless a bit says so.
     fn judged(begun: &[Op], promised: u32, left: &[Op]) -> Result<(), String> {
         let played = |ops: &[Op]| {
-            let mut states = vec![Model::before()];
+            let mut states = vec![Model::before(Design::SOFTDEP)];
             let mut acts = Vec::new();
             for (number, op) in ops.iter().enumerate() {
                 let mut model = states[number].clone();
@@ -180,7 +183,7 @@ mod tests {
         let (left, _) = played(left);
         let view = left.last().expect("one at least").view();
         let made = vfs::ObjectId::live(vfs::Ino(0), 0);
-        let seen = Recovered { view, ids: Vec::new(), made, verifier: [0; 8] };
+        let seen = Recovered { view, ids: Vec::new(), held: Held::new(), made, verifier: [0; 8] };
         let moments = Moments { acts: acts.iter().enumerate().collect(), states };
         moments.allow(&seen, |index| promised >> index & 1 == 1, |seen| Some(seen.file))
     }

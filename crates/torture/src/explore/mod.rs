@@ -7,8 +7,9 @@
 //!
 //! # Layers
 //! * [`op`], [`model`]: what is done, and what it should do.
-//! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]), and
-//!   records; `look_back` asks again when all is answered.
+//! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]) and, what is
+//!   about snapshots, as an administrator does ([`control`]), and records; `look_back` asks again
+//!   when all is answered.
 //! * [`design`], [`disks`]: the engine that is explored, and its disks, which are cut together.
 //! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]), once for
 //!   all of which it sees the same (`alike`).
@@ -21,6 +22,7 @@
 mod alike;
 pub mod caller;
 pub mod case;
+pub mod control;
 pub mod design;
 pub mod device;
 pub mod disks;
@@ -57,8 +59,9 @@ use design::Design;
 use disks::{Images, Recording};
 use driver::Driver;
 use judge::{History, Moment};
+use model::Shown;
 use nested::{Further, Reach, Way};
-use op::{BEFORE, Op};
+use op::{BEFORE, HELD, Op, REWRITTEN, held_bytes};
 use recover::{Recovered, recover_noting, seed};
 use retry::retry;
 use run::{Run, run};
@@ -100,11 +103,15 @@ pub enum Style {
     /// One by one, and the disk fails under the last: that the client learns of it is all that is
     /// looked at.
     Failing,
+    /// One by one, and after a clean stop the volume goes back to its newest snapshot, and is
+    /// stopped: that is cut.
+    RolledBack,
 }
 
 impl Style {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::OneByOne, Self::Together, Self::AtOnce, Self::Failing];
+    pub const ALL: &[Self] =
+        &[Self::OneByOne, Self::Together, Self::AtOnce, Self::Failing, Self::RolledBack];
 }
 
 /// A client comes back to one of so many images of a workload: 7, so that the images after each
@@ -232,7 +239,7 @@ impl Explorer {
             // No more is pending at the next moment: an update is as far as it comes.
             let is_most = cuts.peek().is_none_or(|next| next.pending() < cut.pending());
             let mixtures = if is_most && cut.pending() > 0 { self.mixtures } else { 0 };
-            let moment = moment(&run.recording, cut.position);
+            let moment = moment(&run, cut.position);
             let mut left = cut.left();
             let losable = self.design.device().losable();
             let losses = cut.losses(&mut prng).into_iter().chain(cut.mixtures(&mut prng, mixtures));
@@ -367,32 +374,49 @@ fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
-/// A clean disk with the files that are there before every workload.
+/// A clean disk with the files that are there before every workload. What the snapshot there holds
+/// is told by paths that no client uses.
 fn base(design: Design) -> (Images, Before) {
     let executor = Executor::new(run::SEED);
     let disks = design.format(&executor);
     let before = executor.block_on(async {
         let opened = design.open(disks.devices(), executor.runtime()).await;
         let files = opened.unwrap_or_else(|error| panic!("{error}")).files;
-        let driver = Driver::new(files);
+        let driver = Driver::new(files.clone());
         for &(path, size) in BEFORE {
+            let held = design.has_snapshots() && path == REWRITTEN;
             let done = match path.strip_suffix('/') {
                 Some(path) => driver.mkdir(path).await,
+                None if held => driver.fill(path, held_bytes(size)).await,
                 None => driver.fill(path, model::original(path, size)).await,
             };
             done.expect("it is new, and there is room");
         }
+        if design.has_snapshots() {
+            let pinned = control::carry_out(&*files, &Op::Pin(HELD), || ()).await;
+            pinned.expect("nothing has failed").expect("there is room");
+            for &(path, size) in BEFORE.iter().filter(|(path, _)| *path == REWRITTEN) {
+                let rewritten = driver.overwrite(path, model::original(path, size)).await;
+                rewritten.expect("there is room");
+            }
+        }
         let (view, ids) = driver.view().await.expect("nothing has failed");
+        let held = driver.held().await.expect("nothing has failed");
         driver.stop().await.expect("nothing has failed");
-        view.into_iter().map(|(path, seen)| (path, ids[seen.file])).collect()
+        let of = |prefix: String, (view, ids): Shown| {
+            view.into_iter().map(move |(path, seen)| (format!("{prefix}{path}"), ids[seen.file]))
+        };
+        let held =
+            held.into_iter().flat_map(|(name, shown)| of(format!(".snapshot/{name}/"), shown));
+        of(String::new(), (view, ids)).chain(held).collect()
     });
     (disks.contents(), before)
 }
 
 /// How far the operations were at a position.
-fn moment(recording: &Recording, position: usize) -> Moment {
-    let mut moment = Moment { begun: 0, acknowledged: 0 };
-    for mark in recording.marks_before(position) {
+fn moment(run: &Run, position: usize) -> Moment {
+    let mut moment = run.history.start;
+    for mark in run.recording.marks_before(position) {
         let bit = 1 << (mark / 2);
         match mark % 2 {
             0 => moment.begun |= bit,

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use vfs::FsError;
+use vfs::{FsError, ObjectId};
 
-use super::op::{BEFORE, Mode, Op, extent, payload};
+use super::design::Design;
+use super::op::{BEFORE, HELD, Mode, Op, REWRITTEN, extent, held_bytes, payload};
 
 /// What a client can see of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,12 @@ pub enum What {
 /// All names, by their paths.
 pub type View = BTreeMap<String, Seen>;
 
+/// What snapshots hold, by their names.
+pub type Held<T> = BTreeMap<String, T>;
+
+/// What is seen of a tree, and what handles name, by the numbers of its files.
+pub type Shown = (View, Vec<ObjectId>);
+
 #[derive(Clone, Debug)]
 enum Body {
     Directory(BTreeMap<String, usize>),
@@ -59,6 +66,8 @@ struct Node {
 #[derive(Clone, Debug)]
 pub struct Model {
     nodes: Vec<Node>,
+    /// The trees of snapshots, which have none.
+    held: Held<Rc<Self>>,
 }
 
 /// An operation as a client makes it: with handles for what is there already.
@@ -95,10 +104,10 @@ const EXCLUSIVE_MODE: u16 = 0;
 
 impl Model {
     /// The one that is there before every workload.
-    pub fn before() -> Self {
+    pub fn before(design: Design) -> Self {
         let body = Body::Directory(BTreeMap::new());
         let root = Node { body, mode: 0o755, links: 2, maker: None };
-        let mut model = Self { nodes: vec![root] };
+        let mut model = Self { nodes: vec![root], held: Held::new() };
         for &(path, size) in BEFORE {
             let (parent, name) =
                 model.parent(path.trim_end_matches('/')).expect("the list is in order");
@@ -110,15 +119,28 @@ impl Model {
             };
             made.expect("the list makes sense");
         }
+        if design.has_snapshots() {
+            let mut held = model.clone();
+            let file = held.find(REWRITTEN).expect("it is in the list");
+            held.set_bytes(file, held_bytes(held.size(file) as usize));
+            model.held.insert(HELD.to_owned(), Rc::new(held));
+        }
         model
     }
 
+    /// One that shows this, and has snapshots of these.
+    pub fn with(view: &View, held: &Held<Shown>) -> Self {
+        let of = |(name, (view, _)): (&String, &Shown)| (name.clone(), Rc::new(Self::of(view)));
+        Self { held: held.iter().map(of).collect(), ..Self::of(view) }
+    }
+
     /// One that shows this.
-    pub fn of(view: &View) -> Self {
+    fn of(view: &View) -> Self {
         let count = view.values().map(|seen| seen.file + 1).max().unwrap_or(0);
         let empty = || Body::Directory(BTreeMap::new());
         let node = |_| Node { body: empty(), mode: 0o755, links: 2, maker: None };
-        let mut model = Self { nodes: (0..=count).map(node).collect() };
+        let nodes = (0..=count).map(node).collect();
+        let mut model = Self { nodes, held: Held::new() };
         for (path, seen) in view {
             let (parent, name) =
                 model.parent(path).expect("a directory comes before what is in it");
@@ -159,6 +181,7 @@ impl Model {
             Op::Write(path, ..) | Op::Resize(path, _) | Op::Chmod(path, _) | Op::Link(path, _) => {
                 self.find(path)
             }
+            Op::Pin(_) | Op::Unpin(_) | Op::RollBack(_) => Ok(ROOT),
         }
     }
 
@@ -188,7 +211,8 @@ impl Model {
     pub fn apply(&mut self, act: &Act) -> Result<(), FsError> {
         let known = self.nodes.len();
         let done = self.carry_out(act);
-        self.nodes[known..].iter_mut().for_each(|node| node.maker = Some(act.number));
+        let new = self.nodes.iter_mut().skip(known);
+        new.for_each(|node| node.maker = Some(act.number));
         done
     }
 
@@ -240,7 +264,28 @@ impl Model {
                 self.rename((subject, last), (destination, name_of(to)))
             }
             Op::Remove(_) => self.remove(subject, last),
+            Op::Pin(name) => self.pin(name),
+            Op::Unpin(name) => self.held.remove(name).map(drop).ok_or(FsError::NoEntry),
+            Op::RollBack(name) => {
+                let held = self.held.get(name).ok_or(FsError::NoEntry)?;
+                self.nodes = held.nodes.clone();
+                Ok(())
+            }
         }
+    }
+
+    fn pin(&mut self, name: &str) -> Result<(), FsError> {
+        if self.held.contains_key(name) {
+            return Err(FsError::Exists);
+        }
+        let held = Self { nodes: self.nodes.clone(), held: Held::new() };
+        self.held.insert(name.to_owned(), Rc::new(held));
+        Ok(())
+    }
+
+    /// What a client sees in each snapshot.
+    pub fn held(&self) -> Held<View> {
+        self.held.iter().map(|(name, model)| (name.clone(), model.view())).collect()
     }
 
     /// What a client sees.
@@ -482,24 +527,25 @@ mod tests {
 
     #[test]
     fn what_is_refused_changes_nothing() {
-        for op in operations() {
-            let mut model = Model::before();
+        for op in operations(Design::RAM) {
+            let mut model = Model::before(Design::RAM);
             let before = model.view();
             if apply(&mut model, 0, op.clone()).is_err() {
                 assert_eq!(model.view(), before, "{op}");
+                assert_eq!(model.held().len(), 1, "{op}");
             }
         }
     }
 
     #[test]
     fn most_operations_do_something() {
-        let does = |op: Op| apply(&mut Model::before(), 0, op).is_ok();
-        assert_eq!(operations().into_iter().filter(|op| !does(op.clone())).count(), 3);
+        let does = |op: Op| apply(&mut Model::before(Design::RAM), 0, op).is_ok();
+        assert_eq!(operations(Design::RAM).into_iter().filter(|op| !does(op.clone())).count(), 3);
     }
 
     #[test]
     fn links_and_bytes_follow_the_operations() {
-        let mut model = Model::before();
+        let mut model = Model::before(Design::RAM);
         apply(&mut model, 0, Op::Link("foo", "A/bar")).expect("a new name");
         let extend = Op::Write("foo", Part::Extend, Stable::FileSync);
         apply(&mut model, 1, extend).expect("a file");

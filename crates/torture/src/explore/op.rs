@@ -2,10 +2,13 @@
 //!
 //! The list follows ACE, the generator of CrashMonkey (OSDI 2018): a few files in two directories,
 //! and every operation of the protocol on every name for which it does something of its own. Here
-//! it is made for NFS: three ways to create, four kinds of stability, no fsync but COMMIT.
+//! it is made for NFS: three ways to create, four kinds of stability, no fsync but COMMIT. Where a
+//! volume may have snapshots, one is made and one deleted besides.
 
 use std::fmt;
 use std::str::FromStr;
+
+use super::design::Design;
 
 /// How a file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,12 @@ pub enum Op {
     Rename(&'static str, &'static str),
     /// REMOVE.
     Remove(&'static str),
+    /// A snapshot is made, of this name.
+    Pin(&'static str),
+    /// A snapshot is deleted.
+    Unpin(&'static str),
+    /// The volume goes back to a snapshot.
+    RollBack(&'static str),
 }
 
 impl Op {
@@ -80,9 +89,17 @@ impl Op {
             | Op::Link(path, _)
             | Op::Symlink(path, _)
             | Op::Rename(path, _)
-            | Op::Remove(path) => path,
+            | Op::Remove(path)
+            | Op::Pin(path)
+            | Op::Unpin(path)
+            | Op::RollBack(path) => path,
         };
         path.rsplit_once('/').map_or(path, |(_, name)| name)
+    }
+
+    /// Whether it is about snapshots, and no call of a client.
+    pub fn is_of_snapshots(&self) -> bool {
+        matches!(self, Self::Pin(_) | Self::Unpin(_) | Self::RollBack(_))
     }
 }
 
@@ -102,6 +119,9 @@ impl fmt::Display for Op {
             Self::Symlink(path, length) => write!(f, "symlink {path} {length}"),
             Self::Rename(from, to) => write!(f, "rename {from} {to}"),
             Self::Remove(path) => write!(f, "remove {path}"),
+            Self::Pin(name) => write!(f, "pin {name}"),
+            Self::Unpin(name) => write!(f, "unpin {name}"),
+            Self::RollBack(name) => write!(f, "roll-back {name}"),
         }
     }
 }
@@ -119,6 +139,8 @@ fn of_word<T: Copy + fmt::Debug>(list: &[T], text: &str) -> Option<T> {
 /// All paths of workloads.
 const PATHS: &[&str] =
     &["foo", "bar", "A", "B", "A/foo", "A/bar", "A/C", "B/foo", "B/bar", "A/C/foo", "B/C"];
+/// All names of snapshots.
+const SNAPSHOTS: &[&str] = &[HELD, NEW];
 const MODES: &[Mode] = &[Mode::Unchecked, Mode::Guarded, Mode::Exclusive];
 const PARTS: &[Part] = &[Part::Append, Part::Overlap, Part::Extend];
 const STABLES: &[Stable] = &[Stable::Unstable, Stable::Commit, Stable::DataSync, Stable::FileSync];
@@ -129,6 +151,7 @@ impl FromStr for Op {
     fn from_str(text: &str) -> Result<Self, ()> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let path = |text: &str| PATHS.iter().copied().find(|path| *path == text);
+        let snapshot = |text: &str| SNAPSHOTS.iter().copied().find(|name| *name == text);
         let op = || {
             Some(match *words {
                 ["create", at, mode] => Self::Create(path(at)?, of_word(MODES, mode)?),
@@ -143,6 +166,9 @@ impl FromStr for Op {
                 ["symlink", at, length] => Self::Symlink(path(at)?, length.parse().ok()?),
                 ["rename", from, to] => Self::Rename(path(from)?, path(to)?),
                 ["remove", at] => Self::Remove(path(at)?),
+                ["pin", name] => Self::Pin(snapshot(name)?),
+                ["unpin", name] => Self::Unpin(snapshot(name)?),
+                ["roll-back", name] => Self::RollBack(snapshot(name)?),
                 _ => return None,
             })
         };
@@ -153,8 +179,27 @@ impl FromStr for Op {
 /// What is there before every workload: directories end with a slash; of files, the size in bytes.
 pub const BEFORE: &[(&str, usize)] = &[("A/", 0), ("B/", 0), ("foo", 6000), ("A/foo", 20_000)];
 
+/// On a volume that may have snapshots, the one that holds all of this,
+pub const HELD: &str = "old";
+/// and the one that is made;
+pub const NEW: &str = "new";
+/// of this file the first holds other bytes,
+pub const REWRITTEN: &str = "foo";
+/// and what these are: no operation writes them, nor are they there otherwise.
+pub fn held_bytes(size: usize) -> Vec<u8> {
+    payload(14, size)
+}
+
 /// The operations of which workloads are made.
-pub fn operations() -> Vec<Op> {
+pub fn operations(design: Design) -> Vec<Op> {
+    let mut list = of_clients();
+    if design.has_snapshots() {
+        list.extend([Op::Pin(NEW), Op::Unpin(HELD)]);
+    }
+    list
+}
+
+fn of_clients() -> Vec<Op> {
     let mut list = Vec::new();
     for path in ["bar", "A/bar"] {
         for &mode in MODES {
@@ -225,8 +270,9 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_the_protocol_asks_for() {
-        let list = operations();
-        assert_eq!(list.len(), 61);
+        assert_eq!(operations(Design::SYNC).len(), 61);
+        let list = operations(Design::RAM);
+        assert_eq!(list.len(), 63);
         for (index, one) in list.iter().enumerate() {
             assert!(!list[..index].contains(one), "{one} stands there twice");
         }

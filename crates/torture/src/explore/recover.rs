@@ -15,12 +15,13 @@ use vfs::ObjectId;
 
 use super::Before;
 use super::alike::Looked;
+use super::control;
 use super::design::Design;
 use super::device::Device;
 use super::disks::{Disks, Images, Recording};
 use super::driver::Driver;
 use super::law::only_leaks;
-use super::model::{View, What};
+use super::model::{Held, Shown, View, What};
 use super::ram::Ram;
 use super::server::{Server, handle};
 use crate::calls;
@@ -66,6 +67,8 @@ pub struct Recovered {
     pub view: View,
     /// What handles name, by the numbers of files in the view.
     pub ids: Vec<ObjectId>,
+    /// What snapshots show.
+    pub held: Held<Shown>,
     /// A file that is made then.
     pub made: ObjectId,
     /// The verifier of this boot.
@@ -135,6 +138,8 @@ fn bring_back(
         let driver = Driver::new(server.witness.clone());
         let seen = driver.view().await.map_err(|error| format!("it cannot be read: {error}"))?;
         let (mut view, ids) = seen;
+        let unread = |error| format!("a snapshot cannot be read: {error}");
+        let held = driver.held().await.map_err(unread)?;
         // Half of the images are used while what a cut left is looked for.
         let waits = images.fingerprint().is_multiple_of(2);
         let none = Before::default();
@@ -150,12 +155,20 @@ fn bring_back(
         let probe = driver.probe().await.map_err(|error| format!("nothing is made: {error}"))?;
         let committed = server.ask(&calls::commit(&handle(probe))).await?;
         let verifier = committed.unwrap().verf.0;
-        driver.use_and_empty(&view, &ids, handles, probe).await?;
+        let all = held.values().flat_map(|(_, ids)| ids).chain(&ids).copied();
+        driver.use_and_empty(&view, &all.collect::<Vec<_>>(), handles, probe).await?;
+        if driver.held().await.map_err(unread)? != held {
+            return Err("what a snapshot holds has changed".to_owned());
+        }
+        // In half of the worlds; in the others the checker sees what they hold.
+        if executor.seed().is_multiple_of(2) {
+            control::delete_all(&*server.witness).await?;
+        }
         driver.stop().await.map_err(|error| format!("it does not stop: {error}"))?;
         if !engine.wait_for_reclaim().await {
             return Err("reclaim cannot go on".to_owned());
         }
-        let recovered = Recovered { view, ids, made: probe, verifier };
+        let recovered = Recovered { view, ids, held, made: probe, verifier };
         Ok((recovered, opened.rebuilt.is_some() || reclaims))
     })
 }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use sim::Executor;
 use vfs::{FsError, ObjectId};
 
+use super::Style;
 use super::caller::{Handles, call};
 use super::design::Design;
 use super::disks::Images;
@@ -33,8 +34,8 @@ pub fn retry(
     history: &History,
     moment: Moment,
 ) -> Result<(), String> {
-    if design.is_delayed() {
-        return Ok(()); // nothing is promised of repetitions
+    if design.is_delayed() || history.style == Style::RolledBack {
+        return Ok(()); // nothing is promised of repetitions, or nothing is repeated
     }
     let executor = Executor::new(SEED);
     executor.block_on(async {
@@ -46,11 +47,12 @@ pub fn retry(
         let (view, ids) = driver.view().await.map_err(|error| error.to_string())?;
         let handles: Handles =
             history.handles.iter().map(|(&node, &id)| (node, handle(id))).collect();
-        let mut model = Model::of(&view);
+        let held = driver.held().await.map_err(|error| error.to_string())?;
+        let mut model = Model::with(&view, &held);
         for index in unanswered(history, moment) {
             let act = &history.acts[index].0;
             let call = call(&server, act, &handles);
-            let reply = server.connect().call(&call.record).await?;
+            let reply = call.send(&server).await?;
             let found = (call.read)(&reply)?.result;
             let expected = expected(&mut model, history, index, &ids);
             if found != expected {
@@ -59,7 +61,13 @@ pub fn retry(
             }
         }
         let (after, _) = driver.view().await.map_err(|error| error.to_string())?;
-        if !is_same(&after, &model.view()) {
+        let held = driver.held().await.map_err(|error| error.to_string())?;
+        let known = model.held();
+        let are_same = held.len() == known.len()
+            && held.iter().zip(&known).all(|((name, (view, _)), (other_name, other))| {
+                name == other_name && is_same(view, other)
+            });
+        if !is_same(&after, &model.view()) || !are_same {
             return Err("what was repeated did something else".to_owned());
         }
         driver.stop().await.map_err(|error| format!("it does not stop: {error}"))

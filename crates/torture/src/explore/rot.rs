@@ -71,7 +71,7 @@ async fn look(server: &Server, file: &nfs_fh3, what: &What) -> Result<Option<Wha
 
 /// Looks at a volume and checks it.
 fn judge(design: Design, image: Image, counts: &mut Counts) -> Result<(), String> {
-    let (images, model) = (Images(vec![image]), Model::before());
+    let (images, model) = (Images(vec![image]), Model::before(design));
     let executor = Executor::new(1);
     let disks = |images: &Images| {
         Ram::all(images).into_iter().map(|ram| ram as Rc<dyn BlockDevice>).collect::<Vec<_>>()

@@ -18,19 +18,21 @@ use futures::future::{FutureExt, LocalBoxFuture, Shared, select};
 use nfs3_types::nfs3::nfs_fh3;
 use runtime::Runtime;
 use sim::Executor;
-use vfs::{FileSystem, FsError};
+use vfs::{FileSystem, FsError, SnapshotNumber};
 
 use super::caller::{Answer, Call, Handles, call, last_name};
+use super::control;
 use super::design::Design;
 use super::device::Device;
 use super::disks::{Disks, Images, Recording};
 use super::judge::History;
 use super::loose::touches;
 use super::model::{Act, Model, ROOT};
-use super::op::{Op, Stable};
+use super::op::{HELD, NEW, Op, Stable};
 use super::server::{self, Server};
 use super::{Before, Style};
 use crate::calls;
+use crate::protocol::Procedure;
 
 /// The world in which every workload runs: those that begin alike go alike.
 pub const SEED: u64 = 7;
@@ -72,6 +74,10 @@ pub fn run(
     ops: &[Op],
     style: Style,
 ) -> Result<Option<Run>, String> {
+    let goes_back = style == Style::RolledBack;
+    if goes_back && (!design.has_snapshots() || design.is_delayed()) {
+        return Ok(None);
+    }
     let executor = Executor::new(SEED);
     let disks = Rc::new(Disks::new(&executor, base));
     executor.block_on(async {
@@ -79,6 +85,9 @@ pub fn run(
         let opened = design.open(disks.devices(), runtime.clone()).await;
         let opened = opened.map_err(|error| error.to_string())?;
         let mut client = Client::new(design, (runtime, disks.clone()), opened, (before, style));
+        if goes_back {
+            return client.roll_back(&executor, ops).await;
+        }
         disks.start_recording();
         let there_is_one = match style {
             Style::OneByOne => client.one_by_one(ops).await?,
@@ -89,15 +98,16 @@ pub fn run(
             // One disk that fails is no failure of a set.
             Style::Failing if design.device() != Device::Plain => false,
             Style::Failing => client.failing(ops).await.map(|()| false)?,
+            Style::RolledBack => unreachable!("that is another run"),
         };
         if !there_is_one {
             return Ok(None);
         }
         client.look_back().await?;
+        control::end_deletions(&*client.server.witness).await?;
         client.engine.quiesce().await.map_err(|error| error.to_string())?;
         if style == Style::OneByOne {
-            let stopped = client.server.witness.shutdown().await;
-            stopped.map_err(|error| format!("it does not stop: {error}"))?;
+            client.stop().await?;
             (0..client.history.acts.len())
                 .for_each(|index| disks.volume().mark(acknowledged(index)));
         }
@@ -116,7 +126,7 @@ impl Client {
         let root = files.root();
         let server = Server::serving(runtime.clone(), files, design.is_delayed());
         let server = Rc::new(server);
-        let model = Model::before();
+        let model = Model::before(design);
         let mut handles = Handles::from([(ROOT, server::handle(root))]);
         let mut history = History::new(design, style);
         history.handles.insert(ROOT, root);
@@ -158,13 +168,16 @@ impl Client {
             let Some((index, act, call)) = self.begin(number, op, &seen) else {
                 return Ok(false);
             };
-            let reply = self.server.connect().call(&call.record).await?;
+            let reply = call.send(&self.server).await?;
             let answer = (call.read)(&reply)?;
             if matches!(op, Op::Write(_, _, Stable::Commit)) {
                 self.commit(act.subject, answer).await?;
             }
             self.promised(index).into_iter().for_each(|mark| self.disks.volume().mark(mark));
             self.repeat(&call, &reply).await?;
+            if op.is_of_snapshots() {
+                control::end_deletions(&*self.server.witness).await?;
+            }
             self.answered.push((call, reply));
             let expected = self.model.apply(&act);
             self.expect(index, answer, expected)?;
@@ -196,8 +209,8 @@ impl Client {
             let Some((index, act, call)) = self.begin(number, op, &seen) else {
                 return Ok(false);
             };
-            let running = self.send_until_done(&call.record, self.promised(index)).await;
-            let again = self.send(&call.record, Vec::new());
+            let running = self.send_until_done(&call, self.promised(index)).await;
+            let again = self.send_again(&call, &running);
             let expected = self.model.apply(&act);
             if expected.is_ok() {
                 for look in self.looks_at(&act, &seen) {
@@ -228,8 +241,8 @@ impl Client {
             let Some((index, _, call)) = self.begin(number, op, &seen) else {
                 return Ok(false);
             };
-            let running = self.send(&call.record, self.promised(index));
-            let again = self.send(&call.record, Vec::new());
+            let running = self.send(&call, self.promised(index));
+            let again = self.send_again(&call, &running);
             under_way.push((index, call, running, again));
         }
         for (index, call, running, again) in under_way {
@@ -313,12 +326,17 @@ impl Client {
         })
     }
 
+    /// The repetition of a call that is under way. Of a snapshot there is none.
+    fn send_again(&self, call: &Call, running: &Running) -> Running {
+        if call.change.is_some() { running.clone() } else { self.send(call, Vec::new()) }
+    }
+
     /// Sends a call over a connection of its own, and leaves marks when its reply comes.
-    fn send(&self, record: &Bytes, marks: Vec<u64>) -> Running {
+    fn send(&self, call: &Call, marks: Vec<u64>) -> Running {
         let (server, disks) = (self.server.clone(), self.disks.clone());
-        let (record, (sender, reply)) = (record.clone(), oneshot::channel());
+        let (call, (sender, reply)) = (call.clone(), oneshot::channel());
         let task = async move {
-            let reply = server.connect().call(&record).await;
+            let reply = call.send(&server).await;
             marks.into_iter().for_each(|mark| disks.volume().mark(mark));
             let _ = sender.send(reply); // the waiter may have found something wrong by now
         };
@@ -328,10 +346,10 @@ impl Client {
     }
 
     /// The same, and waits until what is asked for has been done, though not answered.
-    async fn send_until_done(&self, record: &Bytes, marks: Vec<u64>) -> Running {
+    async fn send_until_done(&self, call: &Call, marks: Vec<u64>) -> Running {
         let witness = self.server.witness.clone();
         let before = witness.done();
-        let running = self.send(record, marks);
+        let running = self.send(call, marks);
         let done = async move { witness.more_than(before).await }.boxed_local();
         select(done, running.clone()).await;
         running
@@ -339,10 +357,10 @@ impl Client {
 
     /// Calls whose replies show what an operation has done, once it has, and nothing of what others
     /// did before, when everything was as in `before`.
-    fn looks_at(&self, act: &Act, before: &Model) -> Vec<Bytes> {
+    fn looks_at(&self, act: &Act, before: &Model) -> Vec<Call> {
         let directory = &self.handles[&act.subject];
-        let name = |handle: &nfs_fh3, name: &str| self.server.record(&calls::lookup(handle, name));
-        let attributes = |handle: &nfs_fh3| self.server.record(&calls::getattr(handle));
+        let name = |handle: &nfs_fh3, name: &str| self.look(&calls::lookup(handle, name));
+        let attributes = |handle: &nfs_fh3| self.look(&calls::getattr(handle));
         let last = act.op.last_name();
         let into = || &self.handles[&act.destination.expect("LINK and RENAME have one")];
         match act.op {
@@ -357,7 +375,52 @@ impl Client {
             Op::Link(_, to) => vec![attributes(directory), name(into(), last_name(to))],
             // UNSTABLE bytes may be lost though they were seen.
             Op::Write(..) | Op::Resize(..) | Op::Chmod(..) => vec![attributes(directory)],
+            Op::Pin(_) | Op::Unpin(_) => {
+                let root = self.server.witness.root();
+                vec![name(&server::handle(root.within(SnapshotNumber::LISTING)), last)]
+            }
+            Op::RollBack(_) => Vec::new(),
         }
+    }
+
+    /// A call of which the reply is for nobody.
+    fn look<P: Procedure>(&self, arguments: &P) -> Call {
+        let record = self.server.record(arguments);
+        let read = |_: &[u8]| Ok(Answer { result: Ok(()), file: None, written: None });
+        Call { record, read, change: None }
+    }
+
+    /// One by one; then the volume is stopped, and goes back to its newest snapshot, as `duramen
+    /// snapshot rollback` does it.
+    async fn roll_back(mut self, executor: &Executor, ops: &[Op]) -> Result<Option<Run>, String> {
+        if !self.one_by_one(ops).await? {
+            return Ok(None);
+        }
+        self.stop().await?;
+        self.disks = Rc::new(Disks::new(executor, &self.disks.contents()));
+        let (devices, runtime) = (self.disks.devices(), self.runtime.clone());
+        self.disks.start_recording();
+        self.history.all_acknowledged();
+        let opened = self.design.open(devices, runtime).await.map_err(|error| error.to_string())?;
+        let files = opened.files;
+        let Some(name) = control::newest(&*files).await? else { return Ok(None) };
+        let to = |op: &Op| op.last_name().as_bytes() == name.as_bytes();
+        let op = [HELD, NEW].map(Op::RollBack).into_iter().find(to).ok_or("an unknown snapshot")?;
+        let index = self.history.acts.len();
+        let act = Act::new(&self.model, index, &op).map_err(|error| error.to_string())?;
+        self.disks.volume().mark(begun(index));
+        let gone = control::carry_out(&*files, &op, || ()).await?;
+        gone.map_err(|error| format!("it does not go back: {error}"))?;
+        self.disks.volume().mark(acknowledged(index));
+        self.history.acts.push((act, Ok(())));
+        self.history.given.push(None);
+        files.shutdown().await.map_err(|error| format!("it does not stop: {error}"))?;
+        Ok(Some(Run { recording: self.disks.recording(), history: self.history }))
+    }
+
+    async fn stop(&self) -> Result<(), String> {
+        let stopped = self.server.witness.shutdown().await;
+        stopped.map_err(|error| format!("it does not stop: {error}"))
     }
 }
 

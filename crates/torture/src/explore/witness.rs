@@ -29,6 +29,12 @@ impl Witness {
         self.done.get()
     }
 
+    /// One more has been done, which is none of the protocol.
+    pub fn note(&self) {
+        self.done.set(self.done.get() + 1);
+        self.more.notify();
+    }
+
     /// Waits until more than `count` have been done.
     pub async fn more_than(&self, count: u64) {
         while self.done.get() <= count {
@@ -48,8 +54,7 @@ impl InFront for Witness {
         verb: impl Future<Output = Sealed<T>>,
     ) -> Sealed<T> {
         let sealed = verb.await;
-        self.done.set(self.done.get() + 1);
-        self.more.notify();
+        self.note();
         sealed
     }
 }

@@ -505,7 +505,7 @@ fn there_are_as_many_as_were_asked_for_and_the_campaigns_come_by_all_of_them() {
         let is_left_to_others = of_bytes && !names.contains(&*name) || others.contains(&&*name);
         assert!(names.contains(name.as_str()) != is_left_to_others, "{name} stands in no table");
     }
-    let list = operations();
+    let list = operations(Design::SYNC);
     for (name, text) in rows() {
         let ops = workload(text);
         assert!(ops.len() <= 2 && ops.iter().all(|op| list.contains(op)), "{name}: '{text}'");
