@@ -74,7 +74,8 @@ impl<'a, 'p> Walk<'a, 'p> {
     /// [`Ended`].
     pub(crate) async fn find(mut self) -> Result<Vec<(u64, Tenants)>, Ended> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
-        for stem in of_snapshots.iter().chain(&[Stem::Map, Stem::Answers, Stem::Inodes]) {
+        let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
+        for stem in of_snapshots.iter().chain(&others) {
             self.below(stem, None, None).await?;
         }
         let found = |zone| Some((zone, self.tenants.remove(&zone)?));
@@ -185,6 +186,7 @@ impl Shadow {
             4 => Stem::Snapshots,
             5 => Stem::Lists,
             6 => Stem::Died,
+            7 => Stem::Log,
             ino => {
                 let (home, slot) = self.home_in(&Stem::Inodes, ino).await.ok()?;
                 Stem::File(ino, home, slot)
