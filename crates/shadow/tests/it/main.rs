@@ -4,8 +4,11 @@ mod answers;
 mod bench;
 mod costs;
 mod faults;
+mod forge;
 mod held;
+mod judged;
 mod kit;
+mod mended;
 mod overwrites;
 #[cfg(feature = "planted-bugs")]
 mod planted;
