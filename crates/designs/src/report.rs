@@ -48,6 +48,8 @@ pub struct Finding {
     pub place: Place,
     /// Which data cannot be read, if it is that.
     pub data: Option<DataPlace>,
+    /// The snapshot in which it is, by its name; none for the live tree.
+    pub snapshot: Option<String>,
     /// A path to the file, where one is known; of the paths that it had when it was found.
     pub path: Option<String>,
     /// What was found.
@@ -61,8 +63,11 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.severity.name(), self.rule.name, self.place)?;
-        if let Some(path) = &self.path {
-            write!(f, " ({path})")?;
+        match (&self.path, &self.snapshot) {
+            (Some(path), Some(snapshot)) => write!(f, " ({path} in snapshot {snapshot})")?,
+            (None, Some(snapshot)) => write!(f, " (in snapshot {snapshot})")?,
+            (Some(path), None) => write!(f, " ({path})")?,
+            (None, None) => {}
         }
         write!(f, ": found {}, expected {}", self.found, self.expected)
     }

@@ -159,6 +159,11 @@ impl Pins {
         self.all.borrow().get(&number.0).cloned()
     }
 
+    /// All snapshots, and the slots of their lines.
+    pub(crate) fn lines(&self) -> BTreeMap<u32, (Told, u64)> {
+        self.all.borrow().clone()
+    }
+
     /// How many hold something.
     pub(crate) fn holders(&self) -> usize {
         self.holders.borrow().len()
@@ -368,6 +373,14 @@ impl Pins {
         let holders = self.holders.borrow();
         let at = holders.partition_point(|&(number, _)| number < span.first);
         holders.get(at).map(|&(number, _)| number).filter(|&number| number < span.end)
+    }
+
+    /// The first and the last snapshot that hold what died so, as a span from the one to the other.
+    pub(crate) fn holders_of(&self, span: Span) -> Option<Span> {
+        let first = self.first_holder(span)?;
+        let holders = self.holders.borrow();
+        let end = holders.partition_point(|&(number, _)| number < span.end);
+        holders[..end].last().map(|&(last, _)| Span { first, end: last + 1 })
     }
 
     /// The live tree is what a snapshot holds from now on, which has so many blocks of metadata.

@@ -1,10 +1,14 @@
 //! Repairing what a volume at rest, or one that was cut off, has that no cut leaves.
 //!
 //! What is wrong is changed in memory, and goes out as one update: where that is cut off, the old
-//! tree stands. The map is made anew of what trees hold, and counters of what there is. In the live
-//! tree a block of inodes that is another goes, and so does what makes no sense as an inode, names
-//! of files that are not there, and answers if some of them cannot be read; links are the names
-//! that are found.
+//! tree stands. The map and the lists of what died are made anew of what trees hold, and counters
+//! of what there is. In the live tree a block of inodes that is another goes, and so does what
+//! makes no sense as an inode, names of files that are not there, and answers if some of them
+//! cannot be read; links are the names that are found.
+//!
+//! The tree of a snapshot is what was there then, and stays as it is: what is lost in it is an
+//! error for who reads it, and all else is there. One of which the line is lost, or the root, is no
+//! more.
 //!
 //! What cannot be made right stays as it is, an error for who reads it: data, and the names in a
 //! directory, are never taken for none. A block that the disk cannot read may come back, so nothing
@@ -23,20 +27,21 @@ use futures::future::LocalBoxFuture;
 use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
-use crate::check::{Look, nodes_of};
+use crate::check::{Count, Look, nodes_of};
 use crate::commit::{Commits, Found};
 use crate::format::anchor::Shape;
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree, WIDTH};
-use crate::format::record::Run;
-use crate::format::superblock::Superblock;
+use crate::format::record::{Change, Run, Span};
+use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
+use crate::format::superblock::{Snapshots, Superblock};
 use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT};
 use crate::nodes::{Node, Nodes, Stem};
 use crate::open::{OpenError, believe, choose, find_anchor};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
-use crate::runs::Unfolded;
+use crate::runs::{Unfolded, coalesced};
 use crate::space::Space;
 use crate::space_log::Log;
 
@@ -49,36 +54,38 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     let anchor = find_anchor(&*device).await?;
     let (found, at, highest) = choose(&*device, &anchor).await?;
     let shape = anchor.shape;
-    let said = &found.snapshots;
-    if said.line_slots + said.list_slots > 0 {
-        return Ok(()); // what snapshots hold is not known here, and nothing is given up for it
+    if !found.snapshots.makes_sense(shape.units) {
+        return Err(OpenError::Damaged("what is told of snapshots makes no sense"));
     }
     let nodes = nodes_of(device.clone(), &anchor, &found);
+    let (space, told) = used_before(&nodes, shape, &found).await?;
+    let bare = without_lists(found.clone());
+    let nodes = nodes_of(device.clone(), &anchor, &bare);
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
     if root.is_none_or(|root| root.inode(ROOT, Record::facts).is_none()) {
         return Err(OpenError::Damaged("it has no root"));
     }
-    let space = used_before(&nodes, shape, &found).await?;
-    let superblock = fixed(&nodes, shape, found.clone()).await?;
+    let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, told).await?;
     believe(&*device, &found, at, &anchor.secret).await?;
     let path = nodes.path.clone();
-    let said = superblock.snapshots;
     let log = Log::from(&shape, superblock.log_blocks.start);
-    let found = Found {
-        anchor,
-        superblock,
-        at,
-        unfolded: Unfolded::default(),
-        log,
-        pins: Pins::new(&said, BTreeMap::new(), BTreeMap::new()),
-    };
+    let found = Found { anchor, superblock, at, unfolded, log, pins };
     let commits = Commits::new(runtime, nodes, space.clone(), path, found);
     commits.pass_number(highest);
+    commits.fold(true).await?;
     if !space.has_blocks(0, commits.needs_now(), false) {
         return Err(OpenError::Damaged("nothing of it is free"));
     }
     commits.renew_anchor().await?;
     commits.commit(false).await.map_err(OpenError::of_commit)
+}
+
+/// A superblock that leads to no lists: they are made anew.
+fn without_lists(superblock: Superblock) -> Superblock {
+    let none = Tree::default();
+    let snapshots =
+        Snapshots { lists: none, died: none, list_slots: 0, died_slots: 0, ..superblock.snapshots };
+    Superblock { snapshots, ..superblock }
 }
 
 /// Each unit of a volume.
@@ -87,37 +94,44 @@ fn units(shape: &Shape) -> impl Iterator<Item = Run> + use<> {
 }
 
 /// What trees hold, and what the map says is in use: nothing of it is written over, so that the old
-/// tree stands if the update is cut off.
+/// tree stands if the update is cut off. What the map says is told beside, if it says something.
 async fn used_before(
     nodes: &Rc<Nodes>,
     shape: Shape,
     superblock: &Superblock,
-) -> Result<Rc<Space>, OpenError> {
+) -> Result<(Rc<Space>, Option<Space>), OpenError> {
     let mut silent = |_, _| ();
     let mut old = Look::new(nodes.clone(), shape, false, &mut silent);
-    let told = old.told(superblock).await?;
-    for stem in [Stem::Map, Stem::Log] {
-        old.tree(&stem, false, &mut Vec::new()).await;
-    }
-    old.files(superblock).await;
+    let told = old.told(superblock).await?.map(|(told, _)| told);
+    old.trees(superblock).await;
     let space = Rc::new(Space::empty(shape));
     let is_used =
-        |run: &Run| old.held.has_all(*run) || told.as_ref().is_some_and(|(it, _)| it.has_all(*run));
+        |run: &Run| old.held.has_all(*run) || told.as_ref().is_some_and(|it| it.has_all(*run));
     let is_kept = |run: &Run| is_used(run) != is_planted(Bug::OverwrittenRepairs);
     for run in units(&shape).filter(|run| shape.may_hold(run) && is_kept(run)) {
         assert!(space.take(run), "each unit once");
     }
-    Ok(space)
+    Ok((space, told))
 }
 
-/// Changes what is wrong, in memory, and gives the superblock of that.
+/// What is right, in memory.
+struct Fixed {
+    superblock: Superblock,
+    pins: Pins,
+    /// What died, of which lists are made.
+    unfolded: Unfolded,
+}
+
+/// Changes what is wrong, in memory.
 async fn fixed(
     nodes: &Rc<Nodes>,
     shape: Shape,
     mut superblock: Superblock,
-) -> Result<Superblock, OpenError> {
-    drop_wrong(nodes, &Stem::Map, nodes.height(&Stem::Map), 0, WIDTH as u64).await?;
-    drop_wrong(nodes, &Stem::Inodes, nodes.height(&Stem::Inodes), 0, WIDTH as u64).await?;
+    told: Option<Space>,
+) -> Result<Fixed, OpenError> {
+    for stem in [Stem::Map, Stem::Inodes, Stem::Snapshots] {
+        drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
+    }
     if drop_wrong(nodes, &Stem::Answers, nodes.height(&Stem::Answers), 0, WIDTH as u64).await? {
         nodes.set_tree(&Stem::Answers, Tree::default());
         superblock.answers_begun = 0;
@@ -127,31 +141,139 @@ async fn fixed(
     clear_senseless(nodes, superblock.next_ino).await;
     let mut silent = |_, _| ();
     let mut look = Look::new(nodes.clone(), shape, false, &mut silent);
-    look.files(&superblock).await;
-    let gone = look.names.keys().filter(|ino| !look.files.contains_key(ino)).copied().collect();
+    look.live(&superblock).await;
+    let is_file = |ino: &u64| look.says.files.contains_key(ino);
+    let gone = look.says.names.keys().filter(|ino| !is_file(ino)).copied().collect();
     drop_names(nodes, &look, &gone).await;
+    let pins = look.pins(&superblock.snapshots).await;
+    let all = kept_snapshots(nodes, &mut superblock.snapshots, &pins).await?;
     let mut silent = |_, _| ();
     let mut look = Look::new(nodes.clone(), shape, false, &mut silent);
-    look.files(&superblock).await;
-    for (&ino, facts) in &look.files {
-        let named = look.names.get(&ino).copied().unwrap_or(0);
-        let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await.ok().flatten();
+    look.tree(&Stem::Snapshots).await;
+    look.live(&superblock).await;
+    count_live(nodes, &look, &mut superblock).await;
+    let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new());
+    look.held(&pins).await;
+    let all = counted(nodes, &look, &pins).await?;
+    if look.has_unread && told.is_none() {
+        return Err(OpenError::Failed(FsError::Io));
+    }
+    let unread = told.filter(|_| look.has_unread);
+    make_map(nodes, &mut look, unread).await?;
+    (superblock.record, superblock.records) = (Pointer::NULL, 0);
+    let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new());
+    Ok(Fixed { superblock, pins, unfolded: dead(&look) })
+}
+
+/// What snapshots alone hold, as records tell it.
+fn dead(look: &Look<'_>) -> Unfolded {
+    let mut died: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
+    look.died.iter().for_each(|&(span, run)| died.entry(span).or_default().push(run));
+    let of_span = |(span, runs)| {
+        coalesced(runs).into_iter().map(move |run| Change::Died(run, span)).collect::<Vec<_>>()
+    };
+    let mut unfolded = Unfolded::default();
+    unfolded.extend(died.into_iter().flat_map(of_span).collect(), Vec::new());
+    unfolded
+}
+
+/// Counts what there is in the live tree: files, their links, and the rest.
+async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock) {
+    for (&ino, known) in &look.says.files {
+        let named = look.says.names.get(&ino).copied().unwrap_or(0);
         // One without a name stays as it is.
-        if let Some(home) = home.filter(|_| named > 0 && named != facts.links) {
-            let facts = Facts { links: named, ..facts.clone() };
+        if named == 0 || named == known.links {
+            continue;
+        }
+        let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await.ok().flatten();
+        if let Some(home) = home
+            && let Some(facts) = home.inode(ino % INODES, Record::facts)
+        {
+            let facts = Facts { links: named, ..facts };
             home.change(|bytes| Record::of_mut(bytes, ino % INODES).set(&facts));
             nodes.mark(&home);
         }
     }
-    make_map(nodes, &mut look).await?;
-    superblock.snapshots.nodes = look.nodes_held.0;
-    let files = look.files.values();
-    superblock.directories = files.filter(|it| it.kind == FileKind::Directory).count() as u64;
-    superblock.files = look.files.len() as u64;
-    superblock.units = look.files.values().map(|facts| facts.units).sum();
-    superblock.chains.retain(|chain| look.files.contains_key(&chain.ino));
-    (superblock.record, superblock.records) = (Pointer::NULL, 0);
-    Ok(superblock)
+    let Count { files, directories, units, nodes, pinned } = look.says.count;
+    (superblock.files, superblock.directories, superblock.units) = (files, directories, units);
+    (superblock.snapshots.nodes, superblock.snapshots.pinned) = (nodes, pinned);
+    superblock.chains.retain(|chain| look.says.files.contains_key(&chain.ino));
+    let last = look.says.files.last_key_value().map_or(0, |(&last, _)| last);
+    superblock.next_ino = superblock.next_ino.max((last + 1).next_multiple_of(INODES));
+}
+
+/// The snapshots that stay, and the slots of their lines: those that make sense, and have a root.
+/// The lines of others go.
+async fn kept_snapshots(
+    nodes: &Rc<Nodes>,
+    said: &mut Snapshots,
+    pins: &Pins,
+) -> Result<BTreeMap<u32, (Told, u64)>, OpenError> {
+    let mut kept = BTreeMap::new();
+    for (number, (told, slot)) in pins.lines() {
+        if told.state == State::Gone || has_root(nodes, &told).await? {
+            kept.insert(number, (told, slot));
+        }
+    }
+    for block in 0..said.line_slots.div_ceil(LINES) {
+        let Some(lines) = nodes.get(&Stem::Snapshots, 0, block).await? else { continue };
+        let is_wrong = |slot: &u64| match lines.read(|bytes| Line::read(bytes, *slot)) {
+            Ok(told) => told.is_some_and(|told| kept.get(&told.number) != Some(&(told, *slot))),
+            Err(()) => true,
+        };
+        let wrong: Vec<u64> = (block * LINES..(block + 1) * LINES).filter(is_wrong).collect();
+        if !wrong.is_empty() {
+            lines.change(|bytes| wrong.iter().for_each(|&slot| Line::write(bytes, slot, None)));
+            nodes.mark(&lines);
+        }
+        if lines.read(is_empty) {
+            nodes.remove_way(&lines);
+        }
+    }
+    if kept.is_empty() {
+        nodes.clear(&Stem::Snapshots);
+        said.line_slots = 0;
+    }
+    let holding = kept.values().filter(|(told, _)| told.state != State::Gone);
+    said.pinned_until = holding.map(|(told, _)| told.update).max().unwrap_or(0);
+    Ok(kept)
+}
+
+/// Whether a snapshot has a root directory, or one that the disk may read some day.
+async fn has_root(nodes: &Rc<Nodes>, told: &Told) -> Result<bool, OpenError> {
+    let inodes = Stem::Pinned(Rc::new(told.inodes));
+    let home = match nodes.get(&inodes, 0, ROOT / INODES).await {
+        Ok(home) => home,
+        Err(FsError::Corrupt) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let root = home.and_then(|home| home.inode(ROOT % INODES, Record::facts));
+    Ok(root.is_some_and(|root| root.kind == FileKind::Directory))
+}
+
+/// The snapshots, and the slots of their lines, which say what there is in each.
+async fn counted(
+    nodes: &Rc<Nodes>,
+    look: &Look<'_>,
+    pins: &Pins,
+) -> Result<BTreeMap<u32, (Told, u64)>, OpenError> {
+    let mut all = pins.lines();
+    for (number, (told, slot)) in &mut all {
+        let Some(&Count { files, directories, units, nodes: of_tree, .. }) =
+            look.counts.get(number)
+        else {
+            continue;
+        };
+        let right = Told { files, directories, units, nodes: of_tree, ..told.clone() };
+        if right != *told {
+            let lines = nodes.get(&Stem::Snapshots, 0, *slot / LINES).await?;
+            let lines = lines.ok_or(FsError::Corrupt)?;
+            lines.change(|bytes| Line::write(bytes, *slot, Some(&right)));
+            nodes.mark(&lines);
+            *told = right;
+        }
+    }
+    Ok(all)
 }
 
 /// Takes pointers out of a tree that lead to other blocks than they say; says whether there were
@@ -201,12 +323,12 @@ async fn clear_senseless(nodes: &Nodes, end: u64) {
 
 /// Takes the names of files that are not there out of directories.
 async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
-    let directories = look.files.iter().filter(|(_, it)| it.kind == FileKind::Directory);
-    for (&ino, facts) in directories {
+    let files = look.says.files.iter();
+    for (&ino, known) in files.filter(|(_, it)| it.kind == FileKind::Directory) {
         let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await;
         let Ok(Some(home)) = home else { continue };
         let stem = Stem::File(ino, home, ino % INODES);
-        for leaf in 0..facts.size.div_ceil(CHUNKS * CHUNK_SIZE as u64) {
+        for leaf in 0..known.size.div_ceil(CHUNKS * CHUNK_SIZE as u64) {
             let Ok(Some(node)) = nodes.get(&stem, 0, leaf).await else { continue };
             let places = names_in(&node, gone);
             if !places.is_empty() {
@@ -234,8 +356,12 @@ fn names_in(node: &Node, gone: &BTreeSet<u64>) -> Vec<usize> {
     })
 }
 
-/// Makes the map anew of what trees hold.
-async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
+/// Makes the map anew of what trees hold, and of what the old one says if something was not read.
+async fn make_map(
+    nodes: &Nodes,
+    look: &mut Look<'_>,
+    unread: Option<Space>,
+) -> Result<(), FsError> {
     let shape = *look.held.shape();
     let count = shape.units.div_ceil(MAPPED);
     let (mut map, mut made) = (Vec::new(), Vec::new());
@@ -259,7 +385,8 @@ async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
             let first = leaf * MAPPED;
             for unit in first..(first + MAPPED).min(shape.units) {
                 let run = Run::of(unit);
-                if shape.may_hold(&run) && look.held.has_all(run) {
+                let is_told = unread.as_ref().is_some_and(|told| told.has_all(run));
+                if shape.may_hold(&run) && (look.held.has_all(run) || is_told) {
                     body[(unit - first) as usize / 8] |= 1 << (unit % 8);
                 }
             }

@@ -107,8 +107,8 @@ impl From<fsck::Progress> for Progress {
 impl From<fsck::Finding> for Finding {
     fn from(finding: fsck::Finding) -> Self {
         let fsck::Finding { invariant, severity, place, path, found, expected, repair } = finding;
-        let rule = invariant.into();
-        Self { rule, severity, place, data: None, path, found, expected, repair }
+        let (rule, data, snapshot) = (invariant.into(), None, None);
+        Self { rule, severity, place, data, snapshot, path, found, expected, repair }
     }
 }
 

@@ -27,6 +27,8 @@ fn severity(law: Law) -> Severity {
         Law::Block
         | Law::Birth
         | Law::Once
+        | Law::Line
+        | Law::Root
         | Law::Inode
         | Law::Size
         | Law::Entry
@@ -48,7 +50,7 @@ fn part(law: Law) -> &'static str {
 
 /// As it is told of a volume with blocks of so many bytes.
 fn finding(wrong: Wrong, block_size: u64) -> Finding {
-    let Wrong { law, ino, path, block, found, expected } = wrong;
+    let Wrong { law, snapshot, ino, path, block, found, expected } = wrong;
     let data = block.map(|(lbn, unit)| DataPlace {
         offset: lbn * block_size,
         at: unit * UNIT as u64,
@@ -57,7 +59,8 @@ fn finding(wrong: Wrong, block_size: u64) -> Finding {
     let name = ino.is_none().then(|| part(law).to_owned());
     let place = Place { ino, block: block.map(|(lbn, _)| lbn), name, ..Place::default() };
     let severity = severity(law);
-    Finding { rule: law.into(), severity, place, data, path, found, expected, repair: None }
+    let (rule, repair) = (law.into(), None);
+    Finding { rule, severity, place, data, snapshot, path, found, expected, repair }
 }
 
 /// That a volume was cut off.
@@ -67,6 +70,7 @@ fn cut_off() -> Finding {
         severity: severity(Law::Rest),
         place: Place { name: Some(part(Law::Rest).to_owned()), ..Place::default() },
         data: None,
+        snapshot: None,
         path: None,
         found: "that it was cut off".to_owned(),
         expected: "a stop".to_owned(),
@@ -74,11 +78,16 @@ fn cut_off() -> Finding {
     }
 }
 
-/// What a repair does about what is wrong, if it can do anything.
+/// What a repair does about what is wrong, if it can do anything. The trees of snapshots stay as
+/// they are.
 fn repair_of(wrong: &Wrong) -> Option<&'static str> {
     match wrong.law {
         Law::Counts => Some("count what there is"),
         Law::Map => Some("make the map anew of what is held"),
+        Law::Listed => Some("make the lists anew of what is held"),
+        Law::Line => Some("forget the snapshot"),
+        Law::Root if wrong.snapshot.is_some() => Some("delete the snapshot, since no way leads in"),
+        _ if wrong.snapshot.is_some() => None,
         Law::Links if wrong.found != NAMELESS => Some("count the names"),
         Law::Target => Some("take the name away"),
         Law::Inode => Some("clear it"),
@@ -122,7 +131,11 @@ pub(super) async fn check(
     let mut counts: Vec<(Rule, u64)> =
         found.counts.iter().map(|(&law, &count)| (law.into(), count)).collect();
     let is_left = |wrong: &Wrong| {
-        left.iter().any(|it| (it.law, it.ino, it.block) == (wrong.law, wrong.ino, wrong.block))
+        let is_it = |it: &Wrong| {
+            let is_place = (it.ino, it.block) == (wrong.ino, wrong.block);
+            is_place && it.law == wrong.law && it.snapshot == wrong.snapshot
+        };
+        left.iter().any(is_it)
     };
     let told = |wrong: Wrong| {
         let repair = repair_of(&wrong).filter(|_| !is_left(&wrong));

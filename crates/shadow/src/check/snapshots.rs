@@ -1,69 +1,171 @@
-//! Looking at what snapshots hold, and at the lists of what the live tree has no more.
-//!
-//! What an older snapshot holds at the same place is not looked at again: a block is older than the
-//! one that leads to it, or as old, so each is looked at where it is held first.
+//! Looking at snapshots: the lines that tell of them, their trees, and the lists of what the live
+//! tree has no more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use futures::FutureExt;
-use futures::future::LocalBoxFuture;
-
-use super::{Law, Look, birth_above, file_of};
-use crate::format::INODES;
-use crate::format::inode::Record;
-use crate::format::pointer::Pointer;
+use super::facts::Count;
+use super::{Law, Look, Tree};
 use crate::format::record::{Change, Run, Span};
-use crate::format::snapshot::{Died, Told};
-use crate::nodes::{Node, Stem};
-use crate::pins::Pins;
+use crate::format::snapshot::{Died, LINES, LISTS, Line, List, Told};
+use crate::format::superblock::Snapshots;
+use crate::nodes::Stem;
+use crate::pins::{Listing, Pins};
 use crate::runs::{Unfolded, coalesced};
-use crate::space::Space;
-
-/// What one snapshot holds, and none before it does.
-struct Own<'a> {
-    told: &'a Told,
-    /// The update that made the one before it.
-    before: u64,
-    runs: Vec<Run>,
-}
 
 impl Look<'_> {
-    /// Looks at all snapshots, and at lists. Of the live tree is known what it holds.
-    pub(super) async fn snapshots(&mut self, pins: &Pins, unfolded: &Unfolded) {
-        let mut listed = self.lists(pins).await;
-        for change in &unfolded.changes {
-            if let Change::Died(run, span) = change {
-                listed.push((*run, *span));
+    /// The snapshots and lists that there are, as far as what is told of them can be read and makes
+    /// sense.
+    pub(crate) async fn pins(&mut self, said: &Snapshots) -> Pins {
+        if !said.makes_sense(self.held.shape().units) {
+            self.wrong(Law::Line, None, "numbers of lines that no volume has", "fewer");
+            return Pins::default();
+        }
+        let mut found: BTreeMap<u32, (Told, u64)> = BTreeMap::new();
+        for block in 0..said.line_slots.div_ceil(LINES) {
+            let read = self.nodes.get(&Stem::Snapshots, 0, block).await;
+            let Ok(Some(lines)) = read else { continue };
+            for slot in block * LINES..(block + 1) * LINES {
+                let is_new = match lines.read(|bytes| Line::read(bytes, slot)) {
+                    Ok(None) => true,
+                    Ok(Some(told)) => found.insert(told.number, (told, slot)).is_none(),
+                    Err(()) => false,
+                };
+                if !is_new {
+                    let found = format!("line {slot}, which makes no sense");
+                    self.wrong(Law::Line, None, found, "that of a snapshot, or none");
+                }
             }
         }
-        let mut by_holder: BTreeMap<Option<u32>, Vec<Run>> = BTreeMap::new();
-        for (run, span) in listed {
-            by_holder.entry(pins.first_holder(span)).or_default().push(run);
+        let (mut last, mut all) = (0, BTreeMap::new());
+        for (number, (told, slot)) in found {
+            let sizes = [told.files, told.directories, told.units, told.nodes];
+            let are_small = sizes.iter().all(|&size| size >> 48 == 0);
+            let follows = last < told.update && told.update <= self.tree.newest;
+            if are_small && follows && number <= said.last {
+                last = told.update;
+                all.insert(number, (told, slot));
+            } else {
+                let found = format!("snapshot {}, of update {}", name_of(&told), told.update);
+                let expected = format!("one of an update behind {last}, with a number up to {}", {
+                    said.last
+                });
+                self.wrong(Law::Line, None, found, expected);
+            }
         }
-        let shape = *self.held.shape();
-        let (mut before, mut held) = (0, Space::empty(shape));
-        for told in pins.holding() {
-            let mut own = Own { told: &told, before, runs: Vec::new() };
-            let stem = Stem::Pinned(Rc::new(told.inodes));
-            self.held_below(&stem, None, &mut own).await;
-            let died = by_holder.remove(&Some(told.number)).unwrap_or_default();
-            self.compare(&told, own.runs, died, &mut held);
-            before = told.update;
+        let lists = self.lines_of_lists(said).await;
+        let pins = Pins::new(said, all, lists);
+        let newest = pins.holding().last().map_or(0, |told| told.update);
+        if said.pinned_until < newest {
+            let found = format!("update {}, up to which blocks are pinned", said.pinned_until);
+            self.wrong(Law::Counts, None, found, format!("{newest} at least"));
         }
-        for run in by_holder.into_values().flatten() {
-            self.hold(run, None);
+        pins
+    }
+
+    async fn lines_of_lists(&mut self, said: &Snapshots) -> BTreeMap<Span, Listing> {
+        let mut lists = BTreeMap::new();
+        for block in 0..said.list_slots.div_ceil(LISTS) {
+            let Ok(Some(lines)) = self.nodes.get(&Stem::Lists, 0, block).await else { continue };
+            for slot in block * LISTS..(block + 1) * LISTS {
+                let Some(list) = lines.read(|bytes| List::read(bytes, slot)) else { continue };
+                let Span { first, end } = list.span;
+                let is_span = 0 < first && first < end && end <= said.last + 1;
+                let makes_sense = is_span && list.last < said.died_slots;
+                if !makes_sense || lists.insert(list.span, Listing { slot, list }).is_some() {
+                    let found = format!("a list of what snapshots {first} to {end} hold");
+                    self.wrong(Law::Listed, None, found, "one that makes sense, and is not twice");
+                }
+            }
         }
-        for unit in (0..shape.units).filter(|&unit| shape.may_hold(&Run::of(unit))) {
-            if held.has_all(Run::of(unit)) && !self.hold(Run::of(unit), None) {
-                break;
+        lists
+    }
+
+    /// Goes through the trees of all snapshots, the newest first. The live tree was looked at.
+    pub(crate) async fn held(&mut self, pins: &Pins) {
+        let holding = pins.holding();
+        self.holders = holding.iter().map(|told| (told.number, told.update)).collect();
+        let mut before = Stem::Inodes;
+        for told in holding.into_iter().rev() {
+            let inodes = Stem::Pinned(Rc::new(told.inodes));
+            let snapshot = Some((told.number, name_of(&told)));
+            let tree = Tree { snapshot, inodes: inodes.clone(), newest: told.update };
+            self.look_at(tree, Some(before), &BTreeSet::new()).await;
+            let there = self.says.count;
+            let Count { files, directories, units, nodes, .. } = there;
+            self.compare_counts([
+                ("files", told.files, files),
+                ("directories", told.directories, directories),
+                ("units of files", told.units, units),
+                ("blocks of metadata of files", told.nodes, nodes),
+            ]);
+            self.counts.insert(told.number, there);
+            before = inodes;
+        }
+        self.tree.snapshot = None;
+    }
+
+    /// Which snapshots hold what this update wrote, and none after the one that is looked at does.
+    pub(super) fn span_of(&self, birth: u64) -> Span {
+        let last = self.tree.snapshot.as_ref().map_or(0, |&(number, _)| number);
+        let at = self.holders.partition_point(|&(_, update)| update < birth);
+        let first = self.holders.get(at).map_or(last, |&(number, _)| number.min(last));
+        Span { first, end: last + 1 }
+    }
+
+    /// Looks at the lists: what snapshots alone hold is on them, once.
+    pub(super) async fn lists(&mut self, pins: &Pins, unfolded: &Unfolded) {
+        let mut listed: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
+        for (run, span) in self.runs_of_lists(pins, unfolded).await {
+            if !self.held.shape().may_hold(&run) {
+                let found = format!("{} units from {} on, listed as dead", run.length, run.start);
+                self.wrong(Law::Listed, None, found, "units that may be held");
+                continue;
+            }
+            match pins.holders_of(span) {
+                Some(span) => listed.entry(span).or_default().push(run),
+                // It is being given back.
+                None => _ = self.hold(run, None),
+            }
+        }
+        let mut held: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
+        for &(span, run) in &self.died {
+            held.entry(span).or_default().push(run);
+        }
+        let all: BTreeMap<u32, String> =
+            pins.holding().iter().map(|told| (told.number, name_of(told))).collect();
+        let spans: BTreeSet<Span> = held.keys().chain(listed.keys()).copied().collect();
+        for span in spans {
+            let of = |runs: &mut BTreeMap<Span, Vec<Run>>| runs.remove(&span).unwrap_or_default();
+            let (listed, held) = (coalesced(of(&mut listed)), coalesced(of(&mut held)));
+            let name = |number: u32| all.get(&number).map_or("", String::as_str);
+            let (first, last) = (name(span.first), name(span.end - 1));
+            let whose = if span.first + 1 == span.end {
+                format!("snapshot {first} holds alone")
+            } else {
+                format!("snapshots {first} to {last} hold alone")
+            };
+            let strange = beside(&listed, &held);
+            if let Some((units, start)) = strange {
+                let found = format!("{units} units, the first of them {start}, listed as dead");
+                self.wrong(Law::Listed, None, found, format!("what {whose}, once"));
+            }
+            if let Some((units, start)) = beside(&held, &listed) {
+                let found =
+                    format!("{units} units, the first of them {start}, that {whose}, on no list");
+                self.wrong(Law::Listed, None, found, "them to be listed");
             }
         }
     }
 
-    /// What lists say that died, and while who held it.
-    async fn lists(&mut self, pins: &Pins) -> Vec<(Run, Span)> {
+    /// What lists and records say that died, and while who held it.
+    async fn runs_of_lists(&mut self, pins: &Pins, unfolded: &Unfolded) -> Vec<(Run, Span)> {
         let mut all = Vec::new();
+        for change in &unfolded.changes {
+            if let Change::Died(run, span) = change {
+                all.push((*run, *span));
+            }
+        }
         for list in pins.lists() {
             let (mut next, mut units, mut blocks) = (Some(list.last), 0, 0);
             while let Some(place) = next.take() {
@@ -85,111 +187,61 @@ impl Look<'_> {
         }
         all
     }
+}
 
-    /// What a snapshot holds first and the live tree has no more is what died since, and is listed.
-    fn compare(&mut self, told: &Told, own: Vec<Run>, died: Vec<Run>, held: &mut Space) {
-        let name = told.name.as_bytes().escape_ascii().to_string();
-        let shape = *self.held.shape();
-        let legal = |runs: Vec<Run>| runs.into_iter().filter(|run| shape.may_hold(run)).collect();
-        let (own, all) = (coalesced(legal(own)), died.len());
-        let died: Vec<Run> = legal(died);
-        if own.windows(2).any(|runs| runs[1].start < runs[0].end()) {
-            let found = format!("units that snapshot {name} holds twice");
-            self.wrong(Law::Once, None, found, "units that are held once");
+/// The name of a snapshot, for people.
+fn name_of(told: &Told) -> String {
+    told.name.as_bytes().escape_ascii().to_string()
+}
+
+/// How many units of these runs none of the others has, or another of these too, and the first of
+/// them. Both are sorted.
+fn beside(runs: &[Run], others: &[Run]) -> Option<(u64, u64)> {
+    let (mut count, mut first, mut end, mut next) = (0, None, 0, 0);
+    let mut note = |start: u64, units: u64| {
+        if units > 0 {
+            count += units;
+            first.get_or_insert(start);
         }
-        let (mut strange, mut lost) = (Vec::new(), Vec::new());
-        for &run in &died {
-            // Runs of its own are sorted, and none meets another.
-            let at = own.partition_point(|one| one.end() <= run.start);
-            let is_own =
-                own.get(at).is_some_and(|one| one.start <= run.start && run.end() <= one.end());
-            let is_live = run.units().any(|unit| self.held.has_all(unit));
-            if !is_own || is_live || !held.take(run) {
-                strange.push(run);
+    };
+    for run in runs {
+        let mut at = run.start;
+        let twice = end.min(run.end()).saturating_sub(at);
+        note(at, twice);
+        at += twice;
+        while at < run.end() {
+            while others.get(next).is_some_and(|other| other.end() <= at) {
+                next += 1;
             }
+            let other = others.get(next).copied().filter(|other| other.start < run.end());
+            let until = other.map_or(run.end(), |other| other.start.max(at));
+            note(at, until - at);
+            at = other.map_or(run.end(), |other| other.end().min(run.end()));
         }
-        for unit in own.into_iter().flat_map(|run| run.units()) {
-            if !held.has_all(unit) && !self.held.has_all(unit) {
-                lost.push(unit);
-            }
-        }
-        if !strange.is_empty() || died.len() < all {
-            let first = strange.first().map_or(0, |run| run.start);
-            let count = strange.len() + all - died.len();
-            let found = format!("{count} runs, one of them from unit {first} on, listed as dead");
-            let expected = format!("what snapshot {name} holds first, and nothing else");
-            self.wrong(Law::Listed, None, found, expected);
-        }
-        if let Some(Run { start: first, .. }) = lost.first() {
-            let count = lost.len();
-            let found = format!(
-                "{count} units, the first of them {first}, that snapshot {name} holds on no list"
-            );
-            self.wrong(Law::Listed, None, found, "them to be listed");
-            lost.iter().for_each(|&unit| _ = held.take(unit));
-        }
+        end = end.max(run.end());
     }
+    first.map(|first| (count, first))
+}
 
-    /// Looks at what hangs from a block, or from the root, as far as no snapshot before holds it.
-    fn held_below<'a>(
-        &'a mut self,
-        stem: &'a Stem,
-        above: Option<Rc<Node>>,
-        own: &'a mut Own<'_>,
-    ) -> LocalBoxFuture<'a, ()> {
-        async move {
-            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
-            let newest = birth_above(&parent).unwrap_or(own.told.update);
-            for index in places {
-                let pointer = self.nodes.child_of(&parent, index);
-                if pointer.is_null() || pointer.birth.get() <= own.before {
-                    continue;
-                }
-                self.born(file_of(stem), pointer, newest);
-                let is_data = level == 0 && stem.holds_data();
-                let length = if is_data { self.block } else { 1 };
-                let run = Run { start: pointer.address.get(), length };
-                own.runs.push(run);
-                if is_data {
-                    self.data(stem, index, pointer).await;
-                    continue;
-                }
-                let Ok(Some(node)) = self.nodes.get(stem, level, index).await else {
-                    let name = own.told.name.as_bytes().escape_ascii();
-                    let found = format!("another block in unit {}", pointer.address);
-                    let expected = format!("block {index} of level {level} of snapshot {name}");
-                    self.wrong(Law::Block, file_of(stem), found, expected);
-                    continue;
-                };
-                if level > 0 {
-                    self.held_below(stem, Some(node), own).await;
-                } else if matches!(stem, Stem::Pinned(_)) {
-                    self.held_files(&node, own).await;
-                }
-            }
-        }
-        .boxed_local()
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    async fn held_files(&mut self, home: &Rc<Node>, own: &mut Own<'_>) {
-        for slot in (0..INODES).filter(|&slot| !home.inode(slot, Record::is_free)) {
-            let ino = home.place.index * INODES + slot;
-            let Some(facts) = home.inode(slot, Record::facts) else {
-                self.wrong(Law::Inode, Some(ino), "what makes no sense", "an inode");
-                continue;
-            };
-            if !facts.is_inline() {
-                let stem = Stem::File(ino, home.clone(), slot);
-                self.held_below(&stem, None, own).await;
-            }
-        }
-    }
-
-    /// A block is not younger than what leads to it.
-    pub(super) fn born(&mut self, ino: Option<u64>, pointer: Pointer, newest: u64) {
-        if pointer.birth.get() > newest {
-            let found = format!("a block that update {} wrote", pointer.birth);
-            self.wrong(Law::Birth, ino, found, format!("one of update {newest}, or before"));
+    #[test]
+    fn what_one_has_beside_the_other_is_counted() {
+        let runs = |all: &[(u64, u64)]| -> Vec<Run> {
+            all.iter().map(|&(start, length)| Run { start, length }).collect()
+        };
+        for (some, others, right) in [
+            (runs(&[(5, 3)]), runs(&[(5, 3)]), None),
+            (runs(&[(5, 3), (9, 2)]), runs(&[(1, 2), (4, 9)]), None),
+            (runs(&[(5, 3)]), runs(&[]), Some((3, 5))),
+            (runs(&[(5, 6)]), runs(&[(6, 2), (9, 1)]), Some((3, 5))),
+            (runs(&[(5, 6), (8, 4)]), runs(&[(5, 7)]), Some((3, 8))),
+            (runs(&[(5, 2), (5, 2)]), runs(&[(5, 2)]), Some((2, 5))),
+            (runs(&[(5, 2), (20, 2)]), runs(&[(6, 15)]), Some((2, 5))),
+        ] {
+            assert_eq!(beside(&some, &others), right, "{some:?} {others:?}");
         }
     }
 }

@@ -5,8 +5,11 @@ mod bench;
 mod compaction;
 mod costs;
 mod faults;
+mod forge;
 mod held;
+mod judged;
 mod kit;
+mod mended;
 mod overwrites;
 #[cfg(feature = "planted-bugs")]
 mod planted;

@@ -1,0 +1,357 @@
+//! What a tree says of its files and their names, and whether that fits together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use directory::chunk;
+use directory::entry::{CHUNK_SIZE, kind_bits};
+use vfs::FileKind;
+use zerocopy::IntoBytes;
+
+use super::walk::Side;
+use super::{Law, Look, NAMELESS};
+use crate::format::head::Head;
+use crate::format::inode::{Facts, Record};
+use crate::format::{CHUNKS, INODES, ROOT, UNIT};
+use crate::nodes::{Node, Stem};
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) kind: FileKind,
+    pub(crate) links: u32,
+    pub(crate) size: u64,
+    pub(crate) units: u64,
+    /// Leaves that it has, and chunks of names.
+    leaves: u64,
+    chunks: u64,
+}
+
+/// What there is in a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) units: u64,
+    /// Blocks of metadata, and those of them that count as pinned.
+    pub(crate) nodes: u64,
+    pub(crate) pinned: u64,
+}
+
+/// What an entry of a directory means.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Meaning {
+    Own,
+    Parent,
+    Directory,
+    Other,
+}
+
+/// An entry of a directory: which file, and what that means.
+type Entry = (u64, Meaning);
+
+/// What a tree says.
+#[derive(Default)]
+pub(crate) struct Says {
+    pub(crate) files: BTreeMap<u64, Known>,
+    /// How often a file is named.
+    pub(crate) names: BTreeMap<u64, u32>,
+    /// What '..' of a directory says, and where its name is.
+    parents: BTreeMap<u64, u64>,
+    pub(super) holders: BTreeMap<u64, u64>,
+    pub(crate) count: Count,
+    /// Of which files it says something else than the tree before it.
+    touched: BTreeSet<u64>,
+    /// Leaves and chunks of the file that is looked at.
+    pub(super) leaves: u64,
+    chunks: u64,
+}
+
+impl Says {
+    /// A block of metadata comes, or goes.
+    pub(super) fn count_node(&mut self, is_pinned: bool, comes: bool) {
+        let Count { nodes, pinned, .. } = &mut self.count;
+        if comes {
+            (*nodes, *pinned) = (*nodes + 1, *pinned + u64::from(is_pinned));
+        } else {
+            *nodes = nodes.saturating_sub(1);
+            *pinned = pinned.saturating_sub(is_pinned.into());
+        }
+    }
+
+    fn count_file(&mut self, known: &Known, comes: bool) {
+        let Count { files, directories, units, .. } = &mut self.count;
+        let is_directory = u64::from(known.kind == FileKind::Directory);
+        if comes {
+            *files += 1;
+            *directories += is_directory;
+            *units = units.saturating_add(known.units);
+        } else {
+            *files -= 1;
+            *directories -= is_directory;
+            *units = units.saturating_sub(known.units);
+        }
+    }
+
+    /// A file is so now, or there is none of this number.
+    fn set_file(&mut self, ino: u64, now: Option<Known>) {
+        let before = match now {
+            Some(now) => self.files.insert(ino, now),
+            None => self.files.remove(&ino),
+        };
+        if before != now {
+            before.iter().for_each(|before| self.count_file(before, false));
+            now.iter().for_each(|now| self.count_file(now, true));
+            self.touched.insert(ino);
+        }
+    }
+
+    fn touch(&mut self, directory: u64, (target, meaning): Entry) {
+        self.touched.insert(target);
+        if meaning == Meaning::Parent {
+            self.touched.insert(directory);
+        }
+    }
+
+    fn lose(&mut self, directory: u64, (target, meaning): Entry) {
+        if let Some(count) = self.names.get_mut(&target) {
+            *count -= 1;
+            if *count == 0 {
+                self.names.remove(&target);
+            }
+        }
+        self.touch(directory, (target, meaning));
+        let (of, found, key) = match meaning {
+            Meaning::Parent => (&mut self.parents, target, directory),
+            Meaning::Directory => (&mut self.holders, directory, target),
+            Meaning::Own | Meaning::Other => return,
+        };
+        if of.get(&key) == Some(&found) {
+            of.remove(&key);
+        }
+    }
+
+    fn gain(&mut self, directory: u64, (target, meaning): Entry) {
+        *self.names.entry(target).or_default() += 1;
+        self.touch(directory, (target, meaning));
+        match meaning {
+            Meaning::Parent => _ = self.parents.insert(directory, target),
+            Meaning::Directory => _ = self.holders.insert(target, directory),
+            Meaning::Own | Meaning::Other => {}
+        }
+    }
+
+    /// What '..' says leads to the root in the end.
+    fn has_way(&self, directory: u64) -> bool {
+        let (mut at, mut steps) = (directory, 0);
+        while at != ROOT && steps <= self.parents.len() {
+            at = self.parents.get(&at).copied().unwrap_or(ROOT);
+            steps += 1;
+        }
+        at == ROOT
+    }
+}
+
+impl Look<'_> {
+    /// A block of inodes is another one than before.
+    pub(super) async fn inodes(&mut self, was: Option<Rc<Node>>, is: Option<Rc<Node>>, block: u64) {
+        (self.progress)(self.done.0.min(self.done.1), self.done.1);
+        for slot in 0..INODES {
+            let record = |home: &Rc<Node>| {
+                let record = home.inode(slot, |record| *record);
+                (!record.is_free()).then_some(record)
+            };
+            let (before, now) = (was.as_ref().and_then(record), is.as_ref().and_then(record));
+            let bytes = |record: &Option<Record>| record.map(|it| it.as_bytes().to_vec());
+            if bytes(&before) == bytes(&now) {
+                continue;
+            }
+            let ino = block * INODES + slot;
+            let read = |home: &Option<Rc<Node>>, record: Option<Record>| {
+                let facts = record?.facts()?;
+                Some((Stem::File(ino, home.clone()?, slot), facts))
+            };
+            let file = read(&is, now);
+            if now.is_some() && file.is_none() {
+                self.wrong(Law::Inode, Some(ino), "what makes no sense", "an inode");
+            }
+            self.file(ino, read(&was, before), file).await;
+        }
+    }
+
+    async fn file(&mut self, ino: u64, was: Option<(Stem, Facts)>, is: Option<(Stem, Facts)>) {
+        let side = |file: &Option<(Stem, Facts)>| {
+            let file = file.as_ref().filter(|(_, facts)| !facts.is_inline());
+            Side::at_root(file.map(|(stem, _)| stem.clone()))
+        };
+        let known = self.says.files.get(&ino);
+        (self.says.leaves, self.says.chunks) = known.map_or((0, 0), |it| (it.leaves, it.chunks));
+        let is_names = |file: &Option<(Stem, Facts)>| {
+            file.as_ref().map(|(_, facts)| facts.kind == FileKind::Directory)
+        };
+        let none = Side::at_root(None);
+        if is_names(&was) == is_names(&is) {
+            self.differ_from(&side(&was), &side(&is)).await;
+        } else {
+            self.differ_from(&side(&was), &none).await;
+            self.differ_from(&none, &side(&is)).await;
+        }
+        let now = is.as_ref().map(|(_, facts)| Known {
+            kind: facts.kind,
+            links: facts.links,
+            size: facts.size,
+            units: facts.units,
+            leaves: self.says.leaves,
+            chunks: self.says.chunks,
+        });
+        self.says.set_file(ino, now);
+        if let Some((stem, facts)) = is.filter(|(_, facts)| !facts.is_inline()) {
+            self.end_of(&stem, ino, &facts).await;
+        }
+    }
+
+    /// Nothing is behind the end of a file.
+    async fn end_of(&mut self, stem: &Stem, ino: u64, facts: &Facts) {
+        let is_names = facts.kind == FileKind::Directory;
+        let leaf_bytes =
+            if is_names { CHUNKS * CHUNK_SIZE as u64 } else { self.block * UNIT as u64 };
+        let end = facts.size.div_ceil(leaf_bytes);
+        if let Some(leaf) = self.leaf_behind(stem, None, end).await {
+            let found = format!("block {leaf}");
+            self.wrong(Law::Size, Some(ino), found, format!("none from block {end} on"));
+        }
+        if !is_names && !facts.size.is_multiple_of(leaf_bytes) {
+            let (lbn, there) = (facts.size / leaf_bytes, (facts.size % leaf_bytes) as usize);
+            self.tail(stem, ino, lbn, there).await;
+        }
+    }
+
+    /// A block of names is another one than before.
+    pub(super) fn names(
+        &mut self,
+        ino: u64,
+        index: u64,
+        was: Option<Rc<Node>>,
+        is: Option<Rc<Node>>,
+    ) {
+        let (mut before, chunks, _) = was.map_or_else(Default::default, |node| entries_of(&node));
+        self.says.chunks = self.says.chunks.saturating_sub(chunks);
+        let (mut now, chunks, wrong) = is.map_or_else(Default::default, |node| entries_of(&node));
+        self.says.chunks += chunks;
+        if let Some(at) = wrong {
+            let at = index * CHUNKS * CHUNK_SIZE as u64 + at;
+            let found = format!("none at byte {at}, or behind it");
+            self.wrong(Law::Entry, Some(ino), found, "an entry");
+        }
+        let strays = now.iter().filter(|(target, it)| *it == Meaning::Own && *target != ino);
+        for (target, _) in strays.copied().collect::<Vec<_>>() {
+            let found = format!("a '.' that leads to inode {target}");
+            self.wrong(Law::Entry, Some(ino), found, "one that leads to itself");
+        }
+        before.sort_unstable();
+        now.sort_unstable();
+        let (mut old, mut new) = (before.iter().peekable(), now.iter().peekable());
+        loop {
+            let (left, met) = (old.peek().copied(), new.peek().copied());
+            match (left, met) {
+                (None, None) => break,
+                (Some(left), Some(met)) if left == met => {
+                    _ = old.next();
+                    _ = new.next();
+                }
+                (Some(&left), met) if met.is_none_or(|met| left < *met) => {
+                    old.next();
+                    self.says.lose(ino, left);
+                }
+                (_, Some(&met)) => {
+                    new.next();
+                    self.says.gain(ino, met);
+                }
+                (Some(_), None) => unreachable!("that is the case before the last"),
+            }
+        }
+    }
+
+    /// Judges what a tree says otherwise than the one before it. Files that go are `orphans`.
+    pub(super) fn judge(&mut self, orphans: &BTreeSet<u64>) {
+        if self.says.files.get(&ROOT).is_none_or(|root| root.kind != FileKind::Directory) {
+            self.wrong(Law::Root, None, "no root directory", "one");
+        }
+        for ino in std::mem::take(&mut self.says.touched) {
+            let named = self.says.names.get(&ino).copied().unwrap_or(0);
+            match self.says.files.get(&ino).copied() {
+                Some(file) => self.judge_file(ino, file, named, orphans.contains(&ino)),
+                None if named > 0 => {
+                    let expected = "none, since there is no such file";
+                    self.wrong(Law::Target, Some(ino), "a name", expected);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn judge_file(&mut self, ino: u64, file: Known, named: u32, goes: bool) {
+        let is_directory = file.kind == FileKind::Directory;
+        let per_leaf = if is_directory { 1 } else { self.block };
+        if file.leaves * per_leaf != file.units {
+            let found = format!("{} blocks", file.leaves);
+            self.wrong(Law::Size, Some(ino), found, format!("{}", file.units / per_leaf));
+        }
+        let chunks = file.size.div_ceil(CHUNK_SIZE as u64);
+        if is_directory && file.chunks != chunks {
+            let found = format!("{} chunks of names", file.chunks);
+            self.wrong(Law::Entry, Some(ino), found, format!("{chunks}"));
+        }
+        // What is being freed has its own dots still.
+        let is_orphan = file.links == 0 && goes;
+        if named != file.links && !is_orphan {
+            self.wrong(Law::Links, Some(ino), file.links.to_string(), named.to_string());
+        }
+        if file.links == 0 && !is_orphan {
+            self.wrong(Law::Links, Some(ino), NAMELESS, "one, or that it is being freed");
+        }
+        if let Some(&parent) = self.says.parents.get(&ino).filter(|_| is_directory) {
+            if !self.says.has_way(parent) {
+                self.wrong(Law::Way, Some(ino), "a circle", "a way to the root");
+            }
+            let holder = self.says.holders.get(&ino).copied();
+            let holder = if ino == ROOT { Some(ROOT) } else { holder };
+            if let Some(holder) = holder.filter(|&holder| holder != parent) {
+                let found = format!("a '..' that leads to inode {parent}");
+                let expected = format!("one that leads to inode {holder}");
+                self.wrong(Law::Entry, Some(ino), found, expected);
+            }
+        }
+    }
+}
+
+/// The entries of a block of names, how many chunks it has, and the byte behind which is none where
+/// one should be.
+fn entries_of(node: &Node) -> (Vec<Entry>, u64, Option<u64>) {
+    node.read(|bytes| {
+        let (mut found, mut chunks, mut wrong) = (Vec::new(), 0, None);
+        let body = &bytes[size_of::<Head>()..][..CHUNKS as usize * CHUNK_SIZE];
+        for (at, bytes) in (0..).step_by(CHUNK_SIZE).zip(body.chunks(CHUNK_SIZE)) {
+            if bytes.iter().all(|&byte| byte == 0) {
+                continue; // it comes later
+            }
+            chunks += 1;
+            for entry in chunk::entries(bytes) {
+                let Ok(entry) = entry else {
+                    wrong = wrong.or(Some(at));
+                    break;
+                };
+                let meaning = match entry.name {
+                    b"." => Meaning::Own,
+                    b".." => Meaning::Parent,
+                    _ if entry.kind == kind_bits(FileKind::Directory) => Meaning::Directory,
+                    _ => Meaning::Other,
+                };
+                if entry.is_live() {
+                    found.push((u64::from(entry.ino), meaning));
+                }
+            }
+        }
+        (found, chunks, wrong)
+    })
+}

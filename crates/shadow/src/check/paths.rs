@@ -1,0 +1,85 @@
+//! Paths to the files of which something is wrong, in the tree that is looked at.
+
+use std::collections::BTreeMap;
+
+use directory::chunk;
+use directory::entry::CHUNK_SIZE;
+use vfs::FileKind;
+
+use super::Look;
+use crate::format::head::Head;
+use crate::format::{CHUNKS, INODES, ROOT};
+use crate::nodes::Stem;
+
+/// Files of which a name is looked for, and the directory in which they have one.
+type Named = BTreeMap<u64, Option<(u64, String)>>;
+
+impl Look<'_> {
+    /// Finds paths for what is wrong, from this finding on.
+    pub(super) async fn paths(&mut self, first: usize) {
+        let named = self.findings.wrong[first..].iter().filter_map(|wrong| wrong.ino);
+        let mut named: Named = named.map(|ino| (ino, None)).collect();
+        while !named.is_empty() {
+            self.find_names(&mut named).await;
+            let holders: Vec<u64> = named.values().flatten().map(|(holder, _)| *holder).collect();
+            let known = named.len();
+            for mut ino in holders {
+                while ino != ROOT && !named.contains_key(&ino) {
+                    named.insert(ino, None);
+                    ino = self.says.holders.get(&ino).copied().unwrap_or(ROOT);
+                }
+            }
+            if named.len() == known {
+                break;
+            }
+        }
+        for wrong in &mut self.findings.wrong[first..] {
+            wrong.path = wrong.ino.and_then(|ino| path_of(ino, &named));
+        }
+    }
+
+    /// Notes where these files have names.
+    async fn find_names(&self, named: &mut Named) {
+        let files = self.says.files.iter();
+        let directories = files.filter(|(_, known)| known.kind == FileKind::Directory);
+        for (&ino, known) in directories {
+            let (block, slot) = (ino / INODES, ino % INODES);
+            let Ok(Some(home)) = self.nodes.get(&self.tree.inodes, 0, block).await else {
+                continue;
+            };
+            let stem = Stem::File(ino, home, slot);
+            for start in (0..known.size).step_by(CHUNK_SIZE) {
+                let Some(bytes) = self.chunk_at(&stem, start).await else { continue };
+                for entry in chunk::entries(&bytes).filter_map(Result::ok) {
+                    if !matches!(entry.name, b"." | b"..")
+                        && let Some(name) = named.get_mut(&u64::from(entry.ino))
+                    {
+                        *name = Some((ino, entry.name.escape_ascii().to_string()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A chunk of a directory.
+    async fn chunk_at(&self, stem: &Stem, start: u64) -> Option<Vec<u8>> {
+        let index = start / CHUNK_SIZE as u64;
+        let node = self.nodes.get(stem, 0, index / CHUNKS).await.ok()??;
+        let at = size_of::<Head>() + (index % CHUNKS) as usize * CHUNK_SIZE;
+        Some(node.read(|bytes| bytes[at..at + CHUNK_SIZE].to_vec()))
+    }
+}
+
+/// The path to a file, of which all names are known up to the root.
+fn path_of(mut ino: u64, named: &Named) -> Option<String> {
+    let mut path = String::new();
+    for _ in 0..=named.len() {
+        if ino == ROOT {
+            return Some(if path.is_empty() { "/".to_owned() } else { path });
+        }
+        let (holder, name) = named.get(&ino)?.as_ref()?;
+        path = format!("/{name}{path}");
+        ino = *holder;
+    }
+    None // a circle
+}

@@ -1,0 +1,325 @@
+//! Going through what one tree has, and another does not have at the same place.
+//!
+//! Two trees are gone through side by side. Where both have the same pointer, all that hangs from
+//! it is the same. Else a block *goes*, or *comes*, or both; what is known of the first tree is
+//! changed then by what the two blocks say.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use block::Buffer;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use vfs::FsError;
+
+use super::{Law, Look, Wrong};
+use crate::format::pointer::{Pointer, WIDTH, reach};
+use crate::format::record::Run;
+use crate::format::{FAN, UNIT, sum};
+use crate::mend::mend;
+use crate::nodes::{Node, Nodes, Parent, Stem};
+
+/// A tree, and where one is in it.
+#[derive(Clone)]
+pub(super) struct Side {
+    /// None for a tree that has nothing.
+    stem: Option<Stem>,
+    /// The block from which the places hang that are looked at; none at the root, and above it.
+    above: Option<Rc<Node>>,
+}
+
+impl Side {
+    pub(super) fn at_root(stem: Option<Stem>) -> Self {
+        Self { stem, above: None }
+    }
+
+    fn below(&self, above: Option<Rc<Node>>) -> Self {
+        Self { stem: self.stem.clone(), above }
+    }
+
+    fn height(&self, nodes: &Nodes) -> Option<u8> {
+        self.stem.as_ref().map(|stem| nodes.height(stem))
+    }
+
+    /// What leads to the places of a level.
+    fn parent(&self, nodes: &Nodes, level: u8) -> Option<Parent> {
+        let stem = self.stem.as_ref()?;
+        if nodes.height(stem) == level {
+            return Some(Parent::Stem(stem.clone()));
+        }
+        self.above.clone().map(Parent::Node)
+    }
+}
+
+/// The pointer to a place.
+fn pointer(nodes: &Nodes, parent: Option<&Parent>, index: u64) -> Pointer {
+    match parent {
+        None => Pointer::NULL,
+        Some(Parent::Stem(_)) if index >= WIDTH as u64 => Pointer::NULL,
+        Some(parent) => nodes.child_of(parent, index),
+    }
+}
+
+/// The block at a place of the live tree, if a repair has changed it in memory: its pointer is that
+/// of the old one still.
+fn changed(nodes: &Nodes, side: &Side, level: u8, index: u64) -> Option<Rc<Node>> {
+    let stem = side.stem.as_ref().filter(|stem| matches!(stem, Stem::Inodes))?;
+    nodes.find(stem, level, index).filter(|node| node.is_dirty())
+}
+
+/// The update that wrote the block that has a pointer, if it is one.
+fn birth_above(parent: &Parent) -> Option<u64> {
+    match parent {
+        Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) => {
+            Some(node.pointer().birth.get())
+        }
+        Parent::Stem(_) => None,
+    }
+}
+
+/// The file of which a tree is, if it is that of one.
+fn file_of(stem: &Stem) -> Option<u64> {
+    match stem {
+        Stem::File(ino, ..) => Some(*ino),
+        _ => None,
+    }
+}
+
+/// Whether a tree is one of those that snapshots have, or of a file.
+fn is_pinnable(stem: &Stem) -> bool {
+    matches!(stem, Stem::Inodes | Stem::Pinned(_) | Stem::File(..))
+}
+
+/// What a block is, for people.
+fn block_of(stem: &Stem, level: u8, index: u64) -> String {
+    let of = match stem {
+        Stem::Snapshots => " of the lines of snapshots",
+        Stem::Lists => " of the lines of lists",
+        Stem::Died => " of the lists of what died",
+        _ => "",
+    };
+    format!("block {index} of level {level}{of}")
+}
+
+impl Look<'_> {
+    /// Goes through what `is` has and `was` has not, and the other way round.
+    pub(super) async fn differ_from(&mut self, was: &Side, is: &Side) {
+        let heights = [was, is].into_iter().filter_map(|side| side.height(&self.nodes));
+        let Some(level) = heights.max() else { return };
+        self.differ_at(was, is, level, 0..WIDTH as u64).await;
+    }
+
+    fn differ_at<'s>(
+        &'s mut self,
+        was: &'s Side,
+        is: &'s Side,
+        level: u8,
+        places: Range<u64>,
+    ) -> LocalBoxFuture<'s, ()> {
+        async move {
+            let nodes = self.nodes.clone();
+            // A lower tree has its root below the first place.
+            let is_lower = |side: &Side| side.height(&nodes).is_some_and(|height| height < level);
+            let has_lower = is_lower(was) || is_lower(is);
+            let (left, met) = (was.parent(&nodes, level), is.parent(&nodes, level));
+            for index in places {
+                let before = pointer(&nodes, left.as_ref(), index);
+                let now = pointer(&nodes, met.as_ref(), index);
+                let (mut old, mut new) = (None, None);
+                if before != now {
+                    old = self.leave((was, met.is_some()), level, index, before).await;
+                    new = self.meet((is, met.as_ref()), level, index, now).await;
+                } else if let Some(changed) = changed(&nodes, was, level, index)
+                    && let Some(stem) = &is.stem
+                {
+                    old = Some(changed);
+                    new = nodes.get(stem, level, index).await.ok().flatten();
+                }
+                let leads_on = old.is_some() || new.is_some() || has_lower && index == 0;
+                if leads_on {
+                    self.differ_below((was, old), (is, new), level, index).await;
+                }
+            }
+        }
+        .boxed_local()
+    }
+
+    async fn differ_below(
+        &mut self,
+        (was, old): (&Side, Option<Rc<Node>>),
+        (is, new): (&Side, Option<Rc<Node>>),
+        level: u8,
+        index: u64,
+    ) {
+        if level > 0 {
+            let (was, is) = (was.below(old), is.below(new));
+            return self.differ_at(&was, &is, level - 1, index * FAN..(index + 1) * FAN).await;
+        }
+        match is.stem.as_ref().or(was.stem.as_ref()) {
+            Some(Stem::Inodes | Stem::Pinned(_)) => self.inodes(old, new, index).await,
+            Some(Stem::File(ino, ..)) => self.names(*ino, index, old, new),
+            _ => {}
+        }
+    }
+
+    /// The tree before had a block that this one has not. Gives it, if it was looked into. If it is
+    /// known what this one has at its place, that has to be older.
+    async fn leave(
+        &mut self,
+        (side, is_known): (&Side, bool),
+        level: u8,
+        index: u64,
+        pointer: Pointer,
+    ) -> Option<Rc<Node>> {
+        let stem = side.stem.as_ref().filter(|_| !pointer.is_null())?;
+        let newest = self.tree.newest;
+        if is_known && pointer.birth.get() <= newest {
+            let found = format!("nothing of a block that update {} wrote", pointer.birth);
+            let expected = format!("that one, or one behind update {newest} in the tree after it");
+            self.wrong(Law::Birth, file_of(stem), found, expected);
+        }
+        let is_data = level == 0 && stem.holds_data();
+        if !is_data {
+            self.says.count_node(pointer.birth.get() <= self.pinned_until, false);
+        }
+        if level == 0 {
+            self.says.leaves = self.says.leaves.saturating_sub(1);
+        }
+        if is_data || self.passed.remove(&(stem.owner(), level, index)) {
+            return None;
+        }
+        let nodes = self.nodes.clone();
+        nodes.get(stem, level, index).await.ok().flatten()
+    }
+
+    /// This tree has a block that the one before it has not. Gives it, if it can be looked into.
+    async fn meet(
+        &mut self,
+        (side, parent): (&Side, Option<&Parent>),
+        level: u8,
+        index: u64,
+        pointer: Pointer,
+    ) -> Option<Rc<Node>> {
+        let stem = side.stem.as_ref().filter(|_| !pointer.is_null())?;
+        self.born(file_of(stem), pointer, parent.and_then(birth_above));
+        let is_data = level == 0 && stem.holds_data();
+        if !is_data && is_pinnable(stem) {
+            self.says.count_node(pointer.birth.get() <= self.pinned_until, true);
+        }
+        if level == 0 {
+            self.says.leaves += 1;
+        }
+        let length = if is_data { self.block } else { 1 };
+        let run = Run { start: pointer.address.get(), length };
+        let is_held = self.hold(run, file_of(stem));
+        if is_held && self.tree.snapshot.is_some() {
+            let span = self.span_of(pointer.birth.get());
+            self.died.push((span, run));
+        }
+        if is_data {
+            if is_held {
+                self.data(stem, index, pointer).await;
+            }
+            return None;
+        }
+        let found = if is_held { self.look_into(stem, level, index, pointer).await } else { None };
+        if found.is_none() {
+            self.passed.insert((stem.owner(), level, index));
+        }
+        found
+    }
+
+    async fn look_into(
+        &mut self,
+        stem: &Stem,
+        level: u8,
+        index: u64,
+        pointer: Pointer,
+    ) -> Option<Rc<Node>> {
+        let nodes = self.nodes.clone();
+        let why = match nodes.get(stem, level, index).await {
+            Ok(Some(node)) => return Some(node),
+            Ok(None) => String::new(),
+            Err(error) => {
+                self.has_unread |= error == FsError::Io;
+                format!(": {error}")
+            }
+        };
+        let found = format!("another block in unit {}{why}", pointer.address);
+        self.wrong(Law::Block, file_of(stem), found, block_of(stem, level, index));
+        None
+    }
+
+    /// A block is not younger than what leads to it.
+    fn born(&mut self, ino: Option<u64>, pointer: Pointer, above: Option<u64>) {
+        let newest = above.unwrap_or(self.tree.newest);
+        if pointer.birth.get() > newest {
+            let found = format!("a block that update {} wrote", pointer.birth);
+            self.wrong(Law::Birth, ino, found, format!("one of update {newest}, or before"));
+        }
+    }
+
+    async fn data(&mut self, stem: &Stem, lbn: u64, pointer: Pointer) {
+        if !self.reads_data {
+            return;
+        }
+        let (unit, room) = (pointer.address.get(), Buffer::unfilled(self.block as usize * UNIT));
+        let found = match self.device.read(unit * UNIT as u64, room).await {
+            Ok(bytes) if sum(&bytes) == pointer.sum.get() => return,
+            _ if mend(&*self.device, pointer, self.block).await.is_some() => return,
+            Ok(_) => "other data".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let expected = "the data that was written".to_owned();
+        let (ino, block) = (file_of(stem), Some((lbn, unit)));
+        let snapshot = self.tree.snapshot.as_ref().map(|(_, name)| name.clone());
+        self.add(Wrong { law: Law::Data, snapshot, ino, path: None, block, found, expected });
+    }
+
+    /// The last block of a file is zero behind its end.
+    pub(super) async fn tail(&mut self, stem: &Stem, ino: u64, lbn: u64, there: usize) {
+        if !self.reads_data {
+            return;
+        }
+        let pointer = self.nodes.leaf(stem, lbn).await.unwrap_or_default();
+        if pointer.is_null() {
+            return;
+        }
+        let room = Buffer::unfilled(self.block as usize * UNIT);
+        let read = self.device.read(pointer.address.get() * UNIT as u64, room).await;
+        if read.is_ok_and(|bytes| bytes[there..].iter().any(|&byte| byte != 0)) {
+            let expected = "zeros up to the end of its last block";
+            self.wrong(Law::Size, Some(ino), "something behind its end", expected);
+        }
+    }
+
+    /// The last leaf of a file that is none of the first `end`.
+    pub(super) fn leaf_behind<'s>(
+        &'s self,
+        stem: &'s Stem,
+        above: Option<Rc<Node>>,
+        end: u64,
+    ) -> LocalBoxFuture<'s, Option<u64>> {
+        async move {
+            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
+            for index in places.rev() {
+                if (index + 1) * reach(level) <= end {
+                    break;
+                }
+                if self.nodes.child_of(&parent, index).is_null() {
+                    continue;
+                }
+                if level == 0 {
+                    return Some(index);
+                }
+                let Ok(Some(node)) = self.nodes.get(stem, level, index).await else { continue };
+                let found = self.leaf_behind(stem, Some(node), end).await;
+                if found.is_some() {
+                    return found;
+                }
+            }
+            None
+        }
+        .boxed_local()
+    }
+}

@@ -1,0 +1,73 @@
+//! Damage that fits its checksums: a block is changed, and so is what leads to it, up to the
+//! superblocks.
+
+use shadow::format::head::{Kind, seal_alone};
+use shadow::format::sum;
+use sim::Image;
+
+use crate::scrub::{UNIT, unit_of};
+
+/// A pointer, as it stands in a block.
+fn pointer(unit: u64, bytes: &[u8]) -> [u8; 24] {
+    let mut pointer = [0; 24];
+    pointer[..8].copy_from_slice(&unit.to_le_bytes());
+    pointer[8..16].copy_from_slice(&bytes[32..40]); // its birth
+    pointer[16..].copy_from_slice(&sum(bytes).to_le_bytes());
+    pointer
+}
+
+/// Changes a block, and what leads to it.
+pub(crate) fn forge(image: &mut Image, unit: u64, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = unit_of(image, unit);
+    let before = bytes.clone();
+    change(&mut bytes);
+    replace(image, unit, &before, &bytes);
+}
+
+/// A block becomes another.
+fn replace(image: &mut Image, unit: u64, before: &[u8], bytes: &[u8]) {
+    let before = pointer(unit, before);
+    let now = pointer(unit, bytes);
+    image.write(unit * UNIT, bytes);
+    if before == now {
+        return;
+    }
+    for above in 2..image.size() / UNIT - 2 {
+        let old = unit_of(image, above);
+        let is_there = |at: &usize| old[*at..*at + 24] == before;
+        let places: Vec<usize> = (0..old.len() - 24).filter(is_there).collect();
+        if !old.starts_with(b"DuSh") || places.is_empty() {
+            continue;
+        }
+        let mut new = old.clone();
+        places.iter().for_each(|&at| new[at..at + 24].copy_from_slice(&now));
+        if new[6] == Kind::Superblock as u8 {
+            new[56..64].fill(0);
+            seal_alone(&mut new);
+            image.write(above * UNIT, &new);
+        } else {
+            replace(image, above, &old, &new);
+        }
+    }
+}
+
+/// Units with a block of this kind, owner and index, the oldest first, for which `is_used` is true.
+pub(crate) fn versions(
+    image: &Image,
+    (kind, owner, index): (Kind, u64, u64),
+    is_used: impl Fn(u64) -> bool,
+) -> Vec<u64> {
+    let number = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+    };
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for unit in 32..image.size() / UNIT - 2 {
+        let bytes = unit_of(image, unit);
+        let is_it = bytes.starts_with(b"DuSh") && bytes[6] == kind as u8 && bytes[16] == 0;
+        if is_it && (number(&bytes, 8), number(&bytes, 24)) == (owner, index) && is_used(unit) {
+            found.push((number(&bytes, 32), unit));
+        }
+    }
+    found.sort_unstable();
+    found.into_iter().map(|(_, unit)| unit).collect()
+}
