@@ -18,12 +18,14 @@
 //!
 //! Not asserted: 2, which is looked at before each move; 3, which is for those who end it.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::Buffer;
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::select;
 use vfs::FsError;
 use vnode::{Engine, Files, Space as Kind};
 
@@ -39,6 +41,10 @@ use crate::update::{Placed, Update};
 
 /// How often one looks, while nothing is to be done, for each look of others after a volume.
 const LOOKS: u32 = 5;
+/// After what came to nothing, one waits twice as long until the next look, up to so many times.
+const LONGEST: u32 = 256;
+/// How long one waits for a file that others change. Then it stays where it is.
+const WAIT: Duration = Duration::from_millis(200);
 /// Bytes that are read at once,
 const LARGE: u64 = 1 << 20;
 /// and bytes between two blocks that are read with them rather than passed.
@@ -62,14 +68,16 @@ pub(crate) fn start_compaction(files: &Rc<Files<Shadow>>, interval: Duration) {
     let (files, runtime) = (Rc::downgrade(files), engine.runtime.clone());
     let clock = runtime.clock;
     let task = async move {
+        let mut times = 1;
         loop {
-            clock.sleep(interval / LOOKS).await;
+            clock.sleep(interval / LOOKS * times).await;
             let Some(files) = files.upgrade() else { return };
             let engine = files.engine();
             if engine.compaction.is_ending() || engine.commits.horizon.has_stopped() {
                 return;
             }
-            engine.compact(&files).await;
+            let has_gained = engine.compact(&files).await;
+            times = if has_gained { 1 } else { (2 * times).min(LONGEST) };
         }
     };
     runtime.tasks.spawn(task.boxed_local());
@@ -95,31 +103,33 @@ impl Shadow {
         self.space.standing().empty
     }
 
-    async fn compact(&self, files: &Files<Shadow>) {
+    /// Compacts, if that is due. Says whether it was not, or zones have become empty.
+    async fn compact(&self, files: &Files<Shadow>) -> bool {
         let standing = self.space.standing();
         if !standing.are_few() || !self.may_compact() {
-            return;
+            return true;
         }
         let vain = self.compaction.vain.borrow().clone();
         let update = self.commits.number();
         let zones = self.space.worth_emptying(standing.missing(), (update, &vain));
         if zones.is_empty() {
-            return;
+            return true;
         }
         self.compaction.is_under_way.set(true);
         self.space.empty_these(zones.iter().copied().collect());
-        let mut pass = Pass { files, pace: Pace::new(self), last: 0, moved: 0 };
-        let is_done = pass.empty(zones.clone()).await.is_ok();
-        if is_done {
-            self.note_vain(&zones);
-        }
+        let mut pass = Pass { files, pace: Pace::new(self), last: 0, moved: 0, has_passed: false };
+        let tried = pass.empty(zones.clone()).await.unwrap_or_default();
+        self.note_vain(&tried);
+        let is_empty = |zone: &u64| self.space.used_of(*zone) == 0;
+        let has_gained = zones.iter().filter(|zone| is_empty(zone)).count() > 0;
         self.space.empty_these(Default::default());
         self.compaction.is_under_way.set(false);
         self.released().notify(); // a stop may wait for it
         let _ = pass.pace.rest().await;
+        has_gained
     }
 
-    /// What is left in zones that were emptied stays there.
+    /// What is left in zones that were emptied as far as can be stays there.
     fn note_vain(&self, zones: &[u64]) {
         let mut vain = self.compaction.vain.borrow_mut();
         for &zone in zones {
@@ -178,6 +188,7 @@ impl Shadow {
         let step = self.per_block();
         let places = runs.iter().flat_map(|run| (run.start..run.end()).step_by(step as usize));
         let mut payload = Payload::default();
+        payload.is_moved = true;
         for ((parent, owner, data), address) in found.into_iter().zip(places) {
             let (index, sum) = (owner.index, owner.pointer.sum.get());
             payload.add(address, (data.clone(), sum), step);
@@ -195,23 +206,32 @@ struct Pass<'a> {
     last: u64,
     /// Bytes that it has moved since that was waited for.
     moved: u64,
+    /// Whether it has passed by something in the zone at which it is that may be moved later.
+    has_passed: bool,
 }
 
 impl Pass<'_> {
-    async fn empty(&mut self, zones: Vec<u64>) -> Result<(), Ended> {
+    /// Gives the zones of which nothing more can be moved, as things are.
+    async fn empty(&mut self, zones: Vec<u64>) -> Result<Vec<u64>, Ended> {
         let engine = self.pace.engine;
+        let mut tried = Vec::new();
         let tenants = Walk::new(&mut self.pace, zones.clone()).find().await?;
         for (zone, Tenants { owners, units }) in tenants {
+            let gathered: u64 = owners.iter().map(|owner| engine.bytes_of(owner)).sum();
+            // What is not durable comes later.
+            self.has_passed = gathered < units * UNIT as u64;
             // The others are held by snapshots, or are on their way.
             let used = engine.space.used_of(zone);
             if units + self.records_in(zone) >= used || engine.pins.holders() == 0 {
                 self.empty_zone(owners).await?;
             }
+            tried.extend((!self.has_passed).then_some(zone));
         }
         if zones.iter().any(|&zone| self.records_in(zone) > 0) {
             engine.commits.fold_soon();
         }
-        self.settle().await
+        self.settle().await?;
+        Ok(tried)
     }
 
     /// Units of records in a zone: a fold frees them.
@@ -255,19 +275,30 @@ impl Pass<'_> {
             rest = others;
             let room = Buffer::unfilled((end - start) as usize);
             let read = self.pace.work(engine.path.device().read(start, room)).await;
-            let Ok(bytes) = read.map(Buffer::freeze) else { continue };
+            let bytes = read.map(Buffer::freeze).ok();
             for owner in some {
-                let at = (start_of(owner) - start) as usize;
-                let data = bytes.slice(at..at + size as usize);
-                if sum(&data) == owner.pointer.sum.get() {
-                    all.push((*owner, data));
-                }
+                let at = start_of(owner);
+                let data = match &bytes {
+                    Some(bytes) => {
+                        Some(bytes.slice((at - start) as usize..).slice(..size as usize))
+                    }
+                    None => self.read_alone(at, size).await,
+                };
+                let data = data.filter(|data| sum(data) == owner.pointer.sum.get());
+                all.extend(data.map(|data| (*owner, data)));
             }
         }
         all
     }
 
-    /// Moves data, file by file.
+    /// A block of those of which one cannot be read.
+    async fn read_alone(&mut self, at: u64, size: u64) -> Option<Bytes> {
+        let room = Buffer::unfilled(size as usize);
+        let read = self.pace.work(self.pace.engine.path.device().read(at, room)).await;
+        read.map(Buffer::freeze).ok()
+    }
+
+    /// Moves data, file by file. What one file cannot do does not keep others.
     async fn move_data(&mut self, mut read: Vec<Read>) -> Result<(), Ended> {
         // What is near in its file has the same pointers, and goes out with these once.
         read.sort_unstable_by_key(|(owner, _)| (owner.owner, owner.index));
@@ -277,14 +308,19 @@ impl Pass<'_> {
             let plan = async |update: &mut Update, file: &File| {
                 engine.plan_moves(update, file, moves).await
             };
-            let ended = engine.compaction.ended();
+            let ended = async {
+                let wait = engine.runtime.clock.sleep(WAIT);
+                select(pin!(engine.compaction.ended()), wait).await;
+            };
             let moved = self.pace.work(files.relocate(moves[0].0.owner, ended, plan)).await;
             match moved {
                 Ok(sequence) if sequence.0 > 0 => {
                     self.count(sequence.0, moves.iter().map(|(owner, _)| owner)).await?
                 }
                 Ok(_) | Err(FsError::Stale | FsError::Corrupt) => {}
-                Err(_) => return Err(Ended),
+                Err(FsError::NoSpace) => return Err(Ended),
+                Err(_) if !engine.may_compact() => return Err(Ended),
+                Err(_) => self.has_passed = true,
             }
         }
         Ok(())
@@ -295,7 +331,7 @@ impl Pass<'_> {
         let engine = self.pace.engine;
         let mut found = Vec::new();
         for owner in owners {
-            let Some(stem) = self.pace.work(engine.stem_of(owner.owner)).await else { continue };
+            let Some(stem) = self.pace.work(engine.stem_of(owner)).await else { continue };
             let got = engine.nodes.get(&stem, owner.level, owner.index);
             if let Ok(Some(node)) = self.pace.work(got).await {
                 found.push((node, owner));
@@ -303,6 +339,7 @@ impl Pass<'_> {
         }
         // From here on nothing is awaited.
         if engine.commits.is_held.get() {
+            self.has_passed = true;
             return Ok(()); // a snapshot is being made: it is another's turn
         }
         found.retain(|(node, owner)| {
@@ -345,6 +382,7 @@ impl Pass<'_> {
             commits.commit_soon();
         }
         self.pace.durable(self.last).await?;
+        self.pace.engine.space.note_emptied();
         self.pace.rest().await
     }
 }

@@ -29,6 +29,8 @@ const LOADED_AHEAD: u64 = 8;
 #[derive(Default)]
 pub struct Payload {
     runs: Vec<(u64, Vec<Bytes>, Vec<u64>)>,
+    /// Nobody has asked for it, and so no memory is kept for it.
+    pub(crate) is_moved: bool,
 }
 
 impl Payload {
@@ -190,7 +192,9 @@ impl Shadow {
             let addresses = (start..).step_by(self.per_block() as usize);
             for ((address, data), sum) in addresses.zip(&pieces).zip(sums) {
                 update.written.push((address, sum));
-                self.path.keep_written(address * UNIT as u64, data);
+                if !payload.is_moved {
+                    self.path.keep_written(address * UNIT as u64, data);
+                }
             }
         }
         Ok(true)

@@ -56,8 +56,9 @@ impl Space {
         }
     }
 
-    /// The zones that are best emptied, the best first, so that `missing` more are empty then; none
-    /// if not even one would be. Of these so much is in use in vain: what is there stays there.
+    /// The zones that are best emptied, the best first, so that `missing` more are empty then, or as
+    /// many as can be; none if not even one would be. What is moved goes to empty zones as long as
+    /// there are some, and then to holes of others. Of zones in `vain` so much stays in use.
     pub(crate) fn worth_emptying(
         &self,
         missing: u64,
@@ -66,12 +67,16 @@ impl Space {
         let (shape, all) = (self.shape(), self.groups_of_zone());
         let units = all * shape.block;
         let moved_to = self.zones.moved_to.get().map(|unit| shape.zone_of(unit));
-        let (mut worth, mut holes) = (Vec::new(), 0);
-        for zone in (0..shape.zones()).filter(|&zone| self.whole_of(zone) < all) {
+        let (mut worth, mut empty, mut holes) = (Vec::new(), 0, 0);
+        for zone in (0..shape.zones()).filter(|&zone| zone != self.zone_at_hand()) {
+            if self.whole_of(zone) == all {
+                empty += 1;
+                continue;
+            }
             holes += self.whole_of(zone);
             let used = self.used_of(zone);
-            let is_at_hand = zone == self.zone_at_hand() || Some(zone) == moved_to;
-            if is_at_hand || used * 16 > units * FULL || vain.get(&zone) == Some(&used) {
+            let is_vain = vain.get(&zone).is_some_and(|&stays| used >= stays);
+            if Some(zone) == moved_to || used * 16 > units * FULL || is_vain {
                 continue;
             }
             let age = update.saturating_sub(self.zones.last_taken(zone)) + 1;
@@ -79,23 +84,28 @@ impl Space {
             worth.push((benefit / (units + used) as f64, zone, used));
         }
         worth.sort_by(|one, other| other.0.total_cmp(&one.0));
-        let (mut chosen, mut used, mut gain) = (Vec::new(), 0, 0);
-        for (_, zone, of_zone) in worth {
-            chosen.push(zone);
-            (used, holes) = (used + of_zone, holes - self.whole_of(zone));
-            // What has no room in holes takes zones that are empty.
-            let taken = used.saturating_sub(holes * shape.block).div_ceil(units);
-            gain = (chosen.len() as u64).saturating_sub(taken);
-            if gain >= missing {
+        let (mut used, mut best) = (0, (0, 0));
+        for (count, (_, zone, of_zone)) in (1..).zip(&worth) {
+            (used, holes) = (used + of_zone, holes - self.whole_of(*zone));
+            if used > empty * units + holes * shape.block || best.0 >= missing {
                 break;
             }
+            let gain = (count as u64).saturating_sub(empty.min(used.div_ceil(units)));
+            best = best.max((gain, usize::MAX - count)); // the fewest that gain as much
         }
-        if gain == 0 { Vec::new() } else { chosen }
+        let (gain, count) = (best.0, usize::MAX - best.1);
+        let count = if gain == 0 { 0 } else { count };
+        worth.into_iter().take(count).map(|(_, zone, _)| zone).collect()
     }
 
     /// These zones are being emptied, and no others.
     pub(crate) fn empty_these(&self, zones: BTreeSet<u64>) {
         self.zones.set_emptied(zones);
+    }
+
+    /// Of those that are being emptied, what is empty may be used again.
+    pub(crate) fn note_emptied(&self) {
+        self.zones.retain_emptied(|zone| self.used_of(zone) > 0);
     }
 
     /// Blocks for data that is moved; nothing if there are not so many beside what is emptied.
@@ -133,5 +143,52 @@ impl Space {
             (0..shape.zones()).filter(|&zone| zone != here && !self.zones.is_emptied(zone));
         let zone = others.rev().max_by_key(|&zone| self.whole_of(zone))?;
         self.whole_group(shape.usable(zone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::anchor::Shape;
+
+    /// A volume of so many zones for each pair, of which so many units are in use in whole groups.
+    fn with(zones: &[(u64, u64)]) -> Space {
+        let count: u64 = zones.iter().map(|(count, _)| count).sum();
+        let shape = Shape { units: 40 + 64 * count, zone: 64, block: 2 };
+        let (space, mut zone) = (Space::empty(shape), 0);
+        for &(count, used) in zones {
+            for _ in 0..count {
+                let start = shape.usable(zone).start;
+                assert!(used == 0 || space.take(Run { start, length: used }));
+                zone += 1;
+            }
+        }
+        space
+    }
+
+    #[test]
+    fn no_more_is_chosen_than_has_room_elsewhere() {
+        let none = BTreeMap::new();
+        let chosen = |zones: &[(u64, u64)], missing| {
+            let space = with(zones);
+            space.worth_emptying(missing, (9, &none)).len()
+        };
+        // The first zone is at hand. Zones have 62 units.
+        assert_eq!(chosen(&[(60, 62), (20, 46)], 6), 5, "what is in 5 has room in 15");
+        assert_eq!(chosen(&[(60, 62), (20, 46)], 3), 3);
+        assert_eq!(chosen(&[(60, 62), (1, 46)], 6), 0, "nothing has room for it");
+        assert_eq!(chosen(&[(60, 62), (2, 46)], 6), 0);
+        assert_eq!(chosen(&[(60, 62), (2, 30)], 6), 1);
+        assert_eq!(chosen(&[(60, 62), (4, 30), (1, 0)], 6), 3, "the empty one takes of two");
+        assert_eq!(chosen(&[(60, 62), (1, 30), (1, 0)], 6), 0, "one for one is no gain");
+    }
+
+    #[test]
+    fn what_stays_is_not_tried_again_before_some_of_it_has_gone() {
+        let space = with(&[(60, 62), (20, 30)]);
+        let vain = |used| (60..80).map(|zone| (zone, used)).collect::<BTreeMap<_, _>>();
+        assert!(space.worth_emptying(6, (9, &vain(30))).is_empty());
+        assert!(space.worth_emptying(6, (9, &vain(28))).is_empty(), "more than that is worse");
+        assert_eq!(space.worth_emptying(6, (9, &vain(32))).len(), 6);
     }
 }

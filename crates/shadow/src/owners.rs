@@ -177,9 +177,10 @@ impl<'a, 'p> Walk<'a, 'p> {
 }
 
 impl Shadow {
-    /// What a tree hangs from, by its owner; none if the file of this number has gone.
-    pub(crate) async fn stem_of(&self, owner: u64) -> Option<Stem> {
-        Some(match owner {
+    /// What the tree of a block of metadata hangs from; none if the file of this number has gone, or
+    /// is another that has no such block.
+    pub(crate) async fn stem_of(&self, owner: &Owner) -> Option<Stem> {
+        Some(match owner.owner {
             0 => Stem::Inodes,
             1 => Stem::Map,
             3 => Stem::Answers,
@@ -189,6 +190,11 @@ impl Shadow {
             7 => Stem::Log,
             ino => {
                 let (home, slot) = self.home_in(&Stem::Inodes, ino).await.ok()?;
+                let facts = home.inode(slot, Record::facts)?;
+                let is_data = owner.level == 0 && facts.kind != FileKind::Directory;
+                if facts.is_inline() || is_data {
+                    return None;
+                }
                 Stem::File(ino, home, slot)
             }
         })

@@ -150,6 +150,7 @@ impl Shadow {
                 self.write_line(&of);
             }
             Work::LetGo(of) => {
+                self.compaction.vain.borrow_mut().clear(); // what it held may be moved
                 self.pins.let_go(of.number);
                 self.write_line(&of);
             }

@@ -40,6 +40,11 @@ impl Zones {
         self.emptied.replace(zones);
     }
 
+    /// Of these, only some are.
+    pub(crate) fn retain_emptied(&self, is_one: impl Fn(u64) -> bool) {
+        self.emptied.borrow_mut().retain(|&zone| is_one(zone));
+    }
+
     /// Whether a zone is being emptied.
     pub(crate) fn is_emptied(&self, zone: u64) -> bool {
         self.emptied.borrow().contains(&zone)
