@@ -6,10 +6,13 @@
 //! of them, and is brought back in the same world, becomes the same, whatever it has elsewhere:
 //! what is left of an update that did not become whole stands in places where nobody looks.
 //!
+//! Of a set of disks it is what the set shows that is compared, and the disk that is lost: what the
+//! members hold besides is for the campaign `contract`.
+//!
 //! Invariant: what is found for an image is what [`super::recover::recover`] gives for it. Not
 //! asserted; a test compares.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 use sim::Digest;
@@ -26,11 +29,12 @@ pub(super) type Looked = Rc<[(usize, u64)]>;
 /// What became of images, by what was read of them.
 pub(super) struct Alike<T> {
     lists: VecDeque<(Looked, HashMap<u128, T>)>,
+    pages: BTreeSet<u64>,
 }
 
 impl<T> Default for Alike<T> {
     fn default() -> Self {
-        Self { lists: VecDeque::new() }
+        Self { lists: VecDeque::new(), pages: BTreeSet::new() }
     }
 }
 
@@ -47,12 +51,19 @@ impl<T: Clone> Alike<T> {
         Some(found)
     }
 
+    /// All pages of the first disk that were read of any image.
+    pub(super) fn pages(&self) -> &BTreeSet<u64> {
+        &self.pages
+    }
+
     /// Notes what became of an image, of which this was read.
     pub(super) fn insert(&mut self, images: &Images, world: u64, looked: &Looked, became: T) {
         let key = digest(looked, images, world);
         match self.lists.iter_mut().find(|(known, _)| known == looked) {
             Some((_, known)) => _ = known.insert(key, became),
             None => {
+                let of_first = looked.iter().filter(|(disk, _)| *disk == 0);
+                self.pages.extend(of_first.map(|(_, page)| page));
                 self.lists.truncate(LISTS - 1);
                 self.lists.push_front((looked.clone(), HashMap::from([(key, became)])));
             }
@@ -77,13 +88,16 @@ mod tests {
     use sim::Prng;
 
     use super::super::design::Design;
+    use super::super::device::Device;
     use super::super::recover::recover;
     use super::super::run::run;
     use super::super::{Explorer, Style};
 
     #[test]
     fn what_is_found_is_what_a_return_gives() {
-        for design in Design::all() {
+        let on_sets = Design::all().filter(|design| design.is_summed());
+        let on_sets = on_sets.map(|design| (design.on(Device::Raid5), 211));
+        for (design, every) in Design::all().map(|design| (design, 9)).chain(on_sets) {
             let mut explorer = Explorer::new(design);
             let ops = ["create bar unchecked", "write foo append filesync"];
             let ops = ops.map(|op| op.parse().expect("an operation"));
@@ -91,7 +105,9 @@ mod tests {
             let run = run.expect("it is answered as it should be").expect("there is one");
             let (mut prng, mut images) = (Prng::new(1), 0);
             for cut in run.recording.cuts() {
-                for loss in cut.losses(&mut prng).into_iter().step_by(9) {
+                let losses = cut.losses(&mut prng).into_iter();
+                let losses = losses.flat_map(|loss| loss.with_each(design.device().losable()));
+                for loss in losses.step_by(every) {
                     let left = cut.images(&loss).expect("a loss of this cut");
                     let found = explorer.brought_back(&left).outcome.clone();
                     assert_eq!(*found, recover(design, &left, &explorer.before), "{design:?}");

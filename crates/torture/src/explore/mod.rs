@@ -33,6 +33,7 @@ mod look_back;
 mod loose;
 pub mod model;
 pub mod nested;
+mod noted;
 pub mod op;
 pub mod ram;
 pub mod recover;
@@ -62,7 +63,7 @@ use judge::{History, Moment};
 use model::Shown;
 use nested::{Further, Reach, Way};
 use op::{BEFORE, HELD, Op, REWRITTEN, held_bytes};
-use recover::{Recovered, recover_noting, seed};
+use recover::{Recovered, recover_noting, told_apart};
 use retry::retry;
 use run::{Run, run};
 
@@ -302,16 +303,19 @@ impl Explorer {
 
     /// Brings an image back, unless it was done with one of which nobody could have told it.
     fn brought_back(&mut self, images: &Images) -> Rc<Known> {
-        let world = seed(self.design, images);
-        if let Some(known) = self.alike.find(images, world) {
+        if let Some((shown, world)) = told_apart(self.design, images, Some(self.alike.pages()))
+            && let Some(known) = self.alike.find(&shown, world)
+        {
             return known;
         }
         let found = catching(|| recover_noting(self.design, images, &self.before));
         let looked = found.as_ref().ok().and_then(|(_, looked)| looked.clone());
         let outcome = self.shared(found.map(|(recovered, _)| recovered));
         let known = Rc::new(Known { outcome, kind: Cell::new(None) });
-        if let Some(looked) = looked {
-            self.alike.insert(images, world, &looked, known.clone());
+        if let Some(looked) = looked
+            && let Some((shown, world)) = told_apart(self.design, images, None)
+        {
+            self.alike.insert(&shown, world, &looked, known.clone());
         }
         known
     }

@@ -1,7 +1,7 @@
 //! What becomes of images that a cut has left: the volume comes back, is looked at, used, emptied
 //! and stopped, and the checker finds nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use block::{BlockDevice, Buffer};
 use designs::CheckOptions;
 use futures::FutureExt;
 use journal::format::SLOTS;
-use sim::{Digest, Executor, Image, SECTOR_SIZE};
+use sim::{Digest, Executor, Image, PAGE_SIZE, SECTOR_SIZE};
 use ufs2::layout::{SUPERBLOCK_ADDRESS, Superblock};
 use vfs::ObjectId;
 
@@ -22,6 +22,7 @@ use super::disks::{Disks, Images, Recording};
 use super::driver::Driver;
 use super::law::only_leaks;
 use super::model::{Held, Shown, View, What};
+use super::noted::Notes;
 use super::ram::Ram;
 use super::server::{Server, handle};
 use crate::calls;
@@ -36,8 +37,14 @@ const MARK: usize = 64;
 /// after a return that was cut it has to be another world. So it follows from where a boot leaves
 /// them, which are few bytes: images that differ elsewhere are brought back in the same world.
 pub(super) fn seed(design: Design, images: &Images) -> u64 {
-    if design.device() != Device::Plain {
+    if design.device() != Device::Plain && design.is_ufs2() {
         return images.fingerprint() as u64; // it is in a log that may lie anywhere
+    }
+    if design.device() != Device::Plain {
+        let lost = images.0.iter().position(|image| image.size() == 0);
+        let mut digest = Digest::new(SEED); // of sets no return is cut
+        digest.add(lost.map_or(0, |disk| disk as u64 + 1));
+        return digest.value();
     }
     if !design.is_ufs2() {
         let last = shadow::look(&Ram::new(images.volume().clone())).now_or_never();
@@ -58,6 +65,32 @@ pub(super) fn seed(design: Design, images: &Images) -> u64 {
         digest.add_bytes(&bytes);
     }
     digest.value()
+}
+
+/// An image as who brings it back sees it, and the world in which that is done. Of a set it is what
+/// the set shows, of some pages or of all; none if it shows nothing, or if every image has a world
+/// of its own.
+pub(super) fn told_apart(
+    design: Design,
+    images: &Images,
+    pages: Option<&BTreeSet<u64>>,
+) -> Option<(Images, u64)> {
+    let world = seed(design, images);
+    if design.device() == Device::Plain {
+        return Some((images.clone(), world));
+    }
+    if design.is_ufs2() {
+        return None;
+    }
+    let executor = Executor::new(world);
+    let shown = executor.block_on(async {
+        let disks = design.stack(devices(&Ram::all(images)), &executor.runtime()).await.ok()?;
+        Some(match pages {
+            None => content_of(&*disks.volume).await,
+            Some(pages) => pages_of(&*disks.volume, pages).await,
+        })
+    });
+    Some((Images(vec![shown?]), world))
 }
 
 /// What a client sees that comes back.
@@ -95,17 +128,22 @@ pub(super) fn recover_noting(
 ) -> Result<(Recovered, Option<Looked>), String> {
     let executor = Executor::new(seed(design, images));
     let rams = Ram::all(images);
-    let (recovered, is_compared) = bring_back(design, &executor, (images, &rams), before)?;
+    let notes = Notes::default();
+    let of = (images, &rams[..], &notes);
+    let (recovered, is_compared) = bring_back(design, &executor, of, before)?;
     let report = executor.block_on(async {
         let runtime = executor.runtime();
         let disks =
             design.stack(devices(&rams), &runtime).await.map_err(|error| error.to_string())?;
-        let report = design.check(&disks.volume, &runtime, &CheckOptions::default()).await;
+        let volume = notes.of(disks.volume);
+        let report = design.check(&volume, &runtime, &CheckOptions::default()).await;
         report.map_err(|error| error.to_string())
     });
     let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
     match report.findings.list.first() {
-        None => Ok((recovered, (!is_compared).then(|| rams[0].looked().into()))),
+        None if is_compared => Ok((recovered, None)),
+        None if design.device() == Device::Plain => Ok((recovered, Some(rams[0].looked().into()))),
+        None => Ok((recovered, notes.looked())),
         Some(finding) => Err(format!("emptied and stopped, it is not well: {finding}")),
     }
 }
@@ -115,12 +153,13 @@ pub(super) fn recover_noting(
 fn bring_back(
     design: Design,
     executor: &Executor,
-    (images, rams): (&Images, &[Rc<Ram>]),
+    (images, rams, notes): (&Images, &[Rc<Ram>], &Notes),
     before: &Before,
 ) -> Result<(Recovered, bool), String> {
     executor.block_on(async {
         let failed = |error| format!("it does not come back: {error}");
-        let disks = design.stack(devices(rams), &executor.runtime()).await.map_err(failed)?;
+        let mut disks = design.stack(devices(rams), &executor.runtime()).await.map_err(failed)?;
+        disks.volume = notes.of(disks.volume);
         let volume = disks.volume.clone();
         let opened = design.open_stack(disks, executor.runtime()).await.map_err(failed)?;
         let (reclaims, engine) = (opened.reclaims, opened.engine);
@@ -181,6 +220,16 @@ fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {
 async fn content_of(volume: &dyn BlockDevice) -> Image {
     let room = Buffer::zeroed(volume.geometry().size as usize);
     Image::from_bytes(&volume.read(0, room).await.expect("nothing fails here"))
+}
+
+/// What is on some pages of it, and nothing elsewhere.
+async fn pages_of(volume: &dyn BlockDevice, pages: &BTreeSet<u64>) -> Image {
+    let mut image = Image::zeroed(volume.geometry().size);
+    for at in pages.iter().map(|page| page * PAGE_SIZE as u64) {
+        let read = volume.read(at, Buffer::zeroed(PAGE_SIZE)).await;
+        image.write(at, &read.expect("nothing fails here"));
+    }
+    image
 }
 
 /// Has what counts too many links count as many as it has names.
