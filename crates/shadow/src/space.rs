@@ -332,17 +332,16 @@ impl Space {
         Some(unit)
     }
 
-    /// The next zone with enough whole groups, or the one that has most.
+    /// The next of the zones that have most whole groups, and are not being emptied.
     fn next_zone(&self) -> Option<u64> {
         let here = self.shape.zone_of(self.cursor.get());
         let zones = self.shape.zones();
         let whole = |zone: u64| u64::from(self.whole.borrow()[zone as usize]);
         let others = || (1..zones).map(|step| (here + step) % zones);
-        let enough = self.shape.zone / self.shape.block / 8;
         let stay = || others().filter(|&zone| !self.zones.is_emptied(zone));
+        let enough = stay().map(whole).max().unwrap_or(0) * 7 / 8;
         let zone = stay().find(|&zone| whole(zone) >= enough.max(1));
-        let most = || stay().max_by_key(|&zone| whole(zone)).filter(|&zone| whole(zone) > 0);
-        zone.or_else(most).or_else(|| others().max_by_key(|&zone| whole(zone)))
+        zone.or_else(|| others().max_by_key(|&zone| whole(zone)))
     }
 
     /// Blocks for data, as few runs as there are; nothing if there are not so many.

@@ -204,7 +204,7 @@ async fn churn(volume: &Volume<Shadow>, seed: u64, is_done: &dyn Fn() -> bool) {
 pub(crate) fn nothing_is_found_beside_callers() -> Result<(), String> {
     for seed in 1..=7 {
         let executor = Executor::new(seed);
-        let setting = Setting::of(4 << (seed % 3), 128, 5 << 20);
+        let setting = Setting::of(4 << (seed % 3), 128, 3 << 20);
         let disk = executor.block_on(made(&executor, &setting));
         let done_bytes = executor.block_on(async {
             let volume = opened(executor.runtime(), &disk).await?;

@@ -1,0 +1,157 @@
+//! How fast random overwrites are on volumes that are old and nearly full, beside a log: in the
+//! virtual time of one disk of today, so that the numbers are exact.
+//!
+//! `DURAMEN_AGED="MIB PERCENT..."` measures volumes of so many MiB, so full.
+
+use std::rc::Rc;
+
+use block::BlockDevice;
+use block::slice::split;
+use bytes::Bytes;
+use designs::{Design, Disks, FFS_LOG, MkfsOptions, OpenOptions, Opened, SHADOW};
+use futures::future::join_all;
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image, Options, Prng, presets};
+use vfs::{CreateHow, FileSystem, Name, ObjectId, Requester, SetAttributes, Stability};
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+const BLOCK: u64 = 8 << 10;
+/// Files among which data is spread.
+const FILES: u64 = 8;
+/// Bytes of the log, which has the outer end of the disk.
+const LOG: u64 = 32 << 20;
+
+/// Overwrites a second, one after the other and 32 at once.
+#[derive(Clone, Copy, Debug)]
+struct Speed {
+    alone: f64,
+    together: f64,
+}
+
+struct World {
+    executor: Executor,
+    opened: Opened,
+    files: Vec<ObjectId>,
+    /// Blocks of each.
+    blocks: u64,
+}
+
+impl World {
+    /// A volume of so many bytes on one disk with its log, so full.
+    fn new(design: &Design, bytes: u64, percent: u64) -> Self {
+        let executor = Executor::new(1);
+        let options = Options { timing: presets::SATA_7200, ..Options::default() };
+        let disk = Disk::with_options(&executor, Image::zeroed(LOG + bytes), options);
+        let [log, volume] = split(disk, LOG).map(|part| -> Rc<dyn BlockDevice> { Rc::new(part) });
+        let log = (design.disks.len() > 1).then_some(log);
+        let opened = executor.block_on(async {
+            let is_log = design.disks.len() > 1;
+            let made = MkfsOptions {
+                zone_size: Some(bytes / 64).filter(|_| !is_log),
+                reserve_percent: Some(0).filter(|_| is_log),
+                ..MkfsOptions::default()
+            };
+            let random = executor.runtime().random;
+            (design.work().make)(&*volume, &made, &*random, NOW).await.expect("it has room");
+            let options = OpenOptions { cache_bytes: 64 << 20, ..OpenOptions::default() };
+            let disks = Disks { volume, log };
+            (design.work().open)(disks, executor.runtime(), &options, &mut |_| ()).await
+        });
+        let opened = opened.expect("it is new");
+        let mut world = Self { executor, opened, files: Vec::new(), blocks: 0 };
+        world.fill(percent);
+        world
+    }
+
+    fn fill(&mut self, percent: u64) {
+        let (files, root) = (&self.opened.files, self.opened.files.root());
+        let (ids, blocks) = self.executor.block_on(async {
+            let space = files.fsstat(&Requester::root(), root).await.open().await;
+            let space = space.expect("running").into_inner().result.expect("of the root");
+            let blocks = space.total_bytes * percent / 100 / FILES / BLOCK;
+            let mut ids = Vec::new();
+            for number in 0..FILES {
+                let name = Name::parse(format!("f{number}").as_bytes()).expect("a name");
+                let how = CreateHow::Guarded(SetAttributes::default());
+                let made = files.create(&Requester::root(), root, &name, how).await.open().await;
+                let file = made.expect("running").into_inner().result.expect("it is new").id;
+                for first in (0..blocks).step_by(64) {
+                    let length = (blocks - first).min(64) * BLOCK;
+                    write(&**files, file, first, length, Stability::Unstable).await;
+                }
+                let done = files.commit(&Requester::root(), file, 0, 0).await.open().await;
+                done.expect("running").into_inner().result.expect("there is room");
+                ids.push(file);
+            }
+            (ids, blocks)
+        });
+        (self.files, self.blocks) = (ids, blocks);
+    }
+
+    /// Overwrites a second, of so many by so many callers at once.
+    fn speed(&self, callers: u64, calls: u64, seed: u64) -> f64 {
+        let clock = self.executor.runtime().clock;
+        let begun = clock.now();
+        let work = join_all((0..callers).map(|caller| async move {
+            let mut prng = Prng::new(seed << 20 | caller);
+            for _ in 0..calls / callers {
+                let file = self.files[prng.index(self.files.len())];
+                let block = prng.index(self.blocks as usize) as u64;
+                write(&*self.opened.files, file, block, BLOCK, Stability::FileSync).await;
+            }
+        }));
+        self.executor.block_on(async { drop(work.await) });
+        (calls / callers * callers) as f64 / clock.now().since(begun).as_secs_f64()
+    }
+
+    /// Becomes old, since all is written over so often, and is measured then.
+    fn aged(&self, turns: u64, calls: u64) -> Speed {
+        self.speed(32, self.files.len() as u64 * self.blocks * turns, 1);
+        let together = self.speed(32, 4 * calls, 2);
+        let alone = self.speed(1, calls, 3);
+        Speed { alone, together }
+    }
+}
+
+async fn write(
+    files: &dyn FileSystem,
+    file: ObjectId,
+    block: u64,
+    length: u64,
+    stability: Stability,
+) {
+    let data = vec![Bytes::from(vec![block as u8 | 1; length as usize])];
+    let written = files.write(&Requester::root(), file, block * BLOCK, data, stability).await;
+    written.open().await.expect("running").into_inner().result.expect("there is room");
+}
+
+/// How many times as fast `shadow` is as a log on volumes of so many bytes, so full, on which all
+/// was written over so often.
+fn compared(bytes: u64, percent: u64, turns: u64, calls: u64) -> Speed {
+    let speeds = [&SHADOW, &FFS_LOG].map(|design| {
+        let world = World::new(design, bytes, percent);
+        let speed = world.aged(turns, calls);
+        println!("{percent} %, {:6}: {speed:.0?}", design.engine);
+        let status = world.opened.engine.shadow();
+        status.iter().for_each(|status| println!("{status:?}"));
+        speed
+    });
+    let [ours, log] = speeds;
+    let more = Speed { alone: ours.alone / log.alone, together: ours.together / log.together };
+    println!("{percent} % of {} MiB: {more:.2?}", bytes >> 20);
+    more
+}
+
+#[test]
+fn overwrites_of_an_old_volume_are_faster_than_with_a_log() {
+    let more = compared(128 << 20, 80, 1, 1000);
+    assert!(more.together > 1.5 && more.alone > 0.8, "{more:?}");
+}
+
+#[test]
+fn old_volumes_are_measured() {
+    let Ok(asked) = std::env::var("DURAMEN_AGED") else { return };
+    let mut words = asked.split_whitespace().map(|word| word.parse().expect("a number"));
+    let bytes: u64 = words.next().expect("how many MiB") << 20;
+    words.for_each(|percent: u64| _ = compared(bytes, percent, 2, 1000));
+}
