@@ -112,7 +112,7 @@ impl Shadow {
 
     /// Blocks of data take the places of those that were there.
     fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Balance) {
-        let birth = self.commits.number();
+        let birth = self.commits.number() + u64::from(is_planted(Bug::WrongBirths));
         for Placed { parent, index, address, sum, was } in blocks {
             let old = self.nodes.child_of(&parent, index);
             self.check_moved(was, old);

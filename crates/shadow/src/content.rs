@@ -187,7 +187,10 @@ impl Shadow {
         // All have ended before any place is another's again, whichever failed.
         let written = join_all(writes.collect::<Vec<_>>()).await;
         let written: Result<Vec<()>, IoError> = written.into_iter().collect();
-        written.map_err(|error| if error.is_full() { FsError::NoSpace } else { FsError::Io })?;
+        if !is_planted(Bug::UnheardFailures) {
+            written
+                .map_err(|error| if error.is_full() { FsError::NoSpace } else { FsError::Io })?;
+        }
         for (start, pieces, sums) in payload.runs {
             let addresses = (start..).step_by(self.per_block() as usize);
             for ((address, data), sum) in addresses.zip(&pieces).zip(sums) {
@@ -302,7 +305,8 @@ impl Shadow {
     ) -> Result<(), FsError> {
         let (lbn, there) = (size / self.block_size(), (size % self.block_size()) as usize);
         let stem = file.look(|inode| inode.stem(file.ino));
-        let pointer = if there == 0 { Pointer::NULL } else { self.nodes.leaf(&stem, lbn).await? };
+        let is_whole = there == 0 || is_planted(Bug::RaggedTails);
+        let pointer = if is_whole { Pointer::NULL } else { self.nodes.leaf(&stem, lbn).await? };
         if pointer.is_null() {
             return Ok(());
         }
@@ -335,7 +339,7 @@ impl Shadow {
 
     /// Blocks to claim for one that is written UNSTABLE, with what leads to it.
     pub(crate) fn claim_for(&self, file: &Vnode<Inode>, lbn: u64, has_neighbour: bool) -> u64 {
-        if has_neighbour && !lbn.is_multiple_of(FAN) {
+        if has_neighbour && !lbn.is_multiple_of(FAN) || is_planted(Bug::HollowClaims) {
             return 1;
         }
         let stem = file.look(|inode| inode.stem(file.ino));

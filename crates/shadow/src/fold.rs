@@ -94,7 +94,9 @@ impl Commits {
                 self.fold_lists(lists);
             }
             let mut superblock = self.superblock.borrow_mut();
-            (superblock.record, superblock.records) = (Pointer::NULL, 0);
+            if !is_planted(Bug::FoldedTwice) {
+                (superblock.record, superblock.records) = (Pointer::NULL, 0);
+            }
             if !is_planted(Bug::KeptRecords) {
                 let units = units.into_iter().map(Run::of);
                 self.open.borrow_mut().freed.extend(units);

@@ -75,4 +75,22 @@ planted::bugs! {
     MovedOverWrites,
     /// What a snapshot holds is compacted, and its old place is free.
     MovedPins,
+    /// What is claimed for UNSTABLE data has no room for what leads to it.
+    HollowClaims,
+    /// A pointer says that its block was written by the next update.
+    WrongBirths,
+    /// What was folded is in the chain of records still, and is folded again.
+    FoldedTwice,
+    /// A flush counts for what was written while it was under way.
+    EarlyCover,
+    /// Data of which the write failed is answered for.
+    UnheardFailures,
+    /// The newest superblock may be in a zone that no anchor names any more.
+    ForgottenZones,
+    /// What is behind the end of a file stays in its last block.
+    RaggedTails,
+    /// A deletion ends before it has given back what it holds.
+    KeptLists,
+    /// What died since a snapshot stays dead when the volume goes back to it.
+    KeptDeaths,
 }

@@ -22,6 +22,7 @@ use crate::format::inode::Record;
 use crate::format::record::Run;
 use crate::format::{INODES, MAPPED};
 use crate::nodes::{Node, Stem};
+use crate::planted::{Bug, is_planted};
 use crate::work::{Back, rest_of};
 
 impl Shadow {
@@ -42,7 +43,8 @@ impl Shadow {
             }
         }
         let mut lists = Vec::new();
-        for mut listing in self.pins.lists_behind(number) {
+        let behind = self.pins.lists_behind(number).into_iter();
+        for mut listing in behind.filter(|_| !is_planted(Bug::KeptDeaths)) {
             let line = self.line_of_list(listing).await?;
             let mut blocks = 0;
             loop {

@@ -97,7 +97,8 @@ impl Shadow {
         }
         let unfoldable = self.commits.unfoldable.get();
         loop {
-            if let Some(listing) = self.pins.loose_list() {
+            let is_left = |_: &Listing| !is_planted(Bug::KeptLists);
+            if let Some(listing) = self.pins.loose_list().filter(is_left) {
                 update.cost += RECORD;
                 update.cost += u64::from(self.nodes.height(&Stem::Died)) + 2;
                 update.cost += u64::from(self.nodes.height(&Stem::Lists)) + 2;

@@ -75,6 +75,31 @@ fn a_full_volume_refuses_what_grows_and_nothing_else() {
     fill_again_and_again();
 }
 
+/// UNSTABLE data far apart, of which each block has pointers of its own, is taken in as long as a
+/// COMMIT finds room for all.
+pub(crate) fn what_is_far_apart_finds_room() -> Result<(), String> {
+    let executor = Executor::new(3);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let file = volume.create(volume.files.root(), "far").await.expect("there is room");
+        let mut taken = 0;
+        while volume.write(file, taken << 24, vec![7; 4096], Stability::Unstable).await.is_ok() {
+            taken += 1;
+        }
+        let committed = volume.commit(file).await;
+        committed.map_err(|error| format!("{taken} were taken in, and then: {error}"))?;
+        let size = volume.attributes(file).await.size;
+        let is_well = taken > 50 && size == ((taken - 1) << 24) + 4096;
+        if is_well { Ok(()) } else { Err(format!("{taken} were taken in, of {size} bytes")) }
+    })
+}
+
+#[test]
+fn what_leads_to_unstable_data_has_room_too() {
+    assert_eq!(what_is_far_apart_finds_room(), Ok(()));
+}
+
 /// Fills a volume: what there is stays right, what makes room is never refused, and an overwrite is
 /// not.
 pub(crate) fn fill_again_and_again() {

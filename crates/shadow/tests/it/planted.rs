@@ -2,14 +2,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use enginekit::snapshots::snapshots_hold;
 use shadow::planted::{Bug, plant};
 
 use crate::answers::answers_survive;
+use crate::bench::Setting;
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
 use crate::faults::{
     a_return_after_a_failed_flush_may_be_cut, a_write_that_fails_leaves_its_places,
     an_anchor_may_rot_after_a_return, fill_again_and_again, refusals_pass, rot_is_found,
-    what_cannot_be_read_is_not_passed, what_is_refused_takes_nothing,
+    what_cannot_be_read_is_not_passed, what_is_far_apart_finds_room, what_is_refused_takes_nothing,
     what_is_shown_after_a_failed_flush_stays,
 };
 use crate::kit::first_wrong;
@@ -53,13 +55,15 @@ fn every_bug_is_found() {
             Bug::UnwrittenChains => steps_are_gone_on_with,
             Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
             Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
-            Bug::ForgottenPins | Bug::UnfoldedDeaths | Bug::GreedyDeletions => {
+            Bug::ForgottenPins | Bug::UnfoldedDeaths | Bug::GreedyDeletions | Bug::KeptLists => {
                 || they_come_and_go(1, 3)
             }
+            Bug::KeptDeaths => || snapshots_hold(&Setting::of(8, 256, 16 << 20), 1),
             Bug::UnkeptRoom => many_files_go_while_a_snapshot_has_them,
+            Bug::HollowClaims => what_is_far_apart_finds_room,
             Bug::ListedFrees => overwrites_stay,
             Bug::UnseenRiders => what_is_on_its_way_is_read,
-            Bug::KeptPlans => a_write_that_fails_leaves_its_places,
+            Bug::KeptPlans | Bug::UnheardFailures => a_write_that_fails_leaves_its_places,
             Bug::PassedReads => what_cannot_be_read_is_not_passed,
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,

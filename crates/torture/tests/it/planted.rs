@@ -119,10 +119,25 @@ const OF_SOFT_UPDATES: &[(&str, Design, &str)] = &[
     ("RaisedGenerations", DELAYED, "create bar unchecked"),
 ];
 
+/// Bugs of snapshots, of which the tests of `shadow` find more.
+const OF_SNAPSHOTS: &[(&str, &str)] =
+    &[("ForgottenPins", "write foo overlap filesync"), ("KeptDeaths", "resize foo 0")];
+
+#[test]
+fn bugs_of_snapshots_are_found() {
+    let design = Design::find(Some("shadow"), None).expect("there is one");
+    let with = |&(name, text)| (name, design, text);
+    all_of_designs_are_found(OF_SNAPSHOTS.iter().map(with));
+}
+
 #[test]
 fn bugs_of_soft_updates_are_found() {
+    all_of_designs_are_found(OF_SOFT_UPDATES.iter().copied());
+}
+
+fn all_of_designs_are_found<'a>(bugs: impl Iterator<Item = (&'a str, Design, &'a str)>) {
     let mut missed = Vec::new();
-    for &(name, design, text) in OF_SOFT_UPDATES {
+    for (name, design, text) in bugs {
         let (bug, ops) = (name.parse().expect("a bug"), workload(text));
         assert_eq!(found(None, design, &ops), None, "without {bug}");
         if found(Some(bug), design, &ops).is_none() {
@@ -280,6 +295,15 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "OverwrittenRepairs",
     "ScrubbedWrites",
     "KeptPlans",
+    "HollowClaims",
+    "WrongBirths",
+    "FoldedTwice",
+    "EarlyCover",
+    "UnheardFailures",
+    "ForgottenZones",
+    "RaggedTails",
+    "KeptLists",
+    "KeptDeaths",
 ];
 
 /// Bugs that the tests of `dispatch` find.

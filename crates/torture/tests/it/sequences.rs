@@ -53,6 +53,19 @@ fn every_cut_of_some_returns_leaves_what_may_be_there() {
 }
 
 #[test]
+fn a_snapshot_is_there_as_a_whole_or_not_at_all_and_so_is_the_way_back() {
+    let design = Design::find(Some("shadow"), None).expect("there is one");
+    let list = operations(design);
+    let (of_clients, of_snapshots) = list.split_at(list.len() - 2);
+    let others = |first: usize| of_clients.iter().skip(first).step_by(30);
+    let before = of_snapshots.iter().flat_map(|one| others(7).map(move |two| [two, one]));
+    let behind = of_snapshots.iter().flat_map(|one| others(14).map(move |two| [one, two]));
+    let both = [[&of_snapshots[0], &of_snapshots[1]]];
+    let pairs = before.chain(behind).chain(both).map(|pair| pair.map(Clone::clone).to_vec());
+    explore(Explorer::new(design), pairs, 10_000);
+}
+
+#[test]
 fn a_cut_that_loses_a_disk_of_a_set_leaves_what_may_be_there() {
     let some = |first: usize| {
         operations(Design::SYNC).into_iter().skip(first).step_by(29).map(|op| vec![op])
