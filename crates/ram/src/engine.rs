@@ -697,8 +697,9 @@ impl Engine for Ram {
         Ok(through.is_none())
     }
 
-    fn snapshot_usage(&self, tree: SnapshotNumber) -> SnapshotUsage {
-        usage(&self.pinned.borrow(), &self.live_tree(), tree)
+    fn snapshot_usage(&self, trees: &[SnapshotNumber]) -> Vec<SnapshotUsage> {
+        let (pinned, live) = (self.pinned.borrow(), self.live_tree());
+        trees.iter().map(|&tree| usage(&pinned, &live, tree)).collect()
     }
 
     fn released(&self) -> &Signal {

@@ -72,6 +72,21 @@ impl Commits {
         is_open || self.unfolded.borrow().died.keys().any(is_loose)
     }
 
+    /// Units that died of which no list tells yet.
+    pub(crate) fn unlisted(&self) -> BTreeMap<Span, u64> {
+        let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
+        let of_record = |change: &Change| match *change {
+            Change::Died(run, span) => Some((run, span)),
+            _ => None,
+        };
+        let recorded = unfolded.changes.iter().filter_map(of_record);
+        let mut units: BTreeMap<Span, u64> = BTreeMap::new();
+        for (run, span) in recorded.chain(open.died.iter().copied()) {
+            *units.entry(span).or_default() += run.length;
+        }
+        units
+    }
+
     /// Folds all that records have told. What is few for a block of the map waits, unless the map
     /// is to tell everything.
     ///

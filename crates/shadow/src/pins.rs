@@ -10,6 +10,8 @@
 //! 1. Numbers of snapshots, and the updates that made them, rise together.
 //! 2. What died is on one list, or told by one record, as long as its span has a holder.
 //! 3. Of a snapshot that is gone, and holds nothing, nobody reads.
+//! 4. What comes on a list has a holder; so one becomes loose when a snapshot lets go, and stays
+//!    so.
 //!
 //! Not asserted: 2, of which [`mod@crate::check`] tells; 3, which is up to the layers above.
 
@@ -86,6 +88,8 @@ pub(crate) struct Pins {
     /// Those that hold something, and the updates that made them, in their order.
     holders: RefCell<Vec<(u32, u64)>>,
     lists: RefCell<BTreeMap<Span, Listing>>,
+    /// Lists that no snapshot is left for, and that can be read.
+    loose: RefCell<BTreeSet<Span>>,
     line_slots: Slots,
     list_slots: Slots,
     died_slots: Slots,
@@ -111,7 +115,7 @@ impl Pins {
         let of_lists: BTreeSet<u64> = lists.values().map(|listing| listing.slot).collect();
         let holders = all.values().filter(|(told, _)| told.state != State::Gone);
         let holders = holders.map(|(told, _)| (told.number, told.update)).collect();
-        Self {
+        let pins = Self {
             holders: RefCell::new(holders),
             line_slots: Slots::new(said.line_slots, |slot| lines.contains(&slot)),
             list_slots: Slots::new(said.list_slots, |slot| of_lists.contains(&slot)),
@@ -123,9 +127,10 @@ impl Pins {
             nodes: Cell::new(said.nodes),
             pinned: Cell::new(said.pinned),
             pinned_until: Cell::new(said.pinned_until),
-            damaged: RefCell::default(),
-            changes: Cell::default(),
-        }
+            ..Self::default()
+        };
+        pins.find_loose();
+        pins
     }
 
     /// What the next superblock says of them. Its trees are others' to tell.
@@ -272,6 +277,7 @@ impl Pins {
             self.pinned_until.set(0);
         }
         self.changes.set(self.changes.get() + 1);
+        self.find_loose();
     }
 
     /// Its deletion gave back so many units.
@@ -297,17 +303,25 @@ impl Pins {
 
     /// A list that no snapshot is left for.
     pub(crate) fn loose_list(&self) -> Option<Listing> {
-        let is_loose = |listing: &&Listing| {
-            let span = listing.list.span;
-            let is_loose = !self.has_holder(span) || is_planted(Bug::GreedyDeletions);
-            is_loose && !self.damaged.borrow().contains(&span)
-        };
-        self.lists.borrow().values().find(is_loose).copied()
+        let lists = self.lists.borrow();
+        if is_planted(Bug::GreedyDeletions) {
+            let damaged = self.damaged.borrow();
+            return lists.values().find(|it| !damaged.contains(&it.list.span)).copied();
+        }
+        self.loose.borrow().first().map(|span| lists[span])
+    }
+
+    /// Finds the lists that no snapshot is left for: some of these were the last one's.
+    fn find_loose(&self) {
+        let (lists, damaged) = (self.lists.borrow(), self.damaged.borrow());
+        let is_loose = |span: &&Span| !self.has_holder(**span) && !damaged.contains(span);
+        self.loose.replace(lists.keys().filter(is_loose).copied().collect());
     }
 
     /// The last block of a list is damaged: what is on it is not given back.
     pub(crate) fn note_damage(&self, span: Span) {
         self.damaged.borrow_mut().insert(span);
+        self.loose.borrow_mut().remove(&span);
     }
 
     /// There are no blocks of lists from this place on.
@@ -328,6 +342,7 @@ impl Pins {
 
     /// A list has become so, by a fold.
     pub(crate) fn set_list(&self, listing: Listing, new: &[u64]) {
+        assert!(self.has_holder(listing.list.span), "invariant 4");
         self.list_slots.take(listing.slot);
         new.iter().for_each(|&slot| self.died_slots.take(slot));
         self.lists.borrow_mut().insert(listing.list.span, listing);
@@ -342,6 +357,7 @@ impl Pins {
             Some(list) => _ = self.lists.borrow_mut().insert(span, Listing { list, ..listing }),
             None => {
                 self.lists.borrow_mut().remove(&span);
+                self.loose.borrow_mut().remove(&span);
                 self.list_slots.give_back(listing.slot);
             }
         }
@@ -390,22 +406,33 @@ impl Pins {
         self.pinned_until.set(told.update);
     }
 
-    /// What a snapshot takes.
-    pub(crate) fn usage(&self, number: SnapshotNumber) -> SnapshotUsage {
-        let Some((told, _)) = self.told(number) else { return SnapshotUsage::default() };
-        let alone = |span: Span| {
-            let behind = Span { first: number.0 + 1, ..span };
-            self.first_holder(span) == Some(number.0) && !self.has_holder(behind)
-        };
+    /// What each of these snapshots takes; of what died, units that are on no list yet are told.
+    pub(crate) fn usage(
+        &self,
+        trees: &[SnapshotNumber],
+        unlisted: &BTreeMap<Span, u64>,
+    ) -> Vec<SnapshotUsage> {
+        let mut alone: BTreeMap<u32, u64> = BTreeMap::new();
         let lists = self.lists.borrow();
-        let unique = lists.values().filter(|listing| alone(listing.list.span));
-        let unique: u64 = unique.map(|listing| listing.list.units).sum();
-        let bytes = |units: u64| units * UNIT as u64;
-        SnapshotUsage {
-            referenced_bytes: bytes(told.units + told.nodes),
-            unique_bytes: bytes(unique),
-            freed_bytes: bytes(told.freed),
+        let listed = lists.values().map(|listing| (listing.list.span, listing.list.units));
+        for (span, units) in listed.chain(unlisted.iter().map(|(&span, &units)| (span, units))) {
+            if let Some(Span { first, end }) = self.holders_of(span)
+                && first + 1 == end
+            {
+                *alone.entry(first).or_default() += units;
+            }
         }
+        let bytes = |units: u64| units.saturating_mul(UNIT as u64);
+        let usage = |tree: &SnapshotNumber| {
+            let all = self.all.borrow();
+            let Some((told, _)) = all.get(&tree.0) else { return SnapshotUsage::default() };
+            SnapshotUsage {
+                referenced_bytes: bytes(told.units + told.nodes),
+                unique_bytes: bytes(alone.get(&tree.0).copied().unwrap_or(0)),
+                freed_bytes: bytes(told.freed),
+            }
+        };
+        trees.iter().map(usage).collect()
     }
 
     /// Whether there are places for many more blocks of lists.

@@ -314,8 +314,8 @@ impl Engine for Shadow {
         self.plan_step(update, tree).await
     }
 
-    fn snapshot_usage(&self, tree: SnapshotNumber) -> SnapshotUsage {
-        self.pins.usage(tree)
+    fn snapshot_usage(&self, trees: &[SnapshotNumber]) -> Vec<SnapshotUsage> {
+        self.pins.usage(trees, &self.commits.unlisted())
     }
 
     async fn reserve(&self, mut update: Update) -> Result<Update, FsError> {

@@ -485,9 +485,9 @@ pub trait Engine: Sized + 'static {
         Err(FsError::NotSupported)
     }
 
-    /// What a snapshot takes.
-    fn snapshot_usage(&self, _tree: SnapshotNumber) -> SnapshotUsage {
-        SnapshotUsage::default()
+    /// What each of these snapshots takes.
+    fn snapshot_usage(&self, trees: &[SnapshotNumber]) -> Vec<SnapshotUsage> {
+        vec![SnapshotUsage::default(); trees.len()]
     }
 
     /// Told whenever space becomes free.

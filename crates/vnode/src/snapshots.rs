@@ -214,11 +214,9 @@ impl<E: Engine> Snapshots for Files<E> {
 
     fn list(&self) -> Sealed<Vec<(Snapshot, SnapshotUsage)>> {
         let all = self.snapshots.as_ref().map_or(Vec::new(), Book::all);
-        let with_usage = |snapshot: Snapshot| {
-            let usage = self.engine.snapshot_usage(snapshot.number);
-            (snapshot, usage)
-        };
-        let all = all.into_iter().map(with_usage).collect();
+        let numbers: Vec<SnapshotNumber> = all.iter().map(|snapshot| snapshot.number).collect();
+        let usage = self.engine.snapshot_usage(&numbers);
+        let all = all.into_iter().zip(usage).collect();
         Sealed::new(all, self.receipt(self.snapshot_changes()))
     }
 

@@ -264,3 +264,108 @@ fn a_cold_file_is_read_nearly_as_fast_as_the_disk() {
     println!("a cold file: {rate:.1} MiB/s");
     assert!(rate > 140.0, "{rate}");
 }
+
+/// A file that was written over in four places, again and again, with a snapshot after each time
+/// if they are to be made.
+async fn aged(bench: &Bench, snapshots: u64, is_pinned: bool) -> ObjectId {
+    let file = bench.file(bench.volume.files.root(), "aged", 64 << 20).await;
+    let chance = Seeded::new(3);
+    for number in 0..snapshots {
+        for _ in 0..4 {
+            bench.overwrite(file, chance.next_u64() % 8192, number as u8).await;
+        }
+        if is_pinned {
+            let made = enginekit::snapshots::pin(&bench.volume, &format!("s{number}")).await;
+            made.expect("there is room");
+        }
+    }
+    file
+}
+
+/// Opens a volume on a disk of today anew.
+async fn opened_anew(executor: &Executor, image: Image) -> (Rc<Disk>, Volume<Shadow>) {
+    let options = Options { timing: presets::SATA_7200, ..Options::default() };
+    let disk = Disk::with_options(executor, image, options);
+    let opened = open(disk.clone(), executor.runtime(), &OpenOptions::default()).await;
+    (disk, Volume::new(opened.expect("it is well")))
+}
+
+/// Deletes snapshots; tells what was read for that, and how many units are free again.
+async fn deleted(disk: &Disk, volume: &Volume<Shadow>, names: &[String]) -> (u64, u64) {
+    let (free, before) = (volume.space().await.free_bytes, disk.counters().reads);
+    for name in names {
+        enginekit::snapshots::delete(volume, name, true).await.expect("nothing fails");
+    }
+    volume.settle().await;
+    let freed = (volume.space().await.free_bytes - free) / 4096;
+    (disk.counters().reads - before, freed)
+}
+
+/// What an opening of a volume with a thousand snapshots takes, and what deletions read: of a
+/// hundred that hold little, and of one that holds a large file.
+fn openings_and_deletions(image: Image) {
+    let executor = Executor::new(1);
+    let image = executor.block_on(async {
+        let clock = executor.runtime().clock;
+        let begun = clock.now();
+        let (disk, volume) = opened_anew(&executor, image).await;
+        let (ready, reads) = (clock.now().since(begun), disk.counters().reads);
+        println!("ready after {ready:?} and {reads} reads");
+        assert!(ready < Duration::from_secs(1));
+        let all = volume.files.snapshots().expect("it has them").list();
+        assert_eq!(all.open().await.expect("running").into_inner().len(), 1000);
+        let names: Vec<String> = (5..1000).step_by(10).map(|number| format!("s{number}")).collect();
+        let (reads, freed) = deleted(&disk, &volume, &names).await;
+        println!("100 deletions of little: {reads} reads for {freed} units");
+        let file = volume.lookup(volume.files.root(), "aged").await.expect("it is there");
+        for name in ["before", "large"] {
+            for at in (0..64 << 20).step_by(1 << 20) {
+                let data = vec![5; 1 << 20];
+                volume.write(file, at, data, Stability::Unstable).await.expect("there is room");
+            }
+            volume.commit(file).await.expect("there is room");
+            enginekit::snapshots::pin(&volume, name).await.expect("there is room");
+        }
+        volume.remove(volume.files.root(), "aged").await.expect("it is there");
+        volume.settle().await;
+        disk.contents()
+    });
+    executor.block_on(async {
+        let (disk, volume) = opened_anew(&executor, image).await;
+        let (reads, freed) = deleted(&disk, &volume, &["large".to_owned()]).await;
+        println!("a deletion of much: {reads} reads for {freed} units");
+        assert!(freed > 16_000 && reads * 50 < freed, "{reads} for {freed}");
+    });
+}
+
+#[test]
+fn a_thousand_snapshots_cost_little() {
+    let calls = 400;
+    let mut times = Vec::new();
+    for is_pinned in [false, true] {
+        let bench = Bench::new(1 << 30);
+        let (file, made) = bench.cost(1000, aged(&bench, 1000, is_pinned));
+        let chance = Seeded::new(9);
+        let ((), written) = bench.cost(calls, async {
+            for call in 0..calls {
+                bench.overwrite(file, chance.next_u64() % 8192, call as u8).await;
+            }
+        });
+        let ((), created) = bench.cost(calls, async {
+            for call in 0..calls {
+                bench.create(call).await;
+            }
+        });
+        let what = if is_pinned { "1,000 snapshots" } else { "no snapshots" };
+        made.tell(&format!("four overwrites, {what}"));
+        written.tell(&format!("overwrite, {what}"));
+        created.tell(&format!("CREATE, {what}"));
+        times.push(written.time + created.time);
+        if is_pinned {
+            openings_and_deletions(bench.disk.contents());
+        }
+    }
+    let part = times[0].as_secs_f64() / times[1].as_secs_f64();
+    println!("speed with 1,000 snapshots: {part:.3} of that without");
+    assert!(part > 0.65, "{part}");
+}

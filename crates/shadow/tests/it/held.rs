@@ -1,10 +1,12 @@
 //! Snapshots where things go wrong: many on a full volume, blocks that rot, roll-backs that fail.
 
+use std::time::Duration;
+
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin, roll_back};
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use shadow::Shadow;
-use sim::{Disk, Executor, Image};
+use sim::{Disk, Executor, Image, Latency, Options, Timing};
 use vfs::{FileSystem, FsError, ObjectId, Stability};
 use vnode::scrub::Scrubbed;
 
@@ -225,4 +227,56 @@ fn a_scrub_names_what_has_rotted_in_a_snapshot() {
             volume.files.shutdown().await.expect("nothing fails");
         });
     }
+}
+
+/// An overwrite and a snapshot that comes so many milliseconds behind it, on a volume on which
+/// little more than what is kept is free. Whatever is done of that, and the volume filled again, all
+/// files can be removed, and the snapshot deleted. Says what became of the overwrite.
+async fn side_by_side(executor: &Executor, image: &Image, behind: u64) -> Result<(), FsError> {
+    let slow = (1_000_000, 1_000_000);
+    let latency = Latency { read_ns: slow, write_ns: slow, flush_ns: slow, ..Latency::default() };
+    let options = Options { timing: Timing::Random(latency), ..Options::default() };
+    let disk = Disk::with_options(executor, image.clone(), options);
+    let runtime = executor.runtime();
+    let volume = opened(runtime.clone(), &disk).await.expect("it opens");
+    let root = volume.files.root();
+    let file = volume.lookup(root, "f").await.expect("it is there");
+    let snapshot = async {
+        runtime.clock.sleep(Duration::from_micros(500 + 1000 * behind)).await;
+        pin(&volume, "s").await
+    };
+    let write = volume.write(file, 320 * 4096, vec![2; 60 * 4096], Stability::FileSync);
+    let (written, made) = join(write, snapshot).await;
+    assert!(made.is_ok(), "{behind}: {made:?}");
+    fill(&volume, "more").await;
+    for text in ["f", "filler", "more"] {
+        let gone = volume.remove(root, text).await;
+        let is_there = text != "more" || gone != Err(FsError::NoEntry);
+        assert!(gone.is_ok() || !is_there, "{behind}: {text}: {gone:?}");
+    }
+    assert!(delete(&volume, "s", true).await.is_ok(), "{behind}");
+    volume.files.shutdown().await.expect("nothing fails");
+    assert_eq!(findings(&disk.contents()), Ok(()), "{behind}");
+    written
+}
+
+#[test]
+fn a_snapshot_amid_an_overwrite_leaves_what_is_kept() {
+    let (image, ()) = on(new(8 << 20), 1, async |volume| {
+        let file = volume.create(volume.files.root(), "f").await.expect("there is room");
+        write_blocks(volume, file, 1100, 1).await;
+        fill(volume, "filler").await;
+        let filler = volume.lookup(volume.files.root(), "filler").await.expect("it is there");
+        let size = volume.attributes(filler).await.size;
+        volume.resize(filler, size - 70 * 4096).await.expect("it becomes shorter");
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let executor = Executor::new(2);
+    let mut seen = [0, 0];
+    for behind in 0..12 {
+        let written = executor.block_on(side_by_side(&executor, &image, behind));
+        assert!(matches!(written, Ok(()) | Err(FsError::NoSpace)), "{behind}: {written:?}");
+        seen[usize::from(written.is_ok())] += 1;
+    }
+    assert!(!seen.contains(&0), "{seen:?}");
 }

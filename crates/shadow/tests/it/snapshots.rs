@@ -416,3 +416,43 @@ pub(crate) fn many_files_go_while_a_snapshot_has_them() -> Result<(), String> {
 fn many_files_go_while_a_snapshot_has_them_all() {
     assert_eq!(many_files_go_while_a_snapshot_has_them(), Ok(()));
 }
+
+/// What died is counted as soon as it did: no fold has told of it yet.
+#[test]
+fn a_list_counts_what_died_a_moment_ago() {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 8 << 20)));
+    let done = open_again(disk.contents(), 1, async |volume| {
+        let told = |error: FsError| error.to_string();
+        let file = volume.create(volume.files.root(), "f").await.map_err(told)?;
+        let write = async |blocks: usize| {
+            let data = vec![1; blocks * 4096];
+            volume.write(file, 0, data, Stability::FileSync).await.map_err(told)
+        };
+        write(20).await?;
+        let usage = async || {
+            let all = volume.files.snapshots().expect("it has them").list();
+            let all = all.open().await.expect("running").into_inner();
+            all.into_iter().map(|(_, usage)| usage.unique_bytes / 4096).collect::<Vec<_>>()
+        };
+        let mut seen = Vec::new();
+        pin(volume, "one").await?;
+        seen.push(usage().await);
+        write(7).await?;
+        seen.push(usage().await);
+        pin(volume, "two").await?;
+        write(20).await?;
+        seen.push(usage().await);
+        delete(volume, "two", true).await?;
+        seen.push(usage().await);
+        Ok(seen)
+    });
+    let seen = done.expect("nothing fails").1;
+    // With data, three blocks of metadata: inodes, what leads to them, and to data.
+    let [first, second, third, last] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(first, &[0], "{seen:?}");
+    assert!((8..12).contains(&second[0]), "{seen:?}");
+    // What both have is neither's alone.
+    assert!(third[0] == second[0] && (8..12).contains(&third[1]), "{seen:?}");
+    assert!(last[0] >= 20, "{seen:?}");
+}
