@@ -254,11 +254,6 @@ impl Nodes {
         *self.trees.borrow()
     }
 
-    /// A tree of the superblock is another one, or none.
-    pub(crate) fn set_tree(&self, stem: &Stem, tree: Tree) {
-        self.trees.borrow_mut()[tree_of(stem)] = tree;
-    }
-
     /// The volume's secret.
     pub(crate) fn secret(&self) -> &Secret {
         &self.secret

@@ -424,10 +424,10 @@ pub(crate) async fn read_map(
         }
     }
     let log = read_log(nodes, space.shape(), superblock.log_blocks.clone()).await?;
-    space.count();
     for (run, is_used) in log.lines().filter(|_| !is_planted(Bug::UnreadLog)) {
-        damaged(if is_used { space.take(run) } else { space.try_free(run) })?;
+        damaged(space.take_logged(run, is_used))?;
     }
+    space.count();
     for change in &unfolded.changes {
         damaged(match *change {
             Change::Taken(run) => space.take(run),
@@ -442,7 +442,8 @@ pub(crate) async fn read_map(
 async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Log, OpenError> {
     let damaged = || OpenError::Damaged("the space log makes no sense");
     let ring = space_log::ring(shape);
-    let count = blocks.end.checked_sub(blocks.start).filter(|&count| count <= ring);
+    let count = blocks.end.checked_sub(blocks.start);
+    let count = count.filter(|&count| count <= ring && blocks.end >> 48 == 0);
     let mut log = Log::from(shape, blocks.start);
     let mut places = Vec::new();
     places.extend((0..count.ok_or_else(damaged)?).map(|at| (blocks.start % ring + at) % ring));
@@ -504,7 +505,7 @@ pub(crate) async fn read_pins(
 }
 
 /// What callers were answered, the oldest first.
-async fn read_answers(
+pub(crate) async fn read_answers(
     nodes: &Nodes,
     shape: &Shape,
     superblock: &Superblock,

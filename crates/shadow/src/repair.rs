@@ -38,7 +38,7 @@ use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
 use crate::format::superblock::{Snapshots, Superblock};
 use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT};
 use crate::nodes::{Node, Nodes, Stem};
-use crate::open::{OpenError, believe, choose, find_anchor};
+use crate::open::{OpenError, believe, choose, find_anchor, read_answers};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Unfolded, coalesced};
@@ -59,7 +59,8 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     }
     let nodes = nodes_of(device.clone(), &anchor, &found);
     let (space, told) = used_before(&nodes, shape, &found).await?;
-    let bare = without_lists(found.clone());
+    let has_answers = has_answers(&nodes, &shape, &found).await?;
+    let bare = bare(found.clone(), has_answers);
     let nodes = nodes_of(device.clone(), &anchor, &bare);
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
     if root.is_none_or(|root| root.inode(ROOT, Record::facts).is_none()) {
@@ -80,12 +81,29 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     commits.commit(false).await.map_err(OpenError::of_commit)
 }
 
-/// A superblock that leads to no lists: they are made anew.
-fn without_lists(superblock: Superblock) -> Superblock {
+/// Whether all answers can be read. Otherwise none is remembered.
+async fn has_answers(
+    nodes: &Nodes,
+    shape: &Shape,
+    superblock: &Superblock,
+) -> Result<bool, OpenError> {
+    match read_answers(nodes, shape, superblock, &Unfolded::default()).await {
+        Ok(_) => Ok(true),
+        Err(OpenError::Failed(FsError::Corrupt) | OpenError::Damaged(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A superblock that leads to no lists and to no space log: they are made anew, or are not needed.
+/// Nothing of a tree that goes has been changed.
+fn bare(mut superblock: Superblock, has_answers: bool) -> Superblock {
     let none = Tree::default();
     let snapshots =
         Snapshots { lists: none, died: none, list_slots: 0, died_slots: 0, ..superblock.snapshots };
-    Superblock { snapshots, ..superblock }
+    if !has_answers {
+        (superblock.answers, superblock.answers_begun, superblock.answers_from) = (none, 0, 0);
+    }
+    Superblock { snapshots, log: none, log_blocks: 0..0, ..superblock }
 }
 
 /// Each unit of a volume.
@@ -132,12 +150,6 @@ async fn fixed(
     for stem in [Stem::Map, Stem::Inodes, Stem::Snapshots] {
         drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
     }
-    if drop_wrong(nodes, &Stem::Answers, nodes.height(&Stem::Answers), 0, WIDTH as u64).await? {
-        nodes.set_tree(&Stem::Answers, Tree::default());
-        superblock.answers_begun = 0;
-    }
-    nodes.set_tree(&Stem::Log, Tree::default());
-    superblock.log_blocks.start = superblock.log_blocks.end; // the map tells all
     clear_senseless(nodes, superblock.next_ino).await;
     let mut silent = |_, _| ();
     let mut look = Look::new(nodes.clone(), shape, false, &mut silent);

@@ -33,6 +33,9 @@ impl Shadow {
         let mut since = Vec::new();
         self.written_since(&Stem::Inodes, None, told.update, &mut since).await?;
         since.sort_unstable();
+        if since.windows(2).any(|two| two[1].start < two[0].end()) {
+            return Err(FsError::Corrupt); // two pointers lead to one block
+        }
         let mut map = BTreeMap::new();
         let mut made = Vec::new();
         for run in &since {

@@ -28,8 +28,10 @@ impl Commits {
     pub(crate) fn needs(&self, deaths: u64) -> u64 {
         let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
         // Changes come to twice as many lines at most, and those that wait may come with them.
-        let lines = 2 * unfolded.changes.len() as u64 + self.log.borrow().leaves();
-        let leaves = (self.shape.units / MAPPED + 1).min(lines);
+        let lines = 2 * unfolded.leaves + self.log.borrow().leaves();
+        let all = self.shape.units / MAPPED + 1;
+        let leaves = all.min(lines);
+        let map = leaves + leaves.min(all.div_ceil(FAN)) + u64::from(self.nodes.height(&Stem::Map));
         let logged = (lines / LINES as u64 + 2).min(space_log::ring(&self.shape));
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
         let deaths = deaths + self.nodes.dirty_count();
@@ -44,7 +46,9 @@ impl Commits {
         let lists = self.needs_for_lists(lists, runs + more);
         drop((open, unfolded));
         let answers = 2 * (answers / BODY) as u64;
-        self.needs_without_fold() + 2 * leaves + 2 * logged + answers + lists
+        let folded = map + 2 * logged + answers + lists;
+        // Each is taken, and leaves a place: two lines of the record.
+        self.needs_without_fold() + folded + 2 * folded / LINES as u64
     }
 
     /// The same of the next one, which folds if it is due.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use crate::format::anchor::Shape;
 use crate::format::pointer::Pointer;
 use crate::format::record::{Change, Run, Span};
-use crate::format::sum;
 use crate::format::superblock::Listed;
+use crate::format::{MAPPED, sum};
 use crate::pins::Pins;
 
 /// Blocks of records after which they are folded. A small volume has few to spare.
@@ -24,12 +24,16 @@ pub(crate) struct Unfolded {
     pub(crate) units: Vec<u64>,
     /// How many runs died, of each span.
     pub(crate) died: BTreeMap<Span, u64>,
+    /// Blocks of the map of which each change tells, in all.
+    pub(crate) leaves: u64,
 }
 
 impl Unfolded {
     /// A record tells more.
     pub(crate) fn extend(&mut self, changes: Vec<Change>, answers: Vec<Rc<[u8]>>) {
         for change in &changes {
+            let run = change.run();
+            self.leaves += run.end().saturating_sub(1) / MAPPED + 1 - run.start / MAPPED;
             if let Change::Died(_, span) = change {
                 *self.died.entry(*span).or_default() += 1;
             }

@@ -491,7 +491,7 @@ impl Scrub<'_> {
         let leaf = block.index * reach(block.level);
         let (first, last, offset) = match block.owner {
             0 => (leaf * INODES, (leaf + reach(block.level)) * INODES - 1, 0),
-            1 | 3..=6 | RECORDS => (1, 0, 0),
+            1 | 3..=7 | RECORDS => (1, 0, 0),
             ino => (ino, ino, leaf),
         };
         Damage { first, last, offset, at: block.at }

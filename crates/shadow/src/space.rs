@@ -159,6 +159,20 @@ impl Space {
         true
     }
 
+    /// The same of what the log says of some units: false if it was so before, or they are for
+    /// nothing.
+    #[must_use]
+    pub(crate) fn take_logged(&self, run: Run, is_used: bool) -> bool {
+        let mut bits = self.bits.borrow_mut();
+        self.shape.may_hold(&run)
+            && words(run.start..run.end()).all(|(word, mask, _)| {
+                let before = if is_used { 0 } else { mask };
+                let is_new = bits[word] & mask == before;
+                bits[word] ^= mask;
+                is_new
+            })
+    }
+
     /// Counts what is free, by the bits.
     pub(crate) fn count(&self) {
         let (singles, whole) = self.counted();
@@ -278,7 +292,9 @@ impl Space {
     fn find_run(&self, length: u64) -> Option<Run> {
         let broken = self.singles.borrow().len() as u64;
         let spared = self.claimed.get() + self.pool + length;
-        if self.all_whole.get() <= spared || broken > self.total() / BROKEN_PART {
+        // What is broken may be as much as that, and where little is in use more.
+        let most = (self.total() / BROKEN_PART).max(self.all_whole.get() * self.shape.block / 8);
+        if self.all_whole.get() <= spared || broken > most {
             return None;
         }
         let at = self.cursor.get();

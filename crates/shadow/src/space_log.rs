@@ -158,10 +158,10 @@ impl Log {
             let others = parted.logged.len() - self.fit(&parted.logged);
             let (there, next) = (self.blocks.len() as u64, others.div_ceil(LINES) as u64);
             parted.dropped = (there + next).saturating_sub(self.ring).min(there);
-            // What takes as much as the whole ring does not wait.
-            let is_long = next >= self.ring;
-            let oldest: BTreeSet<u64> = self.oldest(parted.dropped).collect();
-            let more = if is_long { new.keys().copied().collect() } else { oldest };
+            if next >= self.ring {
+                return self.part(changes, true); // what takes the whole ring does not wait
+            }
+            let more: BTreeSet<u64> = self.oldest(parted.dropped).collect();
             if more.is_subset(&due) || is_planted(Bug::DroppedLines) {
                 parted.mapped =
                     due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();

@@ -60,7 +60,8 @@ pub(crate) struct Back {
 impl Back {
     /// Units that it takes, at most.
     pub(crate) fn cost(&self) -> u64 {
-        let map = self.map.len() as u64;
+        // A fold has marked some of it, which is counted.
+        let map = self.map.values().filter(|node| !node.is_dirty()).count() as u64;
         let lists = self.lists.len() as u64;
         map + map.div_ceil(FAN) + 8 + lists.div_ceil(32)
     }

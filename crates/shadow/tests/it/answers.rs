@@ -5,7 +5,8 @@ use std::rc::Rc;
 use sim::{Choice, Disk, Executor, Mark, Prng, Trace};
 use vfs::{CallKey, Credentials, FileSystem, ObjectId, Requester, SetAttributes};
 
-use crate::bench::{Setting, made, opened};
+use crate::bench::{Setting, findings, made, opened};
+use crate::scrub::{UNIT, unit_of};
 
 /// Calls of a run: some folds' worth.
 const CALLS: u16 = 150;
@@ -98,4 +99,40 @@ pub(crate) fn answers_survive() -> Result<(), String> {
 #[test]
 fn what_was_answered_is_remembered_with_what_it_tells_of() {
     assert_eq!(answers_survive(), Ok(()));
+}
+
+/// Where an answer has rotted a repair forgets all of them, and the volume opens again.
+#[test]
+fn rotten_answers_are_forgotten() {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for call in 0..CALLS {
+            let (root, mode) = (volume.files.root(), SetAttributes::default());
+            let sealed = volume.files.mkdir(&caller(call), root, &name_of(call), mode).await;
+            sealed.open().await.expect("running").into_inner().result.expect("it is new");
+        }
+        volume.settle().await;
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let (image, mut count) = (disk.contents(), 0);
+    for unit in 32..image.size() / UNIT - 2 {
+        let bytes = unit_of(&image, unit);
+        let mut rotten = image.clone();
+        rotten.write(unit * UNIT + 77, &[bytes[77] ^ 4]);
+        let is_of_answers = bytes.starts_with(b"DuSh") && (bytes[6] == 8 || bytes[8] == 3);
+        if !is_of_answers || findings(&rotten).is_ok() {
+            continue;
+        }
+        let executor = Executor::new(2);
+        let disk = Disk::new(&executor, rotten);
+        let done = executor.block_on(shadow::repair(disk.clone(), executor.runtime()));
+        done.expect("there is room");
+        assert_eq!(findings(&disk.contents()), Ok(()), "unit {unit}");
+        let again = executor.block_on(opened(executor.runtime(), &disk)).map(drop);
+        assert_eq!(again, Ok(()), "unit {unit}");
+        count += 1;
+    }
+    assert!(count > 3, "{count} were needed");
 }
