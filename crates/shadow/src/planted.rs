@@ -69,4 +69,6 @@ planted::bugs! {
     MovedOverWrites,
     /// What a snapshot holds is compacted, and its old place is free.
     MovedPins,
+    /// What an update frees is discarded before the update is durable.
+    EarlyDiscards,
 }
