@@ -162,12 +162,12 @@ pub struct Counts {
 
 /// See the module's prose.
 pub(crate) struct Commits {
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     pub(crate) shape: Shape,
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) space: Rc<Space>,
     pub(crate) pins: Rc<Pins>,
-    path: Rc<DataPath>,
+    pub(crate) path: Rc<DataPath>,
     pub(crate) horizon: Horizon,
     pub(crate) released: Signal,
     anchor: RefCell<Anchor>,
@@ -295,6 +295,9 @@ impl Commits {
         open.taken.extend(staged.taken);
         if is_planted(Bug::EarlyFrees) {
             staged.freed.iter().for_each(|&run| self.space.free(run));
+        }
+        if is_planted(Bug::EarlyDiscards) {
+            self.discard_early(&staged.freed);
         }
         let mut unflushed = self.unflushed.borrow_mut();
         unflushed.extend(staged.written);

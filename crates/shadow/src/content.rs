@@ -12,6 +12,7 @@ use vnode::{Content, Space as Kind, Vnode};
 
 use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
 use crate::format::pointer::{HIGHEST, Pointer, capacity, reach};
+use crate::format::record::Run;
 use crate::format::{CHUNKS, FAN, UNIT, sum};
 use crate::inode::Inode;
 use crate::nodes::{Node, Stem};
@@ -178,6 +179,11 @@ impl Shadow {
             }
             return Ok(false);
         }
+        let places = payload.runs.iter().map(|(start, pieces, _)| {
+            let length = pieces.len() as u64 * self.per_block();
+            Run { start: *start, length }
+        });
+        self.commits.discard(places).await;
         let writes = payload
             .runs
             .iter()

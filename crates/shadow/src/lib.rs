@@ -12,7 +12,7 @@
 //!   the disk does not tell of that. `nodes`: blocks of metadata in memory, as trees. `pins`: which
 //!   snapshots there are, and what they hold.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
-//! * `commit`, `fold`, `room`: from memory to the disk.
+//! * `commit`, `fold`, `room`, `discards`: from memory to the disk.
 //! * `engine`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`: the same,
 //!   of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
@@ -33,6 +33,7 @@ mod commit;
 mod compact;
 mod compaction;
 mod content;
+mod discards;
 mod emptying;
 mod engine;
 mod fold;

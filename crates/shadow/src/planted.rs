@@ -93,4 +93,6 @@ planted::bugs! {
     KeptLists,
     /// What died since a snapshot stays dead when the volume goes back to it.
     KeptDeaths,
+    /// What an update frees is discarded before the update is durable.
+    EarlyDiscards,
 }

@@ -4,6 +4,7 @@ mod answers;
 mod bench;
 mod compaction;
 mod costs;
+mod discards;
 mod faults;
 mod forge;
 mod held;

@@ -8,6 +8,7 @@ use shadow::planted::{Bug, plant};
 use crate::answers::answers_survive;
 use crate::bench::Setting;
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
+use crate::discards::cuts_leave_one_or_the_other;
 use crate::faults::{
     a_return_after_a_failed_flush_may_be_cut, a_write_that_fails_leaves_its_places,
     an_anchor_may_rot_after_a_return, fill_again_and_again, refusals_pass, rot_is_found,
@@ -72,6 +73,7 @@ fn every_bug_is_found() {
             Bug::BelievedVersions => the_other_copy_mends,
             Bug::BelievedGathering => nothing_is_found_beside_callers,
             Bug::MovedOverWrites => callers_write_meanwhile,
+            Bug::EarlyDiscards => cuts_leave_one_or_the_other,
             Bug::MovedPins => snapshots_stay,
             Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
             Bug::BoundlessTrees => || {
