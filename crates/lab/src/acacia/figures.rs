@@ -10,6 +10,7 @@ const RAW: &str = "the prototype, while it writes";
 const OTHERWISE: &str = "the same, otherwise: user data";
 const FASTER: &str = "faster disks: speed over that of the disk";
 const READS: &str = "updates of 40 KB between reads";
+const OURS: &str = "ours: speed of all and of user data";
 
 /// The rows that have to be as published, by experiment and figure.
 const HEADLINES: [(&str, &str); 5] = [
@@ -63,6 +64,22 @@ pub(super) fn figures(all: &All) -> Vec<Figure> {
     figures.extend(otherwise(all));
     figures.extend(faster(all));
     figures.extend(between(all));
+    figures.extend(ours(all));
+    figures
+}
+
+fn ours(all: &All) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (told, appended) in &all.ours {
+        let mut add = |what: &str, ours| {
+            let name = format!("{}: {what}", told.name());
+            figures.push(Figure::new(OURS, name, "KB/s").ours(ours));
+        };
+        add("8 daemons, 40 to 100 KB, all", appended.eight.all());
+        add("8 daemons, 40 to 100 KB, user", appended.eight.user());
+        add("a lone request of 40 KB", appended.forty.user());
+        add("a lone request of 100 KB", appended.hundred.user());
+    }
     figures
 }
 

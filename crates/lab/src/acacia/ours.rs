@@ -1,0 +1,183 @@
+//! Our own engine on the paper's disk: `shadow`, with blocks of 4 KiB as the prototype has them.
+//!
+//! All of its code runs, from the verbs of a file system down to the disk; nothing takes time but
+//! that. Requests are appended as the prototype's are, each answered when it is durable. Files are
+//! made before the time begins.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::zeros;
+use futures::future::join_all;
+use namespace::Namespace;
+use shadow::{MkfsOptions, OpenOptions, Shadow, mkfs, open};
+use sim::{Disk, Executor, Image, Options, Prng, Timing};
+use vfs::{
+    CreateHow, Credentials, FileSystem, Name, ObjectId, Requester, SetAttributes, Stability,
+    Timestamp,
+};
+use vnode::Files;
+
+use super::disks::BLOCK;
+use super::experiments::speed;
+use super::inputs::{DISK, PROTOTYPE};
+
+/// *Input.* Memory for its caches: enough for all metadata that is used.
+const CACHE_BYTES: usize = 64 << 20;
+/// Bytes of a file, as of the prototype's.
+const FILE: u64 = PROTOTYPE.file_blocks * BLOCK;
+/// Nothing is written but for requests.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
+/// What the engine is told of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nothing: zones are as large as on any disk.
+    Nothing,
+}
+
+impl Told {
+    /// All of it, the most last.
+    pub(super) const ALL: [Self; 1] = [Self::Nothing];
+
+    /// For people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "first fit",
+        }
+    }
+}
+
+/// What requests came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    user_bytes: u64,
+    all_bytes: u64,
+    time: Duration,
+}
+
+impl Came {
+    /// KB of user data in a second.
+    pub(super) fn user(&self) -> f64 {
+        speed(self.user_bytes, self.time)
+    }
+
+    /// KB of all data in a second.
+    pub(super) fn all(&self) -> f64 {
+        speed(self.all_bytes, self.time)
+    }
+}
+
+/// A volume that is open.
+pub(super) struct Ours {
+    executor: Executor,
+    disk: Rc<Disk>,
+    files: Namespace<Files<Shadow>>,
+    /// Files that were made.
+    made: Cell<u64>,
+}
+
+/// Where a client's daemons are in its files.
+struct Client {
+    files: Vec<ObjectId>,
+    next: Cell<usize>,
+    end: Cell<u64>,
+}
+
+impl Client {
+    /// Where a request of so many bytes goes.
+    fn append(&self, bytes: u64) -> (ObjectId, u64) {
+        if self.end.get() + bytes > FILE {
+            self.next.set(self.next.get() + 1);
+            self.end.set(0);
+        }
+        let at = self.end.replace(self.end.get() + bytes);
+        (self.files[self.next.get()], at)
+    }
+}
+
+impl Ours {
+    /// A new volume on the outermost bytes of the paper's disk.
+    pub(super) fn new(seed: u64, bytes: u64) -> Self {
+        let executor = Executor::new(seed);
+        let options = Options { timing: Timing::Mechanical(DISK), ..Options::default() };
+        let disk = Disk::with_options(&executor, Image::zeroed(bytes), options);
+        let runtime = executor.runtime();
+        let files = executor.block_on(async {
+            let how = MkfsOptions { block_size: BLOCK, ..MkfsOptions::default() };
+            let now = Timestamp { seconds: 700_000_000, nanoseconds: 0 };
+            let made = mkfs(&*disk, &how, &*runtime.random, now).await;
+            made.expect("the disk holds it");
+            let (cache_bytes, housekeeping_interval) = (CACHE_BYTES, NEVER);
+            let how = OpenOptions { cache_bytes, housekeeping_interval, ..OpenOptions::default() };
+            open(disk.clone(), runtime.clone(), &how).await.expect("it is new")
+        });
+        Self { executor, disk, files: Namespace::new(files), made: Cell::new(0) }
+    }
+
+    async fn create(&self) -> ObjectId {
+        let number = self.made.replace(self.made.get() + 1);
+        let name = Name::parse(format!("file{number}").as_bytes()).expect("a name");
+        let how = CreateHow::Guarded(SetAttributes::default());
+        let (who, root) = (Requester::root(), self.files.root());
+        let made = self.files.create(&who, root, &name, how).await.open().await;
+        made.expect("running").into_inner().result.expect("it is new").id
+    }
+
+    async fn write(&self, file: ObjectId, at: u64, bytes: u64) {
+        let (who, data) = (Credentials::root(), vec![zeros(bytes as usize)]);
+        let written = self.files.write(&who, file, at, data, Stability::FileSync).await;
+        written.open().await.expect("running").into_inner().result.expect("there is room");
+    }
+
+    /// A client with so many daemons has that many requests of these sizes, drawn by chance.
+    pub(super) fn append(&self, seed: u64, daemons: u64, sizes: &[u64], requests: u64) -> Came {
+        let most = sizes.iter().max().expect("there is a size") * 1024;
+        let files = (requests + 1).div_ceil(FILE / most);
+        let client = self.executor.block_on(async {
+            let mut made = Vec::new();
+            for _ in 0..files {
+                made.push(self.create().await);
+            }
+            Client { files: made, next: Cell::new(0), end: Cell::new(0) }
+        });
+        let (before, begun) = (self.disk.counters(), self.executor.now());
+        let user_bytes = Cell::new(0);
+        let daemon = |number| {
+            let (client, user_bytes, mut chance) = (&client, &user_bytes, Prng::new(seed + number));
+            async move {
+                for _ in 0..requests / daemons {
+                    let bytes = sizes[chance.index(sizes.len())] * 1024;
+                    let (file, at) = client.append(bytes);
+                    self.write(file, at, bytes).await;
+                    user_bytes.set(user_bytes.get() + bytes);
+                }
+            }
+        };
+        self.executor.block_on(join_all((0..daemons).map(daemon)));
+        let all_bytes = self.disk.counters().since(&before).bytes_written;
+        let time = self.executor.now().since(begun);
+        Came { user_bytes: user_bytes.get(), all_bytes, time }
+    }
+}
+
+/// Requests on an empty disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appended {
+    /// A lone daemon with requests of 40 KB.
+    pub(super) forty: Came,
+    /// The same of 100 KB.
+    pub(super) hundred: Came,
+    /// Eight daemons with requests of 40 to 100 KB.
+    pub(super) eight: Came,
+}
+
+/// Appends on an empty disk.
+pub(super) fn append(seed: u64, _told: Told, requests: u64) -> Appended {
+    let run = |daemons, sizes: &[u64]| {
+        let ours = Ours::new(seed, DISK.capacity() / BLOCK * BLOCK);
+        ours.append(seed, daemons, sizes, requests)
+    };
+    Appended { forty: run(1, &[40]), hundred: run(1, &[100]), eight: run(8, &super::SIZES) }
+}
