@@ -50,6 +50,7 @@ use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
 use crate::format::{SLOTS, UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
+use crate::placement::Slot;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Balance, FOLD, Unfolded, coalesced, runs_of};
 use crate::space::Space;
@@ -496,7 +497,8 @@ impl Commits {
 
     /// Units for blocks of the update that is open.
     fn units_for(&self, blocks: u64) -> Vec<u64> {
-        self.space.take_units(blocks).expect("what an update needs was set aside")
+        let units = self.space.take_units(blocks, &|run| self.slots_for(run));
+        units.expect("what an update needs was set aside")
     }
 
     /// Ends the update that is open: every block gets its place, from the leaves up.
@@ -533,7 +535,7 @@ impl Commits {
         let unfolded = self.unfolded.borrow();
         let mut superblock = self.superblock.borrow_mut();
         let [inodes, map, answers, lines, lists, died] = self.nodes.trees();
-        let at = self.slot_for(previous.address.get());
+        let at = self.placed_slot(previous.address.get());
         let chains = self.chains.borrow();
         let chains = chains.values().copied().filter(|_| !is_planted(Bug::UnwrittenChains));
         *superblock = Superblock {
@@ -630,6 +632,25 @@ impl Commits {
         previous
     }
 
+    /// Slots near a run that is the last of an update.
+    fn slots_for(&self, run: Run) -> Vec<Slot> {
+        let zone = self.shape.zone_of(run.start);
+        let [last, _] = self.durable.get();
+        let zones = (zone.saturating_sub(1)..=zone + 1).filter(|&zone| zone < self.shape.zones());
+        let slots = zones.flat_map(|zone| (0..SLOTS).map(move |slot| (zone, slot)));
+        let places = slots.map(|(zone, slot)| self.shape.slot(zone, slot));
+        let slot = |at| Slot { at, is_named: self.names_zone(at) };
+        places.filter(|&at| at != last).map(slot).collect()
+    }
+
+    /// The slot for a superblock behind this unit: one that the arm of the device reaches soon, if
+    /// it can be followed.
+    fn placed_slot(&self, unit: u64) -> u64 {
+        let slots = || self.slots_for(Run::of(unit));
+        let placed = self.space.placement().and_then(|placement| placement.slot(&slots()));
+        placed.unwrap_or_else(|| self.slot_for(unit))
+    }
+
     /// The slot for a superblock, in the zone of this unit.
     fn slot_for(&self, unit: u64) -> u64 {
         let zone = self.shape.zone_of(unit);
@@ -659,6 +680,10 @@ impl Commits {
         });
         let blocks: BTreeMap<u64, Bytes> =
             sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
+        let mut runs = runs;
+        if let Some(placement) = self.space.placement() {
+            runs.sort_by_key(|listed| placement.planned(&listed.run));
+        }
         let write = |listed: Listed| {
             let Run { start, .. } = listed.run;
             let pieces = blocks.range(start..listed.run.end()).map(|(_, block)| block.clone());
@@ -723,13 +748,30 @@ impl Commits {
             return Ok(());
         }
         let mut anchor = self.anchor.borrow().clone();
-        if anchor.zones.len() == ZONES {
-            let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
+        let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
+        if self.space.placement().is_some() {
+            anchor.zones.retain(|zone| stay.contains(zone));
+            let ahead = self.zones_ahead(zone, ZONES - 1 - anchor.zones.len());
+            let ahead: Vec<u32> =
+                ahead.into_iter().filter(|zone| !anchor.zones.contains(zone)).collect();
+            anchor.zones.extend(ahead);
+        } else if anchor.zones.len() == ZONES {
             let leaves = anchor.zones.iter().position(|zone| !stay.contains(zone));
             anchor.zones.remove(leaves.expect("two stay at most"));
         }
         anchor.zones.push(zone);
         self.write_anchor(anchor).await
+    }
+
+    /// So many zones around one that comes next: an arm goes to the nearest with room.
+    fn zones_ahead(&self, zone: u32, count: usize) -> Vec<u32> {
+        let zones = self.shape.zones();
+        let zone = u64::from(zone);
+        let around = (1..zones).flat_map(|step| [zone.checked_sub(step), Some(zone + step)]);
+        let others = around.flatten().filter(|&zone| zone < zones);
+        let has_room =
+            |&zone: &u64| 2 * self.space.free_in(self.shape.usable(zone)) > self.shape.zone;
+        others.filter(has_room).map(|zone| zone as u32).take(count).collect()
     }
 
     /// Writes an anchor that says the same once more.

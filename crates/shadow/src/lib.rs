@@ -8,7 +8,8 @@
 //!
 //! Layers, from the bottom:
 //!
-//! * [`format`]: the bytes of a volume. `space`: which units are free. `nodes`: blocks of metadata
+//! * [`format`]: the bytes of a volume. `space`: which units are free. `placement`, `in_order`:
+//!   which of them are next where the arm of a disk can be followed. `nodes`: blocks of metadata
 //!   in memory, as trees. `pins`: which snapshots there are, and what they hold.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
 //! * `commit`, `fold`, `room`: from memory to the disk.
@@ -32,6 +33,7 @@ mod engine;
 mod fold;
 pub mod format;
 mod fullness;
+mod in_order;
 mod inode;
 pub mod look;
 mod mend;
@@ -40,6 +42,7 @@ mod nodes;
 pub mod open;
 mod pieces;
 mod pins;
+mod placement;
 #[doc(hidden)]
 pub mod planted;
 pub mod repair;

@@ -29,9 +29,11 @@ use crate::format::record::{self, Change, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Snapshots, Superblock};
 use crate::format::{ANCHORS, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::in_order::InOrder;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::pins::{Listing, Pins};
+use crate::placement::Placement;
 use crate::planted::{Bug, is_planted};
 use crate::room::ring;
 use crate::runs::{Unfolded, sum_of_sums};
@@ -158,6 +160,12 @@ pub async fn open(
     // What the opening of a volume that stays as it is writes, stays in memory.
     let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
     let device = if options.read_only { scratch(device) } else { device };
+    let placement = device.geometry().platters.filter(|_| !options.read_only);
+    let placement = placement.map(|it| Rc::new(Placement::new(it, runtime.clock.clone())));
+    let device = match &placement {
+        Some(placement) => Rc::new(InOrder::new(device, runtime.tasks.clone(), placement.clone())),
+        None => device,
+    };
     if !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, &superblock, at, &anchor.secret).await?;
     }
@@ -169,6 +177,7 @@ pub async fn open(
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
     let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
     let space = Rc::new(Space::empty(shape));
+    placement.into_iter().for_each(|placement| space.place_by(placement));
     let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
     read_map(&nodes, &space, &unfolded).await?;
     let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;

@@ -65,4 +65,6 @@ planted::bugs! {
     OverwrittenRepairs,
     /// A scrub looks at what is being written.
     ScrubbedWrites,
+    /// Places are chosen as if data took no time to the disk.
+    UncountedTransfers,
 }

@@ -12,13 +12,15 @@
 //!
 //! Not asserted: 2, which tests compare; 3, which [`Space::has_blocks`] is asked for.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::record::Run;
+use crate::placement::{Placement, Slots};
 use crate::planted::{Bug, is_planted};
 
 /// Units of a volume that changes which free more than they take may use, and no others.
@@ -49,6 +51,8 @@ pub(crate) struct Space {
     cursor: Cell<u64>,
     claimed: Cell<u64>,
     pool: u64,
+    /// Where the device tells how its arm moves.
+    placement: OnceCell<Rc<Placement>>,
 }
 
 impl Space {
@@ -65,6 +69,7 @@ impl Space {
             cursor: Cell::new(shape.usable(0).start),
             claimed: Cell::new(0),
             pool: pool(&shape),
+            placement: OnceCell::new(),
         };
         let mut bits = space.bits.borrow_mut();
         for zone in 0..zones {
@@ -77,6 +82,40 @@ impl Space {
     /// The shape of the volume.
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// What is taken from now on is where the arm of the device will be.
+    pub(crate) fn place_by(&self, placement: Rc<Placement>) {
+        assert!(self.placement.set(placement).is_ok(), "a device tells once");
+    }
+
+    /// How that is chosen, if the device tells how its arm moves.
+    pub(crate) fn placement(&self) -> Option<&Rc<Placement>> {
+        self.placement.get()
+    }
+
+    /// How many of some units are free.
+    pub(crate) fn free_in(&self, units: Range<u64>) -> u64 {
+        let bits = self.bits.borrow();
+        let free = |(word, mask, _): (usize, u64, _)| u64::from((!bits[word] & mask).count_ones());
+        words(units.start..units.end.min(self.shape.units)).map(free).sum()
+    }
+
+    /// The free runs among some units, of whole groups of so many.
+    pub(crate) fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        let end = units.end.min(self.shape.units);
+        let mut start = units.start.next_multiple_of(group);
+        while start + group <= end {
+            if (start..start + group).all(|unit| !self.is_used(unit)) {
+                match runs.last_mut() {
+                    Some(last) if last.end() == start => last.length += group,
+                    _ => runs.push(Run { start, length: group }),
+                }
+            }
+            start += group;
+        }
+        runs
     }
 
     /// Units of all groups, in use or not.
@@ -249,9 +288,15 @@ impl Space {
 
     /// Units for metadata, side by side as far as there is room for that; nothing if there are not
     /// so many.
-    pub(crate) fn take_units(&self, count: u64) -> Option<Vec<u64>> {
+    pub(crate) fn take_units(&self, count: u64, slots: Slots<'_>) -> Option<Vec<u64>> {
         if count > self.free_units() {
             return None;
+        }
+        if let Some(placement) = self.placement.get().filter(|_| self.may_break(count))
+            && let Some(runs) = placement.take_before(self, count, 1, slots)
+        {
+            runs.last().iter().for_each(|last| self.cursor.set(last.end()));
+            return Some(runs.iter().flat_map(|run| run.start..run.end()).collect());
         }
         let mut units = Vec::with_capacity(count as usize);
         let mut most = LONGEST;
@@ -270,12 +315,17 @@ impl Space {
         Some(units)
     }
 
+    /// Whether whole groups are many, and broken ones few.
+    fn may_break(&self, length: u64) -> bool {
+        let broken = self.singles.borrow().len() as u64;
+        let spared = self.claimed.get() + self.pool + length;
+        self.all_whole.get() > spared && broken <= self.total() / BROKEN_PART
+    }
+
     /// So many free units side by side, from the cursor on, in its zone or the next that has
     /// enough. None where whole groups are few, or many are broken.
     fn find_run(&self, length: u64) -> Option<Run> {
-        let broken = self.singles.borrow().len() as u64;
-        let spared = self.claimed.get() + self.pool + length;
-        if self.all_whole.get() <= spared || broken > self.total() / BROKEN_PART {
+        if !self.may_break(length) {
             return None;
         }
         let at = self.cursor.get();
@@ -344,6 +394,12 @@ impl Space {
     pub(crate) fn take_blocks(&self, mut blocks: u64) -> Option<Vec<Run>> {
         if blocks > self.all_whole.get() {
             return None;
+        }
+        if let Some(placement) = self.placement.get()
+            && let Some(runs) = placement.take(self, blocks * self.shape.block, self.shape.block)
+        {
+            runs.last().iter().for_each(|last| self.cursor.set(last.end()));
+            return Some(runs);
         }
         let mut runs: Vec<Run> = Vec::new();
         while blocks > 0 {
@@ -441,7 +497,10 @@ mod tests {
                     0..=2 => held.extend(space.take_unit().map(|start| Run { start, length: 1 })),
                     3 | 4 => held.extend(space.take_blocks(chance >> 40 & 3).into_iter().flatten()),
                     5 => {
-                        let units = space.take_units(chance >> 40 & 7).into_iter().flatten();
+                        let units = space
+                            .take_units(chance >> 40 & 7, &|_| Vec::new())
+                            .into_iter()
+                            .flatten();
                         held.extend(units.map(|start| Run { start, length: 1 }));
                     }
                     _ if held.is_empty() => {}

@@ -143,7 +143,7 @@ impl Kind {
     /// look at as many more places as there are: of blocks, and of lengths of a run.
     pub(super) fn acacia(&self, seed: u64, kb: u64, requests: u64) -> Run {
         let disks = Disks::new(seed, self.spec, self.disks);
-        let rate = disks.layout.track_blocks() / Layout(DISK).track_blocks();
+        let rate = disks.layout.track_blocks() / Layout(DISK.platters()).track_blocks();
         let inputs = Inputs {
             write_blocks: PROTOTYPE.write_blocks * rate,
             patience: PROTOTYPE.patience * rate * rate,

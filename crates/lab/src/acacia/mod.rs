@@ -96,7 +96,7 @@ fn measure(seed: u64, requests: u64, tell: &(dyn Fn(&str) + Sync)) -> All {
     let between = [true, false].map(|near| experiments::between_reads(seed, near, requests));
     tell("ours");
     let ours = Told::ALL.map(|told| (told, ours::append(seed, told, requests))).to_vec();
-    let cylinder = disks::Layout(DISK).cylinder_blocks();
+    let cylinder = disks::Layout(DISK.platters()).cylinder_blocks();
     let (ceiling, superblocks) = (experiments::ceiling(seed, requests), 100.0 / cylinder as f64);
     let others = others.to_vec();
     All { fast, runs, others, ceiling, superblocks, variants, kinds, between, ours }

@@ -12,7 +12,7 @@ use block::zeros;
 use futures::future::join_all;
 use namespace::Namespace;
 use shadow::{MkfsOptions, OpenOptions, Shadow, mkfs, open};
-use sim::{Disk, Executor, Image, Options, Prng, Timing};
+use sim::{Disk, Executor, Image, Options, Prng, Tells, Timing};
 use vfs::{
     CreateHow, Credentials, FileSystem, Name, ObjectId, Requester, SetAttributes, Stability,
     Timestamp,
@@ -35,16 +35,22 @@ const NEVER: Duration = Duration::from_secs(1 << 30);
 pub(super) enum Told {
     /// Nothing: zones are as large as on any disk.
     Nothing,
+    /// Where its cylinders are.
+    Cylinders,
+    /// How they turn, too.
+    Turns,
 }
 
 impl Told {
     /// All of it, the most last.
-    pub(super) const ALL: [Self; 1] = [Self::Nothing];
+    pub(super) const ALL: [Self; 3] = [Self::Nothing, Self::Cylinders, Self::Turns];
 
     /// For people.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Nothing => "first fit",
+            Self::Nothing => "told nothing",
+            Self::Cylinders => "first fit",
+            Self::Turns => "by turns",
         }
     }
 }
@@ -99,9 +105,14 @@ impl Client {
 
 impl Ours {
     /// A new volume on the outermost bytes of the paper's disk.
-    pub(super) fn new(seed: u64, bytes: u64) -> Self {
+    pub(super) fn new(seed: u64, bytes: u64, told: Told) -> Self {
         let executor = Executor::new(seed);
-        let options = Options { timing: Timing::Mechanical(DISK), ..Options::default() };
+        let tells = match told {
+            Told::Nothing => Tells::Nothing,
+            Told::Cylinders => Tells::Cylinders,
+            Told::Turns => Tells::Turns,
+        };
+        let options = Options { timing: Timing::Mechanical(DISK), tells, ..Options::default() };
         let disk = Disk::with_options(&executor, Image::zeroed(bytes), options);
         let runtime = executor.runtime();
         let files = executor.block_on(async {
@@ -174,9 +185,9 @@ pub(super) struct Appended {
 }
 
 /// Appends on an empty disk.
-pub(super) fn append(seed: u64, _told: Told, requests: u64) -> Appended {
+pub(super) fn append(seed: u64, told: Told, requests: u64) -> Appended {
     let run = |daemons, sizes: &[u64]| {
-        let ours = Ours::new(seed, DISK.capacity() / BLOCK * BLOCK);
+        let ours = Ours::new(seed, DISK.capacity() / BLOCK * BLOCK, told);
         ours.append(seed, daemons, sizes, requests)
     };
     Appended { forty: run(1, &[40]), hundred: run(1, &[100]), eight: run(8, &super::SIZES) }

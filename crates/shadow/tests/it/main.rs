@@ -14,3 +14,4 @@ mod rest;
 mod scrub;
 mod snapshots;
 mod steps;
+mod turns;

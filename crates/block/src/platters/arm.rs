@@ -1,9 +1,11 @@
 //! An arm with its heads, somewhere above a spinning disk.
 
-use super::platters::{Place, Platters};
 use super::seek::SeekCurve;
+use super::{Place, Platters};
 
-pub(super) struct Arm {
+/// See the module's prose.
+#[derive(Clone, Copy, Debug)]
+pub struct Arm {
     platters: Platters,
     curve: SeekCurve,
     /// How far the spindle was in its turn when time began.
@@ -14,38 +16,60 @@ pub(super) struct Arm {
 }
 
 impl Arm {
-    pub(super) fn new(platters: Platters, curve: SeekCurve, phase_ns: u64) -> Self {
+    /// One over the first track of a disk, that turns as it happens to: so far was the spindle in
+    /// its turn when time began.
+    pub fn new(platters: Platters, phase_ns: u64) -> Self {
+        let curve = SeekCurve::fit(platters.seek_ns, platters.cylinders());
         Self { platters, curve, phase_ns, cylinder: 0, track: 0, seeks: 0 }
     }
 
     /// How often it has set out for another cylinder. Going on to the next cylinder within a
     /// transfer is none.
-    pub(super) fn seeks(&self) -> u64 {
+    pub fn seeks(&self) -> u64 {
         self.seeks
     }
 
     /// How long until the first byte of a sector is under its head, if the arm sets out now.
-    pub(super) fn positioning_ns(&self, now_ns: u64, sector: u64) -> u64 {
+    pub fn positioning_ns(&self, now_ns: u64, sector: u64) -> u64 {
         let place = self.platters.place(sector);
         let move_ns = self.move_ns(&place);
         move_ns + self.platters.wait_ns(now_ns + move_ns, self.phase_ns, &place)
     }
 
+    /// The cylinder at which it is.
+    pub fn cylinder(&self) -> u64 {
+        self.cylinder
+    }
+
+    /// It has just passed the end of the sector before this one, at this time: so the spindle turns.
+    pub fn has_passed(&mut self, now_ns: u64, sector: u64) {
+        let place = self.platters.place(sector - 1);
+        let turn_ns = self.platters.rotation_ns;
+        let at_ns = self.platters.angle_ns(&place) + self.platters.pass_ns(&place, 1);
+        self.phase_ns = (at_ns + turn_ns - now_ns % turn_ns) % turn_ns;
+        self.is_behind(sector);
+    }
+
+    /// It is behind the sector before this one, at whatever angle.
+    pub fn is_behind(&mut self, sector: u64) {
+        let place = self.platters.place(sector - 1);
+        (self.cylinder, self.track) = (place.cylinder, place.track);
+    }
+
+    /// How long it takes to the cylinder of a sector, or to its head.
+    pub fn seek_ns(&self, sector: u64) -> u64 {
+        self.move_ns(&self.platters.place(sector))
+    }
+
     /// Sets out for the sectors `first..end` and returns when the last one has passed.
-    pub(super) fn transfer(&mut self, now_ns: u64, first: u64, end: u64) -> u64 {
+    pub fn transfer(&mut self, now_ns: u64, first: u64, end: u64) -> u64 {
         self.seeks += u64::from(self.platters.place(first).cylinder != self.cylinder);
         self.stream(now_ns, first, end, u64::MAX).1
     }
 
     /// Passes over the sectors from `first` until `end`, or as far as it comes by `until_ns`: the
     /// sector after the last that has passed, and when that had.
-    pub(super) fn stream(
-        &mut self,
-        mut now_ns: u64,
-        first: u64,
-        end: u64,
-        until_ns: u64,
-    ) -> (u64, u64) {
+    pub fn stream(&mut self, mut now_ns: u64, first: u64, end: u64, until_ns: u64) -> (u64, u64) {
         let mut sector = first;
         while sector < end {
             let place = self.platters.place(sector);
