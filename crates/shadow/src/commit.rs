@@ -63,6 +63,8 @@ const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
 /// Units of all that it lists at most.
 const LISTED_UNITS: u64 = 2048;
+/// A zone of which less than such a part is free is not named ahead.
+const ROOMY_PART: u64 = 4;
 /// How long what brings UNSTABLE data home, and no task wants durable, waits for others.
 const PATIENCE_FOR_OTHERS: Duration = Duration::from_millis(30);
 /// Between two attempts to write an update of which the first found no room below.
@@ -412,6 +414,9 @@ impl Commits {
 
     async fn run(self: Rc<Self>) {
         while self.is_due() && !self.is_held.get() && !self.horizon.has_failed() {
+            if let Some(placement) = self.space.placement() {
+                placement.quiet().await;
+            }
             let sealed = self.pending.take();
             let done = match sealed {
                 Some(sealed) => self.write_out(sealed, true).await,
@@ -769,8 +774,9 @@ impl Commits {
         let zone = u64::from(zone);
         let around = (1..zones).flat_map(|step| [zone.checked_sub(step), Some(zone + step)]);
         let others = around.flatten().filter(|&zone| zone < zones);
-        let has_room =
-            |&zone: &u64| 2 * self.space.free_in(self.shape.usable(zone)) > self.shape.zone;
+        let has_room = |&zone: &u64| {
+            self.space.free_in(self.shape.usable(zone)) * ROOMY_PART >= self.shape.zone
+        };
         others.filter(has_room).map(|zone| zone as u32).take(count).collect()
     }
 

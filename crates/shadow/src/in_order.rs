@@ -81,6 +81,7 @@ impl BlockDevice for InOrder {
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
         let (answer, answered) = oneshot::channel();
         let length = length_of(&data);
+        self.queue.placement.begins();
         self.queue.waiting.borrow_mut().push_back(Write { offset, data, durability, answer });
         if !self.queue.is_running.replace(true) {
             let drained = drain(self.device.clone(), self.queue.clone());

@@ -18,11 +18,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::platters::{Arm, Platters, SECTOR};
+use futures::future::select;
 use runtime::Clock;
+use runtime::sync::Signal;
 
+use crate::engine::Shadow;
 use crate::format::UNIT;
 use crate::format::record::Run;
 use crate::planted::{Bug, is_planted};
@@ -36,6 +41,11 @@ const REACH: u64 = 32;
 const SECTORS: u64 = UNIT as u64 / SECTOR;
 /// What it costs to name a zone in which superblocks may stand: as much as an anchor takes.
 const NAMING_NS: u64 = 100_000_000;
+
+/// An update waits for so long at most for data that is being written.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// So soon does a caller go on that was answered.
+const GLANCE: Duration = Duration::from_micros(20);
 
 /// A slot in which a superblock may stand, and whether its zone has to be named first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +63,9 @@ pub(crate) struct Placement {
     clock: Rc<dyn Clock>,
     heads: RefCell<Heads>,
     looked: Cell<u64>,
+    /// Writes that wait or are under way.
+    writing: Cell<u64>,
+    quiet: Signal,
 }
 
 /// The arm, when all that was planned has been written.
@@ -74,21 +87,47 @@ struct Found {
     cost: u64,
 }
 
+impl Shadow {
+    /// Places for blocks that were ever looked at, by where the arm of the disk would be.
+    pub fn places_looked_at(&self) -> u64 {
+        self.space.placement().map_or(0, |placement| placement.looked.get())
+    }
+}
+
 impl Placement {
     /// That of a disk.
     pub(crate) fn new(platters: Platters, clock: Rc<dyn Clock>) -> Self {
         let (arm, planned) = (Arm::new(platters, 0), BTreeMap::new());
         let heads = Heads { arm, until_ns: 0, is_known: false, planned };
-        Self { platters, clock, heads: RefCell::new(heads), looked: Cell::new(0) }
+        let (looked, writing, quiet) = Default::default();
+        Self { platters, clock, heads: RefCell::new(heads), looked, writing, quiet }
     }
 
-    /// Places that were ever looked at.
-    pub(crate) fn looked(&self) -> u64 {
-        self.looked.get()
+    /// A write begins to wait for its turn.
+    pub(crate) fn begins(&self) {
+        self.writing.set(self.writing.get() + 1);
+    }
+
+    /// Waits until nothing is written any more, so that all of it is in the next update; for a
+    /// while at most.
+    pub(crate) async fn quiet(&self) {
+        let begun = self.clock.now();
+        loop {
+            self.clock.sleep(GLANCE).await; // who was answered may go on meanwhile
+            if self.writing.get() == 0 || self.clock.now().since(begun) >= PATIENCE {
+                return;
+            }
+            let (quiet, late) = (pin!(self.quiet.wait()), self.clock.sleep(PATIENCE));
+            select(quiet, late).await;
+        }
     }
 
     /// A write has ended, or a read if it says so: the arm is behind it.
     pub(crate) fn has_passed(&self, end: u64, is_read: bool) {
+        if !is_read {
+            self.writing.set(self.writing.get() - 1);
+            self.quiet.notify();
+        }
         let heads = &mut *self.heads.borrow_mut();
         let now_ns = self.clock.now().0;
         if !is_read && let Some(expected_ns) = heads.planned.remove(&(end / UNIT as u64)) {
@@ -146,15 +185,25 @@ impl Placement {
     pub(crate) fn slot(&self, slots: &[Slot]) -> Option<u64> {
         let heads = &mut *self.heads.borrow_mut();
         let at = (heads.arm, heads.until_ns.max(self.clock.now().0));
-        let reach = |slot: &Slot| {
-            let run = Run { start: slot.at, length: 1 };
-            let (arm, until_ns) = self.write(at, run, heads.is_known);
-            (until_ns + if slot.is_named { 0 } else { NAMING_NS }, slot.at, arm)
-        };
-        let (until_ns, at, arm) = slots.iter().map(reach).min_by_key(|it| (it.0, it.1))?;
+        let cost = |slot: &&Slot| (self.cost_of(at, slot, heads.is_known), slot.at);
+        let Slot { at: slot, .. } = slots.iter().min_by_key(cost)?;
+        let run = Run { start: *slot, length: 1 };
+        let (arm, until_ns) = self.write(at, run, heads.is_known);
         (heads.arm, heads.until_ns) = (arm, until_ns);
-        heads.planned.insert(at + 1, until_ns);
-        Some(at)
+        heads.planned.insert(run.end(), until_ns);
+        Some(run.start)
+    }
+
+    /// When a slot is written, and what it costs to leave the cylinder or to name the zone for it.
+    fn cost_of(&self, at: (Arm, u64), slot: &Slot, is_known: bool) -> u64 {
+        let (arm, until_ns) = self.write(at, Run { start: slot.at, length: 1 }, is_known);
+        let naming_ns = if slot.is_named { 0 } else { NAMING_NS };
+        until_ns + naming_ns + self.leaving_ns(arm.cylinder() != at.0.cylinder())
+    }
+
+    /// Who leaves a cylinder leaves room behind: that has to be worth as much again.
+    fn leaving_ns(&self, leaves: bool) -> u64 {
+        if leaves { 2 * self.platters.seek_ns[0] } else { 0 }
     }
 
     /// When these were planned to end, for putting them in order.
@@ -196,17 +245,16 @@ impl Placement {
         let looked = self.looked.get();
         let mut best: Option<Found> = None;
         for cylinder in [Some(here), others].into_iter().flatten() {
+            let leaving_ns = self.leaving_ns(cylinder != here);
             for run in self.places(space, self.units_of(cylinder), wanted) {
                 self.looked.set(self.looked.get() + 1);
                 let (arm, until_ns) = self.write(at, run, is_known);
                 let ends = if run.length == wanted.0 { slots(run) } else { Vec::new() };
-                let of_slot = |slot: &Slot| {
-                    let block = Run { start: slot.at, length: 1 };
-                    let (_, end_ns) = self.write((arm, until_ns), block, is_known);
-                    end_ns + if slot.is_named { 0 } else { NAMING_NS }
-                };
+                let of_slot = |slot: &Slot| self.cost_of((arm, until_ns), slot, is_known);
                 let end_ns = ends.iter().map(of_slot).min().unwrap_or(until_ns);
-                let cost = (end_ns - at.1) / run.length;
+                // Another piece takes its head, and waits.
+                let pieces = u64::from(run.length < wanted.0) * 2 * self.platters.head_switch_ns;
+                let cost = (end_ns - at.1 + leaving_ns + pieces) / run.length;
                 if best.as_ref().is_none_or(|best| cost < best.cost) {
                     best = Some(Found { run, arm, until_ns, cost });
                 }

@@ -62,7 +62,7 @@ impl Bench {
             async move {
                 for _ in 0..requests / daemons {
                     let kib = kib.start() + chance.next_u64() % (kib.end() - kib.start() + 1);
-                    let bytes = kib << 10;
+                    let bytes = kib << 10 & !4095;
                     let (mut file, mut start) = at.get();
                     if start + bytes > 1 << 20 {
                         (file, start) = (file + 1, 0);
@@ -80,8 +80,9 @@ impl Bench {
         let counts_now = self.volume.files.store().engine().counts();
         let time = self.executor.now().since(begun).as_secs_f64();
         let came = self.disk.counters().since(&before);
+        let ideal = came.bytes_written as f64 / 1024.0 / 1402.8 / time;
         println!(
-            "{} updates, {} writes, {} barriers, {} split, metadata {} KiB, through {}, seeks {}",
+            "{ideal:.3} of the most; {} updates, {} writes, {} barriers, {} split, metadata {} KiB, through {}, seeks {}",
             counts_now.updates - counts.updates,
             came.writes,
             counts_now.barriers - counts.barriers,
