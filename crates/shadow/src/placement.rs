@@ -201,9 +201,10 @@ impl Placement {
         until_ns + naming_ns + self.leaving_ns(arm.cylinder() != at.0.cylinder())
     }
 
-    /// Who leaves a cylinder leaves room behind: that has to be worth as much again.
+    /// Who leaves a cylinder leaves room behind, and who takes a short place leaves blocks for
+    /// another one: that has to be worth a seek.
     fn leaving_ns(&self, leaves: bool) -> u64 {
-        if leaves { 2 * self.platters.seek_ns[0] } else { 0 }
+        if leaves { self.platters.seek_ns[0] } else { 0 }
     }
 
     /// When these were planned to end, for putting them in order.
@@ -252,9 +253,9 @@ impl Placement {
                 let ends = if run.length == wanted.0 { slots(run) } else { Vec::new() };
                 let of_slot = |slot: &Slot| self.cost_of((arm, until_ns), slot, is_known);
                 let end_ns = ends.iter().map(of_slot).min().unwrap_or(until_ns);
-                // Another piece takes its head, and waits.
-                let pieces = u64::from(run.length < wanted.0) * 2 * self.platters.head_switch_ns;
-                let cost = (end_ns - at.1 + leaving_ns + pieces) / run.length;
+                // What is left is another piece, which has its own wait.
+                let piece_ns = self.leaving_ns(run.length < wanted.0);
+                let cost = (end_ns - at.1 + leaving_ns + piece_ns) / run.length;
                 if best.as_ref().is_none_or(|best| cost < best.cost) {
                     best = Some(Found { run, arm, until_ns, cost });
                 }

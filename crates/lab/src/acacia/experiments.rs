@@ -59,6 +59,12 @@ impl Run {
         100.0 * self.sum(|update| u64::from(update.is_simplest)) as f64 / self.updates.len() as f64
     }
 
+    /// Places that the search looked at for a block.
+    pub(super) fn looked(&self) -> f64 {
+        let blocks = self.sum(|update| update.all_bytes) / BLOCK;
+        self.sum(|update| update.examined) as f64 / blocks as f64
+    }
+
     fn mean(&self, what: impl Fn(&Update) -> f64) -> f64 {
         self.updates.iter().map(what).sum::<f64>() / self.updates.len() as f64
     }

@@ -61,6 +61,7 @@ pub(super) struct Came {
     user_bytes: u64,
     all_bytes: u64,
     time: Duration,
+    looked: u64,
 }
 
 impl Came {
@@ -72,6 +73,16 @@ impl Came {
     /// KB of all data in a second.
     pub(super) fn all(&self) -> f64 {
         speed(self.all_bytes, self.time)
+    }
+
+    /// The share of metadata, in percent.
+    pub(super) fn metadata(&self) -> f64 {
+        100.0 * (self.all_bytes - self.user_bytes) as f64 / self.all_bytes as f64
+    }
+
+    /// Places that were looked at for a block.
+    pub(super) fn looked(&self) -> f64 {
+        self.looked as f64 / (self.all_bytes / BLOCK) as f64
     }
 }
 
@@ -136,14 +147,14 @@ impl Ours {
         made.expect("running").into_inner().result.expect("it is new").id
     }
 
-    async fn write(&self, file: ObjectId, at: u64, bytes: u64) {
+    async fn write(&self, file: ObjectId, at: u64, bytes: u64, how: Stability) {
         let (who, data) = (Credentials::root(), vec![zeros(bytes as usize)]);
-        let written = self.files.write(&who, file, at, data, Stability::FileSync).await;
+        let written = self.files.write(&who, file, at, data, how).await;
         written.open().await.expect("running").into_inner().result.expect("there is room");
     }
 
     /// A client with so many daemons has that many requests of these sizes, drawn by chance.
-    pub(super) fn append(&self, seed: u64, daemons: u64, sizes: &[u64], requests: u64) -> Came {
+    fn append(&self, seed: u64, daemons: u64, sizes: &[u64], requests: u64) -> Came {
         let most = sizes.iter().max().expect("there is a size") * 1024;
         let files = (requests + 1).div_ceil(FILE / most);
         let client = self.executor.block_on(async {
@@ -153,23 +164,73 @@ impl Ours {
             }
             Client { files: made, next: Cell::new(0), end: Cell::new(0) }
         });
-        let (before, begun) = (self.disk.counters(), self.executor.now());
+        self.requests(daemons, requests, |number| {
+            let mut chance = Prng::new(seed + number);
+            let client = &client;
+            move || {
+                // Whole blocks, as the prototype's are.
+                let bytes = sizes[chance.index(sizes.len())] * 1024 / BLOCK * BLOCK;
+                let (file, at) = client.append(bytes);
+                (file, at, bytes)
+            }
+        })
+    }
+
+    /// So many daemons write what each of them is told.
+    fn requests<Next: FnMut() -> (ObjectId, u64, u64)>(
+        &self,
+        daemons: u64,
+        requests: u64,
+        next: impl Fn(u64) -> Next,
+    ) -> Came {
+        let places = || self.files.store().engine().places_looked_at();
+        let (before, begun, looked) = (self.disk.counters(), self.executor.now(), places());
         let user_bytes = Cell::new(0);
         let daemon = |number| {
-            let (client, user_bytes, mut chance) = (&client, &user_bytes, Prng::new(seed + number));
+            let (mut next, user_bytes) = (next(number), &user_bytes);
             async move {
                 for _ in 0..requests / daemons {
-                    let bytes = sizes[chance.index(sizes.len())] * 1024;
-                    let (file, at) = client.append(bytes);
-                    self.write(file, at, bytes).await;
+                    let (file, at, bytes) = next();
+                    self.write(file, at, bytes, Stability::FileSync).await;
                     user_bytes.set(user_bytes.get() + bytes);
                 }
             }
         };
         self.executor.block_on(join_all((0..daemons).map(daemon)));
         let all_bytes = self.disk.counters().since(&before).bytes_written;
-        let time = self.executor.now().since(begun);
-        Came { user_bytes: user_bytes.get(), all_bytes, time }
+        let (time, looked) = (self.executor.now().since(begun), places() - looked);
+        Came { user_bytes: user_bytes.get(), all_bytes, time, looked }
+    }
+
+    /// Makes files until so many percent of the space are used; gives them.
+    fn fill(&self, percent: u64) -> Vec<ObjectId> {
+        self.executor.block_on(async {
+            let mut files = Vec::new();
+            loop {
+                let (who, root) = (Credentials::root(), self.files.root());
+                let told = self.files.fsstat(&who, root).await.open().await.expect("running");
+                let told = told.into_inner().result.expect("of the root");
+                let used = told.total_bytes - told.free_bytes;
+                if used * 100 >= told.total_bytes * percent {
+                    return files;
+                }
+                let file = self.create().await;
+                self.write(file, 0, FILE, Stability::FileSync).await;
+                files.push(file);
+            }
+        })
+    }
+
+    /// Daemons write over 40 KB each, anywhere in these files.
+    fn overwrite(&self, seed: u64, files: &[ObjectId], daemons: u64, requests: u64) -> Came {
+        const BYTES: u64 = 40 * 1024;
+        self.requests(daemons, requests, |number| {
+            let mut chance = Prng::new(seed + number);
+            move || {
+                let at = chance.below((FILE - BYTES) / BLOCK + 1) * BLOCK;
+                (files[chance.index(files.len())], at, BYTES)
+            }
+        })
     }
 }
 
@@ -191,4 +252,27 @@ pub(super) fn append(seed: u64, told: Told, requests: u64) -> Appended {
         ours.append(seed, daemons, sizes, requests)
     };
     Appended { forty: run(1, &[40]), hundred: run(1, &[100]), eight: run(8, &super::SIZES) }
+}
+
+/// Requests of 40 KB on a part of the disk that is full to so many percent, and aged: as many
+/// bytes as it has were written over before, anywhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aged {
+    pub(super) percent: u64,
+    /// A lone daemon.
+    pub(super) lone: Came,
+    /// Eight of them.
+    pub(super) eight: Came,
+}
+
+/// Bytes of that part.
+const PART: u64 = 64 << 20;
+
+/// Overwrites on a disk that is full and aged.
+pub(super) fn age(seed: u64, told: Told, percent: u64, requests: u64) -> Aged {
+    let ours = Ours::new(seed, PART, told);
+    let files = ours.fill(percent);
+    ours.overwrite(seed, &files, 8, PART / (40 * 1024));
+    let lone = ours.overwrite(seed + 8, &files, 1, requests);
+    Aged { percent, lone, eight: ours.overwrite(seed + 9, &files, 8, requests) }
 }

@@ -1,18 +1,19 @@
 //! Places on a disk whose arm can be followed: what appends cost there, in virtual time.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use enginekit::Volume;
 use enginekit::random::Seeded;
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use runtime::Random;
 use shadow::{MkfsOptions, OpenOptions, Shadow, mkfs, open};
-use sim::{Disk, Executor, Image, Options, Tells, presets};
+use sim::{Disk, Executor, Image, Options, Prng, Tells, presets};
 use vfs::{FileSystem, Stability};
 
-use crate::bench::NOW;
+use crate::bench::{NOW, findings};
 
 /// A volume on the disk of Acacia, that is open.
 struct Bench {
@@ -53,7 +54,6 @@ impl Bench {
             }
             ids
         });
-        let counts = self.volume.files.store().engine().counts();
         let (before, begun) = (self.disk.counters(), self.executor.now());
         let (at, data) = (Cell::new((0, 0)), Cell::new(0));
         let daemon = |number| {
@@ -77,31 +77,88 @@ impl Bench {
             }
         };
         self.executor.block_on(join_all((0..daemons).map(daemon)));
-        let counts_now = self.volume.files.store().engine().counts();
         let time = self.executor.now().since(begun).as_secs_f64();
         let came = self.disk.counters().since(&before);
-        let ideal = came.bytes_written as f64 / 1024.0 / 1402.8 / time;
-        println!(
-            "{ideal:.3} of the most; {} updates, {} writes, {} barriers, {} split, metadata {} KiB, through {}, seeks {}",
-            counts_now.updates - counts.updates,
-            came.writes,
-            counts_now.barriers - counts.barriers,
-            counts_now.split_updates - counts.split_updates,
-            (counts_now.metadata_bytes - counts.metadata_bytes) >> 10,
-            came.through_writes,
-            came.seeks,
-        );
         [data.get(), came.bytes_written].map(|bytes| bytes as f64 / 1024.0 / time)
     }
 }
 
+/// KiB of data in a second, with a lone daemon and with eight.
+fn speeds(tells: Tells) -> [f64; 2] {
+    [(1, 40..=40), (8, 40..=100)].map(|(daemons, kib)| {
+        let bench = Bench::new(tells, 64 << 20);
+        let [data, all] = bench.append(daemons, kib.clone(), 120);
+        println!("{tells:?}, {daemons} of {kib:?} KiB: {data:.0} KiB/s, all {all:.0}");
+        bench.executor.block_on(async { bench.volume.files.shutdown().await.expect("running") });
+        findings(&bench.disk.contents()).expect("a volume without damage");
+        data
+    })
+}
+
+/// Where turns are known, appends have most of what the disk can do.
+pub(crate) fn appends_follow_the_turns() -> Result<(), String> {
+    let [lone, eight] = speeds(Tells::Turns);
+    if lone > 720.0 && eight > 1120.0 { Ok(()) } else { Err(format!("{lone}, {eight}")) }
+}
+
 #[test]
 fn where_turns_are_known_appends_follow_them() {
-    for tells in [Tells::Nothing, Tells::Cylinders, Tells::Turns] {
-        for (daemons, kib) in [(1, 40..=40), (1, 100..=100), (8, 40..=100)] {
-            let bench = Bench::new(tells, 256 << 20);
-            let [data, all] = bench.append(daemons, kib.clone(), 240);
-            println!("{tells:?}, {daemons} of {kib:?}: {data:.0} KiB/s, all {all:.0}");
-        }
+    appends_follow_the_turns().unwrap_or_else(|slow| panic!("{slow}"));
+}
+
+#[test]
+fn where_cylinders_alone_are_known_appends_stay_in_them() {
+    let [nothing, cylinders] = [Tells::Nothing, Tells::Cylinders].map(speeds);
+    assert!(cylinders[0] > 1.05 * nothing[0], "{cylinders:?}, {nothing:?}");
+    assert!(cylinders[1] > 1.1 * nothing[1], "{cylinders:?}, {nothing:?}");
+}
+
+/// A disk of which the arm is followed is cut while it is written.
+#[test]
+fn a_cut_leaves_what_was_answered() {
+    let bench = Bench::new(Tells::Turns, 16 << 20);
+    let root = bench.volume.files.root();
+    let answered = Rc::new(Cell::new(0));
+    let file = bench.executor.block_on(bench.volume.create(root, "file")).expect("it is new");
+    let mut chance = Prng::new(5);
+    for round in 0..40 {
+        let written =
+            bench.volume.write(file, round * 65_536, vec![7; 65_536], Stability::FileSync);
+        let image = bench.executor.block_on(async {
+            let late = bench.executor.runtime().clock;
+            let cut = late.sleep(Duration::from_millis(chance.between(1, 90)));
+            match select(pin!(written), pin!(cut)).await {
+                Either::Left((done, _)) => {
+                    done.expect("there is room");
+                    answered.set(round + 1);
+                    bench.disk.crash(&mut chance)
+                }
+                Either::Right((_, written)) => {
+                    let image = bench.disk.crash(&mut chance);
+                    written.await.expect("there is room");
+                    answered.set(round); // the image is of before
+                    image
+                }
+            }
+        });
+        findings_after_return(&image, answered.get() * 65_536);
+        answered.set(round + 1);
     }
+}
+
+/// Opens what a cut left: all that was answered is there, and nothing is wrong.
+fn findings_after_return(image: &Image, size: u64) {
+    let executor = Executor::new(3);
+    let options = Options { timing: presets::ACACIA, tells: Tells::Turns, ..Options::default() };
+    let disk = Disk::with_options(&executor, image.clone(), options);
+    executor.block_on(async {
+        let options = OpenOptions::default();
+        let opened = open(disk.clone(), executor.runtime(), &options).await;
+        let volume = Volume::new(opened.expect("it was cut off"));
+        let root = volume.files.root();
+        let file = volume.lookup(root, "file").await.expect("it was made");
+        assert!(volume.attributes(file).await.size >= size, "{size} bytes were answered");
+        volume.files.shutdown().await.expect("running");
+    });
+    findings(&disk.contents()).expect("a volume without damage");
 }

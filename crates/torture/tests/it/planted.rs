@@ -277,6 +277,7 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "OverwrittenRepairs",
     "ScrubbedWrites",
     "KeptPlans",
+    "UncountedTransfers",
 ];
 
 /// Bugs that the tests of `dispatch` find.
