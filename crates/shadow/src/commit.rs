@@ -50,7 +50,6 @@ use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
 use crate::format::{SLOTS, UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
-use crate::placement::Slot;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Balance, FOLD, Unfolded, coalesced, runs_of};
 use crate::space::Space;
@@ -63,8 +62,6 @@ const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
 /// Units of all that it lists at most.
 const LISTED_UNITS: u64 = 2048;
-/// A zone of which less than such a part is free is not named ahead.
-const ROOMY_PART: u64 = 4;
 /// How long what brings UNSTABLE data home, and no task wants durable, waits for others.
 const PATIENCE_FOR_OTHERS: Duration = Duration::from_millis(30);
 /// Between two attempts to write an update of which the first found no room below.
@@ -176,7 +173,7 @@ pub(crate) struct Commits {
     /// The last that was sealed.
     pub(crate) superblock: RefCell<Superblock>,
     /// Where the last durable one is, and the one before it.
-    durable: Cell<[u64; 2]>,
+    pub(crate) durable: Cell<[u64; 2]>,
     pub(crate) open: RefCell<Open>,
     /// Blocks of payload that no flush covers, of changes that were staged, and their checksums.
     unflushed: RefCell<BTreeMap<u64, u64>>,
@@ -637,27 +634,8 @@ impl Commits {
         previous
     }
 
-    /// Slots near a run that is the last of an update.
-    fn slots_for(&self, run: Run) -> Vec<Slot> {
-        let zone = self.shape.zone_of(run.start);
-        let [last, _] = self.durable.get();
-        let zones = (zone.saturating_sub(1)..=zone + 1).filter(|&zone| zone < self.shape.zones());
-        let slots = zones.flat_map(|zone| (0..SLOTS).map(move |slot| (zone, slot)));
-        let places = slots.map(|(zone, slot)| self.shape.slot(zone, slot));
-        let slot = |at| Slot { at, is_named: self.names_zone(at) };
-        places.filter(|&at| at != last).map(slot).collect()
-    }
-
-    /// The slot for a superblock behind this unit: one that the arm of the device reaches soon, if
-    /// it can be followed.
-    fn placed_slot(&self, unit: u64) -> u64 {
-        let slots = || self.slots_for(Run::of(unit));
-        let placed = self.space.placement().and_then(|placement| placement.slot(&slots()));
-        placed.unwrap_or_else(|| self.slot_for(unit))
-    }
-
     /// The slot for a superblock, in the zone of this unit.
-    fn slot_for(&self, unit: u64) -> u64 {
+    pub(crate) fn slot_for(&self, unit: u64) -> u64 {
         let zone = self.shape.zone_of(unit);
         let [last, _] = self.durable.get();
         let slots = (0..SLOTS).map(|slot| self.shape.slot(zone, slot));
@@ -742,7 +720,7 @@ impl Commits {
         self.released.notify();
     }
 
-    fn names_zone(&self, at: u64) -> bool {
+    pub(crate) fn names_zone(&self, at: u64) -> bool {
         self.anchor.borrow().zones.contains(&(self.shape.zone_of(at) as u32))
     }
 
@@ -756,28 +734,13 @@ impl Commits {
         let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
         if self.space.placement().is_some() {
             anchor.zones.retain(|zone| stay.contains(zone));
-            let ahead = self.zones_ahead(zone, ZONES - 1 - anchor.zones.len());
-            let ahead: Vec<u32> =
-                ahead.into_iter().filter(|zone| !anchor.zones.contains(zone)).collect();
-            anchor.zones.extend(ahead);
+            self.name_ahead(zone, &mut anchor.zones);
         } else if anchor.zones.len() == ZONES {
             let leaves = anchor.zones.iter().position(|zone| !stay.contains(zone));
             anchor.zones.remove(leaves.expect("two stay at most"));
         }
         anchor.zones.push(zone);
         self.write_anchor(anchor).await
-    }
-
-    /// So many zones around one that comes next: an arm goes to the nearest with room.
-    fn zones_ahead(&self, zone: u32, count: usize) -> Vec<u32> {
-        let zones = self.shape.zones();
-        let zone = u64::from(zone);
-        let around = (1..zones).flat_map(|step| [zone.checked_sub(step), Some(zone + step)]);
-        let others = around.flatten().filter(|&zone| zone < zones);
-        let has_room = |&zone: &u64| {
-            self.space.free_in(self.shape.usable(zone)) * ROOMY_PART >= self.shape.zone
-        };
-        others.filter(has_room).map(|zone| zone as u32).take(count).collect()
     }
 
     /// Writes an anchor that says the same once more.

@@ -12,7 +12,7 @@
 //!   which of them are next where the arm of a disk can be followed. `nodes`: blocks of metadata
 //!   in memory, as trees. `pins`: which snapshots there are, and what they hold.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
-//! * `commit`, `fold`, `room`: from memory to the disk.
+//! * `commit`, `fold`, `room`, `slots`: from memory to the disk.
 //! * `engine`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`: the same,
 //!   of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
@@ -52,6 +52,7 @@ mod runs;
 pub mod scrub;
 mod scrub_names;
 mod scrubbing;
+mod slots;
 mod snapshots;
 mod space;
 mod status;

@@ -11,9 +11,7 @@
 //! Invariants:
 //! 1. A search looks at [`PLACES`] places of two cylinders, and at [`REACH`] cylinders on either
 //!    side, however full the disk is.
-//! 2. What is planned is where the engine had it free: [`Space`] takes it at once.
-//!
-//! Not asserted: 2, which is an assertion of `Space`.
+//! 2. What is planned was free, and is taken at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,11 +25,9 @@ use futures::future::select;
 use runtime::Clock;
 use runtime::sync::Signal;
 
-use crate::engine::Shadow;
 use crate::format::UNIT;
 use crate::format::record::Run;
 use crate::planted::{Bug, is_planted};
-use crate::space::Space;
 
 /// Places that a search looks at in a cylinder.
 const PLACES: u64 = 128;
@@ -46,6 +42,22 @@ const NAMING_NS: u64 = 100_000_000;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// So soon does a caller go on that was answered.
 const GLANCE: Duration = Duration::from_micros(20);
+
+/// Which units are free.
+pub(crate) trait Free {
+    /// How many of some units are.
+    fn free_in(&self, units: Range<u64>) -> u64;
+
+    /// The free runs among some units, of whole groups of so many.
+    fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run>;
+
+    /// Takes a run; false if not all of it was free.
+    #[must_use]
+    fn take_run(&self, run: Run) -> bool;
+
+    /// Gives it back.
+    fn give_back(&self, run: Run);
+}
 
 /// A slot in which a superblock may stand, and whether its zone has to be named first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +99,6 @@ struct Found {
     cost: u64,
 }
 
-impl Shadow {
-    /// Places for blocks that were ever looked at, by where the arm of the disk would be.
-    pub fn places_looked_at(&self) -> u64 {
-        self.space.placement().map_or(0, |placement| placement.looked.get())
-    }
-}
-
 impl Placement {
     /// That of a disk.
     pub(crate) fn new(platters: Platters, clock: Rc<dyn Clock>) -> Self {
@@ -101,6 +106,11 @@ impl Placement {
         let heads = Heads { arm, until_ns: 0, is_known: false, planned };
         let (looked, writing, quiet) = Default::default();
         Self { platters, clock, heads: RefCell::new(heads), looked, writing, quiet }
+    }
+
+    /// Places that were ever looked at.
+    pub(crate) fn looked(&self) -> u64 {
+        self.looked.get()
     }
 
     /// A write begins to wait for its turn.
@@ -136,7 +146,10 @@ impl Placement {
             heads.until_ns = moved(heads.until_ns);
             heads.planned.values_mut().for_each(|ns| *ns = moved(*ns));
         }
-        if !heads.planned.is_empty() {
+        if heads.until_ns <= now_ns {
+            heads.planned.clear(); // what was planned and never written
+        }
+        if end == 0 || !heads.planned.is_empty() {
             return;
         }
         heads.until_ns = now_ns;
@@ -149,14 +162,14 @@ impl Placement {
     }
 
     /// Takes so many units for data, in groups of so many; nothing if there are none within reach.
-    pub(crate) fn take(&self, space: &Space, units: u64, group: u64) -> Option<Vec<Run>> {
+    pub(crate) fn take(&self, space: &dyn Free, units: u64, group: u64) -> Option<Vec<Run>> {
         self.take_before(space, units, group, &|_| Vec::new())
     }
 
     /// The same for what ends an update, with its slots.
     pub(crate) fn take_before(
         &self,
-        space: &Space,
+        space: &dyn Free,
         units: u64,
         group: u64,
         slots: Slots<'_>,
@@ -167,13 +180,13 @@ impl Placement {
         let mut left = units;
         while left > 0 {
             let Some(found) = self.find(space, (left, group), at, heads.is_known, slots) else {
-                runs.into_iter().for_each(|run| space.free(run));
+                runs.into_iter().for_each(|run| space.give_back(run));
                 return None;
             };
             left -= found.run.length;
             at = (found.arm, found.until_ns);
             ends.push((found.run.end(), found.until_ns));
-            assert!(space.take(found.run), "invariant 2: {:?}", found.run);
+            assert!(space.take_run(found.run), "invariant 2: {:?}", found.run);
             runs.push(found.run);
         }
         (heads.arm, heads.until_ns) = at;
@@ -235,7 +248,7 @@ impl Placement {
     /// The best place within reach for at most so many units in groups.
     fn find(
         &self,
-        space: &Space,
+        space: &dyn Free,
         wanted: (u64, u64),
         at: (Arm, u64),
         is_known: bool,
@@ -273,7 +286,7 @@ impl Placement {
 
     /// The nearest other cylinder of which three quarters are free, or the one within reach of
     /// which most is.
-    fn others(&self, space: &Space, here: u64, (wanted, group): (u64, u64)) -> Option<u64> {
+    fn others(&self, space: &dyn Free, here: u64, (wanted, group): (u64, u64)) -> Option<u64> {
         let last = self.platters.cylinders();
         let mut best = None;
         for step in 1..=REACH {
@@ -299,7 +312,7 @@ impl Placement {
     /// Free places in a cylinder, each with as many units as are wanted or as it has.
     fn places(
         &self,
-        space: &Space,
+        space: &dyn Free,
         units: Range<u64>,
         (wanted, group): (u64, u64),
     ) -> impl Iterator<Item = Run> {

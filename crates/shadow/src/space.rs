@@ -20,7 +20,7 @@ use std::rc::Rc;
 use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::record::Run;
-use crate::placement::{Placement, Slots};
+use crate::placement::{Free, Placement, Slots};
 use crate::planted::{Bug, is_planted};
 
 /// Units of a volume that changes which free more than they take may use, and no others.
@@ -92,30 +92,6 @@ impl Space {
     /// How that is chosen, if the device tells how its arm moves.
     pub(crate) fn placement(&self) -> Option<&Rc<Placement>> {
         self.placement.get()
-    }
-
-    /// How many of some units are free.
-    pub(crate) fn free_in(&self, units: Range<u64>) -> u64 {
-        let bits = self.bits.borrow();
-        let free = |(word, mask, _): (usize, u64, _)| u64::from((!bits[word] & mask).count_ones());
-        words(units.start..units.end.min(self.shape.units)).map(free).sum()
-    }
-
-    /// The free runs among some units, of whole groups of so many.
-    pub(crate) fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        let end = units.end.min(self.shape.units);
-        let mut start = units.start.next_multiple_of(group);
-        while start + group <= end {
-            if (start..start + group).all(|unit| !self.is_used(unit)) {
-                match runs.last_mut() {
-                    Some(last) if last.end() == start => last.length += group,
-                    _ => runs.push(Run { start, length: group }),
-                }
-            }
-            start += group;
-        }
-        runs
     }
 
     /// Units of all groups, in use or not.
@@ -465,6 +441,39 @@ impl Space {
         let begins =
             (0..self.shape.units).filter(|&it| is_free(it) && !(it > 0 && is_free(it - 1)));
         assert_eq!(begins.count() as u64, self.free_runs());
+    }
+}
+
+impl Free for Space {
+    fn free_in(&self, units: Range<u64>) -> u64 {
+        let (start, end) = (units.start, units.end.min(self.shape.units));
+        let bits = self.bits.borrow();
+        let free = |(word, mask, _): (usize, u64, _)| u64::from((!bits[word] & mask).count_ones());
+        words(start.min(end)..end).map(free).sum()
+    }
+
+    fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        let end = units.end.min(self.shape.units);
+        let mut start = units.start.next_multiple_of(group);
+        while start + group <= end {
+            if (start..start + group).all(|unit| !self.is_used(unit)) {
+                match runs.last_mut() {
+                    Some(last) if last.end() == start => last.length += group,
+                    _ => runs.push(Run { start, length: group }),
+                }
+            }
+            start += group;
+        }
+        runs
+    }
+
+    fn take_run(&self, run: Run) -> bool {
+        self.take(run)
+    }
+
+    fn give_back(&self, run: Run) {
+        self.free(run);
     }
 }
 

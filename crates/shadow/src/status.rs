@@ -35,4 +35,8 @@ impl Shadow {
             free_runs: self.space.free_runs(),
         }
     }
+    /// Places for blocks that were looked at, by where the arm of the disk would be.
+    pub fn places_looked_at(&self) -> u64 {
+        self.space.placement().map_or(0, |placement| placement.looked())
+    }
 }

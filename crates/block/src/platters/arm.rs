@@ -97,3 +97,33 @@ impl Arm {
         switch_ns.max(self.curve.time_ns(place.cylinder.abs_diff(self.cylinder)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Zone;
+    use super::*;
+
+    #[test]
+    fn who_sees_a_transfer_end_foretells_the_next() {
+        let platters = Platters {
+            zones: &[Zone { cylinders: 100, sectors_per_track: 72 }],
+            heads: 11,
+            rotation_ns: 16_666_666,
+            head_switch_ns: 1_000_000,
+            seek_ns: [4_000_000, 17_000_000, 35_000_000],
+            bus_bytes_per_second: 4_096_000,
+            are_turns_known: true,
+            first: 0,
+        };
+        let mut arm = Arm::new(platters, 7_654_321);
+        let mut host = Arm::new(platters, 0);
+        let ended_ns = arm.transfer(123_456_789, 5000, 5100);
+        host.has_passed(ended_ns, 5100);
+        for (first, end) in [(5110, 5120), (5120, 5300), (70_000, 70_001), (3, 800)] {
+            let begun_ns = ended_ns + first;
+            let [there, foretold] = [arm, host].map(|mut arm| arm.transfer(begun_ns, first, end));
+            assert!(there.abs_diff(foretold) <= 1, "{first}: {there} and {foretold}");
+        }
+        assert_eq!(host.cylinder(), 5099 / 792);
+    }
+}
