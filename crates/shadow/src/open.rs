@@ -160,12 +160,7 @@ pub async fn open(
     // What the opening of a volume that stays as it is writes, stays in memory.
     let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
     let device = if options.read_only { scratch(device) } else { device };
-    let placement = device.geometry().platters.filter(|_| !options.read_only);
-    let placement = placement.map(|it| Rc::new(Placement::new(it, runtime.clock.clone())));
-    let device = match &placement {
-        Some(placement) => Rc::new(InOrder::new(device, runtime.tasks.clone(), placement.clone())),
-        None => device,
-    };
+    let (device, placement) = followed(device, &runtime, options.read_only);
     if !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, &superblock, at, &anchor.secret).await?;
     }
@@ -176,8 +171,7 @@ pub async fn open(
     let trees = superblock.trees();
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
     let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
-    let space = Rc::new(Space::empty(shape));
-    placement.into_iter().for_each(|placement| space.place_by(placement));
+    let space = Rc::new(Space::empty(shape).placed_by(placement));
     let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
     read_map(&nodes, &space, &unfolded).await?;
     let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;
@@ -221,6 +215,20 @@ pub async fn open(
     files.start_housekeeping(options.housekeeping_interval);
     files.finish_chains(chains).await?;
     Ok(files)
+}
+
+/// The device, written in order if it tells how its arm moves; then also where that is.
+fn followed(
+    device: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    read_only: bool,
+) -> (Rc<dyn BlockDevice>, Option<Rc<Placement>>) {
+    let Some(platters) = device.geometry().platters.filter(|_| !read_only) else {
+        return (device, None);
+    };
+    let placement = Rc::new(Placement::new(platters, runtime.clock.clone()));
+    let device = InOrder::new(device, runtime.tasks.clone(), placement.clone());
+    (Rc::new(device), Some(placement))
 }
 
 fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {

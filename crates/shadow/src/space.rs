@@ -84,9 +84,9 @@ impl Space {
         &self.shape
     }
 
-    /// What is taken from now on is where the arm of the device will be.
-    pub(crate) fn place_by(&self, placement: Rc<Placement>) {
-        assert!(self.placement.set(placement).is_ok(), "a device tells once");
+    /// The same, where what is taken is where the arm of the device will be, if it tells that.
+    pub(crate) fn placed_by(self, placement: Option<Rc<Placement>>) -> Self {
+        Self { placement: placement.map_or_else(OnceCell::new, OnceCell::from), ..self }
     }
 
     /// How that is chosen, if the device tells how its arm moves.

@@ -41,7 +41,7 @@ impl Arm {
         self.cylinder
     }
 
-    /// It has just passed the end of the sector before this one, at this time: so the spindle turns.
+    /// It has just passed the end of the sector before this one: so the spindle turns.
     pub fn has_passed(&mut self, now_ns: u64, sector: u64) {
         let place = self.platters.place(sector - 1);
         let turn_ns = self.platters.rotation_ns;
