@@ -356,6 +356,7 @@ fn measure(mut file: &File, is_device: bool, access: Access) -> io::Result<Geome
         physical_sector_size,
         read_only: access != Access::ReadWrite,
         stripe: None,
+        platters: None,
     })
 }
 

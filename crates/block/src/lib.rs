@@ -26,6 +26,9 @@
 //! containers; [`file::FileDevice`] the caller itself. [`scratch::ScratchDevice`] stands on any of
 //! them and writes nothing, and a [`slice::Slice`] is a part of any of them.
 //!
+//! A device may tell how its blocks lie on [`platters`]. Those of real disks do not: what a disk of
+//! today says of itself is made up.
+//!
 //! I/O is buffered: what is read and written goes through the kernel's page cache as well. There
 //! are two exceptions. A log goes past it, since nothing of it is read while it is written, and
 //! every write is one aligned piece that a caller waits for: [`file::DiskFile::past_cache`]. So do
@@ -45,6 +48,7 @@ pub mod file;
 mod held;
 mod pages;
 mod pieces;
+pub mod platters;
 pub mod scratch;
 pub mod slice;
 mod system;
@@ -65,6 +69,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, ready};
+use platters::Platters;
 
 /// The pending answer of a device. It may be dropped at any time without harm to memory.
 pub type Io<T> = LocalBoxFuture<'static, Result<T, IoError>>;
@@ -85,6 +90,8 @@ pub struct Geometry {
     pub read_only: bool,
     /// How it lies on several disks, if it does.
     pub stripe: Option<Stripe>,
+    /// Where its sectors lie and how they turn, if it tells.
+    pub platters: Option<Platters>,
 }
 
 /// How a set of disks is cut. Where nothing is needed of a whole stripe, a [`BlockDevice::discard`]

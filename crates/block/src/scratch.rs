@@ -141,6 +141,7 @@ mod tests {
                 physical_sector_size: sector,
                 read_only: true,
                 stripe: None,
+                platters: None,
             }
         }
 

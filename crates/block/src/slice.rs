@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 
+use crate::platters::{Platters, SECTOR};
 use crate::{
     BlockDevice, Buffer, Durability, Geometry, Io, IoError, IsRight, Stripe, Verb, length_of,
 };
@@ -74,7 +75,10 @@ impl BlockDevice for Slice {
         let size = self.range.end - self.range.start;
         let whole = self.whole.device.geometry();
         let is_whole = |stripe: &Stripe| self.range.start.is_multiple_of(stripe.length());
-        Geometry { size, stripe: whole.stripe.filter(is_whole), ..whole }
+        let first = self.range.start / SECTOR;
+        let part = |platters: Platters| Platters { first: platters.first + first, ..platters };
+        let stripe = whole.stripe.filter(is_whole);
+        Geometry { size, stripe, platters: whole.platters.map(part), ..whole }
     }
 
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {

@@ -40,8 +40,8 @@ pub(crate) struct MkfsArguments {
     /// [default: 32768]
     #[arg(long, value_parser = parse_size, help = HELP_OF_BLOCK_SIZE)]
     pub(crate) block_size: Option<u64>,
-    /// Bytes in a zone of engine shadow, a part of the disk that is filled before the next: a power
-    /// of two, 64K at least [default: 64M, less for a small disk]
+    /// Bytes in a zone of engine shadow, a part of the disk that is filled before the next: whole
+    /// blocks, 64K at least [default: 64M, less for a small disk]
     #[arg(long, value_parser = parse_size)]
     pub(crate) zone_size: Option<u64>,
     /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it

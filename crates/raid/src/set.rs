@@ -58,6 +58,7 @@ impl Set {
             physical_sector_size: physical.unwrap_or(512),
             read_only: of_all.iter().any(|it| it.read_only),
             stripe: Some(array.shape()),
+            platters: None, // each of its disks has an arm of its own
         };
         let (calls, ended) = (Cell::new(0), Signal::new());
         Self(Rc::new(Inner { array, tasks, geometry, calls, ended }))

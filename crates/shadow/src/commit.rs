@@ -174,7 +174,7 @@ pub(crate) struct Commits {
     /// The last that was sealed.
     pub(crate) superblock: RefCell<Superblock>,
     /// Where the last durable one is, and the one before it.
-    durable: Cell<[u64; 2]>,
+    pub(crate) durable: Cell<[u64; 2]>,
     pub(crate) open: RefCell<Open>,
     /// Blocks of payload that no flush covers, of changes that were staged, and their checksums.
     unflushed: RefCell<BTreeMap<u64, u64>>,
@@ -418,6 +418,9 @@ impl Commits {
 
     async fn run(self: Rc<Self>) {
         while self.is_due() && !self.is_held.get() && !self.horizon.has_failed() {
+            if let Some(placement) = self.space.placement() {
+                placement.quiet().await;
+            }
             let sealed = self.pending.take();
             let done = match sealed {
                 Some(sealed) => self.write_out(sealed, true).await,
@@ -504,7 +507,8 @@ impl Commits {
 
     /// Units for blocks of the update that is open.
     fn units_for(&self, blocks: u64) -> Vec<u64> {
-        self.space.take_units(blocks).expect("what an update needs was set aside")
+        let units = self.space.take_units(blocks, &|run| self.slots_for(run));
+        units.expect("what an update needs was set aside")
     }
 
     /// Ends the update that is open: every block gets its place, from the leaves up.
@@ -542,7 +546,7 @@ impl Commits {
         let unfolded = self.unfolded.borrow();
         let mut superblock = self.superblock.borrow_mut();
         let [inodes, map, answers, lines, lists, died, log] = self.nodes.trees();
-        let at = self.slot_for(previous.address.get());
+        let at = self.placed_slot(previous.address.get());
         let chains = self.chains.borrow();
         let chains = chains.values().copied().filter(|_| !is_planted(Bug::UnwrittenChains));
         *superblock = Superblock {
@@ -642,7 +646,7 @@ impl Commits {
     }
 
     /// The slot for a superblock, in the zone of this unit.
-    fn slot_for(&self, unit: u64) -> u64 {
+    pub(crate) fn slot_for(&self, unit: u64) -> u64 {
         let zone = self.shape.zone_of(unit);
         let [last, _] = self.durable.get();
         let slots = (0..SLOTS).map(|slot| self.shape.slot(zone, slot));
@@ -670,6 +674,10 @@ impl Commits {
         });
         let blocks: BTreeMap<u64, Bytes> =
             sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
+        let mut runs = runs;
+        if let Some(placement) = self.space.placement() {
+            runs.sort_by_key(|listed| placement.planned(&listed.run));
+        }
         let write = |listed: Listed| {
             let Run { start, .. } = listed.run;
             let pieces = blocks.range(start..listed.run.end()).map(|(_, block)| block.clone());
@@ -723,7 +731,7 @@ impl Commits {
         self.released.notify();
     }
 
-    fn names_zone(&self, at: u64) -> bool {
+    pub(crate) fn names_zone(&self, at: u64) -> bool {
         self.anchor.borrow().zones.contains(&(self.shape.zone_of(at) as u32))
     }
 
@@ -734,8 +742,11 @@ impl Commits {
             return Ok(());
         }
         let mut anchor = self.anchor.borrow().clone();
-        if anchor.zones.len() == ZONES {
-            let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
+        let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
+        if self.space.placement().is_some() {
+            anchor.zones.retain(|zone| stay.contains(zone));
+            self.name_ahead(zone, &mut anchor.zones);
+        } else if anchor.zones.len() == ZONES {
             let may_leave = |zone: &u32| !stay.contains(zone) ^ is_planted(Bug::ForgottenZones);
             let leaves = anchor.zones.iter().position(may_leave);
             anchor.zones.remove(leaves.expect("two stay at most"));

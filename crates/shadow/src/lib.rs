@@ -9,10 +9,11 @@
 //! Layers, from the bottom:
 //!
 //! * [`format`]: the bytes of a volume. `space`: which units are free; `space_log`: what the map on
-//!   the disk does not tell of that. `nodes`: blocks of metadata in memory, as trees. `pins`: which
+//!   the disk does not tell of that; `placement`, `in_order`: which of them are next where the arm
+//!   of a disk can be followed. `nodes`: blocks of metadata in memory, as trees. `pins`: which
 //!   snapshots there are, and what they hold.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
-//! * `commit`, `fold`, `room`, `discards`: from memory to the disk.
+//! * `commit`, `fold`, `room`, `slots`, `discards`: from memory to the disk.
 //! * `engine`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`: the same,
 //!   of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
@@ -39,6 +40,7 @@ mod engine;
 mod fold;
 pub mod format;
 mod fullness;
+mod in_order;
 mod inode;
 pub mod look;
 mod mend;
@@ -49,6 +51,7 @@ mod owners;
 mod pace;
 mod pieces;
 mod pins;
+mod placement;
 #[doc(hidden)]
 pub mod planted;
 pub mod repair;
@@ -58,6 +61,7 @@ mod runs;
 pub mod scrub;
 mod scrub_names;
 mod scrubbing;
+mod slots;
 mod snapshots;
 mod space;
 mod space_log;

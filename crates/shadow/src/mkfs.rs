@@ -7,6 +7,7 @@
 //!
 //! Commit point: the anchor in the first unit, and the last flush.
 
+use block::platters::{Platters, SECTOR};
 use block::{BlockDevice, Buffer, Durability, IoError};
 use namespace::NewFile;
 use runtime::{Random, Timestamp};
@@ -50,8 +51,8 @@ pub enum MkfsError {
     /// It cannot be like that.
     #[error(
         "there are no blocks of {block_size} bytes in zones of {zone_size}: a block has 4096 to \
-         65536 bytes, a zone at least four blocks, and 65536 bytes to 64 GiB, and both are powers \
-         of two"
+         65536 bytes and is a power of two; a zone is of whole blocks, at least four, and has \
+         65536 bytes to 64 GiB"
     )]
     Shape {
         /// Bytes of a block.
@@ -115,6 +116,15 @@ fn usual_zone(size: u64, block_size: u64) -> u64 {
     most.clamp(least, least.max(64 << 20))
 }
 
+/// Bytes of a zone on a disk that tells of its cylinders: as many whole blocks as one has, which is
+/// taken from the middle.
+fn zone_of(platters: &Platters, block_size: u64) -> u64 {
+    let sectors = platters.sectors_of(platters.cylinders() / 2);
+    let bytes = (sectors.end - sectors.start) * SECTOR;
+    let blocks = bytes / block_size.max(1);
+    (blocks * block_size).clamp((4 * block_size).max(64 << 10), 64 << 30)
+}
+
 /// Makes an empty volume. What was on the disk is lost.
 ///
 /// # Errors
@@ -125,7 +135,10 @@ pub async fn mkfs(
     random: &dyn Random,
     now: Timestamp,
 ) -> Result<Shape, MkfsError> {
-    let shape = plan(device.geometry().size, options)?;
+    let geometry = device.geometry();
+    let cylinder = || geometry.platters.map(|platters| zone_of(&platters, options.block_size));
+    let zone_size = options.zone_size.or_else(cylinder);
+    let shape = plan(geometry.size, &MkfsOptions { zone_size, ..options.clone() })?;
     let write = |at: u64, block: &[u8; UNIT]| {
         let piece = Buffer::copied(block).freeze();
         device.write(at * UNIT as u64, vec![piece], Durability::Plain)

@@ -31,9 +31,11 @@ use crate::format::record::{self, Change, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Snapshots, Superblock};
 use crate::format::{ANCHORS, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::in_order::InOrder;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::pins::{Listing, Pins};
+use crate::placement::Placement;
 use crate::planted::{Bug, is_planted};
 use crate::room::ring;
 use crate::runs::{Unfolded, sum_of_sums};
@@ -161,6 +163,7 @@ pub async fn open(
     // What the opening of a volume that stays as it is writes, stays in memory.
     let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
     let device = if options.read_only { scratch(device) } else { device };
+    let (device, placement) = followed(device, &runtime, options.read_only);
     if !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, &superblock, at, &anchor.secret).await?;
     }
@@ -171,7 +174,7 @@ pub async fn open(
     let trees = superblock.trees();
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
     let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
-    let space = Rc::new(Space::empty(shape));
+    let space = Rc::new(Space::empty(shape).placed_by(placement));
     let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
     let log = read_map(&nodes, &space, &superblock, &unfolded).await?;
     let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;
@@ -222,6 +225,20 @@ pub async fn open(
 fn start_background(files: &Rc<Files<Shadow>>, interval: Duration) {
     files.start_housekeeping(interval);
     start_compaction(files, interval);
+}
+
+/// The device, written in order if it tells how its arm moves; then also where that is.
+fn followed(
+    device: Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    read_only: bool,
+) -> (Rc<dyn BlockDevice>, Option<Rc<Placement>>) {
+    let Some(platters) = device.geometry().platters.filter(|_| !read_only) else {
+        return (device, None);
+    };
+    let placement = Rc::new(Placement::new(platters, runtime.clock.clone()));
+    let device = InOrder::new(device, runtime.tasks.clone(), placement.clone());
+    (Rc::new(device), Some(placement))
 }
 
 fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {

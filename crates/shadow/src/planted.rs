@@ -95,4 +95,6 @@ planted::bugs! {
     KeptDeaths,
     /// What an update frees is discarded before the update is durable.
     EarlyDiscards,
+    /// Places are chosen as if data took no time to the disk.
+    UncountedTransfers,
 }

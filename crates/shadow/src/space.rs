@@ -12,13 +12,15 @@
 //!
 //! Not asserted: 2, which tests compare; 3, which [`Space::has_blocks`] is asked for.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::record::Run;
+use crate::placement::{Free, Placement, Slots};
 use crate::planted::{Bug, is_planted};
 use crate::zones::Zones;
 
@@ -51,6 +53,8 @@ pub(crate) struct Space {
     claimed: Cell<u64>,
     pool: u64,
     pub(crate) zones: Zones,
+    /// Where the device tells how its arm moves.
+    placement: OnceCell<Rc<Placement>>,
 }
 
 impl Space {
@@ -68,6 +72,7 @@ impl Space {
             claimed: Cell::new(0),
             pool: pool(&shape),
             zones: Zones::new(zones),
+            placement: OnceCell::new(),
         };
         let mut bits = space.bits.borrow_mut();
         for zone in 0..zones {
@@ -80,6 +85,16 @@ impl Space {
     /// The shape of the volume.
     pub(crate) fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// The same, where what is taken is where the arm of the device will be, if it tells that.
+    pub(crate) fn placed_by(self, placement: Option<Rc<Placement>>) -> Self {
+        Self { placement: placement.map_or_else(OnceCell::new, OnceCell::from), ..self }
+    }
+
+    /// How that is chosen, if the device tells how its arm moves.
+    pub(crate) fn placement(&self) -> Option<&Rc<Placement>> {
+        self.placement.get()
     }
 
     /// Units of all groups, in use or not.
@@ -266,9 +281,15 @@ impl Space {
 
     /// Units for metadata, side by side as far as there is room for that; nothing if there are not
     /// so many.
-    pub(crate) fn take_units(&self, count: u64) -> Option<Vec<u64>> {
+    pub(crate) fn take_units(&self, count: u64, slots: Slots<'_>) -> Option<Vec<u64>> {
         if count > self.free_units() {
             return None;
+        }
+        if let Some(placement) = self.placement.get().filter(|_| self.may_break(count))
+            && let Some(runs) = placement.take_before(self, count, 1, slots)
+        {
+            runs.last().iter().for_each(|last| self.cursor.set(last.end()));
+            return Some(runs.iter().flat_map(|run| run.start..run.end()).collect());
         }
         let mut units = Vec::with_capacity(count as usize);
         let mut most = LONGEST;
@@ -287,14 +308,19 @@ impl Space {
         Some(units)
     }
 
+    /// Whether whole groups are many, and broken ones few.
+    fn may_break(&self, length: u64) -> bool {
+        let broken = self.singles.borrow().len() as u64;
+        let spared = self.claimed.get() + self.pool + length;
+        // Where little is in use more may be broken.
+        let most = (self.total() / BROKEN_PART).max(self.all_whole.get() * self.shape.block / 8);
+        self.all_whole.get() > spared && broken <= most
+    }
+
     /// So many free units side by side, from the cursor on, in its zone or the next that has
     /// enough. None where whole groups are few, or many are broken.
     fn find_run(&self, length: u64) -> Option<Run> {
-        let broken = self.singles.borrow().len() as u64;
-        let spared = self.claimed.get() + self.pool + length;
-        // What is broken may be as much as that, and where little is in use more.
-        let most = (self.total() / BROKEN_PART).max(self.all_whole.get() * self.shape.block / 8);
-        if self.all_whole.get() <= spared || broken > most {
+        if !self.may_break(length) {
             return None;
         }
         let at = self.cursor.get();
@@ -364,6 +390,12 @@ impl Space {
     pub(crate) fn take_blocks(&self, mut blocks: u64) -> Option<Vec<Run>> {
         if blocks > self.all_whole.get() {
             return None;
+        }
+        if let Some(placement) = self.placement.get()
+            && let Some(runs) = placement.take(self, blocks * self.shape.block, self.shape.block)
+        {
+            runs.last().iter().for_each(|last| self.cursor.set(last.end()));
+            return Some(runs);
         }
         let mut runs: Vec<Run> = Vec::new();
         while blocks > 0 {
@@ -461,6 +493,39 @@ impl Space {
     }
 }
 
+impl Free for Space {
+    fn free_in(&self, units: Range<u64>) -> u64 {
+        let (start, end) = (units.start, units.end.min(self.shape.units));
+        let bits = self.bits.borrow();
+        let free = |(word, mask, _): (usize, u64, _)| u64::from((!bits[word] & mask).count_ones());
+        words(start.min(end)..end).map(free).sum()
+    }
+
+    fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        let end = units.end.min(self.shape.units);
+        let mut start = units.start.next_multiple_of(group);
+        while start + group <= end {
+            if (start..start + group).all(|unit| !self.is_used(unit)) {
+                match runs.last_mut() {
+                    Some(last) if last.end() == start => last.length += group,
+                    _ => runs.push(Run { start, length: group }),
+                }
+            }
+            start += group;
+        }
+        runs
+    }
+
+    fn take_run(&self, run: Run) -> bool {
+        self.take(run)
+    }
+
+    fn give_back(&self, run: Run) {
+        self.free(run);
+    }
+}
+
 /// The words of bits for some units, which of their bits, and the units of these. No group is in
 /// two words.
 fn words(units: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> {
@@ -490,7 +555,10 @@ mod tests {
                     0..=2 => held.extend(space.take_unit().map(|start| Run { start, length: 1 })),
                     3 | 4 => held.extend(space.take_blocks(chance >> 40 & 3).into_iter().flatten()),
                     5 => {
-                        let units = space.take_units(chance >> 40 & 7).into_iter().flatten();
+                        let units = space
+                            .take_units(chance >> 40 & 7, &|_| Vec::new())
+                            .into_iter()
+                            .flatten();
                         held.extend(units.map(|start| Run { start, length: 1 }));
                     }
                     _ if held.is_empty() => {}

@@ -41,4 +41,8 @@ impl Shadow {
             compacted_bytes: self.compaction.moved_bytes.get(),
         }
     }
+    /// Places for blocks that were looked at, by where the arm of the disk would be.
+    pub fn places_looked_at(&self) -> u64 {
+        self.space.placement().map_or(0, |placement| placement.looked())
+    }
 }

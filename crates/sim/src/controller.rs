@@ -84,6 +84,7 @@ impl Controller {
                 physical_sector_size: options.physical_sector_size,
                 read_only: options.read_only,
                 stripe: options.stripe,
+                platters: options.platters(),
             },
             timing: options.timing,
             state: RefCell::new(State {

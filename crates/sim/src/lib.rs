@@ -100,9 +100,9 @@ pub use net::{
     Death, Delay, Host, Listener, Mishaps, Network, NetworkCounters, NetworkEvent, NetworkOptions,
     NetworkTraced, Stream,
 };
-pub use options::Options;
+pub use options::{Options, Tells};
 pub use platter::{Honesty, Platter, Stage, Written};
 pub use prng::Prng;
 pub use remains::Remains;
-pub use timing::{Flash, Latency, Mechanical, Nvram, Scheduler, Spot, Timing, Zone, presets};
+pub use timing::{Flash, Latency, Mechanical, Nvram, Scheduler, Timing, Zone, presets};
 pub use trace::{Trace, Traced};

@@ -1,6 +1,7 @@
 //! What kind of disk it is.
 
 use block::Stripe;
+use block::platters::Platters;
 
 use crate::image::SECTOR_SIZE;
 use crate::platter::Honesty;
@@ -21,6 +22,32 @@ pub struct Options {
     pub read_only: bool,
     /// How it says that it is cut. It is one disk all the same; what is discarded may be anything.
     pub stripe: Option<Stripe>,
+    /// What it tells of its platters, if it has some.
+    pub tells: Tells,
+}
+
+/// What a disk tells of its platters. Those of today tell nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tells {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Where its cylinders are, and not how they turn.
+    Cylinders,
+    /// How they turn, too, if a host can follow that.
+    Turns,
+}
+
+impl Options {
+    pub(crate) fn platters(&self) -> Option<Platters> {
+        let Timing::Mechanical(spec) = self.timing else { return None };
+        let platters = spec.platters();
+        match self.tells {
+            Tells::Nothing => None,
+            Tells::Cylinders => Some(Platters { are_turns_known: false, ..platters }),
+            Tells::Turns => Some(platters),
+        }
+    }
 }
 
 impl Default for Options {
@@ -32,6 +59,7 @@ impl Default for Options {
             physical_sector_size: 4096,
             read_only: false,
             stripe: None,
+            tells: Tells::Nothing,
         }
     }
 }

@@ -94,7 +94,7 @@ fn what_it_has_no_use_for_is_refused() {
         (&["--policy", "log"], 2, "engine shadow has no policies"),
         (&["--log-size", "64M"], 2, "shadow has no log"),
         (&["--block-size", "3K"], 1, "a block has 4096 to 65536 bytes"),
-        (&["--zone-size", "100K"], 1, "both are powers of two"),
+        (&["--zone-size", "100K"], 1, "a zone is of whole blocks"),
         (&["--label", "a b"], 1, "a label has at most 31 letters"),
     ];
     for (words, code, said) in refused {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::platters::Platters;
 use block::{BlockDevice, Buffer, Durability};
 use bytes::Bytes;
 use sim::{Disk, Executor, Image, Mechanical, Options, SECTOR_SIZE, Timing};
@@ -13,7 +14,7 @@ const SECTORS: u64 = BLOCK / SECTOR_SIZE as u64;
 
 /// Where blocks lie on a disk, and how long they take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout(pub(super) Mechanical);
+pub(super) struct Layout(pub(super) Platters);
 
 impl Layout {
     /// Blocks of a track, all of which lie on it whole.
@@ -23,27 +24,27 @@ impl Layout {
 
     /// Blocks of a cylinder.
     pub(super) fn cylinder_blocks(&self) -> u64 {
-        self.track_blocks() * u64::from(self.0.heads)
+        self.track_blocks() * self.0.heads
     }
 
     /// Cylinders of the disk.
     pub(super) fn cylinders(&self) -> u64 {
-        u64::from(self.0.zones[0].cylinders)
+        self.0.cylinders()
     }
 
     /// When in a turn a block begins to pass.
     pub(super) fn angle_ns(&self, block: u64) -> u64 {
-        self.0.spot(block * SECTORS).angle_ns
+        self.0.angle_ns(&self.0.place(block * SECTORS))
     }
 
     /// How long blocks of one track take to pass.
     pub(super) fn pass_ns(&self, blocks: u64) -> u64 {
-        blocks * self.0.rotation_ns() / self.track_blocks()
+        blocks * self.0.rotation_ns / self.track_blocks()
     }
 
     /// How long blocks take to the controller.
     pub(super) fn transfer_ns(&self, blocks: u64) -> u64 {
-        blocks * BLOCK * 1_000_000_000 / self.0.bus_bytes_per_second
+        self.0.transfer_ns(blocks * BLOCK)
     }
 }
 
@@ -61,7 +62,7 @@ impl Disks {
         let options = Options { timing: Timing::Mechanical(spec), ..Options::default() };
         let disk = || Disk::with_options(&executor, Image::zeroed(spec.capacity()), options);
         let disks = std::iter::repeat_with(disk).take(count).collect();
-        Self { executor, disks, layout: Layout(spec) }
+        Self { executor, disks, layout: Layout(spec.platters()) }
     }
 
     /// How many there are.

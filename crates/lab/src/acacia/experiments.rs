@@ -59,6 +59,12 @@ impl Run {
         100.0 * self.sum(|update| u64::from(update.is_simplest)) as f64 / self.updates.len() as f64
     }
 
+    /// Places that the search looked at for a block.
+    pub(super) fn looked(&self) -> f64 {
+        let blocks = self.sum(|update| update.all_bytes) / BLOCK;
+        self.sum(|update| update.examined) as f64 / blocks as f64
+    }
+
     fn mean(&self, what: impl Fn(&Update) -> f64) -> f64 {
         self.updates.iter().map(what).sum::<f64>() / self.updates.len() as f64
     }
@@ -143,7 +149,7 @@ impl Kind {
     /// look at as many more places as there are: of blocks, and of lengths of a run.
     pub(super) fn acacia(&self, seed: u64, kb: u64, requests: u64) -> Run {
         let disks = Disks::new(seed, self.spec, self.disks);
-        let rate = disks.layout.track_blocks() / Layout(DISK).track_blocks();
+        let rate = disks.layout.track_blocks() / Layout(DISK.platters()).track_blocks();
         let inputs = Inputs {
             write_blocks: PROTOTYPE.write_blocks * rate,
             patience: PROTOTYPE.patience * rate * rate,

@@ -33,7 +33,7 @@ impl Fast {
 
     /// A place with room for so many sectors.
     fn anywhere(&mut self, sectors: u64) -> (usize, u64) {
-        let all = self.disks.layout.0.capacity() / sim::SECTOR_SIZE as u64;
+        let all = self.disks.layout.0.sectors();
         (self.prng.index(self.disks.count()), self.prng.below(all - sectors))
     }
 
@@ -76,7 +76,7 @@ impl Fast {
     fn mean(&mut self, times: u32, operation: impl Fn(&mut Self)) -> Duration {
         let mut taken_ns = 0;
         for _ in 0..times {
-            let pause = Duration::from_nanos(self.prng.below(self.disks.layout.0.rotation_ns()));
+            let pause = Duration::from_nanos(self.prng.below(self.disks.layout.0.rotation_ns));
             self.disks.run(self.disks.sleep(pause));
             let begun_ns = self.disks.now_ns();
             operation(self);

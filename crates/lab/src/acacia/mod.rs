@@ -6,6 +6,7 @@
 //!
 //! * `inputs`: what goes in. `disks`: the disks, and what a host knows of them.
 //! * `placement`, `prototype`: the paper's file system. `fast`: the other one.
+//! * `ours`: our own engine in their place.
 //! * `experiments`, `figures`: what is measured, and how it stands beside what was published.
 
 mod disks;
@@ -13,6 +14,7 @@ mod experiments;
 mod fast;
 mod figures;
 mod inputs;
+mod ours;
 mod placement;
 mod prototype;
 
@@ -20,6 +22,7 @@ use crate::figure::Figure;
 use crate::picture::Picture;
 use experiments::{Between, FastTimes, KINDS, ONE, Run, Writers};
 use inputs::{DISK, Inputs, PROTOTYPE};
+use ours::{Aged, Appended, Told};
 use prototype::{Design, PAPER};
 
 /// What the experiments gave.
@@ -40,6 +43,8 @@ const SIZES: [u64; 7] = [40, 50, 60, 70, 80, 90, 100];
 const REQUESTS: u64 = 3000;
 /// The same in the short form.
 const SHORT: u64 = 240;
+/// How full the disk of ours is, in percent.
+const FULL: [u64; 5] = [50, 70, 80, 90, 95];
 
 /// What was measured.
 struct All {
@@ -57,6 +62,10 @@ struct All {
     kinds: Vec<([Run; 2], FastTimes)>,
     /// Where the arm is, and at the end of a log.
     between: [Between; 2],
+    /// Our own, by what it is told.
+    ours: Vec<(Told, Appended)>,
+    /// The same on a disk that is full and aged.
+    aged: Vec<(Told, Vec<Aged>)>,
 }
 
 /// Runs every experiment of the paper; `tell` hears which one begins.
@@ -89,10 +98,15 @@ fn measure(seed: u64, requests: u64, tell: &(dyn Fn(&str) + Sync)) -> All {
     let kinds = KINDS.iter().map(kind).collect();
     tell("updates between reads");
     let between = [true, false].map(|near| experiments::between_reads(seed, near, requests));
-    let cylinder = disks::Layout(DISK).cylinder_blocks();
+    tell("ours");
+    let ours = Told::ALL.map(|told| (told, ours::append(seed, told, requests))).to_vec();
+    tell("ours, aged");
+    let age = |told| FULL.map(|percent| ours::age(seed, told, percent, requests)).to_vec();
+    let aged = [Told::Cylinders, Told::Turns].map(|told| (told, age(told))).to_vec();
+    let cylinder = disks::Layout(DISK.platters()).cylinder_blocks();
     let (ceiling, superblocks) = (experiments::ceiling(seed, requests), 100.0 / cylinder as f64);
     let others = others.to_vec();
-    All { fast, runs, others, ceiling, superblocks, variants, kinds, between }
+    All { fast, runs, others, ceiling, superblocks, variants, kinds, between, ours, aged }
 }
 
 /// What the raw speed hangs on.

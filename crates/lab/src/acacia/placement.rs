@@ -140,7 +140,7 @@ impl<'a> Search<'a> {
 
     /// Whether the write after a run can be issued in time, and need not wait for long.
     fn ends_just_before(&self, run: Run, next: Next) -> bool {
-        let turn_ns = self.layout.0.rotation_ns();
+        let turn_ns = self.layout.0.rotation_ns;
         let end_ns = self.angles_ns[run.first as usize] + self.layout.pass_ns(run.blocks);
         let gap_ns = (next.angle_ns + 2 * turn_ns - end_ns) % turn_ns;
         let is_other_head = self.track(run.first) != next.track;

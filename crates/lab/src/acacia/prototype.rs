@@ -87,6 +87,8 @@ pub(super) struct Update {
     pub(super) crossed: u64,
     /// Whether no sequence was found.
     pub(super) is_simplest: bool,
+    /// Places that the search looked at.
+    pub(super) examined: u64,
 }
 
 impl Update {
@@ -196,6 +198,7 @@ impl Prototype {
             raw,
             crossed,
             is_simplest: plan.is_simplest,
+            examined: plan.examined,
         }
     }
 

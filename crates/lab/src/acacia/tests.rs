@@ -61,7 +61,7 @@ fn search<'a>(inputs: &'a Inputs, layout: &'a Layout, free: &[bool]) -> Search<'
 
 #[test]
 fn a_sequence_is_of_free_blocks_and_leaves_out_the_superblock() {
-    let layout = Layout(DISK);
+    let layout = Layout(DISK.platters());
     let free: Vec<bool> = (0..layout.cylinder_blocks()).map(|block| block % 7 != 3).collect();
     let found = search(&PROTOTYPE, &layout, &free).sequence(20).expect("there is one");
     let mut blocks: Vec<u64> =
@@ -76,7 +76,7 @@ fn a_sequence_is_of_free_blocks_and_leaves_out_the_superblock() {
 
 #[test]
 fn a_search_without_patience_gives_up_and_the_simplest_is_taken() {
-    let (layout, inputs) = (Layout(DISK), Inputs { patience: 30, ..PROTOTYPE });
+    let (layout, inputs) = (Layout(DISK.platters()), Inputs { patience: 30, ..PROTOTYPE });
     let free = vec![true; layout.cylinder_blocks() as usize];
     let mut search = search(&inputs, &layout, &free);
     assert_eq!(search.sequence(20), None);
@@ -91,7 +91,7 @@ fn a_search_without_patience_gives_up_and_the_simplest_is_taken() {
 fn between_the_writes_of_a_sequence_the_disk_waits_for_the_leeway_and_little_more() {
     let update = variant(5, STEADY, PAPER, 100, 1).updates[0];
     assert!(!update.is_simplest);
-    let layout = Layout(DISK);
+    let layout = Layout(DISK.platters());
     let blocks = update.all_bytes / 4096;
     // Seven writes and the superblock, of which the first waits for a turn at most.
     let (moved_ns, turn_ns) =

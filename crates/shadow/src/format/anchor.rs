@@ -22,7 +22,7 @@ pub const LABEL: usize = 64;
 pub struct Shape {
     /// Units of the disk.
     pub units: u64,
-    /// Units of a zone.
+    /// Units of a zone: whole blocks.
     pub zone: u64,
     /// Units of a block of a file.
     pub block: u64,
@@ -36,9 +36,9 @@ impl Shape {
 
     /// Whether there are such zones and blocks.
     pub fn is_possible(&self) -> bool {
-        let is_power = |n: u64| n.is_power_of_two() && n <= 1 << 24;
-        is_power(self.zone)
-            && is_power(self.block)
+        self.block.is_power_of_two()
+            && self.zone <= 1 << 24
+            && self.zone.is_multiple_of(self.block)
             && self.block <= FRONT / 2 // so whole blocks are in front of the first zone
             && self.zone >= (4 * self.block).max(8 * SLOTS)
     }
@@ -253,6 +253,8 @@ mod tests {
         for shape in [
             Shape { units: 256, zone: 16, block: 1 },
             Shape { units: 260, zone: 64, block: 2 },
+            Shape { units: 400, zone: 99, block: 1 },
+            Shape { units: 1000, zone: 102, block: 2 },
             Shape { units: 1 << 20, zone: 1 << 14, block: 16 },
         ] {
             assert!(shape.is_legal(), "{shape:?}");

@@ -19,3 +19,4 @@ mod rest;
 mod scrub;
 mod snapshots;
 mod steps;
+mod turns;

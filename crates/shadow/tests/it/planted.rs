@@ -23,6 +23,7 @@ use crate::scrub::{
 };
 use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
 use crate::steps::steps_are_gone_on_with;
+use crate::turns::appends_follow_the_turns;
 
 type Scenario = fn() -> Result<(), String>;
 
@@ -76,6 +77,7 @@ fn every_bug_is_found() {
             Bug::EarlyDiscards => cuts_leave_one_or_the_other,
             Bug::MovedPins => snapshots_stay,
             Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
+            Bug::UncountedTransfers => appends_follow_the_turns,
             Bug::BoundlessTrees => || {
                 what_is_refused_takes_nothing();
                 Ok(())

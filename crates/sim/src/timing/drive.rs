@@ -11,12 +11,12 @@
 
 use std::collections::VecDeque;
 
+use block::platters::Arm;
+
 use super::agenda::Agenda;
-use super::arm::Arm;
 use super::mechanical::Mechanical;
 use super::queue::Job;
 use super::read_ahead::ReadAhead;
-use super::seek::SeekCurve;
 use super::write_cache::WriteCache;
 use super::{Kind, Machine, Request, duration_ns};
 use crate::image::SECTOR_SIZE;
@@ -57,13 +57,7 @@ impl Drive {
     /// A drive as it is made of `spec`, which turns as it happens to.
     pub(super) fn new(spec: Mechanical, prng: &mut Prng) -> Self {
         let platters = spec.platters();
-        let curve = SeekCurve::fit(
-            spec.seek_single_ns,
-            spec.seek_average_ns,
-            spec.seek_full_ns,
-            platters.cylinders(),
-        );
-        let arm = Arm::new(platters, curve, prng.below(platters.rotation_ns));
+        let arm = Arm::new(platters, prng.below(platters.rotation_ns));
         Self {
             end: spec.capacity() / SECTOR_SIZE as u64,
             arm,

@@ -1,7 +1,8 @@
 //! What a mechanical disk is made of.
 
+use block::platters::{Platters, Zone};
+
 use super::SECOND_NS;
-use super::platters::{Platters, Zone};
 use super::queue::Scheduler;
 use crate::image::SECTOR_SIZE;
 
@@ -48,30 +49,7 @@ pub struct Mechanical {
     pub write_cache_bytes: u64,
 }
 
-/// Where a sector lies, for a host that chooses places by where the heads will be. Where in its
-/// turn the spindle is, no host knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
-    /// The cylinder, the outermost being 0.
-    pub cylinder: u64,
-    /// The track, counted over the whole disk.
-    pub track: u64,
-    /// When in a turn the sector begins to pass.
-    pub angle_ns: u64,
-}
-
 impl Mechanical {
-    /// Where a sector of 512 bytes lies.
-    ///
-    /// # Panics
-    /// When the disk has no such sector.
-    pub fn spot(&self, sector: u64) -> Spot {
-        let platters = self.platters();
-        let place = platters.place(sector);
-        let angle_ns = platters.angle_ns(&place);
-        Spot { cylinder: place.cylinder, track: place.track, angle_ns }
-    }
-
     /// Its size in bytes.
     pub fn capacity(&self) -> u64 {
         self.platters().sectors() * SECTOR_SIZE as u64
@@ -82,13 +60,17 @@ impl Mechanical {
         60 * SECOND_NS / u64::from(self.rpm)
     }
 
-    pub(super) fn platters(&self) -> Platters {
+    /// Where its sectors lie.
+    pub fn platters(&self) -> Platters {
         Platters {
             zones: self.zones,
-            heads: u64::from(self.heads),
+            heads: self.heads.into(),
             rotation_ns: self.rotation_ns(),
             head_switch_ns: self.head_switch_ns,
-            single_seek_ns: self.seek_single_ns,
+            seek_ns: [self.seek_single_ns, self.seek_average_ns, self.seek_full_ns],
+            bus_bytes_per_second: self.bus_bytes_per_second,
+            are_turns_known: !self.pipelined && self.write_cache_bytes == 0,
+            first: 0,
         }
     }
 }

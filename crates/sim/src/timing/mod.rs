@@ -6,7 +6,7 @@
 //! every machine: a model may thus be wrong about time without hiding a mistake.
 //!
 //! # Layers
-//! * `seek` and `platters`: the arithmetic of arms and tracks. `arm`: one arm under way.
+//! * [`block::platters`]: the arithmetic of arms and tracks.
 //! * `drive`: an arm, a queue, a buffer that reads ahead, a write cache.
 //! * `flash` and `nvram`: no moving parts, and answers known as soon as a call comes.
 //! * [`presets`]: particular disks, and where each of their numbers comes from.
@@ -16,24 +16,21 @@
 //! bit (the square root of the seek curve), so that a seed means the same on every computer.
 
 mod agenda;
-mod arm;
 mod drive;
 mod flash;
 mod latency;
 mod mechanical;
 mod nvram;
-mod platters;
 pub mod presets;
 mod queue;
 mod read_ahead;
-mod seek;
 mod write_cache;
 
+pub use block::platters::Zone;
 pub use flash::Flash;
 pub use latency::Latency;
-pub use mechanical::{Mechanical, Spot};
+pub use mechanical::Mechanical;
 pub use nvram::Nvram;
-pub use platters::Zone;
 pub use queue::Scheduler;
 
 use crate::prng::Prng;

@@ -1,6 +1,6 @@
 //! Which of the calls that wait for an arm is next.
 
-use super::arm::Arm;
+use block::platters::Arm;
 
 /// The order in which calls that wait are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The buffer into which a drive reads on after a read, while no call wants anything else.
 
-use super::arm::Arm;
+use block::platters::Arm;
+
 use crate::SECTOR_SIZE;
 
 pub(super) struct ReadAhead {

@@ -156,12 +156,14 @@ fn a_host_that_knows_where_sectors_lie_foretells_when_they_come() {
     for _ in 0..300 {
         let cylinder = prng.below(1730);
         let [first, second] = [0; 2].map(|_| cylinder * 11 * 72 + prng.below(11 * 72));
-        let [from, to] = [first, second].map(|sector| spec.spot(sector));
+        let platters = spec.platters();
+        let [from, to] = [first, second].map(|sector| platters.place(sector));
+        let [from_ns, to_ns] = [from, to].map(|place| platters.angle_ns(&place) as f64);
         assert_eq!([from.cylinder, to.cylinder], [cylinder; 2]);
         let switch_ns = if from.track == to.track { 0.0 } else { spec.head_switch_ns as f64 };
         let ready_ns = transfer_ns + switch_ns;
         // When the first sector has passed, the heads are at its end.
-        let way_ns = to.angle_ns as f64 - (from.angle_ns as f64 + sector_ns);
+        let way_ns = to_ns - (from_ns + sector_ns);
         let wait_ns = (way_ns - ready_ns).rem_euclid(turn_ns);
         bench.executor.block_on(write(first));
         let taken_ns = bench.time_ms(write(second)) * 1e6;

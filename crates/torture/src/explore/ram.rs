@@ -64,6 +64,7 @@ impl BlockDevice for Ram {
             physical_sector_size: 512,
             read_only: false,
             stripe: None,
+            platters: None,
         }
     }
 

@@ -304,6 +304,10 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "RaggedTails",
     "KeptLists",
     "KeptDeaths",
+    "EarlyDiscards",
+    "MovedOverWrites",
+    "MovedPins",
+    "UncountedTransfers",
 ];
 
 /// Bugs that the tests of `dispatch` find.

@@ -75,6 +75,7 @@ impl BlockDevice for MemoryDisk {
             physical_sector_size: 512,
             read_only: false,
             stripe: None,
+            platters: None,
         }
     }
 

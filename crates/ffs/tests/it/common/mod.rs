@@ -104,6 +104,7 @@ impl MemoryDisk {
             physical_sector_size: 512,
             read_only: false,
             stripe: None,
+            platters: None,
         };
         Self {
             geometry,

@@ -1,12 +1,24 @@
-//! Where a sector is: its cylinder, its track and its angle.
+//! Where on a disk its sectors lie, and how long its arm takes to them: what a host may know that
+//! chooses places by where the heads will be.
 //!
 //! Sectors are numbered along a track, then over the heads of a cylinder, then inwards. Each
 //! track begins later than the one before by as much as changing over takes (the *skew*), so that
-//! what reads on meets the next sector and does not wait for a turn.
+//! what reads on meets the next sector and does not wait for a turn. Where in its turn the spindle
+//! is, nobody is told: who sees when a transfer has ended knows it from then on.
 //!
 //! Invariant: the angles of a track are `position * rotation / sectors`, rounded down, for every
 //! position and beyond one turn. What ends where something else begins ends at its very
 //! nanosecond, and nothing ever misses its sector by a rounding.
+
+mod arm;
+mod seek;
+
+use std::ops::Range;
+
+pub use arm::Arm;
+
+/// Bytes of a sector.
+pub const SECTOR: u64 = 512;
 
 /// Neighbouring cylinders whose tracks hold the same number of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,25 +29,37 @@ pub struct Zone {
     pub sectors_per_track: u32,
 }
 
-/// The surfaces of a disk.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Platters {
-    pub(super) zones: &'static [Zone],
-    pub(super) heads: u64,
-    pub(super) rotation_ns: u64,
-    pub(super) head_switch_ns: u64,
-    /// From a cylinder to the next.
-    pub(super) single_seek_ns: u64,
+/// The surfaces of a disk, and the arm above them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Platters {
+    /// The cylinders, the outermost first.
+    pub zones: &'static [Zone],
+    /// Surfaces, each with its head.
+    pub heads: u64,
+    /// One turn.
+    pub rotation_ns: u64,
+    /// From a head to another on the same cylinder.
+    pub head_switch_ns: u64,
+    /// From a cylinder to the next, the mean over all pairs, and from the first to the last.
+    pub seek_ns: [u64; 3],
+    /// The speed of the way to the host.
+    pub bus_bytes_per_second: u64,
+    /// Whether the disk does one call after the other, a write once its data is there, and answers
+    /// it when it has passed: so that a host can follow its turns.
+    pub are_turns_known: bool,
+    /// Sectors of the disk in front of the device.
+    pub first: u64,
 }
 
 /// A sector's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) cylinder: u64,
+pub struct Place {
+    /// The cylinder, the outermost being 0.
+    pub cylinder: u64,
     /// Counted over the whole disk.
-    pub(super) track: u64,
+    pub track: u64,
     /// Sectors from here to the end of the track, this one included.
-    pub(super) left_on_track: u64,
+    pub left_on_track: u64,
     /// Sectors on the track.
     per_track: u64,
     /// The position in the turn, in sectors.
@@ -43,18 +67,44 @@ pub(super) struct Place {
 }
 
 impl Platters {
-    pub(super) fn cylinders(&self) -> u64 {
+    /// How many cylinders there are.
+    pub fn cylinders(&self) -> u64 {
         self.zones.iter().map(|zone| u64::from(zone.cylinders)).sum()
     }
 
-    pub(super) fn sectors(&self) -> u64 {
+    /// Sectors of the whole disk.
+    pub fn sectors(&self) -> u64 {
         let tracks = |zone: &Zone| u64::from(zone.cylinders) * self.heads;
         self.zones.iter().map(|zone| tracks(zone) * u64::from(zone.sectors_per_track)).sum()
     }
 
-    /// Where a sector of the disk is.
-    pub(super) fn place(&self, sector: u64) -> Place {
-        let (mut within, mut first_cylinder) = (sector, 0);
+    /// The sectors of a cylinder, as far as they are on the device.
+    pub fn sectors_of(&self, cylinder: u64) -> Range<u64> {
+        let (mut start, mut left) = (0, cylinder);
+        for zone in self.zones {
+            let per_cylinder = u64::from(zone.sectors_per_track) * self.heads;
+            let here = left.min(zone.cylinders.into());
+            start += here * per_cylinder;
+            left -= here;
+            if here < zone.cylinders.into() {
+                return start.saturating_sub(self.first)
+                    ..(start + per_cylinder).saturating_sub(self.first);
+            }
+        }
+        0..0
+    }
+
+    /// How long so many bytes take on the way to the disk, rounded up.
+    pub fn transfer_ns(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * 1_000_000_000).div_ceil(self.bus_bytes_per_second.into()) as u64
+    }
+
+    /// Where a sector of the device is.
+    ///
+    /// # Panics
+    /// When the disk has no such sector.
+    pub fn place(&self, sector: u64) -> Place {
+        let (mut within, mut first_cylinder) = (self.first + sector, 0);
         for zone in self.zones {
             let per_track = u64::from(zone.sectors_per_track);
             let per_cylinder = per_track * self.heads;
@@ -83,30 +133,30 @@ impl Platters {
         let covering = |time_ns: u64| ((time_ns + 1) * per_track).div_ceil(self.rotation_ns);
         let of_heads = covering(self.head_switch_ns);
         let of_cylinder =
-            covering(self.single_seek_ns.max(self.head_switch_ns)) + (self.heads - 1) * of_heads;
+            covering(self.seek_ns[0].max(self.head_switch_ns)) + (self.heads - 1) * of_heads;
         (cylinder * of_cylinder + head * of_heads) % per_track
     }
 
     /// How far into a turn a place begins.
-    pub(super) fn angle_ns(&self, place: &Place) -> u64 {
+    pub fn angle_ns(&self, place: &Place) -> u64 {
         place.position * self.rotation_ns / place.per_track
     }
 
     /// How long from now until the place comes under its head; `phase_ns` is the spindle's.
-    pub(super) fn wait_ns(&self, now_ns: u64, phase_ns: u64, place: &Place) -> u64 {
+    pub fn wait_ns(&self, now_ns: u64, phase_ns: u64, place: &Place) -> u64 {
         let target_ns = self.angle_ns(place);
         let current_ns = (now_ns + phase_ns) % self.rotation_ns;
         (target_ns + self.rotation_ns - current_ns) % self.rotation_ns
     }
 
     /// How long `count` sectors of one track take to pass, from the start of the place.
-    pub(super) fn pass_ns(&self, place: &Place, count: u64) -> u64 {
+    pub fn pass_ns(&self, place: &Place, count: u64) -> u64 {
         let angle = |position| position * self.rotation_ns / place.per_track;
         angle(place.position + count) - angle(place.position)
     }
 
     /// How many sectors of one track pass within a time of less than a turn.
-    pub(super) fn passed(&self, place: &Place, time_ns: u64) -> u64 {
+    pub fn passed(&self, place: &Place, time_ns: u64) -> u64 {
         let about = time_ns * place.per_track / self.rotation_ns;
         if self.pass_ns(place, about) > time_ns { about - 1 } else { about }
     }
@@ -124,7 +174,10 @@ mod tests {
         heads: 4,
         rotation_ns: 11_111_111,
         head_switch_ns: 1_000_000,
-        single_seek_ns: 2_000_000,
+        seek_ns: [2_000_000, 3_000_000, 4_000_000],
+        bus_bytes_per_second: 4_096_000,
+        are_turns_known: true,
+        first: 0,
     };
 
     #[test]
@@ -143,6 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cylinder_has_its_sectors_and_a_part_of_a_disk_those_that_are_its_own() {
+        for cylinder in 0..8 {
+            let sectors = PLATTERS.sectors_of(cylinder);
+            assert_eq!(PLATTERS.place(sectors.start).cylinder, cylinder);
+            assert_eq!(PLATTERS.place(sectors.end - 1).cylinder, cylinder);
+        }
+        assert_eq!([PLATTERS.sectors_of(0).start, PLATTERS.sectors_of(7).end], [0, 1780]);
+        assert_eq!(PLATTERS.sectors_of(8), 0..0);
+        let part = Platters { first: 300, ..PLATTERS };
+        assert_eq!(part.place(0), PLATTERS.place(300));
+        assert_eq!([part.sectors_of(0), part.sectors_of(1)], [0..0, 0..260]);
+    }
+
+    #[test]
     fn the_sector_after_any_other_begins_when_that_one_ends_or_a_change_over_later() {
         for sector in 0..PLATTERS.sectors() - 1 {
             let (this, next) = (PLATTERS.place(sector), PLATTERS.place(sector + 1));
@@ -151,7 +218,7 @@ mod tests {
             let change_ns = match (this.track == next.track, this.cylinder == next.cylinder) {
                 (true, _) => 0,
                 (false, true) => PLATTERS.head_switch_ns,
-                (false, false) => PLATTERS.single_seek_ns,
+                (false, false) => PLATTERS.seek_ns[0],
             };
             let wait_ns = PLATTERS.wait_ns(end_ns + change_ns, 77, &next);
             let sector_ns = PLATTERS.rotation_ns / next.per_track;

@@ -19,9 +19,9 @@ pub(super) struct SeekCurve {
 
 impl SeekCurve {
     /// The curve through three figures of a manual, in nanoseconds.
-    pub(super) fn fit(single: u64, average: u64, full: u64, cylinders: u64) -> Self {
+    pub(super) fn fit(figures_ns: [u64; 3], cylinders: u64) -> Self {
         assert!(cylinders > 2, "a disk has cylinders to seek between");
-        let [single, average, full] = [single, average, full].map(|figure| figure as f64);
+        let [single, average, full] = figures_ns.map(|figure| figure as f64);
         let longest = (cylinders - 1) as f64;
         let root = longest.sqrt();
         // Two equations in b and c are left once a = single - b - c is put into the other two.
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_curve_goes_through_the_three_figures() {
-        let curve = SeekCurve::fit(2_000_000, 12_000_000, 25_000_000, 949);
+        let curve = SeekCurve::fit([2_000_000, 12_000_000, 25_000_000], 949);
         assert!(curve.time_ns(1).abs_diff(2_000_000) <= 1);
         assert!(curve.time_ns(948).abs_diff(25_000_000) <= 1);
         let pairs = (0..949_u64).flat_map(|from| (0..949_u64).map(move |to| from.abs_diff(to)));
@@ -69,6 +69,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a longer way takes longer")]
     fn figures_that_no_arm_can_have_are_refused() {
-        SeekCurve::fit(5_000_000, 9_000_000, 6_000_000, 1000);
+        SeekCurve::fit([5_000_000, 9_000_000, 6_000_000], 1000);
     }
 }
