@@ -29,6 +29,7 @@ pub static FFS_LOG: Design = Design {
     repairs: true,
     counts_all: true,
     waits: false,
+    has_snapshots: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
     })),
@@ -71,6 +72,7 @@ pub static SHADOW: Design = Design {
     repairs: false,
     counts_all: false,
     waits: false,
+    has_snapshots: true,
     work: Some(of_shadow::WORK),
 };
 
@@ -94,6 +96,7 @@ const ORDERED: Design = Design {
     repairs: true,
     counts_all: true,
     waits: false,
+    has_snapshots: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
     })),

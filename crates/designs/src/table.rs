@@ -169,6 +169,7 @@ mod tests {
         repairs: true,
         counts_all: true,
         waits: false,
+        has_snapshots: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);
 

@@ -97,6 +97,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     repairs: true,
     counts_all: true,
     waits: false,
+    has_snapshots: true,
     work: None,
 };
 
