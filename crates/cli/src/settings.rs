@@ -114,12 +114,16 @@ impl Settings {
     pub fn to_text(&self) -> String {
         let Design { engine, policy, .. } = *self.design;
         let softdep = Some(self.softdep.keys()).filter(|_| !self.softdep.is_empty());
-        let hint = if self.design.waits && softdep.is_none() { softdep::HINT } else { "" };
         let raid = self.raid.as_ref().map(RaidSettings::keys);
         let snapshots = Some(self.snapshots.keys()).filter(|_| !self.snapshots.is_empty());
+        let hints = [
+            (self.design.waits && softdep.is_none(), softdep::HINT),
+            (self.design.has_snapshots && snapshots.is_none(), snapshots::HINT),
+        ];
+        let hints = hints.into_iter().filter_map(|(is_told, hint)| is_told.then_some(hint));
         let (engine, log_size) = (Some(engine), self.log_size);
         let keys = Keys { engine, policy, log_size, softdep, snapshots, raid };
-        toml::to_string(&keys).expect("settings are plain values") + hint
+        toml::to_string(&keys).expect("settings are plain values") + &hints.collect::<String>()
     }
 }
 
@@ -236,6 +240,17 @@ mod tests {
         let memory = Some(64 << 20); // an example: what holds depends on the cache
         assert_eq!(options, SoftUpdatesOptions { memory, ..SoftUpdatesOptions::default() });
         assert!(!Settings::of(&FFS_SYNC).to_text().contains("softdep"));
+    }
+
+    #[test]
+    fn snapshots_are_shown_as_a_comment_where_there_may_be_some() {
+        let text = Settings::of(&designs::SHADOW).to_text();
+        let says = |line: &str| line.starts_with("# ").then(|| line[2..].to_owned());
+        let section: Vec<String> = text.lines().filter_map(says).collect();
+        let text = format!("engine = \"shadow\"\n{}\n", section.join("\n"));
+        let told = Settings::parse(&text).expect("it is a section").snapshots;
+        assert_eq!((told.hourly, told.daily), (Some(24), Some(30)));
+        assert!(!Settings::of(&FFS_SYNC).to_text().contains("snapshots"));
     }
 
     #[test]

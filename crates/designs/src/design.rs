@@ -66,6 +66,8 @@ pub struct Design {
     pub has_snapshots: bool,
     /// Whether changes wait for company, as the section `[softdep]` of the settings says.
     pub waits: bool,
+    /// Whether it has snapshots, which a server makes as the section `[snapshots]` says.
+    pub has_snapshots: bool,
     /// How its disks are worked with; none for an engine over memory.
     pub work: Option<Work>,
 }

@@ -30,6 +30,7 @@ pub static FFS_LOG: Design = Design {
     counts_all: true,
     has_snapshots: false,
     waits: false,
+    has_snapshots: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Log, disks, runtime, options, progress).boxed_local()
     })),
@@ -73,6 +74,7 @@ pub static SHADOW: Design = Design {
     counts_all: false,
     has_snapshots: true,
     waits: false,
+    has_snapshots: true,
     work: Some(of_shadow::WORK),
 };
 
@@ -97,6 +99,7 @@ const ORDERED: Design = Design {
     counts_all: true,
     has_snapshots: false,
     waits: false,
+    has_snapshots: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
         of_ffs::open(PolicyKind::Sync, disks, runtime, options, progress).boxed_local()
     })),

@@ -45,6 +45,7 @@ static OTHER: Design = Design {
     counts_all: true,
     has_snapshots: true,
     waits: false,
+    has_snapshots: true,
     work: Some(Work {
         plan: |_, _, _| Ok(()),
         make: |device, options, _, _| make(device, options).boxed_local(),
@@ -152,6 +153,7 @@ async fn serve(design: &Design, volume: Rc<dyn BlockDevice>, executor: &Executor
     assert_eq!(engine.space().free_files + 1, before.free_files, "{design:?}");
     assert_eq!(engine.directories(), 1, "the root");
     assert_eq!(engine.soft_updates().is_some(), design.waits, "{design:?}");
+    assert_eq!(files.snapshots().is_some(), design.has_snapshots, "{design:?}");
     assert!(engine.log_statistics().is_none() && engine.wait_for_reclaim().await);
     assert_eq!(engine.refusals(), 0);
     files.shutdown().await.expect("it stops");

@@ -170,6 +170,7 @@ mod tests {
         counts_all: true,
         has_snapshots: false,
         waits: false,
+        has_snapshots: false,
     };
     static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);
 

@@ -5,6 +5,13 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+/// What a settings file is told of the section that it does not have.
+pub(crate) const HINT: &str = "
+# [snapshots]   # what the server makes by itself, and how many of each kind it keeps:
+# hourly = 24   # one when an hour begins,
+# daily = 30    # and one when a day does
+";
+
 /// The most that may be kept of a kind.
 const MOST: u32 = 10_000;
 

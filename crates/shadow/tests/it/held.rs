@@ -230,8 +230,8 @@ fn a_scrub_names_what_has_rotted_in_a_snapshot() {
 }
 
 /// An overwrite and a snapshot that comes so many milliseconds behind it, on a volume on which
-/// little more than what is kept is free. Whatever is done of that, and the volume filled again, all
-/// files can be removed, and the snapshot deleted. Says what became of the overwrite.
+/// little more than what is kept is free. Whatever is done of that, and the volume filled again,
+/// all files can be removed, and the snapshot deleted. Says what became of the overwrite.
 async fn side_by_side(executor: &Executor, image: &Image, behind: u64) -> Result<(), FsError> {
     let slow = (1_000_000, 1_000_000);
     let latency = Latency { read_ns: slow, write_ns: slow, flush_ns: slow, ..Latency::default() };

@@ -98,6 +98,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     counts_all: true,
     has_snapshots: true,
     waits: false,
+    has_snapshots: true,
     work: None,
 };
 
