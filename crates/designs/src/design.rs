@@ -62,8 +62,6 @@ pub struct Design {
     /// Whether what is free and what files have are always as much: what leads to it counts as a
     /// file's, or has its place from the start. Otherwise it is within one part in a hundred.
     pub counts_all: bool,
-    /// Whether a volume may have snapshots.
-    pub has_snapshots: bool,
     /// Whether changes wait for company, as the section `[softdep]` of the settings says.
     pub waits: bool,
     /// Whether it has snapshots, which a server makes as the section `[snapshots]` says.

@@ -28,7 +28,6 @@ pub static FFS_LOG: Design = Design {
     checks_first: false,
     repairs: true,
     counts_all: true,
-    has_snapshots: false,
     waits: false,
     has_snapshots: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {
@@ -72,7 +71,6 @@ pub static SHADOW: Design = Design {
     checks_first: false,
     repairs: false,
     counts_all: false,
-    has_snapshots: true,
     waits: false,
     has_snapshots: true,
     work: Some(of_shadow::WORK),
@@ -97,7 +95,6 @@ const ORDERED: Design = Design {
     checks_first: true,
     repairs: true,
     counts_all: true,
-    has_snapshots: false,
     waits: false,
     has_snapshots: false,
     work: Some(of_ffs::work(|disks, runtime, options, progress| {

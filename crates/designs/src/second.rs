@@ -43,7 +43,6 @@ static OTHER: Design = Design {
     checks_first: false,
     repairs: true,
     counts_all: true,
-    has_snapshots: true,
     waits: false,
     has_snapshots: true,
     work: Some(Work {

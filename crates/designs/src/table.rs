@@ -168,7 +168,6 @@ mod tests {
         checks_first: false,
         repairs: true,
         counts_all: true,
-        has_snapshots: false,
         waits: false,
         has_snapshots: false,
     };

@@ -19,7 +19,8 @@
 //! 5. A sealed update does not change, and sealing waits for nothing.
 //! 6. A superblock goes to a zone that a durable anchor names.
 //!
-//! Not asserted: 3 and 4, of which openings after cuts tell; 5, which is about what is copied.
+//! Not asserted: 2, which `slots` asserts; 3 and 4, of which openings after cuts tell; 5, which is
+//! about what is copied.
 //!
 //! Commit point: [`Commits::durable`], where the horizon advances.
 
@@ -41,13 +42,13 @@ use vfs::{FsError, Sequence, Snapshot};
 use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
-use crate::format::anchor::{Anchor, Shape, ZONES};
+use crate::format::anchor::{Anchor, Shape};
 use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{self, Line, State};
 use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
-use crate::format::{SLOTS, UNIT, sum};
+use crate::format::{UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
@@ -170,7 +171,7 @@ pub(crate) struct Commits {
     pub(crate) path: Rc<DataPath>,
     pub(crate) horizon: Horizon,
     pub(crate) released: Signal,
-    anchor: RefCell<Anchor>,
+    pub(crate) anchor: RefCell<Anchor>,
     /// The last that was sealed.
     pub(crate) superblock: RefCell<Superblock>,
     /// Where the last durable one is, and the one before it.
@@ -645,17 +646,6 @@ impl Commits {
         previous
     }
 
-    /// The slot for a superblock, in the zone of this unit.
-    pub(crate) fn slot_for(&self, unit: u64) -> u64 {
-        let zone = self.shape.zone_of(unit);
-        let [last, _] = self.durable.get();
-        let slots = (0..SLOTS).map(|slot| self.shape.slot(zone, slot));
-        let mut free = slots.filter(|&at| (at != last) ^ is_planted(Bug::SameSlot));
-        let at = free.next().unwrap_or(last);
-        assert!(at != last || is_planted(Bug::SameSlot), "invariant 2: {at} is the last durable");
-        at
-    }
-
     async fn write(&self, sealed: &Sealed) -> Result<(), IoError> {
         let sums = sealed.writes.iter().map(|(address, _, sum)| (*address, *sum)).collect();
         let runs = runs_of(&sums, 1);
@@ -731,30 +721,6 @@ impl Commits {
         self.released.notify();
     }
 
-    pub(crate) fn names_zone(&self, at: u64) -> bool {
-        self.anchor.borrow().zones.contains(&(self.shape.zone_of(at) as u32))
-    }
-
-    /// Sees to it that a durable anchor names the zone of a slot (invariant 6).
-    async fn name_zone(&self, at: u64) -> Result<(), IoError> {
-        let zone = self.shape.zone_of(at) as u32;
-        if self.names_zone(at) || is_planted(Bug::LateAnchors) {
-            return Ok(());
-        }
-        let mut anchor = self.anchor.borrow().clone();
-        let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
-        if self.space.placement().is_some() {
-            anchor.zones.retain(|zone| stay.contains(zone));
-            self.name_ahead(zone, &mut anchor.zones);
-        } else if anchor.zones.len() == ZONES {
-            let may_leave = |zone: &u32| !stay.contains(zone) ^ is_planted(Bug::ForgottenZones);
-            let leaves = anchor.zones.iter().position(may_leave);
-            anchor.zones.remove(leaves.expect("two stay at most"));
-        }
-        anchor.zones.push(zone);
-        self.write_anchor(anchor).await
-    }
-
     /// Writes an anchor that says the same once more.
     ///
     /// # Errors
@@ -765,7 +731,7 @@ impl Commits {
     }
 
     /// Writes the next anchor, at both ends of the disk.
-    async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
+    pub(crate) async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
         anchor.number += 1;
         let block = block::Buffer::copied(&*anchor.write()).freeze();
         let device = self.path.device();

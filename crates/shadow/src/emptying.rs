@@ -56,9 +56,9 @@ impl Space {
         }
     }
 
-    /// The zones that are best emptied, the best first, so that `missing` more are empty then, or as
-    /// many as can be; none if not even one would be. What is moved goes to empty zones as long as
-    /// there are some, and then to holes of others. Of zones in `vain` so much stays in use.
+    /// The zones that are best emptied, the best first, so that `missing` more are empty then, or
+    /// as many as can be; none if not even one would be. What is moved goes to empty zones as long
+    /// as there are some, and then to holes of others. Of zones in `vain` so much stays in use.
     pub(crate) fn worth_emptying(
         &self,
         missing: u64,

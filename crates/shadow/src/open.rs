@@ -214,8 +214,7 @@ pub async fn open(
         compaction: Default::default(),
     };
     let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
-    let files = FilesOptions { dirty_limit, remembered };
-    let files = Files::new(Rc::new(engine), runtime, files);
+    let files = Files::new(Rc::new(engine), runtime, FilesOptions { dirty_limit, remembered });
     start_background(&files, options.housekeeping_interval);
     files.finish_chains(chains).await?;
     Ok(files)

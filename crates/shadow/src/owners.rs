@@ -177,8 +177,8 @@ impl<'a, 'p> Walk<'a, 'p> {
 }
 
 impl Shadow {
-    /// What the tree of a block of metadata hangs from; none if the file of this number has gone, or
-    /// is another that has no such block.
+    /// What the tree of a block of metadata hangs from; none if the file of this number has gone,
+    /// or is another that has no such block.
     pub(crate) async fn stem_of(&self, owner: &Owner) -> Option<Stem> {
         Some(match owner.owner {
             0 => Stem::Inodes,

@@ -1,10 +1,19 @@
-//! Slots and zones for superblocks where the arm of the device can be followed.
+//! Which slot a superblock goes to, and which zones anchors name.
+//!
+//! Where the arm of the device can be followed, the slot is one that it reaches soon, and zones
+//! around are named ahead.
+//!
+//! Invariants:
+//! 1. A slot that is written is not that of the last durable superblock.
+
+use block::IoError;
 
 use crate::commit::Commits;
 use crate::format::SLOTS;
 use crate::format::anchor::ZONES;
 use crate::format::record::Run;
 use crate::placement::{Free, Slot};
+use crate::planted::{Bug, is_planted};
 
 /// A zone of which less than such a part is free is not named ahead.
 const ROOMY_PART: u64 = 4;
@@ -45,5 +54,40 @@ impl Commits {
                 named.push(zone);
             }
         }
+    }
+
+    /// The slot for a superblock, in the zone of this unit.
+    pub(crate) fn slot_for(&self, unit: u64) -> u64 {
+        let zone = self.shape.zone_of(unit);
+        let [last, _] = self.durable.get();
+        let slots = (0..SLOTS).map(|slot| self.shape.slot(zone, slot));
+        let mut free = slots.filter(|&at| (at != last) ^ is_planted(Bug::SameSlot));
+        let at = free.next().unwrap_or(last);
+        assert!(at != last || is_planted(Bug::SameSlot), "invariant 1: {at} is the last durable");
+        at
+    }
+
+    pub(crate) fn names_zone(&self, at: u64) -> bool {
+        self.anchor.borrow().zones.contains(&(self.shape.zone_of(at) as u32))
+    }
+
+    /// Sees to it that a durable anchor names the zone of a slot (invariant 6 of `commit`).
+    pub(crate) async fn name_zone(&self, at: u64) -> Result<(), IoError> {
+        let zone = self.shape.zone_of(at) as u32;
+        if self.names_zone(at) || is_planted(Bug::LateAnchors) {
+            return Ok(());
+        }
+        let mut anchor = self.anchor.borrow().clone();
+        let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
+        if self.space.placement().is_some() {
+            anchor.zones.retain(|zone| stay.contains(zone));
+            self.name_ahead(zone, &mut anchor.zones);
+        } else if anchor.zones.len() == ZONES {
+            let may_leave = |zone: &u32| !stay.contains(zone) ^ is_planted(Bug::ForgottenZones);
+            let leaves = anchor.zones.iter().position(may_leave);
+            anchor.zones.remove(leaves.expect("two stay at most"));
+        }
+        anchor.zones.push(zone);
+        self.write_anchor(anchor).await
     }
 }

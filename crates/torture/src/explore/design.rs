@@ -96,7 +96,6 @@ static ENGINE_RAM: designs::Design = designs::Design {
     checks_first: false,
     repairs: true,
     counts_all: true,
-    has_snapshots: true,
     waits: false,
     has_snapshots: true,
     work: None,
