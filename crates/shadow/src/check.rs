@@ -257,7 +257,7 @@ impl<'a> Look<'a> {
         self.tree.newest = superblock.number;
         let told = Space::empty(*self.held.shape());
         let secret = *self.nodes.secret();
-        let unfolded = read_records(&*self.device, superblock, &secret).await;
+        let unfolded = read_records(&*self.device, told.shape(), superblock, &secret).await;
         let read = match &unfolded {
             Ok(unfolded) => read_map(&self.nodes, &told, superblock, unfolded).await.map(drop),
             Err(_) => Ok(()),

@@ -26,7 +26,7 @@ use block::Buffer;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::select;
-use vfs::FsError;
+use vfs::{FileKind, FsError};
 use vnode::{Engine, Files, Space as Kind};
 
 use crate::commit::Staged;
@@ -42,7 +42,7 @@ use crate::update::{Placed, Update};
 /// How often one looks, while nothing is to be done, for each look of others after a volume.
 const LOOKS: u32 = 5;
 /// After what came to nothing, one waits twice as long until the next look, up to so many times.
-const LONGEST: u32 = 256;
+const LONGEST: u32 = 64;
 /// How long one waits for a file that others change. Then it stays where it is.
 const WAIT: Duration = Duration::from_millis(200);
 /// Bytes that are read at once,
@@ -113,7 +113,7 @@ impl Shadow {
         let update = self.commits.number();
         let zones = self.space.worth_emptying(standing.missing(), (update, &vain));
         if zones.is_empty() {
-            return true;
+            return false;
         }
         self.compaction.is_under_way.set(true);
         self.space.empty_these(zones.iter().copied().collect());
@@ -135,7 +135,7 @@ impl Shadow {
         for &zone in zones {
             match self.space.used_of(zone) {
                 0 => drop(vain.remove(&zone)),
-                used => drop(vain.insert(zone, used)),
+                used => drop(vain.insert(zone, (used, self.commits.number()))),
             }
         }
     }
@@ -161,7 +161,9 @@ impl Shadow {
     ) -> Result<Payload, FsError> {
         let stem = file.look(|inode| inode.stem(file.ino));
         let mut found = Vec::new();
-        for (owner, data) in moves.iter().filter(|_| !file.look(|inode| inode.facts.is_inline())) {
+        let has_data =
+            file.look(|inode| !inode.facts.is_inline() && inode.facts.kind != FileKind::Directory);
+        for (owner, data) in moves.iter().filter(|_| has_data) {
             let parent = self.nodes.parent(&stem, 0, owner.index).await?;
             let Some(parent) = parent else { continue };
             let now = self.nodes.child_of(&parent, owner.index);
@@ -219,7 +221,7 @@ impl Pass<'_> {
         for (zone, Tenants { owners, units }) in tenants {
             let gathered: u64 = owners.iter().map(|owner| engine.bytes_of(owner)).sum();
             // What is not durable comes later.
-            self.has_passed = gathered < units * UNIT as u64;
+            self.has_passed = gathered < units * UNIT as u64 || self.records_in(zone) > 0;
             // The others are held by snapshots, or are on their way.
             let used = engine.space.used_of(zone);
             if units + self.records_in(zone) >= used || engine.pins.holders() == 0 {

@@ -13,8 +13,8 @@ pub(crate) struct Compaction {
     ends: Cell<bool>,
     ending: Signal,
     pub(crate) moved_bytes: Cell<u64>,
-    /// Zones that could not be emptied, and how much of them was in use.
-    pub(crate) vain: RefCell<BTreeMap<u64, u64>>,
+    /// Zones that could not be emptied, how much of them was in use, and when: the update.
+    pub(crate) vain: RefCell<BTreeMap<u64, (u64, u64)>>,
 }
 
 impl Compaction {

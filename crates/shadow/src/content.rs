@@ -316,7 +316,7 @@ impl Shadow {
         if pointer.is_null() {
             return Ok(());
         }
-        let at = pointer.address.get() * UNIT as u64;
+        let at = pointer.offset();
         let data = self
             .path
             .read(at..at + there as u64, &[pointer.sum.get()])

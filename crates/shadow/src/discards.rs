@@ -7,8 +7,9 @@
 //! is told nothing.
 //!
 //! Invariants:
-//! 1. What is discarded was free: no superblock that an opening may choose needs it, no reader is
-//!    on its way to it, and who discards it is the only one to write there, afterwards.
+//! 1. What is discarded was free: no superblock that an opening may choose needs it, no reader that
+//!    is on its way there believes what it finds, since that has another checksum, and who discards
+//!    it is the only one to write there, afterwards.
 //!
 //! Not asserted: 1, of which cuts tell on a disk that makes anything of what is discarded.
 

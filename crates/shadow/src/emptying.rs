@@ -58,11 +58,12 @@ impl Space {
 
     /// The zones that are best emptied, the best first, so that `missing` more are empty then, or
     /// as many as can be; none if not even one would be. What is moved goes to empty zones as long
-    /// as there are some, and then to holes of others. Of zones in `vain` so much stays in use.
+    /// as there are some, and then to holes of others. Of zones in `vain` so much stays in
+    /// use of what an update left there, and those before it.
     pub(crate) fn worth_emptying(
         &self,
         missing: u64,
-        (update, vain): (u64, &BTreeMap<u64, u64>),
+        (update, vain): (u64, &BTreeMap<u64, (u64, u64)>),
     ) -> Vec<u64> {
         let (shape, all) = (self.shape(), self.groups_of_zone());
         let units = all * shape.block;
@@ -75,7 +76,10 @@ impl Space {
             }
             holes += self.whole_of(zone);
             let used = self.used_of(zone);
-            let is_vain = vain.get(&zone).is_some_and(|&stays| used >= stays);
+            // What was taken there since may be moved.
+            let is_vain = vain
+                .get(&zone)
+                .is_some_and(|&(stays, at)| used >= stays && self.zones.last_taken(zone) <= at);
             if Some(zone) == moved_to || used * 16 > units * FULL || is_vain {
                 continue;
             }
@@ -186,9 +190,11 @@ mod tests {
     #[test]
     fn what_stays_is_not_tried_again_before_some_of_it_has_gone() {
         let space = with(&[(60, 62), (20, 30)]);
-        let vain = |used| (60..80).map(|zone| (zone, used)).collect::<BTreeMap<_, _>>();
+        let vain = |used| (60..80).map(|zone| (zone, (used, 8))).collect::<BTreeMap<_, _>>();
         assert!(space.worth_emptying(6, (9, &vain(30))).is_empty());
         assert!(space.worth_emptying(6, (9, &vain(28))).is_empty(), "more than that is worse");
         assert_eq!(space.worth_emptying(6, (9, &vain(32))).len(), 6);
+        space.note_taken(&[Change::Taken(Run::of(space.shape().usable(70).start))], 9);
+        assert_eq!(space.worth_emptying(6, (9, &vain(30))), [70], "that may be moved");
     }
 }

@@ -73,9 +73,14 @@ impl BlockDevice for InOrder {
     }
 
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
-        let (end, queue) = (offset + buffer.len() as u64, self.queue.clone());
-        let read = self.device.read(offset, buffer);
-        read.inspect(move |_| queue.placement.has_passed(end, true)).boxed_local()
+        let queue = self.queue.clone();
+        let passed = move |read: &Result<Buffer, IoError>| {
+            // What was refused has not moved the arm, and may be nowhere.
+            if let Ok(buffer) = read {
+                queue.placement.has_passed(offset + buffer.len() as u64, true);
+            }
+        };
+        self.device.read(offset, buffer).inspect(passed).boxed_local()
     }
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {

@@ -399,7 +399,7 @@ impl Nodes {
                 continue;
             };
             let room = self.cache.unfilled(UNIT);
-            let read = self.path.device().read(pointer.address.get() * UNIT as u64, room).await;
+            let read = self.path.device().read(pointer.offset(), room).await;
             // It may have moved meanwhile, and its place be another's.
             let Some(mut parent) = self.parent(stem, level, index).await? else {
                 return Ok(None);
@@ -448,7 +448,7 @@ impl Nodes {
                 continue;
             };
             let room = self.held.unfilled(UNIT);
-            let read = self.path.device().read(at * UNIT as u64, room).await;
+            let read = self.path.device().read(pointer.offset(), room).await;
             let mut bytes = read.map_err(|_| FsError::Io)?;
             if sum(&bytes) != pointer.sum.get() {
                 let mended = mend(&**self.path.device(), pointer, 1).await;

@@ -27,7 +27,7 @@ use crate::fold::answers_in;
 use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
 use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;
-use crate::format::record::{self, Change, Span};
+use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Snapshots, Superblock};
 use crate::format::{ANCHORS, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
@@ -175,7 +175,7 @@ pub async fn open(
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
     let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
     let space = Rc::new(Space::empty(shape).placed_by(placement));
-    let unfolded = read_records(&*device, &superblock, &anchor.secret).await?;
+    let unfolded = read_records(&*device, &shape, &superblock, &anchor.secret).await?;
     let log = read_map(&nodes, &space, &superblock, &unfolded).await?;
     let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;
     let chains = superblock.chains.clone();
@@ -390,6 +390,7 @@ pub(crate) async fn believe(
 /// What records tell since the last fold, in their order.
 pub(crate) async fn read_records(
     device: &dyn BlockDevice,
+    shape: &Shape,
     superblock: &Superblock,
     secret: &Secret,
 ) -> Result<Unfolded, OpenError> {
@@ -398,7 +399,7 @@ pub(crate) async fn read_records(
     let mut next = superblock.record;
     while !next.is_null() {
         let unit = next.address.get();
-        if blocks.len() as u32 >= superblock.records {
+        if blocks.len() as u32 >= superblock.records || !shape.may_hold(&Run::of(unit)) {
             return Err(damaged());
         }
         let mut block = read_unit(device, unit).await?;

@@ -21,6 +21,7 @@ use vfs::FileKind;
 use crate::engine::Shadow;
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::Pointer;
+use crate::format::record::Run;
 use crate::format::{INODES, UNIT};
 use crate::inode::is_still;
 use crate::nodes::{Node, Parent, Stem};
@@ -113,11 +114,11 @@ impl<'a, 'p> Walk<'a, 'p> {
                 let read = some.iter().map(|&(index, _)| nodes.get(stem, level, index));
                 self.pace.work(join_all(read)).await;
                 for &(index, _) in some {
+                    let got = self.pace.work(nodes.get(stem, level, index)).await;
+                    let Ok(Some(node)) = got else { continue };
                     if !is_still(stem, file) {
                         return Ok(()); // it went, and its number may be another's
                     }
-                    let got = self.pace.work(nodes.get(stem, level, index)).await;
-                    let Ok(Some(node)) = got else { continue };
                     if level > 0 {
                         self.below(stem, file, Some(&node)).await?;
                     } else {
@@ -155,13 +156,17 @@ impl<'a, 'p> Walk<'a, 'p> {
     /// A block was found.
     fn note(&mut self, owner: Owner) {
         let (shape, birth) = (self.engine().space.shape(), owner.pointer.birth.get());
+        let length = if owner.is_data { shape.block } else { 1 };
+        if !shape.may_hold(&Run { start: owner.pointer.address.get(), length }) {
+            return; // damage, of which a check tells
+        }
         let zone = shape.zone_of(owner.pointer.address.get());
         let Some(tenants) = self.tenants.get_mut(&zone) else { return };
         let commits = &self.pace.engine.commits;
         if commits.pins.holds(birth) && !is_planted(Bug::MovedPins) {
             return; // invariant 2
         }
-        tenants.units += if owner.is_data { shape.block } else { 1 };
+        tenants.units += length;
         if birth > commits.superblock.borrow().durable {
             return; // invariant 1
         }

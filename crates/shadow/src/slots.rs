@@ -47,7 +47,7 @@ impl Commits {
             self.space.free_in(self.shape.usable(zone)) * ROOMY_PART >= self.shape.zone
         };
         for zone in others.filter(is_roomy).map(|zone| zone as u32) {
-            if named.len() + 1 == ZONES {
+            if named.len() + 1 >= ZONES {
                 return;
             }
             if !named.contains(&zone) {

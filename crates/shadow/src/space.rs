@@ -496,9 +496,12 @@ impl Space {
 impl Free for Space {
     fn free_in(&self, units: Range<u64>) -> u64 {
         let (start, end) = (units.start, units.end.min(self.shape.units));
+        if start >= end {
+            return 0;
+        }
         let bits = self.bits.borrow();
         let free = |(word, mask, _): (usize, u64, _)| u64::from((!bits[word] & mask).count_ones());
-        words(start.min(end)..end).map(free).sum()
+        words(start..end).map(free).sum()
     }
 
     fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run> {

@@ -30,7 +30,7 @@ use crate::content::Payload;
 use crate::engine::{File, MOST_LINKS, Shadow};
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
-use crate::format::{CHUNKS, FAN, UNIT};
+use crate::format::{CHUNKS, FAN};
 use crate::inode::Inode;
 use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
@@ -216,7 +216,7 @@ impl Engine for Shadow {
         if block.is_multiple_of(FAN) {
             self.load_ahead(stem, block / FAN);
         }
-        let at = pointer.address.get() * UNIT as u64;
+        let at = pointer.offset();
         let is_hole = pointer.is_null();
         Ok(match pointer.sum.get() {
             _ if is_hole => Place::Hole,

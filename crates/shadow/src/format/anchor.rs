@@ -3,6 +3,7 @@
 //! There are two, written by turns, each at both ends of the disk. An anchor is durable before a
 //! superblock goes to a zone that it adds.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -205,6 +206,7 @@ impl Anchor {
         let are_there = || anchor.zones.iter().all(|&zone| u64::from(zone) < shape.zones());
         let is_it = shape.is_legal()
             && !anchor.zones.is_empty()
+            && anchor.zones.iter().collect::<BTreeSet<_>>().len() == anchor.zones.len()
             && are_there()
             && is(block, anchor.place(), number, &anchor.secret);
         if is_it { Ok(anchor) } else { Err(NoAnchor::Other) }
@@ -237,6 +239,12 @@ mod tests {
             rotten[byte] ^= 1 << (byte % 8);
             assert_eq!(Anchor::read(&*rotten), Err(NoAnchor::Other), "byte {byte}");
         }
+    }
+
+    #[test]
+    fn one_that_names_a_zone_twice_is_none() {
+        let twice = Anchor { zones: vec![3, 4, 3], ..sample() };
+        assert_eq!(Anchor::read(&*twice.write()), Err(NoAnchor::Other));
     }
 
     #[test]

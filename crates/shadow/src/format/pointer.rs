@@ -3,7 +3,7 @@
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::FAN;
+use super::{FAN, UNIT};
 
 /// Where a block is, and what it is: a block that does not fit its pointer is not the one.
 #[derive(
@@ -36,6 +36,11 @@ impl Pointer {
     /// To the block at a unit.
     pub fn new(address: u64, birth: u64, sum: u64) -> Self {
         Self { address: address.into(), birth: birth.into(), sum: sum.into() }
+    }
+
+    /// The byte of the disk at which the block begins. No disk has what a place too high names.
+    pub fn offset(&self) -> u64 {
+        self.address.get().min(1 << 50) * UNIT as u64
     }
 
     /// Whether it points to no block.
