@@ -120,6 +120,12 @@ pub enum OpenError {
     /// The label is too long.
     #[error("a label has {LABEL} bytes at most")]
     Label,
+    /// Something that is to be repaired cannot be read.
+    #[error(
+        "the disk cannot read something that may come back: nothing is repaired as long as that is \
+         so, or until another disk has what there is"
+    )]
+    Unread,
     /// The disk does not do what it is asked.
     #[error("{0}")]
     Io(IoError),

@@ -58,7 +58,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
         return Err(OpenError::Damaged("what is told of snapshots makes no sense"));
     }
     let nodes = nodes_of(device.clone(), &anchor, &found);
-    let (space, told) = used_before(&nodes, shape, &found).await?;
+    let (space, answers) = used_before(&nodes, shape, &found).await?;
     let has_answers = has_answers(&nodes, &shape, &found).await?;
     let bare = bare(found.clone(), has_answers);
     let nodes = nodes_of(device.clone(), &anchor, &bare);
@@ -66,7 +66,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     if root.is_none_or(|root| root.inode(ROOT, Record::facts).is_none()) {
         return Err(OpenError::Damaged("it has no root"));
     }
-    let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, told).await?;
+    let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
     believe(&*device, &found, at, &anchor.secret).await?;
     let path = nodes.path.clone();
     let log = Log::from(&shape, superblock.log_blocks.start);
@@ -112,16 +112,19 @@ fn units(shape: &Shape) -> impl Iterator<Item = Run> + use<> {
 }
 
 /// What trees hold, and what the map says is in use: nothing of it is written over, so that the old
-/// tree stands if the update is cut off. What the map says is told beside, if it says something.
+/// tree stands if the update is cut off. Gives the answers of records too, as far as they are known.
 async fn used_before(
     nodes: &Rc<Nodes>,
     shape: Shape,
     superblock: &Superblock,
-) -> Result<(Rc<Space>, Option<Space>), OpenError> {
+) -> Result<(Rc<Space>, Vec<Rc<[u8]>>), OpenError> {
     let mut silent = |_, _| ();
     let mut old = Look::new(nodes.clone(), shape, false, &mut silent);
-    let told = old.told(superblock).await?.map(|(told, _)| told);
+    let (told, unfolded) = old.told(superblock).await?.unzip();
     old.trees(superblock).await;
+    if old.has_unread {
+        return Err(OpenError::Unread);
+    }
     let space = Rc::new(Space::empty(shape));
     let is_used =
         |run: &Run| old.held.has_all(*run) || told.as_ref().is_some_and(|it| it.has_all(*run));
@@ -129,7 +132,7 @@ async fn used_before(
     for run in units(&shape).filter(|run| shape.may_hold(run) && is_kept(run)) {
         assert!(space.take(run), "each unit once");
     }
-    Ok((space, told))
+    Ok((space, unfolded.unwrap_or_default().answers))
 }
 
 /// What is right, in memory.
@@ -145,7 +148,7 @@ async fn fixed(
     nodes: &Rc<Nodes>,
     shape: Shape,
     mut superblock: Superblock,
-    told: Option<Space>,
+    answers: Vec<Rc<[u8]>>,
 ) -> Result<Fixed, OpenError> {
     for stem in [Stem::Map, Stem::Inodes, Stem::Snapshots] {
         drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
@@ -167,34 +170,37 @@ async fn fixed(
     let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new());
     look.held(&pins).await;
     let all = counted(nodes, &look, &pins).await?;
-    if look.has_unread && told.is_none() {
-        return Err(OpenError::Failed(FsError::Io));
+    if look.has_unread {
+        return Err(OpenError::Unread);
     }
-    let unread = told.filter(|_| look.has_unread);
-    make_map(nodes, &mut look, unread).await?;
+    make_map(nodes, &mut look).await?;
     (superblock.record, superblock.records) = (Pointer::NULL, 0);
     let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new());
-    Ok(Fixed { superblock, pins, unfolded: dead(&look) })
+    Ok(Fixed { superblock, pins, unfolded: dead(&look, answers) })
 }
 
-/// What snapshots alone hold, as records tell it.
-fn dead(look: &Look<'_>) -> Unfolded {
+/// What snapshots alone hold, as records tell it, and the answers that these have.
+fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
     let mut died: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
     look.died.iter().for_each(|&(span, run)| died.entry(span).or_default().push(run));
     let of_span = |(span, runs)| {
         coalesced(runs).into_iter().map(move |run| Change::Died(run, span)).collect::<Vec<_>>()
     };
     let mut unfolded = Unfolded::default();
-    unfolded.extend(died.into_iter().flat_map(of_span).collect(), Vec::new());
+    unfolded.extend(died.into_iter().flat_map(of_span).collect(), answers);
     unfolded
 }
 
 /// Counts what there is in the live tree: files, their links, and the rest.
 async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock) {
+    let orphans = superblock.chains.iter().map(|chain| chain.ino).collect();
+    let of_orphans = look.says.named_by_orphans(&orphans);
     for (&ino, known) in &look.says.files {
         let named = look.says.names.get(&ino).copied().unwrap_or(0);
+        let named = named.saturating_sub(of_orphans.get(&ino).copied().unwrap_or(0));
+        let is_orphan = known.links == 0 && orphans.contains(&ino);
         // One without a name stays as it is.
-        if named == 0 || named == known.links {
+        if is_orphan || named == 0 || named == known.links {
             continue;
         }
         let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await.ok().flatten();
@@ -368,12 +374,8 @@ fn names_in(node: &Node, gone: &BTreeSet<u64>) -> Vec<usize> {
     })
 }
 
-/// Makes the map anew of what trees hold, and of what the old one says if something was not read.
-async fn make_map(
-    nodes: &Nodes,
-    look: &mut Look<'_>,
-    unread: Option<Space>,
-) -> Result<(), FsError> {
+/// Makes the map anew of what trees hold.
+async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
     let shape = *look.held.shape();
     let count = shape.units.div_ceil(MAPPED);
     let (mut map, mut made) = (Vec::new(), Vec::new());
@@ -397,8 +399,7 @@ async fn make_map(
             let first = leaf * MAPPED;
             for unit in first..(first + MAPPED).min(shape.units) {
                 let run = Run::of(unit);
-                let is_told = unread.as_ref().is_some_and(|told| told.has_all(run));
-                if shape.may_hold(&run) && (look.held.has_all(run) || is_told) {
+                if shape.may_hold(&run) && look.held.has_all(run) {
                     body[(unit - first) as usize / 8] |= 1 << (unit % 8);
                 }
             }

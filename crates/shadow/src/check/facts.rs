@@ -141,6 +141,21 @@ impl Says {
         }
     }
 
+    /// How often directories that are being freed name what was above them: those names do not
+    /// count any more.
+    pub(crate) fn named_by_orphans(&self, orphans: &BTreeSet<u64>) -> BTreeMap<u64, u32> {
+        let mut named: BTreeMap<u64, u32> = BTreeMap::new();
+        for ino in orphans {
+            let goes = |file: &&Known| file.kind == FileKind::Directory && file.links == 0;
+            if self.files.get(ino).filter(goes).is_some()
+                && let Some(&parent) = self.parents.get(ino)
+            {
+                *named.entry(parent).or_default() += 1;
+            }
+        }
+        named
+    }
+
     /// What '..' says leads to the root in the end.
     fn has_way(&self, directory: u64) -> bool {
         let (mut at, mut steps) = (directory, 0);
@@ -274,11 +289,13 @@ impl Look<'_> {
 
     /// Judges what a tree says otherwise than the one before it. Files that go are `orphans`.
     pub(super) fn judge(&mut self, orphans: &BTreeSet<u64>) {
+        let of_orphans = self.says.named_by_orphans(orphans);
         if self.says.files.get(&ROOT).is_none_or(|root| root.kind != FileKind::Directory) {
             self.wrong(Law::Root, None, "no root directory", "one");
         }
         for ino in std::mem::take(&mut self.says.touched) {
             let named = self.says.names.get(&ino).copied().unwrap_or(0);
+            let named = named.saturating_sub(of_orphans.get(&ino).copied().unwrap_or(0));
             match self.says.files.get(&ino).copied() {
                 Some(file) => self.judge_file(ino, file, named, orphans.contains(&ino)),
                 None if named > 0 => {

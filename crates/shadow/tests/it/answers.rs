@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use shadow::format::anchor::Anchor;
+use shadow::format::superblock::Superblock;
 use sim::{Choice, Disk, Executor, Mark, Prng, Trace};
 use vfs::{CallKey, Credentials, FileSystem, ObjectId, Requester, SetAttributes};
 
@@ -135,4 +137,37 @@ fn rotten_answers_are_forgotten() {
         count += 1;
     }
     assert!(count > 3, "{count} were needed");
+}
+
+/// What records have of answers is remembered after a repair of something else.
+#[test]
+fn answers_outlive_a_repair() {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        for call in 0..20 {
+            let (root, mode) = (volume.files.root(), SetAttributes::default());
+            let sealed = volume.files.mkdir(&caller(call), root, &name_of(call), mode).await;
+            sealed.open().await.expect("running").into_inner().result.expect("it is new");
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let mut image = disk.contents();
+    let anchor = Anchor::read(&unit_of(&image, 0)).expect("it is at rest");
+    for unit in 32..image.size() / UNIT - 2 {
+        if let Some(read) = Superblock::read(&unit_of(&image, unit), unit, &anchor.secret) {
+            let wrong = Superblock { files: read.files + 3, ..read };
+            image.write(unit * UNIT, &*wrong.write(unit, &anchor.secret));
+        }
+    }
+    assert!(findings(&image).is_err());
+    let executor = Executor::new(2);
+    let disk = Disk::new(&executor, image);
+    let remembered = executor.block_on(async {
+        shadow::repair(disk.clone(), executor.runtime()).await.expect("there is room");
+        let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+        volume.files.take_remembered().open().await.expect("running").into_inner().len()
+    });
+    assert_eq!(remembered, 20);
 }

@@ -94,3 +94,38 @@ pub(crate) fn steps_are_gone_on_with() -> Result<(), String> {
 fn a_large_file_goes_or_becomes_shorter_over_cuts() {
     assert_eq!(steps_are_gone_on_with(), Ok(()));
 }
+
+/// Directories do not get shorter, so one that had many names goes in steps.
+#[test]
+fn a_large_directory_goes_over_cuts() {
+    let executor = Executor::new(5);
+    let setting = Setting::of(4, 256, 24 << 20);
+    let disk = executor.block_on(made(&executor, &setting));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        let large = volume.mkdir(root, "large").await.expect("there is room");
+        let name = |number: u64| format!("{number:0255}");
+        let file = volume.create(root, "f").await.expect("there is room");
+        let names = 4200; // of which a block has 14
+        for number in 0..names {
+            volume.link(file, large, &name(number)).await.expect("there is room");
+        }
+        for number in 0..names {
+            volume.remove(large, &name(number)).await.expect("it is there");
+        }
+        volume.settle().await;
+        disk.start_trace();
+        volume.rmdir(root, "large").await.expect("it is empty");
+        volume.settle().await;
+    });
+    let trace = disk.trace();
+    let mut count = 0;
+    for position in 0..=trace.events().len() {
+        let platter = trace.platter_at(position);
+        let image = platter.image(&Choice::random(&platter, &mut Prng::new(position as u64)));
+        assert_eq!(findings(&image), Ok(()), "event {position}");
+        count += 1;
+    }
+    assert!(count > 4, "it goes in {count} steps");
+}
