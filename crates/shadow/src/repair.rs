@@ -112,7 +112,8 @@ fn units(shape: &Shape) -> impl Iterator<Item = Run> + use<> {
 }
 
 /// What trees hold, and what the map says is in use: nothing of it is written over, so that the old
-/// tree stands if the update is cut off. Gives the answers of records too, as far as they are known.
+/// tree stands if the update is cut off. Gives the answers of records too, as far as they are
+/// known.
 async fn used_before(
     nodes: &Rc<Nodes>,
     shape: Shape,
