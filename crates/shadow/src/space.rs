@@ -312,9 +312,7 @@ impl Space {
     fn may_break(&self, length: u64) -> bool {
         let broken = self.singles.borrow().len() as u64;
         let spared = self.claimed.get() + self.pool + length;
-        // Where little is in use more may be broken.
-        let most = (self.total() / BROKEN_PART).max(self.all_whole.get() * self.shape.block / 8);
-        self.all_whole.get() > spared && broken <= most
+        self.all_whole.get() > spared && broken <= self.total() / BROKEN_PART
     }
 
     /// So many free units side by side, from the cursor on, in its zone or the next that has
