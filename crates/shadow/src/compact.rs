@@ -121,7 +121,7 @@ impl Shadow {
         let tried = pass.empty(zones.clone()).await.unwrap_or_default();
         self.note_vain(&tried);
         let is_empty = |zone: &u64| self.space.used_of(*zone) == 0;
-        let has_gained = zones.iter().filter(|zone| is_empty(zone)).count() > 0;
+        let has_gained = zones.iter().any(is_empty);
         self.space.empty_these(Default::default());
         self.compaction.is_under_way.set(false);
         self.released().notify(); // a stop may wait for it
@@ -279,12 +279,10 @@ impl Pass<'_> {
             let read = self.pace.work(engine.path.device().read(start, room)).await;
             let bytes = read.map(Buffer::freeze).ok();
             for owner in some {
-                let at = start_of(owner);
+                let at = (start_of(owner) - start) as usize;
                 let data = match &bytes {
-                    Some(bytes) => {
-                        Some(bytes.slice((at - start) as usize..).slice(..size as usize))
-                    }
-                    None => self.read_alone(at, size).await,
+                    Some(bytes) => Some(bytes.slice(at..at + size as usize)),
+                    None => self.read_alone(start_of(owner), size).await,
                 };
                 let data = data.filter(|data| sum(data) == owner.pointer.sum.get());
                 all.extend(data.map(|data| (*owner, data)));

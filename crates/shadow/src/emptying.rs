@@ -121,7 +121,7 @@ impl Space {
                 return None;
             };
             let run = Run { start, length: self.shape().block };
-            self.take_group(run);
+            self.hold(run);
             self.zones.moved_to.set(Some(run.end() - 1));
             match runs.last_mut() {
                 Some(last) if last.end() == start => last.length += run.length,

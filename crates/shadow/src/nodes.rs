@@ -74,6 +74,13 @@ impl Stem {
         }
     }
 
+    /// That of a tree of the superblock, by its owner, but for the inodes; none for that of a file.
+    pub(crate) fn of_superblock(owner: u64) -> Option<Self> {
+        let others =
+            [Self::Map, Self::Answers, Self::Snapshots, Self::Lists, Self::Died, Self::Log];
+        others.into_iter().find(|stem| stem.owner() == owner)
+    }
+
     /// What a block of it is.
     pub(crate) fn place(&self, level: u8, index: u64) -> Place {
         Place { kind: self.kind(level), owner: self.owner(), level, index }

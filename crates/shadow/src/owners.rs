@@ -185,24 +185,16 @@ impl Shadow {
     /// What the tree of a block of metadata hangs from; none if the file of this number has gone,
     /// or is another that has no such block.
     pub(crate) async fn stem_of(&self, owner: &Owner) -> Option<Stem> {
-        Some(match owner.owner {
-            0 => Stem::Inodes,
-            1 => Stem::Map,
-            3 => Stem::Answers,
-            4 => Stem::Snapshots,
-            5 => Stem::Lists,
-            6 => Stem::Died,
-            7 => Stem::Log,
-            ino => {
-                let (home, slot) = self.home_in(&Stem::Inodes, ino).await.ok()?;
-                let facts = home.inode(slot, Record::facts)?;
-                let is_data = owner.level == 0 && facts.kind != FileKind::Directory;
-                if facts.is_inline() || is_data {
-                    return None;
-                }
-                Stem::File(ino, home, slot)
-            }
-        })
+        if owner.owner == 0 {
+            return Some(Stem::Inodes);
+        }
+        if let Some(stem) = Stem::of_superblock(owner.owner) {
+            return Some(stem);
+        }
+        let (home, slot) = self.home_in(&Stem::Inodes, owner.owner).await.ok()?;
+        let facts = home.inode(slot, Record::facts)?;
+        let is_data = owner.level == 0 && facts.kind != FileKind::Directory;
+        (!facts.is_inline() && !is_data).then_some(Stem::File(owner.owner, home, slot))
     }
 
     /// Bytes of a block.

@@ -468,15 +468,10 @@ impl Scrub<'_> {
     }
 
     async fn pointer_to(&self, block: &Block) -> Result<Pointer, FsError> {
-        let stem = match block.owner {
-            0 => self.inodes.clone(),
-            1 => Stem::Map,
-            3 => Stem::Answers,
-            4 => Stem::Snapshots,
-            5 => Stem::Lists,
-            6 => Stem::Died,
-            7 => Stem::Log,
-            ino => {
+        let stem = match (block.owner, Stem::of_superblock(block.owner)) {
+            (0, _) => self.inodes.clone(),
+            (_, Some(stem)) => stem,
+            (ino, None) => {
                 let home = self.nodes.get(&self.inodes, 0, ino / INODES).await?;
                 let Some(home) = home else { return Ok(Pointer::NULL) };
                 Stem::File(ino, home, ino % INODES)

@@ -234,7 +234,7 @@ impl Space {
         let are_free =
             self.shape.may_hold(&run) && (run.start..run.end()).all(|unit| !self.is_used(unit));
         if are_free {
-            (run.start..run.end()).for_each(|unit| self.set(unit, true));
+            self.hold(run);
         }
         are_free
     }
@@ -297,7 +297,7 @@ impl Space {
             most = most.min(count - units.len() as u64);
             match self.find_run(most) {
                 Some(run) => {
-                    (run.start..run.end()).for_each(|unit| self.set(unit, true));
+                    self.hold(run);
                     self.cursor.set(run.end());
                     units.extend(run.start..run.end());
                 }
@@ -401,7 +401,7 @@ impl Space {
             let start = follows.or_else(|| self.find_groups(blocks)).or_else(|| self.find_group());
             let start = start.expect("so many are whole");
             let run = Run { start, length: self.shape.block };
-            (run.start..run.end()).for_each(|unit| self.set(unit, true));
+            self.hold(run);
             self.cursor.set(run.end());
             match runs.last_mut() {
                 Some(last) if last.end() == start => last.length += run.length,
@@ -439,8 +439,8 @@ impl Space {
         groups.into_iter().find(|&group| self.is_whole(group))
     }
 
-    /// Takes a group that is free as a whole.
-    pub(crate) fn take_group(&self, run: Run) {
+    /// Takes a run that is free as a whole.
+    pub(crate) fn hold(&self, run: Run) {
         (run.start..run.end()).for_each(|unit| self.set(unit, true));
     }
 
@@ -451,9 +451,8 @@ impl Space {
 
     /// Units of a zone that are in use.
     pub(crate) fn used_of(&self, zone: u64) -> u64 {
-        let (usable, bits) = (self.shape.usable(zone), self.bits.borrow());
-        let used = |(word, mask, _): (usize, u64, _)| u64::from((bits[word] & mask).count_ones());
-        words(usable).map(used).sum()
+        let usable = self.shape.usable(zone);
+        usable.end - usable.start - self.free_in(usable)
     }
 
     /// The zone in which the next blocks go as far as it has room.

@@ -9,7 +9,7 @@ use enginekit::random::Seeded;
 use enginekit::{Bench, Volume};
 use runtime::{Runtime, Timestamp};
 use shadow::{MkfsOptions, OpenOptions, Shadow, check, mkfs, open};
-use sim::{Choice, Disk, Executor, Image, Mark, Platter, Prng, Trace};
+use sim::{Choice, Disk, Executor, Image, Mark, Options, Platter, Prng, Trace};
 
 pub(crate) const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
@@ -49,6 +49,26 @@ pub(crate) async fn made(executor: &Executor, setting: &Setting) -> Rc<Disk> {
     let disk = Disk::new(executor, Image::zeroed(setting.bytes));
     mkfs(&*disk, &setting.options, &Seeded::new(7), NOW).await.expect("the disk holds it");
     disk
+}
+
+/// A new volume on such a disk, open, that nothing is done to but what callers do.
+pub(crate) fn undisturbed(
+    disk: Options,
+    made: &MkfsOptions,
+    bytes: u64,
+) -> (Executor, Rc<Disk>, Volume<Shadow>) {
+    let executor = Executor::new(1);
+    let disk = Disk::with_options(&executor, Image::zeroed(bytes), disk);
+    let volume = executor.block_on(async {
+        mkfs(&*disk, made, &Seeded::new(7), NOW).await.expect("the disk holds it");
+        let options = OpenOptions {
+            cache_bytes: 64 << 20,
+            housekeeping_interval: Duration::from_secs(100_000),
+            ..OpenOptions::default()
+        };
+        Volume::new(open(disk.clone(), executor.runtime(), &options).await.expect("it is new"))
+    });
+    (executor, disk, volume)
 }
 
 /// What is wrong with what a disk has.

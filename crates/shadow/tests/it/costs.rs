@@ -7,13 +7,13 @@ use enginekit::Volume;
 use enginekit::random::Seeded;
 use futures::future::join_all;
 use runtime::Random;
-use shadow::{MkfsOptions, OpenOptions, Shadow, mkfs, open};
+use shadow::{MkfsOptions, OpenOptions, Shadow, open};
 use sim::{Counters, Disk, Executor, Image, Options, presets};
 use vfs::{
     CallKey, CreateHow, Credentials, FileSystem, ObjectId, Requester, SetAttributes, Stability,
 };
 
-use crate::bench::NOW;
+use crate::bench::undisturbed;
 
 const BLOCK: u64 = 8 << 10;
 
@@ -56,19 +56,8 @@ struct Bench {
 
 impl Bench {
     fn new(bytes: u64) -> Self {
-        let executor = Executor::new(1);
         let options = Options { timing: presets::SATA_7200, ..Options::default() };
-        let disk = Disk::with_options(&executor, Image::zeroed(bytes), options);
-        let volume = executor.block_on(async {
-            let made = mkfs(&*disk, &MkfsOptions::default(), &Seeded::new(7), NOW).await;
-            made.expect("the disk holds it");
-            let options = OpenOptions {
-                cache_bytes: 64 << 20,
-                housekeeping_interval: Duration::from_secs(100_000),
-                ..OpenOptions::default()
-            };
-            Volume::new(open(disk.clone(), executor.runtime(), &options).await.expect("it is new"))
-        });
+        let (executor, disk, volume) = undisturbed(options, &MkfsOptions::default(), bytes);
         Self { executor, disk, volume }
     }
 

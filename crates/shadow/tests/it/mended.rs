@@ -7,13 +7,14 @@ use enginekit::snapshots::{delete, listed};
 use shadow::format::head::Kind;
 use shadow::format::record::Run;
 use shadow::format::snapshot::{Died, Line, List};
-use shadow::{Law, Shadow, Wrong, repair};
-use sim::{Choice, Disk, Executor, Image, Prng, Trace};
+use shadow::{Law, Shadow, Wrong};
+use sim::{Choice, Disk, Executor, Image, Prng};
 use vfs::{FileSystem, FsError, ObjectId, SnapshotNumber};
 
 use crate::bench::{findings, opened};
 use crate::forge::forge;
 use crate::judged::{found, of_three_trees, units};
+use crate::repair::repaired;
 use crate::scrub::UNIT;
 
 /// What is told of a file, by tree and path: its data, or why it cannot be read.
@@ -63,15 +64,6 @@ fn on<T>(
         Ok::<_, String>(done)
     });
     Ok((disk.contents(), done?))
-}
-
-fn repaired(image: &Image) -> Result<(Image, Trace), String> {
-    let executor = Executor::new(2);
-    let disk = Disk::new(&executor, image.clone());
-    disk.start_trace();
-    let done = executor.block_on(repair(disk.clone(), executor.runtime()));
-    done.map_err(|error| error.to_string())?;
-    Ok((disk.contents(), disk.trace()))
 }
 
 /// Deletes all snapshots in some order, and removes all files: then all is free.

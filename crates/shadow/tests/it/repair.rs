@@ -25,7 +25,7 @@ fn laws(image: &Image) -> Result<BTreeSet<Law>, String> {
 }
 
 /// A repair, and what happened to the disk meanwhile.
-fn repaired(image: &Image) -> Result<(Image, Trace), String> {
+pub(crate) fn repaired(image: &Image) -> Result<(Image, Trace), String> {
     let executor = Executor::new(2);
     let disk = Disk::new(&executor, image.clone());
     disk.start_trace();

@@ -9,11 +9,11 @@ use enginekit::Volume;
 use enginekit::random::Seeded;
 use futures::future::{Either, join_all, select};
 use runtime::Random;
-use shadow::{MkfsOptions, OpenOptions, Shadow, mkfs, open};
+use shadow::{MkfsOptions, OpenOptions, Shadow, open};
 use sim::{Disk, Executor, Image, Options, Prng, Tells, presets};
 use vfs::{FileSystem, Stability};
 
-use crate::bench::{NOW, findings};
+use crate::bench::{findings, undisturbed};
 
 /// A volume on the disk of Acacia, that is open.
 struct Bench {
@@ -24,19 +24,9 @@ struct Bench {
 
 impl Bench {
     fn new(tells: Tells, bytes: u64) -> Self {
-        let executor = Executor::new(1);
         let options = Options { timing: presets::ACACIA, tells, ..Options::default() };
-        let disk = Disk::with_options(&executor, Image::zeroed(bytes), options);
-        let volume = executor.block_on(async {
-            let options = MkfsOptions { block_size: 4096, ..MkfsOptions::default() };
-            mkfs(&*disk, &options, &Seeded::new(7), NOW).await.expect("the disk holds it");
-            let options = OpenOptions {
-                cache_bytes: 64 << 20,
-                housekeeping_interval: Duration::from_secs(100_000),
-                ..OpenOptions::default()
-            };
-            Volume::new(open(disk.clone(), executor.runtime(), &options).await.expect("it is new"))
-        });
+        let made = MkfsOptions { block_size: 4096, ..MkfsOptions::default() };
+        let (executor, disk, volume) = undisturbed(options, &made, bytes);
         Self { executor, disk, volume }
     }
 
