@@ -241,6 +241,13 @@ impl DataPath {
         self.cache().keep_written(start, data);
     }
 
+    /// Keeps whole blocks of data that have just been written one after the other, and have their
+    /// memory together.
+    pub fn keep_written_together(&self, start: u64, blocks: &[Bytes]) {
+        self.budget.bound_data();
+        self.cache().keep_written_blocks(start, blocks, true);
+    }
+
     /// Takes pieces of data, one after the other from byte `start` on, that a log has or is about
     /// to have; every reader sees them from now on.
     pub fn delay(&self, mut start: u64, pieces: &[Bytes]) {

@@ -228,7 +228,8 @@ impl Ffs {
         };
         let data = gather(&data, 0, (used - from) as usize);
         let from = from as usize;
-        set.insert(tail, Content { from, data, changed: anew, place: Some(Place::Disk(byte)) });
+        let place = Some(Place::Disk(byte));
+        set.insert(tail, Content { from, data, changed: anew, is_part: false, place });
         Ok(())
     }
 

@@ -30,7 +30,7 @@ use vfs::{FileKind, FsError};
 use vnode::{Engine, Files, Space as Kind};
 
 use crate::commit::Staged;
-use crate::content::Payload;
+use crate::content::{Block, Payload};
 use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
 use crate::format::pointer::{HIGHEST, Pointer};
 use crate::format::{FAN, UNIT, sum};
@@ -193,7 +193,7 @@ impl Shadow {
         payload.is_moved = true;
         for ((parent, owner, data), address) in found.into_iter().zip(places) {
             let (index, sum) = (owner.index, owner.pointer.sum.get());
-            payload.add(address, (data.clone(), sum), step);
+            payload.add(address, Block { data: data.clone(), sum, is_part: false }, step);
             update.blocks.push(Placed { parent, index, address, sum, was: Some(owner.pointer) });
         }
         Ok(payload)

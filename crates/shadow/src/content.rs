@@ -26,23 +26,31 @@ const RIDES: usize = 16 << 10;
 /// Blocks of pointers that are read ahead: some more data hangs from them than is read ahead.
 const LOADED_AHEAD: u64 = 8;
 
+/// What a block is to hold, and its checksum.
+pub(crate) struct Block {
+    pub(crate) data: Bytes,
+    pub(crate) sum: u64,
+    /// Whether its memory is a part of a piece that others have, too.
+    pub(crate) is_part: bool,
+}
+
 /// Data that has found its place.
 #[derive(Default)]
 pub struct Payload {
-    runs: Vec<(u64, Vec<Bytes>, Vec<u64>)>,
+    /// Blocks side by side, by the unit at which they begin.
+    runs: Vec<(u64, Vec<Block>)>,
     /// Nobody has asked for it, and so no memory is kept for it.
     pub(crate) is_moved: bool,
 }
 
 impl Payload {
-    /// A block of so many units more: its place, what it is to hold, and the checksum of that.
-    pub(crate) fn add(&mut self, address: u64, (data, sum): (Bytes, u64), units: u64) {
+    /// A block of so many units more, with its place.
+    pub(crate) fn add(&mut self, address: u64, block: Block, units: u64) {
         match self.runs.last_mut() {
-            Some((start, pieces, sums)) if *start + pieces.len() as u64 * units == address => {
-                pieces.push(data);
-                sums.push(sum);
+            Some((start, blocks)) if *start + blocks.len() as u64 * units == address => {
+                blocks.push(block);
             }
-            _ => self.runs.push((address, vec![data], vec![sum])),
+            _ => self.runs.push((address, vec![block])),
         }
     }
 }
@@ -104,9 +112,9 @@ impl Shadow {
             runs.iter().flat_map(|run| (run.start..run.end()).step_by(self.per_block() as usize));
         let mut payload = Payload::default();
         for (((&lbn, content), parent), address) in set.iter().zip(parents).zip(places) {
-            let data = self.whole(content);
+            let (data, is_part) = self.whole(content);
             let sum = sum(&data);
-            payload.add(address, (data, sum), self.per_block());
+            payload.add(address, Block { data, sum, is_part }, self.per_block());
             update.blocks.push(Placed { parent, index: lbn, address, sum, was: None });
         }
         Ok(payload)
@@ -140,14 +148,15 @@ impl Shadow {
             || self.commits.fold_for_room()
     }
 
-    /// All bytes of a block: what is not told is zero.
-    fn whole(&self, content: &Content) -> Bytes {
+    /// All bytes of a block: what is not told is zero. And whether they are a part of a piece.
+    fn whole(&self, content: &Content) -> (Bytes, bool) {
         let size = self.block_size() as usize;
         if content.from == 0 && content.data.len() == size {
-            return content.data.clone();
+            return (content.data.clone(), content.is_part);
         }
         let behind = size - content.from - content.data.len();
-        Buffer::joined(&[zeros(content.from), content.data.clone(), zeros(behind)]).freeze()
+        let all = Buffer::joined(&[zeros(content.from), content.data.clone(), zeros(behind)]);
+        (all.freeze(), false)
     }
 
     /// Begins to read the blocks that lead to what follows those below the `last` of them: a file
@@ -170,25 +179,25 @@ impl Shadow {
         update: &mut Update,
         payload: Payload,
     ) -> Result<bool, FsError> {
-        let blocks: usize = payload.runs.iter().map(|(_, pieces, _)| pieces.len()).sum();
+        let blocks: usize = payload.runs.iter().map(|(_, blocks)| blocks.len()).sum();
         if blocks <= (RIDES / self.block_size() as usize).max(1) {
-            for (start, pieces, _) in payload.runs {
+            for (start, blocks) in payload.runs {
                 let addresses = (start..).step_by(self.per_block() as usize);
-                let own = |data: &Bytes| Buffer::copied(data).freeze();
-                update.riding.extend(addresses.zip(pieces.iter().map(own)));
+                let own = |block: &Block| Buffer::copied(&block.data).freeze();
+                update.riding.extend(addresses.zip(blocks.iter().map(own)));
             }
             return Ok(false);
         }
-        let places = payload.runs.iter().map(|(start, pieces, _)| {
-            let length = pieces.len() as u64 * self.per_block();
+        let places = payload.runs.iter().map(|(start, blocks)| {
+            let length = blocks.len() as u64 * self.per_block();
             Run { start: *start, length }
         });
         self.commits.discard(places).await;
-        let writes = payload
-            .runs
-            .iter()
-            .map(|(start, pieces, _)| self.path.write(start * UNIT as u64, pieces.clone()));
-        let bytes: u64 = payload.runs.iter().map(|(_, it, _)| block::length_of(it)).sum();
+        let writes = payload.runs.iter().map(|(start, blocks)| {
+            let pieces = blocks.iter().map(|block| block.data.clone()).collect();
+            self.path.write(start * UNIT as u64, pieces)
+        });
+        let bytes = blocks as u64 * self.block_size();
         self.commits.count(|counts| counts.data_bytes += bytes);
         // All have ended before any place is another's again, whichever failed.
         let written = join_all(writes.collect::<Vec<_>>()).await;
@@ -197,16 +206,38 @@ impl Shadow {
             written
                 .map_err(|error| if error.is_full() { FsError::NoSpace } else { FsError::Io })?;
         }
-        for (start, pieces, sums) in payload.runs {
+        for (start, blocks) in payload.runs {
             let addresses = (start..).step_by(self.per_block() as usize);
-            for ((address, data), sum) in addresses.zip(&pieces).zip(sums) {
-                update.written.push((address, sum));
-                if !payload.is_moved {
-                    self.path.keep_written(address * UNIT as u64, data);
-                }
+            update.written.extend(addresses.zip(&blocks).map(|(at, block)| (at, block.sum)));
+            if !payload.is_moved {
+                self.keep_written(start, &blocks);
             }
         }
         Ok(true)
+    }
+
+    /// Keeps what was written side by side. Blocks that have the most of a piece of memory together
+    /// are kept with that; others that have a part of one have a copy, so that nothing keeps much
+    /// memory beside its own.
+    fn keep_written(&self, start: u64, blocks: &[Block]) {
+        let mut at = start * UNIT as u64;
+        let piece = |block: &Block| block.data.as_ptr().addr() / block::PART;
+        let are_one =
+            |one: &Block, next: &Block| one.is_part && next.is_part && piece(one) == piece(next);
+        for together in blocks.chunk_by(are_one) {
+            let pieces: Vec<Bytes> = together.iter().map(|block| block.data.clone()).collect();
+            let length = block::length_of(&pieces);
+            if together[0].is_part && 2 * length > block::PART as u64 {
+                self.path.keep_written_together(at, &pieces);
+            } else {
+                for (at, block) in (at..).step_by(self.block_size() as usize).zip(together) {
+                    let own = || Buffer::copied(&block.data).freeze();
+                    let data = if block.is_part { own() } else { block.data.clone() };
+                    self.path.keep_written(at, &data);
+                }
+            }
+            at += length;
+        }
     }
 
     /// What goes if a file ends before the leaf `keep`: all, or as much as one Update takes; then

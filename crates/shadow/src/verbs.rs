@@ -250,6 +250,10 @@ impl Engine for Shadow {
         true
     }
 
+    fn takes_parts(&self) -> bool {
+        true
+    }
+
     fn needed(
         &self,
         block: u64,

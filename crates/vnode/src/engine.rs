@@ -330,6 +330,11 @@ pub trait Engine: Sized + 'static {
         false
     }
 
+    /// Whether it takes blocks that have their memory together with others: [`Content::is_part`].
+    fn takes_parts(&self) -> bool {
+        false
+    }
+
     /// Which bytes of a block that is at `place` are needed to write it, when a file that grows
     /// from the first of these sizes to the second has `new` bytes of it written.
     fn needed(

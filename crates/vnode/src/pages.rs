@@ -16,9 +16,14 @@ pub(crate) struct Page {
     pub(crate) data: Bytes,
     /// Those of them, as one stretch, that may differ from what is on the disk.
     pub(crate) changed: Range<usize>,
+    /// Whether its memory is that of other pages, too.
+    pub(crate) is_part: bool,
     /// Whole blocks of disk that were set aside for it.
     pub(crate) reserved: u64,
 }
+
+/// Pages on either side of one among which are all that have their memory together with it.
+const NEIGHBOURS: u64 = block::PART as u64 / block::ALIGNMENT as u64;
 
 /// The dirty pages of a file by block number.
 #[derive(Debug, Default)]
@@ -34,8 +39,13 @@ impl Page {
 
     /// What has to be written of it.
     pub(crate) fn content(&self) -> Content {
-        let (data, changed) = (self.data.clone(), self.changed.clone());
-        Content { from: 0, data, changed, place: None }
+        let (data, changed, is_part) = (self.data.clone(), self.changed.clone(), self.is_part);
+        Content { from: 0, data, changed, is_part, place: None }
+    }
+
+    /// Whether it has its memory together with what was at `start`.
+    fn is_beside(&self, start: *const u8) -> bool {
+        self.is_part && self.data.as_ptr().addr() / block::PART == start.addr() / block::PART
     }
 }
 
@@ -49,6 +59,9 @@ pub struct Content {
     pub data: Bytes,
     /// Where, if the block stays where it is, they may differ from what is there.
     pub changed: Range<usize>,
+    /// Whether its memory is a part of a piece of [`block::PART`] bytes that others have, too: only
+    /// where the engine takes such.
+    pub is_part: bool,
     /// Where the block is, if that is known already.
     pub place: Option<Place>,
 }
@@ -69,7 +82,7 @@ pub enum Place {
 impl Content {
     /// Of a block that is to be written as a whole.
     pub fn whole(data: Bytes) -> Self {
-        Self { from: 0, data, changed: 0..usize::MAX, place: None }
+        Self { from: 0, data, changed: 0..usize::MAX, is_part: false, place: None }
     }
 }
 
@@ -92,6 +105,20 @@ impl Pages {
     /// Takes a page out.
     pub(crate) fn remove(&mut self, lbn: u64) -> Option<Page> {
         self.pages.remove(&lbn)
+    }
+
+    /// The page of a block, which had this, is gone: those that had their memory together with it
+    /// have memory of their own now.
+    pub(crate) fn own_beside(&mut self, lbn: u64, gone: &Page) {
+        if !gone.is_part {
+            return;
+        }
+        let around = lbn.saturating_sub(NEIGHBOURS)..lbn.saturating_add(NEIGHBOURS);
+        let start = gone.data.as_ptr();
+        for (_, page) in self.pages.range_mut(around).filter(|(_, page)| page.is_beside(start)) {
+            page.data = block::Buffer::copied(&page.data).freeze();
+            page.is_part = false;
+        }
     }
 
     /// How many there are.

@@ -224,16 +224,29 @@ impl DataCache {
 
     /// Keeps what the device has just taken at `start`, whole fragments.
     pub fn keep_written(&self, start: u64, data: &Bytes) {
-        let range = start..start + data.len() as u64;
+        self.keep_written_blocks(start, std::slice::from_ref(data), false);
+    }
+
+    /// The same of what came in pieces, one after the other. If they `are_parts` of one piece of
+    /// memory, they are all that anyone keeps of that, and no less than half of it.
+    pub fn keep_written_blocks(&self, start: u64, pieces: &[Bytes], are_parts: bool) {
+        let range = start..start + block::length_of(pieces);
+        assert!(!are_parts || range.end - range.start <= PIECE_MOST, "invariant 3");
         // A task that reads there meanwhile has as good.
         if !self.is_loading(&range) {
-            self.keep(start, std::slice::from_ref(data), 0, false);
+            self.keep(start, pieces, (0, false), are_parts);
         }
     }
 
     /// Keeps new data that comes in pieces, block by block; of it, the first `used` bytes were used
     /// already.
-    fn keep(&self, mut start: u64, pieces: &[Bytes], mut used: usize, is_ahead: bool) {
+    fn keep(
+        &self,
+        mut start: u64,
+        pieces: &[Bytes],
+        (mut used, is_ahead): (usize, bool),
+        are_parts: bool,
+    ) {
         let mut state = self.state.borrow_mut();
         for data in pieces {
             let mut from = 0;
@@ -244,7 +257,7 @@ impl DataCache {
                 let used_to = used.clamp(from, to) - from;
                 // On a damaged disk files share blocks, and several readers bring the same.
                 if state.last_overlap(&(at..start + to as u64)).is_none() {
-                    let is_part = to - from < data.len();
+                    let is_part = are_parts || to - from < data.len();
                     assert!(!is_part || data.len() as u64 <= PIECE_MOST, "invariant 3");
                     let new = Stretch::new(data.slice(from..to), is_part, used_to, is_ahead);
                     state.insert(at, new);
@@ -276,7 +289,7 @@ impl Loading {
     pub fn keep(self, data: &[Bytes], used: usize, is_ahead: bool) {
         let load = self.cache.state.borrow_mut().end(self.number);
         if let Some(load) = load.filter(|load| !load.is_spoiled) {
-            self.cache.keep(load.range.start, data, used, is_ahead);
+            self.cache.keep(load.range.start, data, (used, is_ahead), false);
         }
     }
 }

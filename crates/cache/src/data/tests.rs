@@ -140,15 +140,24 @@ fn what_is_left_of_a_piece_does_not_keep_all_of_it() {
     let small = BLOCK / 8;
     let cache = Rc::new(DataCache::new(small as u64, BUDGET));
     let piece = Arc::new(vec![7; BLOCK]);
-    let data = Bytes::from_owner(Shared(piece.clone()));
-    cache.begin(range(1, 1)).keep(&[data], 0, false);
-    assert_eq!(Arc::strong_count(&piece), 2);
     let third = (BLOCK + 2 * small) as u64..(BLOCK + 3 * small) as u64;
-    cache.spoil(&third);
-    assert_eq!(Arc::strong_count(&piece), 1, "the others have copies");
-    let end = range(1, 1).end;
-    assert_eq!(cache.find(third.end..end), Found::Here(bytes(7, small)));
-    assert_eq!(cache.find(third.clone()), Found::Nothing(third.end));
+    for is_written in [false, true] {
+        cache.spoil(&range(1, 1));
+        let data = Bytes::from_owner(Shared(piece.clone()));
+        if is_written {
+            let blocks = data.chunks(small).map(|block| data.slice_ref(block));
+            cache.keep_written_blocks(range(1, 1).start, &blocks.collect::<Vec<_>>(), true);
+            drop(data);
+        } else {
+            cache.begin(range(1, 1)).keep(&[data], 0, false);
+        }
+        assert_eq!(Arc::strong_count(&piece), 2);
+        cache.spoil(&third);
+        assert_eq!(Arc::strong_count(&piece), 1, "the others have copies");
+        let end = range(1, 1).end;
+        assert_eq!(cache.find(third.end..end), Found::Here(bytes(7, small)));
+        assert_eq!(cache.find(third.clone()), Found::Nothing(third.end));
+    }
 }
 
 /// What a task does with a disk of sixteen blocks of eight fragments.
@@ -229,7 +238,13 @@ impl World {
                 self.cache.spoil(&place(first, count));
                 let mut at = first * FRAGMENT;
                 for piece in in_pieces(&self.content(first, count)) {
-                    self.cache.keep_written(at, &piece);
+                    if self.writes.is_multiple_of(2) {
+                        self.cache.keep_written(at, &piece);
+                    } else {
+                        let parts = piece.chunks(FRAGMENT as usize);
+                        let parts: Vec<Bytes> = parts.map(|part| piece.slice_ref(part)).collect();
+                        self.cache.keep_written_blocks(at, &parts, true);
+                    }
                     at += piece.len() as u64;
                     self.note_most();
                 }

@@ -52,7 +52,10 @@ impl<E: Engine> Files<E> {
                 if !matches!(place, Place::Hole) {
                     let data = self.block_data(node, lbn).await?;
                     let changed = 0..data.len();
-                    set.insert(lbn, Content { from: 0, data, changed, place: Some(place) });
+                    set.insert(
+                        lbn,
+                        Content { from: 0, data, changed, is_part: false, place: Some(place) },
+                    );
                 }
             }
             if !set.is_empty() {

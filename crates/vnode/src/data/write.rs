@@ -1,9 +1,10 @@
 //! Writing: pieces of a call go to the disk at once, or become pages; by reference where a piece
 //! covers what is to be written.
 //!
-//! What a page keeps is counted, and no page keeps the memory of its neighbours: the payload of a
-//! call comes in pieces that have memory of their own, and of a piece that is much larger than a
-//! page the page has a copy.
+//! What a page keeps is counted, and no page keeps the memory of others: the payload of a call
+//! comes in pieces that have memory of their own, and of a piece that is much larger than a page
+//! the page has a copy. Where the engine takes parts, all pages that such a piece becomes have its
+//! memory together; when one of them goes, and another stays, that has a copy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -126,10 +127,10 @@ impl<E: Engine> Files<E> {
         // so with its last page: when that is written back, the block has grown.
         let tail = u64::from(stretch.end > stored && node.size() <= stored);
         for lbn in stretch.blocks.clone() {
-            let Content { data, changed, .. } = self.merge(node, lbn, stretch).await?;
+            let Content { data, changed, is_part, .. } = self.merge(node, lbn, stretch).await?;
             let follows = lbn > stretch.blocks.start;
             let reserved = self.page_reservation(node, lbn, follows).await?;
-            pages.push((lbn, Page { data, changed, reserved }));
+            pages.push((lbn, Page { data, changed, is_part, reserved }));
         }
         let early = is_planted(Bug::EarlyTails);
         let payer = if early { pages.first_mut() } else { pages.last_mut() };
@@ -199,13 +200,22 @@ impl<E: Engine> Files<E> {
         let part = self.engine.needed(lbn, &place, start..end, (old_size, size));
         let (from, to) = (part.start, part.end);
         if part == (start..end) {
-            let data = gather(stretch.data, new.start, new.len());
-            return Ok(Content { from, data, changed, place: Some(place) });
+            let (data, is_part) = self.taken(stretch, new);
+            return Ok(Content { from, data, changed, is_part, place: Some(place) });
         }
         let needed = from..if to > end { to } else { changed.start };
         let old = self.read_place(&place, needed).await?;
         let data = stretch.over(&old, start - from, new, to - from);
-        Ok(Content { from, data, changed, place: Some(place) })
+        Ok(Content { from, data, changed, is_part: false, place: Some(place) })
+    }
+
+    /// What a block has of the data of a call: a part of a piece, if so be.
+    fn taken(&self, stretch: &Stretch<'_>, new: Range<usize>) -> (Bytes, bool) {
+        let part = if self.engine.takes_parts() { stretch.part_of_piece(&new) } else { None };
+        match part {
+            Some(data) => (data, true),
+            None => (gather(stretch.data, new.start, new.len()), false),
+        }
     }
 
     /// The content of a block after a write into it. A block that is covered by one piece is taken
@@ -220,12 +230,13 @@ impl<E: Engine> Files<E> {
         let end = start + new.len();
         let visible = node.size().saturating_sub(lbn * self.block_size());
         if start == 0 && end as u64 >= visible.min(self.block_size()) {
-            return Ok(Content::whole(gather(stretch.data, new.start, new.len())));
+            let (data, is_part) = self.taken(stretch, new);
+            return Ok(Content { is_part, ..Content::whole(data) });
         }
         let old = self.block_data(node, lbn).await?;
         let (changed, length) = (start.min(old.len())..end, end.max(old.len()));
         let data = stretch.over(&[old], start, new, length);
-        Ok(Content { from: 0, data, changed, place: None })
+        Ok(Content { from: 0, data, changed, is_part: false, place: None })
     }
 
     /// The times of a file that is written now.
@@ -258,7 +269,8 @@ impl<E: Engine> Files<E> {
             page.changed.start = page.changed.start.min(old.changed.start);
             page.changed.end = page.changed.end.max(old.changed.end);
         }
-        self.count_dirty(page.memory(), old.map_or(0, |old| old.memory()));
+        self.count_dirty(page.memory(), old.as_ref().map_or(0, Page::memory));
+        old.iter().for_each(|old| pages.own_beside(lbn, old));
         pages.insert(lbn, page);
     }
 
@@ -280,10 +292,14 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    pub(super) fn drop_page(&self, node: &Vnode<E::Inode>, lbn: u64) {
-        if let Some(page) = node.pages.borrow_mut().remove(lbn) {
+    pub(super) fn drop_pages(&self, node: &Vnode<E::Inode>, blocks: impl IntoIterator<Item = u64>) {
+        let mut pages = node.pages.borrow_mut();
+        let gone = blocks.into_iter().filter_map(|lbn| Some((lbn, pages.remove(lbn)?)));
+        let gone: Vec<(u64, Page)> = gone.collect();
+        for (lbn, page) in gone {
             self.count_dirty(0, page.memory());
             self.engine.release(page.reserved);
+            pages.own_beside(lbn, &page);
         }
     }
 }
@@ -320,6 +336,23 @@ impl<'a> Stretch<'a> {
         let stop = ((lbn + 1) * self.block_size).min(self.end);
         let part = (start - self.offset) as usize..(stop - self.offset) as usize;
         ((start % self.block_size) as usize, part)
+    }
+
+    /// A part of the data that is one of a piece, if all of that becomes whole blocks, and it has
+    /// no more memory than is handed on in one.
+    fn part_of_piece(&self, part: &Range<usize>) -> Option<Bytes> {
+        let mut start = 0;
+        let piece = self.data.iter().find(|piece| {
+            start += piece.len();
+            part.start < start
+        })?;
+        start -= piece.len();
+        let block = self.block_size as usize;
+        let begins_one = (self.offset + start as u64).is_multiple_of(self.block_size);
+        let is_cut = begins_one && piece.len().is_multiple_of(block) && piece.len() > block;
+        let is_within = part.len() == block && part.end <= start + piece.len();
+        let is_it = is_cut && is_within && piece.len() <= block::PART;
+        is_it.then(|| piece.slice(part.start - start..part.end - start))
     }
 
     /// `length` bytes: these old ones, and over them from byte `start` on a part of the data. What

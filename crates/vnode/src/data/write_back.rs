@@ -143,13 +143,13 @@ impl<E: Engine> Files<E> {
         if asked != Asked::ByCaller && written == Err(FsError::NoSpace) {
             node.note_refusal();
         }
-        for (&lbn, content) in set {
-            let is_new = !node.pages.borrow().is_still(lbn, content);
-            if !is_new || is_planted(Bug::ForgottenRewrites) {
-                self.drop_page(node, lbn);
-            } else if written.is_ok() && !self.engine.moves_blocks() {
-                self.release_page(node, lbn);
-            }
+        let is_done = |(lbn, content): &(&u64, &Content)| {
+            node.pages.borrow().is_still(**lbn, content) || is_planted(Bug::ForgottenRewrites)
+        };
+        let (done, new): (Vec<_>, Vec<_>) = set.iter().partition(is_done);
+        self.drop_pages(node, done.into_iter().map(|(&lbn, _)| lbn));
+        if written.is_ok() && !self.engine.moves_blocks() {
+            new.into_iter().for_each(|(&lbn, _)| self.release_page(node, lbn));
         }
         self.settle_volatile(node);
         if written.is_err() {
@@ -186,7 +186,7 @@ impl<E: Engine> Files<E> {
     /// A file has ended: its UNSTABLE data ends with it.
     pub(crate) fn discard_pages(&self, node: &Vnode<E::Inode>) {
         let blocks = node.pages.borrow().blocks();
-        blocks.into_iter().for_each(|lbn| self.drop_page(node, lbn));
+        self.drop_pages(node, blocks);
         self.settle_volatile(node);
     }
 
