@@ -67,8 +67,11 @@ pub struct DataCache {
 struct State {
     stretches: BTreeMap<u64, Stretch>,
     queues: Queues,
-    loads: BTreeMap<u64, Load>,
+    /// Reads under way, by their first bytes and their numbers.
+    loads: BTreeMap<LoadKey, Load>,
     next_load: u64,
+    /// Bytes of the longest of them that there ever was.
+    longest_load: u64,
     /// Bytes that are on their way.
     loading: usize,
     /// Bytes that were read ahead and not used yet.
@@ -95,6 +98,9 @@ const PIECE_MOST: u64 = block::PART as u64;
 
 /// More uses than these make no difference.
 const USES_MOST: u8 = 3;
+
+/// The first byte of a read, and its number.
+type LoadKey = (u64, u64);
 
 /// A read that is under way.
 struct Load {
@@ -194,8 +200,9 @@ impl DataCache {
 
     /// Whether a part of `range` is on its way, and worth waiting for.
     pub fn is_loading(&self, range: &Range<u64>) -> bool {
-        self.budget > 0
-            && self.state.borrow().loads.values().any(|load| overlap(&load.range, range))
+        let state = self.state.borrow();
+        let mut near = state.loads.range(state.keys_near(range));
+        self.budget > 0 && near.any(|(_, load)| overlap(&load.range, range))
     }
 
     /// Completes when something arrives, or fails to.
@@ -210,10 +217,10 @@ impl DataCache {
 
     /// Notes that `range` is about to be read, whole fragments of which nothing is kept.
     pub fn begin(self: &Rc<Self>, range: Range<u64>) -> Loading {
-        let number = self.state.borrow_mut().begin(range);
+        let key = self.state.borrow_mut().begin(range);
         self.yield_room();
         self.retain_rest();
-        Loading { cache: self.clone(), number }
+        Loading { cache: self.clone(), key }
     }
 
     /// Takes away what is kept of `range`, which is about to change (invariant 1).
@@ -280,14 +287,14 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 /// A read that is under way; dropped, it is over, and a task that waits looks again.
 pub struct Loading {
     cache: Rc<DataCache>,
-    number: u64,
+    key: LoadKey,
 }
 
 impl Loading {
     /// Keeps what was read, unless it was spoiled meanwhile. No reader has used more than the first
     /// `used` bytes of it.
     pub fn keep(self, data: &[Bytes], used: usize, is_ahead: bool) {
-        let load = self.cache.state.borrow_mut().end(self.number);
+        let load = self.cache.state.borrow_mut().end(self.key);
         if let Some(load) = load.filter(|load| !load.is_spoiled) {
             self.cache.keep(load.range.start, data, (used, is_ahead), false);
         }
@@ -296,7 +303,7 @@ impl Loading {
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        self.cache.state.borrow_mut().end(self.number);
+        self.cache.state.borrow_mut().end(self.key);
         self.cache.retain_rest();
         self.cache.loaded.notify();
     }
@@ -341,18 +348,24 @@ impl Load {
 }
 
 impl State {
-    /// Notes a read that begins; gives its number.
-    fn begin(&mut self, range: Range<u64>) -> u64 {
-        let (number, load) = (self.next_load, Load { range, is_spoiled: false });
+    /// Notes a read that begins; gives its key.
+    fn begin(&mut self, range: Range<u64>) -> LoadKey {
+        let (key, load) = ((range.start, self.next_load), Load { range, is_spoiled: false });
         self.next_load += 1;
         self.loading += load.length();
-        self.loads.insert(number, load);
-        number
+        self.longest_load = self.longest_load.max(load.length() as u64);
+        self.loads.insert(key, load);
+        key
+    }
+
+    /// Among which keys the reads are of which a part may be in `range`.
+    fn keys_near(&self, range: &Range<u64>) -> Range<LoadKey> {
+        (range.start.saturating_sub(self.longest_load), 0)..(range.end.max(range.start), 0)
     }
 
     /// A read is over, if it was not before.
-    fn end(&mut self, number: u64) -> Option<Load> {
-        let load = self.loads.remove(&number)?;
+    fn end(&mut self, key: LoadKey) -> Option<Load> {
+        let load = self.loads.remove(&key)?;
         self.loading -= load.length();
         Some(load)
     }
@@ -370,7 +383,7 @@ impl State {
         // Others may be of the same piece (invariant 3), which is no longer than that.
         let around = range.start.saturating_sub(PIECE_MOST)..range.end.saturating_add(PIECE_MOST);
         self.stretches.range_mut(around).for_each(|(_, stretch)| stretch.own());
-        for load in self.loads.values_mut() {
+        for (_, load) in self.loads.range_mut(self.keys_near(range)) {
             load.is_spoiled |= overlap(&load.range, range);
         }
         debug_assert!(self.has_none(range), "invariant 1: nothing is kept of what a write changes");
