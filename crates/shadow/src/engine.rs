@@ -19,7 +19,8 @@ use crate::nodes::{Node, Nodes, Stem};
 use crate::pins::Pins;
 use crate::scrubbing::Scrubbing;
 use crate::space::Space;
-use crate::update::{Promised, Update};
+use crate::update::Update;
+use crate::waiting::Promised;
 
 /// A file of this engine, in memory.
 pub(crate) type File = Rc<Vnode<Inode>>;
@@ -93,8 +94,19 @@ impl Shadow {
     /// Whether there is room for so many blocks beside `units` of metadata and all that is needed
     /// anyway. What grows leaves the pool alone.
     pub(crate) fn has_room(&self, blocks: u64, units: u64, kind: Kind, grows: bool) -> bool {
-        let mut units =
-            units + self.commits.needs(self.promised.deaths.get()) + self.promised.units.get();
+        self.has_room_for(blocks, (units, 0), kind, grows)
+    }
+
+    /// The same, if so many blocks may die besides.
+    pub(crate) fn has_room_for(
+        &self,
+        blocks: u64,
+        (units, deaths): (u64, u64),
+        kind: Kind,
+        grows: bool,
+    ) -> bool {
+        let needs = self.commits.needs(self.promised.deaths.get() + deaths);
+        let mut units = units + needs + self.promised.units.get();
         let mut pool = 0;
         if grows {
             // Whole blocks: an overwrite wants these.

@@ -11,6 +11,7 @@ mod held;
 mod judged;
 mod kit;
 mod mended;
+mod orphans;
 mod overwrites;
 #[cfg(feature = "planted-bugs")]
 mod planted;
