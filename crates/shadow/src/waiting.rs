@@ -8,6 +8,8 @@
 //! Invariants:
 //! 1. Nobody waits for one that waits for it: who may be refused waits for none that waits.
 //! 2. Who stops to hold blocks, or to wait, wakes all others.
+//!
+//! Not asserted: 1, of which full volumes tell.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -20,6 +22,8 @@ use crate::commit::Commits;
 pub(crate) struct Promised {
     /// Numbers of files.
     pub(crate) inos: RefCell<BTreeSet<u64>>,
+    /// Behind the block of inodes that was looked at last for free slots.
+    pub(crate) looked: Cell<u64>,
     /// Units for metadata of Updates that are ready, and not applied.
     pub(crate) units: Cell<u64>,
     /// Blocks that may die with them.

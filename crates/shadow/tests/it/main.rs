@@ -11,6 +11,7 @@ mod held;
 mod judged;
 mod kit;
 mod mended;
+mod numbers;
 mod orphans;
 mod overwrites;
 #[cfg(feature = "planted-bugs")]
