@@ -54,7 +54,7 @@ use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Balance, Unfolded, coalesced, most_records, runs_of};
 use crate::space::Space;
-use crate::space_log::Log;
+use crate::space_log::{Attempts, Log};
 
 /// Nothing becomes durable any more if there are so many times as many records as are folded, and
 /// what they are folded into cannot be read.
@@ -194,6 +194,7 @@ pub(crate) struct Commits {
     pending: RefCell<Option<Sealed>>,
     /// A change finds no room, and a fold may make some.
     pub(crate) is_fold_wanted: Cell<bool>,
+    pub(crate) folds_for_room: Attempts,
     /// How often what is folded into could not be read.
     pub(crate) unfoldable: Cell<u64>,
     counts: Cell<Counts>,
@@ -247,6 +248,7 @@ impl Commits {
             is_held: Cell::new(false),
             pending: RefCell::default(),
             is_fold_wanted: Cell::new(false),
+            folds_for_room: Attempts::default(),
             unfoldable: Cell::default(),
             counts: Cell::default(),
         })

@@ -184,7 +184,7 @@ impl Shadow {
             return Err(FsError::NoSpace);
         }
         let runs = self.space.take_for_moves(count).ok_or(FsError::NoSpace)?;
-        update.taken.runs.extend(&runs);
+        update.taken.hold(&runs);
         (update.fills_holes, update.gives_way) = (true, true);
         update.cost += cost;
         let step = self.per_block();

@@ -18,6 +18,7 @@ use crate::inode::Inode;
 use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
+use crate::waiting::{Sort, Waits};
 use directory::entry::CHUNK_SIZE;
 
 /// Bytes of one operation that go with its update, at most; or a block.
@@ -98,13 +99,12 @@ impl Shadow {
             beside += u64::from(!old.is_null() && self.pins.holds(old.birth.get()));
             parents.push(parent);
         }
-        let takes_pool = update.takes_pool || update.kind == Kind::Reserved;
-        let grows = added + beside > 0 && !takes_pool;
-        if count > 0 && !self.has_room(count, cost, update.kind, grows) {
+        let grows = added + beside > 0 && !update.may_take_pool();
+        if count > 0 && !self.may_take(count, cost, update, grows) {
             return Err(FsError::NoSpace);
         }
         let runs = self.space.take_blocks(count).ok_or(FsError::NoSpace)?;
-        update.taken.runs.extend(&runs);
+        update.taken.hold(&runs);
         update.inode(file).facts.units += added * self.per_block();
         update.fills_holes |= grows;
         update.cost += cost;
@@ -128,23 +128,33 @@ impl Shadow {
     /// Waits until there is room for so many blocks, at least with the pool, as long as what is
     /// under way may give some back.
     async fn wait_for_room(&self, blocks: u64, cost: u64, update: &Update) -> Result<(), FsError> {
-        let takes_pool = update.takes_pool || update.kind == Kind::Reserved;
-        while blocks > 0 && !self.has_room(blocks, cost, update.kind, false) {
+        let mut waits = None;
+        while blocks > 0 && !self.may_take(blocks, cost, update, false) {
             if self.commits.horizon.has_stopped() {
                 return Err(FsError::Io);
             }
-            if !takes_pool || !self.more_comes() {
+            let sort = update.sort();
+            if !update.may_take_pool() || !self.more_comes(sort, waits.is_some()) {
                 return Err(FsError::NoSpace);
             }
+            waits.get_or_insert_with(|| Waits::begin(sort, &self.promised, &self.commits));
             self.released().wait().await;
         }
         Ok(())
     }
 
-    /// Whether what is under way may give something back. If nothing is, a fold is asked for.
-    pub(crate) fn more_comes(&self) -> bool {
+    /// Whether there is room for so many blocks, and nobody comes first.
+    fn may_take(&self, blocks: u64, cost: u64, update: &Update, grows: bool) -> bool {
+        let comes_first = update.may_take_pool() || !self.promised.waiting.has_steps();
+        comes_first && self.has_room(blocks, cost, update.kind, grows)
+    }
+
+    /// Whether what is under way may give something back to one of this sort, which `waits`
+    /// already, or not yet. If nothing is, a fold is asked for.
+    pub(crate) fn more_comes(&self, sort: Sort, waits: bool) -> bool {
         self.commits.is_busy()
             || self.commits.horizon.through().0 + 1 < self.next.get()
+            || self.promised.waiting.holds_up(sort, waits)
             || self.commits.fold_for_room()
     }
 

@@ -19,7 +19,8 @@ use crate::nodes::{Node, Nodes, Stem};
 use crate::pins::Pins;
 use crate::scrubbing::Scrubbing;
 use crate::space::Space;
-use crate::update::{Promised, Update};
+use crate::update::Update;
+use crate::waiting::Promised;
 
 /// A file of this engine, in memory.
 pub(crate) type File = Rc<Vnode<Inode>>;
@@ -30,6 +31,10 @@ pub(crate) const BLOCKS_PER_UPDATE: usize = 256;
 pub(crate) const MOST_LINKS: u32 = 32_767;
 /// Blocks of inodes that are tried of those which went.
 const VACANT: usize = 4;
+/// Blocks of inodes in which free slots are looked for before there is one more block.
+const LOOKED: usize = 8;
+/// So many numbers may have been given that no file has, beside as many as there are files.
+const SPARE: u64 = 1024;
 /// Inode numbers end here: an entry of a directory has 32 bits for one.
 pub(crate) const LAST_INO: u64 = u32::MAX as u64;
 
@@ -93,8 +98,19 @@ impl Shadow {
     /// Whether there is room for so many blocks beside `units` of metadata and all that is needed
     /// anyway. What grows leaves the pool alone.
     pub(crate) fn has_room(&self, blocks: u64, units: u64, kind: Kind, grows: bool) -> bool {
-        let mut units =
-            units + self.commits.needs(self.promised.deaths.get()) + self.promised.units.get();
+        self.has_room_for(blocks, (units, 0), kind, grows)
+    }
+
+    /// The same, if so many blocks may die besides.
+    pub(crate) fn has_room_for(
+        &self,
+        blocks: u64,
+        (units, deaths): (u64, u64),
+        kind: Kind,
+        grows: bool,
+    ) -> bool {
+        let needs = self.commits.needs(self.promised.deaths.get() + deaths);
+        let mut units = units + needs + self.promised.units.get();
         let mut pool = 0;
         if grows {
             // Whole blocks: an overwrite wants these.
@@ -157,6 +173,15 @@ impl Shadow {
                 return Ok(found);
             }
         }
+        for _ in 0..LOOKED {
+            if let Some((block, home)) = self.look_for_slots(update).await?
+                && let Some(found) = self.free_slot(update, block, home)
+            {
+                self.vacant.borrow_mut().remove(&block);
+                self.hint.set(block);
+                return Ok(found);
+            }
+        }
         loop {
             // A block that others have promised from has a number of its own soon.
             let mut block = self.commits.next_ino.get() / INODES;
@@ -173,6 +198,32 @@ impl Shadow {
                 return Ok(found);
             }
         }
+    }
+
+    /// The next block of inodes, by turns, if it may have free slots: one that went, perhaps before
+    /// the volume was opened; one in memory; or any, if there are far fewer files than numbers, so
+    /// that it is worth a read.
+    async fn look_for_slots(
+        &self,
+        update: &mut Update,
+    ) -> Result<Option<(u64, Rc<Node>)>, FsError> {
+        let (first, end) = (FIRST / INODES, self.commits.next_ino.get() / INODES);
+        let block = self.promised.looked.get().max(first);
+        let block = if block < end { block } else { first };
+        self.promised.looked.set(block + 1);
+        if block >= end {
+            return Ok(None);
+        }
+        if let Some(home) = self.nodes.find(&Stem::Inodes, 0, block) {
+            return Ok(Some((block, home)));
+        }
+        if self.nodes.leaf(&Stem::Inodes, block).await?.is_null() {
+            let made = &mut update.taken.made;
+            return Ok(Some((block, self.nodes.make(&Stem::Inodes, 0, block, made).await?)));
+        }
+        let is_sparse = self.commits.next_ino.get() > 2 * self.commits.files.get() + SPARE;
+        let home = if is_sparse { self.nodes.get(&Stem::Inodes, 0, block).await? } else { None };
+        Ok(home.map(|home| (block, home)))
     }
 
     fn is_promised(&self, block: u64) -> bool {

@@ -33,10 +33,12 @@ use crate::space_log::{self, Parted};
 const AT_ONCE: usize = 64;
 
 impl Commits {
-    /// Folds, if that has not been done since anything was told: says whether it may make room.
+    /// Folds, if that has not been done since anything was told, or not often: says whether it may
+    /// make room.
     pub(crate) fn fold_for_room(self: &Rc<Self>) -> bool {
         // The records of the fold itself are what is left of it.
-        let is_worth_it = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
+        let has_more = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
+        let is_worth_it = has_more && self.folds_for_room.begin(self.counts().changes);
         if is_worth_it {
             self.fold_soon();
         }

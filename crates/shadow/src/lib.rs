@@ -14,8 +14,8 @@
 //!   snapshots there are, and what they hold.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
 //! * `commit`, `fold`, `room`, `slots`, `discards`: from memory to the disk.
-//! * `engine`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`: the same,
-//!   of snapshots. `verbs`: the engine's face.
+//! * `engine`, `waiting`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`:
+//!   the same, of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it.
 //! * [`mod@repair`]: one update that makes right what can be.
@@ -69,6 +69,7 @@ mod status;
 mod twins;
 mod update;
 mod verbs;
+mod waiting;
 mod work;
 mod zones;
 

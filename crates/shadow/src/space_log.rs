@@ -16,6 +16,7 @@
 //! 2. A block of the log goes when the map tells all that it says.
 //! 3. There are no more blocks than the ring has.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -55,6 +56,29 @@ pub(crate) struct Log {
     last: Vec<Logged>,
     /// By leaf of the map.
     waiting: BTreeMap<u64, Vec<Waiting>>,
+}
+
+/// So many folds in a row are for room alone, at most.
+const IN_A_ROW: u64 = 4;
+
+/// Folds for room. On a large volume the blocks of the map that go with the oldest blocks of a full
+/// ring free as many places, all over it, as they told of: the log never gets shorter then, however
+/// often it is folded. So there is an end to it, until something else changes.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    /// How many changes there had been, and the folds since.
+    last: Cell<(u64, u64)>,
+}
+
+impl Attempts {
+    /// Whether one more is worth it, after so many changes. It begins then.
+    pub(crate) fn begin(&self, changes: u64) -> bool {
+        let (before, folds) = self.last.get();
+        let folds = if before == changes { folds } else { 0 };
+        let is_worth_it = folds < IN_A_ROW;
+        self.last.set((changes, folds + u64::from(is_worth_it)));
+        is_worth_it
+    }
 }
 
 /// What a fold does with what records tell.
@@ -149,32 +173,44 @@ impl Log {
             let mapped = due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
             return Parted { mapped, logged: Vec::new(), dropped: self.blocks.len() as u64 };
         }
+        // Leaves that become due leave marks, for which further blocks may have to go.
+        let is_marked = |leaf: &u64| waits(leaf) > 0 && !is_planted(Bug::UnmarkedFolds);
+        let mut marks = due.iter().filter(|leaf| is_marked(leaf)).count();
+        let few = new.iter().filter(|(leaf, _)| !due.contains(leaf));
+        let mut few: usize = few.map(|(_, lines)| lines.len()).sum();
+        let (there, mut dropped) = (self.blocks.len() as u64, 0);
+        let room = if self.blocks.is_empty() { 0 } else { LINES - self.last.len() };
         loop {
-            let marks = due.iter().filter(|leaf| waits(leaf) > 0).copied().map(Logged::Folded);
-            let marks = marks.filter(|_| !is_planted(Bug::UnmarkedFolds));
-            let few = new.iter().filter(|(leaf, _)| !due.contains(leaf));
-            let logged = marks.chain(few.flat_map(|(_, lines)| lines.iter().copied())).collect();
-            let mut parted = Parted { logged, ..Parted::default() };
-            let others = parted.logged.len() - self.fit(&parted.logged);
-            let (there, next) = (self.blocks.len() as u64, others.div_ceil(LINES) as u64);
-            parted.dropped = (there + next).saturating_sub(self.ring).min(there);
+            let others = (marks + few).saturating_sub(room);
+            let next = others.div_ceil(LINES) as u64;
             if next >= self.ring {
                 return self.part(changes, true); // what takes the whole ring does not wait
             }
-            let more: BTreeSet<u64> = self.oldest(parted.dropped).collect();
-            if more.is_subset(&due) || is_planted(Bug::DroppedLines) {
-                parted.mapped =
-                    due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
-                return parted;
+            let drops = (there + next).saturating_sub(self.ring).min(there);
+            if drops <= dropped {
+                break; // each time at least one more of them goes, so this ends
             }
-            due.extend(more);
+            let more: Vec<u64> = self.oldest(dropped..drops).collect();
+            for leaf in more.into_iter().filter(|_| !is_planted(Bug::DroppedLines)) {
+                if due.insert(leaf) {
+                    marks += usize::from(is_marked(&leaf));
+                    few -= new.get(&leaf).map_or(0, Vec::len);
+                }
+            }
+            dropped = drops;
         }
+        let marks = due.iter().filter(|leaf| is_marked(leaf)).copied().map(Logged::Folded);
+        let few = new.iter().filter(|(leaf, _)| !due.contains(leaf));
+        let logged = marks.chain(few.flat_map(|(_, lines)| lines.iter().copied())).collect();
+        let mapped = due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
+        Parted { mapped, logged, dropped }
     }
 
-    /// Leaves for which something waits in so many of the oldest blocks.
-    fn oldest(&self, blocks: u64) -> impl Iterator<Item = u64> {
-        let end = self.first + blocks;
-        let leaves = self.blocks.iter().take(blocks as usize).flatten().copied();
+    /// Leaves for which something waits in some of the oldest blocks, or in one before them.
+    fn oldest(&self, blocks: Range<u64>) -> impl Iterator<Item = u64> {
+        let end = self.first + blocks.end;
+        let some = self.blocks.range(blocks.start as usize..blocks.end as usize);
+        let leaves = some.flatten().copied();
         leaves.filter(move |leaf| self.waiting.get(leaf).is_some_and(|all| all[0].block < end))
     }
 
@@ -191,7 +227,7 @@ impl Log {
     /// A fold is done.
     pub(crate) fn fold(&mut self, parted: &Parted) {
         parted.mapped.keys().for_each(|leaf| _ = self.waiting.remove(leaf));
-        let wait = self.oldest(parted.dropped).next();
+        let wait = self.oldest(0..parted.dropped).next();
         assert!(wait.is_none() || is_planted(Bug::DroppedLines), "invariant 2: {wait:?} waits");
         self.blocks.drain(..parted.dropped as usize);
         self.first += parted.dropped;
@@ -367,6 +403,60 @@ mod tests {
         let (mapped, logged) = (a_fold(mapped, folds / 2), a_fold(logged, folds));
         println!("a fold: {mapped:.1} blocks of the map, {logged:.1} of the log");
         assert!(mapped + logged < 15.0 && log.range().end > 256, "{mapped}, {logged}");
+    }
+
+    /// On 16 TiB with a full ring: what a fold writes of the map leaves as many places all over it,
+    /// and so the next one has as much to do. Folds for room end all the same.
+    #[test]
+    fn folds_for_room_end_on_a_large_volume() {
+        let leaves = 135_304_u64;
+        let shape = Shape { units: leaves * MAPPED, zone: 1 << 14, block: 2 };
+        let mut log = Log::from(&shape, 0);
+        let mut chance = 1_u64;
+        let mut draw = move |below: u64| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (chance >> 24) % below
+        };
+        // Where each block of the map stands, of those that were written.
+        let (mut stands, mut used) = (BTreeMap::new(), BTreeSet::new());
+        let mut place = |used: &mut BTreeSet<u64>| loop {
+            let unit = draw(shape.units);
+            if used.insert(unit) {
+                return unit;
+            }
+        };
+        let mut fold = |log: &mut Log, changes: &[Change], used: &mut BTreeSet<u64>| {
+            let parted = log.part(changes, false);
+            log.fold(&parted);
+            let mut own = Vec::new();
+            for &leaf in parted.mapped.keys() {
+                // It stood anywhere, and goes side by side with others.
+                let old = stands.remove(&leaf).unwrap_or_else(|| place(used));
+                stands.insert(leaf, place(used));
+                own.push(Change::Freed(Run::of(old)));
+            }
+            own
+        };
+        let (mut changes, mut next) = (Vec::new(), 0_u64);
+        while log.range().end < log.ring || changes.len() <= 2 * LINES {
+            while changes.len() < 2_000 {
+                next += 1;
+                let unit = next * 215_008_637 % shape.units;
+                changes.extend(used.insert(unit).then(|| Change::Freed(Run::of(unit))));
+            }
+            changes = fold(&mut log, &changes, &mut used);
+        }
+        let attempts = Attempts::default();
+        let (mut folds, mut tasks) = (0, Vec::new());
+        // As long as there are more lines than two blocks have, another one seems to be worth it.
+        while changes.len() > 2 * LINES && attempts.begin(7) {
+            tasks.push(changes.len());
+            changes = fold(&mut log, &changes, &mut used);
+            folds += 1;
+        }
+        assert!(folds > 1 && folds <= IN_A_ROW, "{tasks:?}");
+        println!("lines of the records of each fold: {tasks:?}, and {} then", changes.len());
+        assert!(attempts.begin(8), "something else has changed");
     }
 
     #[cfg(feature = "planted-bugs")]

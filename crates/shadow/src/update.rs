@@ -1,19 +1,20 @@
 //! What one operation changes, while it is being planned.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use directory::entry::CHUNK_SIZE;
 use vnode::{EntryChange, Manner, Plan, SnapshotChange, Space as Kind, Vnode};
 
+use crate::commit::Commits;
 use crate::format::pointer::Pointer;
 use crate::format::record::Run;
 use crate::inode::Inode;
-use crate::nodes::{Node, Nodes, Parent};
+use crate::nodes::{Node, Parent};
 use crate::planted::{Bug, is_planted};
-use crate::space::Space;
+use crate::waiting::{Promised, Sort};
 use crate::work::Work;
 
 /// A chunk of a directory.
@@ -66,23 +67,11 @@ pub(crate) struct Cut {
     pub(crate) nodes: Vec<Rc<Node>>,
 }
 
-/// What plans that are under way have taken: free again if nothing comes of them.
-#[derive(Default)]
-pub(crate) struct Promised {
-    /// Numbers of files.
-    pub(crate) inos: RefCell<BTreeSet<u64>>,
-    /// Units for metadata of Updates that are ready, and not applied.
-    pub(crate) units: Cell<u64>,
-    /// Blocks that may die with them.
-    pub(crate) deaths: Cell<u64>,
-}
-
 /// What one Update has taken.
 pub(crate) struct Taken {
-    space: Rc<Space>,
-    nodes: Rc<Nodes>,
+    commits: Rc<Commits>,
     promised: Rc<Promised>,
-    pub(crate) runs: Vec<Run>,
+    runs: Vec<Run>,
     pub(crate) inos: Vec<u64>,
     pub(crate) units: u64,
     deaths: u64,
@@ -97,21 +86,40 @@ impl Taken {
         self.promised.deaths.set(self.promised.deaths.get() + deaths);
     }
 
+    /// These blocks were taken for the Update.
+    pub(crate) fn hold(&mut self, runs: &[Run]) {
+        if self.runs.is_empty() && !runs.is_empty() {
+            self.promised.waiting.hold(1);
+        }
+        self.runs.extend(runs);
+    }
+
     /// The Update was applied: runs are its own.
     pub(crate) fn keep(&mut self) -> Vec<Run> {
-        std::mem::take(&mut self.runs)
+        let runs = std::mem::take(&mut self.runs);
+        self.let_go(!runs.is_empty());
+        runs
+    }
+
+    fn let_go(&self, has_held: bool) {
+        if has_held {
+            self.promised.waiting.hold(-1);
+            self.commits.released.notify();
+        }
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        let runs = std::mem::take(&mut self.runs);
         if !is_planted(Bug::KeptPlans) {
-            self.runs.drain(..).for_each(|run| self.space.free(run));
+            runs.iter().for_each(|&run| self.commits.space.free(run));
         }
+        self.let_go(!runs.is_empty());
         self.inos.drain(..).for_each(|ino| _ = self.promised.inos.borrow_mut().remove(&ino));
         self.promised.units.set(self.promised.units.get() - self.units);
         self.promised.deaths.set(self.promised.deaths.get() - self.deaths);
-        self.nodes.unmake(&mut self.made);
+        self.commits.nodes.unmake(&mut self.made);
     }
 }
 
@@ -146,12 +154,7 @@ pub struct Update {
 }
 
 impl Update {
-    pub(crate) fn new(
-        kind: Kind,
-        space: Rc<Space>,
-        nodes: Rc<Nodes>,
-        promised: Rc<Promised>,
-    ) -> Self {
+    pub(crate) fn new(kind: Kind, commits: Rc<Commits>, promised: Rc<Promised>) -> Self {
         let (runs, inos, made) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             kind,
@@ -171,7 +174,7 @@ impl Update {
             work: None,
             gives_way: false,
             cost: 0,
-            taken: Taken { space, nodes, promised, runs, inos, units: 0, deaths: 0, made },
+            taken: Taken { commits, promised, runs, inos, units: 0, deaths: 0, made },
         }
     }
 
@@ -185,6 +188,18 @@ impl Update {
             (file.clone(), inode)
         };
         &mut self.inodes.entry(file.ino).or_insert_with(first).1
+    }
+
+    /// Whether it may take what is kept for changes that free more than they take.
+    pub(crate) fn may_take_pool(&self) -> bool {
+        self.takes_pool || self.kind == Kind::Reserved
+    }
+
+    /// What it is for others that wait for room.
+    pub(crate) fn sort(&self) -> Sort {
+        let holds_blocks = !self.taken.runs.is_empty();
+        let is_refusable = self.grows() || holds_blocks && !self.may_take_pool();
+        Sort { holds_blocks, is_refusable }
     }
 
     /// Whether it makes more than it takes away: then it needs room that is anyone's.

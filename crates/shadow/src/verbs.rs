@@ -35,6 +35,7 @@ use crate::inode::Inode;
 use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::update::{NewChunk, ShadowChunk, Source, Update};
+use crate::waiting::Waits;
 use crate::work::Work;
 
 impl Engine for Shadow {
@@ -291,7 +292,7 @@ impl Engine for Shadow {
     }
 
     fn begin(&self, kind: Kind) -> Update {
-        Update::new(kind, self.space.clone(), self.nodes.clone(), self.promised.clone())
+        Update::new(kind, self.commits.clone(), self.promised.clone())
     }
 
     fn found_snapshots(&self) -> Option<FoundSnapshots> {
@@ -327,7 +328,8 @@ impl Engine for Shadow {
             self.plan_change(&mut update, change).await?;
         }
         let blocks = update.blocks.len() + update.cut.leaves.len() + update.cut.nodes.len();
-        update.taken.promise_deaths(blocks as u64 + update.cost);
+        let deaths = blocks as u64 + update.cost;
+        let (sort, mut waits) = (update.sort(), None);
         loop {
             let has_no_place = self.commits.has_no_place_for(update.manner.chain);
             if self.horizon().has_stopped() || has_no_place {
@@ -338,16 +340,19 @@ impl Engine for Shadow {
             }
             let grows = update.grows() && update.kind != Kind::Reserved;
             let kind = if grows { update.kind } else { Kind::Reserved };
-            if self.has_room(0, update.cost, kind, grows) {
+            if self.has_room_for(0, (update.cost, deaths), kind, grows) {
+                // What waits has promised nothing, so that many that do are not in their own way.
+                update.taken.promise_deaths(deaths);
                 update.taken.units = update.cost;
                 self.promised.units.set(self.promised.units.get() + update.cost);
                 return Ok(update);
             }
             // What is under way gives back more than it takes, once it is durable.
             let is_held = matches!(update.work, Some(Work::Pin(..) | Work::RollBack(..)));
-            if is_held || update.gives_way || !self.more_comes() {
+            if is_held || update.gives_way || !self.more_comes(sort, waits.is_some()) {
                 return Err(FsError::NoSpace);
             }
+            waits.get_or_insert_with(|| Waits::begin(sort, &self.promised, &self.commits));
             self.released().wait().await;
         }
     }
@@ -378,6 +383,10 @@ impl Engine for Shadow {
         self.leaving_units.set(self.leaving_units.get() - freed.units);
         freed.inos.iter().for_each(|ino| _ = self.leaving.borrow_mut().remove(ino));
         self.released().notify();
+    }
+
+    fn finds_space(&self) -> bool {
+        self.promised.waiting.is_any()
     }
 
     fn released(&self) -> &Signal {

@@ -11,6 +11,8 @@ mod held;
 mod judged;
 mod kit;
 mod mended;
+mod numbers;
+mod orphans;
 mod overwrites;
 mod parts;
 #[cfg(feature = "planted-bugs")]
