@@ -4,7 +4,8 @@
 //! tree stands. The map and the lists of what died are made anew of what trees hold, and counters
 //! of what there is. In the live tree a block of inodes that is another goes, and so does what
 //! makes no sense as an inode, names of files that are not there, and answers if some of them
-//! cannot be read; links are the names that are found.
+//! cannot be read; links are the names that are found. Data that stands where something else does
+//! gets a place of its own, or is none.
 //!
 //! The tree of a snapshot is what was there then, and stays as it is: what is lost in it is an
 //! error for who reads it, and all else is there. One of which the line is lost, or the root, is no
@@ -19,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Buffer, Durability};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader};
 use futures::FutureExt;
@@ -27,16 +28,16 @@ use futures::future::LocalBoxFuture;
 use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
-use crate::check::{Count, Look, nodes_of};
+use crate::check::{Count, Look, ROUNDS, nodes_of};
 use crate::commit::{Commits, Found};
 use crate::format::anchor::Shape;
-use crate::format::head::Head;
+use crate::format::head::{self, Head};
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree, WIDTH};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
 use crate::format::superblock::{Snapshots, Superblock};
-use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT};
+use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT};
 use crate::nodes::{Node, Nodes, Stem};
 use crate::open::{OpenError, believe, choose, find_anchor, read_answers};
 use crate::pins::Pins;
@@ -58,7 +59,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
         return Err(OpenError::Damaged("what is told of snapshots makes no sense"));
     }
     let nodes = nodes_of(device.clone(), &anchor, &found);
-    let (space, answers) = used_before(&nodes, shape, &found).await?;
+    let Before { space, answers, strays } = used_before(&nodes, shape, &found).await?;
     let has_answers = has_answers(&nodes, &shape, &found).await?;
     let bare = bare(found.clone(), has_answers);
     let nodes = nodes_of(device.clone(), &anchor, &bare);
@@ -66,6 +67,10 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     if root.is_none_or(|root| root.inode(ROOT, Record::facts).is_none()) {
         return Err(OpenError::Damaged("it has no root"));
     }
+    let next = highest + 1;
+    drop_all_wrong(&nodes).await?;
+    clear_senseless(&nodes, bare.next_ino).await;
+    part(&nodes, &space, strays, next).await?;
     let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
     believe(&*device, &found, at, &anchor.secret).await?;
     let path = nodes.path.clone();
@@ -111,21 +116,36 @@ fn units(shape: &Shape) -> impl Iterator<Item = Run> + use<> {
     (0..shape.units).map(Run::of)
 }
 
-/// What trees hold, and what the map says is in use: nothing of it is written over, so that the old
-/// tree stands if the update is cut off. Gives the answers of records too, as far as they are
-/// known.
+/// What there was.
+struct Before {
+    /// What trees hold, and what the map says is in use: nothing of it is written over, so that the
+    /// old tree stands if the update is cut off.
+    space: Rc<Space>,
+    /// The answers of records, as far as they are known.
+    answers: Vec<Rc<[u8]>>,
+    /// Blocks of data that stand where something else does, by file and place.
+    strays: BTreeMap<(u64, u64), Run>,
+}
+
 async fn used_before(
     nodes: &Rc<Nodes>,
     shape: Shape,
     superblock: &Superblock,
-) -> Result<(Rc<Space>, Vec<Rc<[u8]>>), OpenError> {
+) -> Result<Before, OpenError> {
     let mut silent = |_, _| ();
     let mut old = Look::new(nodes.clone(), shape, false, &mut silent);
-    let (told, unfolded) = old.told(superblock).await?.unzip();
-    old.trees(superblock).await;
-    if old.has_unread {
-        return Err(OpenError::Unread);
-    }
+    let mut rounds = 1..ROUNDS;
+    let (told, unfolded) = loop {
+        let told = old.told(superblock).await?;
+        old.trees(superblock).await;
+        if old.has_unread {
+            return Err(OpenError::Unread);
+        }
+        if !old.has_claims() || rounds.next().is_none() {
+            break told.unzip();
+        }
+        old = old.again();
+    };
     let space = Rc::new(Space::empty(shape));
     let is_used =
         |run: &Run| old.held.has_all(*run) || told.as_ref().is_some_and(|it| it.has_all(*run));
@@ -133,7 +153,59 @@ async fn used_before(
     for run in units(&shape).filter(|run| shape.may_hold(run) && is_kept(run)) {
         assert!(space.take(run), "each unit once");
     }
-    Ok((space, unfolded.unwrap_or_default().answers))
+    for unit in old.strays.values().flat_map(|run| run.units()) {
+        let _is_new = space.take(unit); // it is read before anything goes there
+    }
+    let answers = unfolded.unwrap_or_default().answers;
+    Ok(Before { space, answers, strays: old.strays })
+}
+
+/// Leads files to blocks of their own, where they led to what something else holds. Which of two
+/// files a block is, nothing tells: one of them gets a copy, which is as right as the other, or as
+/// wrong. A block of metadata says whose it is: there the file has nothing.
+async fn part(
+    nodes: &Nodes,
+    space: &Space,
+    strays: BTreeMap<(u64, u64), Run>,
+    next: u64,
+) -> Result<(), OpenError> {
+    for &(ino, lbn) in strays.keys() {
+        let (block, slot) = (ino / INODES, ino % INODES);
+        let Ok(Some(home)) = nodes.get(&Stem::Inodes, 0, block).await else { continue };
+        let Some(facts) = home.inode(slot, Record::facts) else { continue };
+        let stem = Stem::File(ino, home.clone(), slot);
+        let Ok(Some(parent)) = nodes.parent(&stem, 0, lbn).await else { continue };
+        let old = nodes.child_of(&parent, lbn);
+        let own = match copied(nodes, space, old).await? {
+            Some(address) => Pointer::new(address, next, old.sum.get()),
+            None => {
+                let units = facts.units.saturating_sub(space.shape().block);
+                home.change(|bytes| Record::of_mut(bytes, slot).set(&Facts { units, ..facts }));
+                nodes.mark(&home);
+                Pointer::NULL
+            }
+        };
+        nodes.set_child(&parent, lbn, own);
+        nodes.mark_parent(&parent);
+    }
+    Ok(nodes.path.device().flush().await?)
+}
+
+/// A copy of a block of data; none if there is no data, but metadata or no place at all.
+async fn copied(nodes: &Nodes, space: &Space, old: Pointer) -> Result<Option<u64>, OpenError> {
+    let run = Run { start: old.address.get(), length: space.shape().block };
+    if !space.shape().may_hold(&run) {
+        return Ok(None);
+    }
+    let device = nodes.path.device();
+    let room = Buffer::unfilled(run.length as usize * UNIT);
+    let data = device.read(old.offset(), room).await.map_err(|_| OpenError::Unread)?;
+    if data.chunks(UNIT).any(|unit| head::secret(unit) == *nodes.secret()) {
+        return Ok(None);
+    }
+    let own = space.take_blocks(1).ok_or(OpenError::Full)?[0].start;
+    device.write(own * UNIT as u64, vec![data.freeze()], Durability::Plain).await?;
+    Ok(Some(own))
 }
 
 /// What is right, in memory.
@@ -151,10 +223,6 @@ async fn fixed(
     mut superblock: Superblock,
     answers: Vec<Rc<[u8]>>,
 ) -> Result<Fixed, OpenError> {
-    for stem in [Stem::Map, Stem::Inodes, Stem::Snapshots] {
-        drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
-    }
-    clear_senseless(nodes, superblock.next_ino).await;
     let mut silent = |_, _| ();
     let mut look = Look::new(nodes.clone(), shape, false, &mut silent);
     look.live(&superblock).await;
@@ -183,7 +251,7 @@ async fn fixed(
 /// What snapshots alone hold, as records tell it, and the answers that these have.
 fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
     let mut died: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
-    look.died.iter().for_each(|&(span, run)| died.entry(span).or_default().push(run));
+    look.died.values().for_each(|&(span, run)| died.entry(span).or_default().push(run));
     let of_span = |(span, runs)| {
         coalesced(runs).into_iter().map(move |run| Change::Died(run, span)).collect::<Vec<_>>()
     };
@@ -293,6 +361,14 @@ async fn counted(
         }
     }
     Ok(all)
+}
+
+/// Takes pointers out of trees that lead to other blocks than they say.
+async fn drop_all_wrong(nodes: &Nodes) -> Result<(), FsError> {
+    for stem in [Stem::Map, Stem::Answers, Stem::Inodes, Stem::Snapshots] {
+        drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
+    }
+    Ok(())
 }
 
 /// Takes pointers out of a tree that lead to other blocks than they say; says whether there were

@@ -89,6 +89,7 @@ fn repair_of(wrong: &Wrong) -> Option<&'static str> {
         Law::Root if wrong.snapshot.is_some() => Some("delete the snapshot, since no way leads in"),
         _ if wrong.snapshot.is_some() => None,
         Law::Links if wrong.found != NAMELESS => Some("count the names"),
+        Law::Once if wrong.ino.is_some() => Some("give it a block of its own, or none"),
         Law::Target => Some("take the name away"),
         Law::Inode => Some("clear it"),
         Law::Block if wrong.ino.is_none() => Some("take it out of its tree"),

@@ -129,7 +129,7 @@ impl Look<'_> {
             }
         }
         let mut held: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
-        for &(span, run) in &self.died {
+        for &(span, run) in self.died.values() {
             held.entry(span).or_default().push(run);
         }
         let all: BTreeMap<u32, String> =

@@ -19,4 +19,5 @@ mod rest;
 mod scrub;
 mod snapshots;
 mod steps;
+mod strays;
 mod turns;
