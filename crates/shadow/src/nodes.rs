@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use block::Buffer;
+use cache::blocks::Loading;
 use cache::{BlockCache, Budget, DataPath};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -220,6 +221,16 @@ fn offset_of_child(index: u64) -> usize {
 fn number(owner: u64, level: u8, index: u64) -> u64 {
     assert!(owner < 1 << 32 && level < 8 && index < 1 << 29, "a block that no tree has");
     owner << 32 | u64::from(level) << 29 | index
+}
+
+/// A leaf that is filled anew: what stands there is not read, nor does anybody else as long as this
+/// is here.
+pub(crate) struct Anew<'a> {
+    stem: Stem,
+    index: u64,
+    /// What leads to it stays in memory.
+    _parent: Parent,
+    _loading: Option<Loading<'a, Node>>,
 }
 
 /// See the module's prose.
@@ -565,6 +576,45 @@ impl Nodes {
         let node = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
         made.push(node.clone());
         Ok(node)
+    }
+
+    /// A leaf to be filled anew, and what leads to it: see [`Nodes::make_parent`]. `others` are
+    /// those of this tree that go with it.
+    ///
+    /// # Errors
+    /// As [`Nodes::make_parent`].
+    pub(crate) async fn make_anew<'a>(
+        &'a self,
+        stem: Stem,
+        index: u64,
+        others: &[Anew<'a>],
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<Anew<'a>, FsError> {
+        loop {
+            let parent = self.make_parent(&stem, 0, index, made).await?;
+            let is_here = self.find(&stem, 0, index).is_some();
+            if is_here || others.iter().any(|other| other.index == index) {
+                return Ok(Anew { stem, index, _parent: parent, _loading: None });
+            }
+            if let Some(loading) = self.cache.begin(number(stem.owner(), 0, index)) {
+                return Ok(Anew { stem, index, _parent: parent, _loading: Some(loading) });
+            }
+            self.cache.wait().await;
+        }
+    }
+
+    /// The block of such a leaf, which is to be filled and marked at once.
+    pub(crate) fn begin_anew(&self, Anew { stem, index, .. }: &Anew<'_>) -> Rc<Node> {
+        if let Some(node) = self.find(stem, 0, *index) {
+            return node;
+        }
+        // The tree may have become higher since.
+        let parent = match self.height(stem) {
+            0 => Parent::Stem(stem.clone()),
+            _ => Parent::Node(self.find(stem, 1, index / FAN).expect("it stays in memory")),
+        };
+        let pointer = self.child_of(&parent, *index);
+        self.adopt(stem.place(0, *index), parent, Buffer::zeroed(UNIT), pointer)
     }
 
     /// Blocks that were made for a change which did not need them after all go.
