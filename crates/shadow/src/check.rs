@@ -25,17 +25,18 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use cache::{Budget, DataPath};
+use vnode::chain::Chain;
 
-pub(crate) use self::facts::Count;
 use self::facts::Says;
+pub(crate) use self::facts::{Count, is_number};
 use self::walk::Side;
 use crate::format::UNIT;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::record::{Run, Span};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{NUMBERS, Superblock};
 use crate::fullness::usable;
 use crate::nodes::{Nodes, Stem};
-use crate::open::{OpenError, choose, find_anchor, read_map, read_records};
+use crate::open::{OpenError, choose, find_anchor, read_answers, read_map, read_records};
 use crate::pins::Pins;
 use crate::runs::Unfolded;
 use crate::space::Space;
@@ -326,13 +327,26 @@ impl<'a> Look<'a> {
     /// Goes through answers, the inodes of the live tree, and what hangs from these.
     pub(crate) async fn live(&mut self, superblock: &Superblock) {
         self.tree(&Stem::Answers).await;
+        self.answers(superblock).await;
         self.pinned_until = superblock.snapshots.pinned_until;
-        let orphans: BTreeSet<u64> = superblock.chains.iter().map(|chain| chain.ino).collect();
+        let of_files = |chain: &Chain| is_number(chain.ino);
+        let orphans = superblock.chains.iter().filter(|chain| of_files(chain));
+        let orphans: BTreeSet<u64> = orphans.map(|chain| chain.ino).collect();
         let live = Tree { snapshot: None, inodes: Stem::Inodes, newest: superblock.number };
         self.look_at(live, None, &orphans).await;
         let Count { files, directories, units, .. } = self.says.count;
         (self.findings.files, self.findings.directories) = (files, directories);
         self.findings.held_bytes = units * UNIT as u64;
+    }
+
+    /// What answers are, if their blocks are those that they should be.
+    async fn answers(&mut self, superblock: &Superblock) {
+        let shape = *self.held.shape();
+        let unfolded = Unfolded::default();
+        let read = read_answers(&self.nodes, &shape, superblock, &unfolded).await;
+        if matches!(read, Err(OpenError::Damaged(_))) {
+            self.wrong(Law::Block, None, "answers that make no sense", "those that were given");
+        }
     }
 
     /// Looks at what a tree has, and the one before it has not.
@@ -428,9 +442,15 @@ impl<'a> Look<'a> {
             self.wrong(Law::Counts, None, found, format!("{pinned} at least"));
         }
         let last = self.says.files.last_key_value().map_or(0, |(&last, _)| last);
-        if last >= superblock.next_ino {
+        if last >= superblock.next_ino || superblock.next_ino > NUMBERS {
             let found = format!("that all inodes from {} on are free", superblock.next_ino);
             self.wrong(Law::Counts, None, found, format!("those behind {last}, at most"));
+        }
+        let chains = self.chains(&superblock.chains);
+        if chains != superblock.chains {
+            let found = format!("{} files that are to become shorter", superblock.chains.len());
+            let expected = format!("{}, each once, since there are no others", chains.len());
+            self.wrong(Law::Counts, None, found, expected);
         }
         self.compare_counts([
             ("blocks of metadata of files", said.nodes, nodes),

@@ -31,7 +31,7 @@ use vfs::FsError;
 
 use crate::format::head::{Head, Kind, Place, Secret, is, seal};
 use crate::format::inode::Record;
-use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity};
+use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity, reach};
 use crate::format::superblock::TREES;
 use crate::format::{FAN, FIRST, ROOT, UNIT, sum, view, view_mut};
 use crate::mend::mend;
@@ -233,6 +233,11 @@ pub(crate) struct Anew<'a> {
     _loading: Option<Loading<'a, Node>>,
 }
 
+/// Whether no tree has such a block: damage alone says so.
+fn is_too_far(owner: u64, index: u64) -> bool {
+    owner >> 32 != 0 || index >> 29 != 0
+}
+
 /// See the module's prose.
 pub(crate) struct Nodes {
     cache: BlockCache<Node>,
@@ -376,7 +381,13 @@ impl Nodes {
 
     /// The block at this place of a tree, if it is in memory.
     pub(crate) fn find(&self, stem: &Stem, level: u8, index: u64) -> Option<Rc<Node>> {
-        self.cache.get(number(stem.owner(), level, index))
+        let owner = stem.owner();
+        if is_too_far(owner, index) { None } else { self.cache.get(number(owner, level, index)) }
+    }
+
+    /// Whether the device has the place that a pointer names.
+    pub(crate) fn is_on_disk(&self, pointer: Pointer) -> bool {
+        pointer.address.get() < self.path.device().geometry().size / UNIT as u64
     }
 
     /// The block at this place of a tree; none where there is a hole.
@@ -389,8 +400,8 @@ impl Nodes {
         level: u8,
         index: u64,
     ) -> LocalBoxFuture<'a, Result<Option<Rc<Node>>, FsError>> {
-        if index >> 29 != 0 {
-            return std::future::ready(Err(FsError::Corrupt)).boxed_local(); // no tree is so wide
+        if is_too_far(stem.owner(), index) {
+            return std::future::ready(Err(FsError::Corrupt)).boxed_local();
         }
         if stem.is_held() {
             return self.load_held(stem, level, index).boxed_local();
@@ -411,6 +422,9 @@ impl Nodes {
             let pointer = self.child_of(&parent, index);
             if pointer.is_null() {
                 return Ok(None);
+            }
+            if !self.is_on_disk(pointer) {
+                return Err(FsError::Corrupt);
             }
             let Some(_loading) = self.cache.begin(number) else {
                 self.cache.wait().await;
@@ -453,6 +467,9 @@ impl Nodes {
         let at = pointer.address.get();
         if pointer.is_null() {
             return Ok(None);
+        }
+        if !self.is_on_disk(pointer) {
+            return Err(FsError::Corrupt);
         }
         loop {
             if let Some(node) = self.held.get(at) {
@@ -528,6 +545,35 @@ impl Nodes {
         }
         let parent = self.parent(stem, 0, index).await?;
         Ok(parent.map_or(Pointer::NULL, |parent| self.child_of(&parent, index)))
+    }
+
+    /// The first leaf from this one on to which a pointer leads, as far as the blocks above can be
+    /// read: what is not there takes no time, whatever the size of a file says.
+    pub(crate) fn next_leaf<'a>(
+        &'a self,
+        stem: &'a Stem,
+        above: Option<Rc<Node>>,
+        from: u64,
+    ) -> LocalBoxFuture<'a, Option<u64>> {
+        async move {
+            let (parent, level, places) = self.below(stem, above.as_ref());
+            for index in places {
+                let is_before = (index + 1) * reach(level) <= from;
+                if is_before || self.child_of(&parent, index).is_null() {
+                    continue;
+                }
+                if level == 0 {
+                    return Some(index);
+                }
+                let Ok(Some(node)) = self.get(stem, level, index).await else { continue };
+                let found = self.next_leaf(stem, Some(node), from).await;
+                if found.is_some() {
+                    return found;
+                }
+            }
+            None
+        }
+        .boxed_local()
     }
 
     /// What leads to a place of a tree, which grows if it has to. What is not there yet is made
@@ -717,7 +763,8 @@ impl Nodes {
     fn has_nothing_below(&self, above: &Node) -> bool {
         let Place { owner, level, index, .. } = above.place;
         let is_there = |child: u64| {
-            !above.child(child).is_null() || self.cache.has(number(owner, level - 1, child))
+            let is_here = || self.cache.has(number(owner, level - 1, child));
+            !above.child(child).is_null() || !is_too_far(owner, child) && is_here()
         };
         !(index * FAN..(index + 1) * FAN).any(is_there)
     }

@@ -28,7 +28,7 @@ use futures::future::LocalBoxFuture;
 use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
-use crate::check::{Count, Look, ROUNDS, nodes_of};
+use crate::check::{Count, Look, ROUNDS, is_number, nodes_of};
 use crate::commit::{Commits, Found};
 use crate::format::anchor::Shape;
 use crate::format::head::{self, Head};
@@ -36,7 +36,7 @@ use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree, WIDTH};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
-use crate::format::superblock::{Snapshots, Superblock};
+use crate::format::superblock::{NUMBERS, Snapshots, Superblock};
 use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT};
 use crate::nodes::{Node, Nodes, Stem};
 use crate::open::{OpenError, believe, choose, find_anchor, read_answers};
@@ -69,7 +69,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     }
     let next = highest + 1;
     drop_all_wrong(&nodes).await?;
-    clear_senseless(&nodes, bare.next_ino).await;
+    clear_senseless(&nodes).await;
     part(&nodes, &space, strays, next).await?;
     let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
     believe(&*device, &found, at, &anchor.secret).await?;
@@ -229,6 +229,10 @@ async fn fixed(
     let is_file = |ino: &u64| look.says.files.contains_key(ino);
     let gone = look.says.names.keys().filter(|ino| !is_file(ino)).copied().collect();
     drop_names(nodes, &look, &gone).await;
+    let slots = &mut superblock.snapshots.line_slots;
+    if let Some(block) = look.leaf_behind(&Stem::Snapshots, None, slots.div_ceil(LINES)).await {
+        *slots = (block + 1) * LINES; // the lines there are as good as the others
+    }
     let pins = look.pins(&superblock.snapshots).await;
     let all = kept_snapshots(nodes, &mut superblock.snapshots, &pins).await?;
     let mut silent = |_, _| ();
@@ -262,7 +266,7 @@ fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
 
 /// Counts what there is in the live tree: files, their links, and the rest.
 async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock) {
-    let orphans = superblock.chains.iter().map(|chain| chain.ino).collect();
+    let orphans = look.chains(&superblock.chains).iter().map(|chain| chain.ino).collect();
     let of_orphans = look.says.named_by_orphans(&orphans);
     for (&ino, known) in &look.says.files {
         let named = look.says.names.get(&ino).copied().unwrap_or(0);
@@ -284,9 +288,10 @@ async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock)
     let Count { files, directories, units, nodes, pinned } = look.says.count;
     (superblock.files, superblock.directories, superblock.units) = (files, directories, units);
     (superblock.snapshots.nodes, superblock.snapshots.pinned) = (nodes, pinned);
-    superblock.chains.retain(|chain| look.says.files.contains_key(&chain.ino));
+    superblock.chains = look.chains(&superblock.chains);
     let last = look.says.files.last_key_value().map_or(0, |(&last, _)| last);
-    superblock.next_ino = superblock.next_ino.max((last + 1).next_multiple_of(INODES));
+    let said = Some(superblock.next_ino).filter(|&next| next <= NUMBERS).unwrap_or(0);
+    superblock.next_ino = said.max((last + 1).next_multiple_of(INODES));
 }
 
 /// The snapshots that stay, and the slots of their lines: those that make sense, and have a root.
@@ -317,9 +322,9 @@ async fn kept_snapshots(
             nodes.remove_way(&lines);
         }
     }
+    said.line_slots = kept.values().map(|(_, slot)| slot + 1).max().unwrap_or(0);
     if kept.is_empty() {
         nodes.clear(&Stem::Snapshots);
-        said.line_slots = 0;
     }
     let holding = kept.values().filter(|(told, _)| told.state != State::Gone);
     said.pinned_until = holding.map(|(told, _)| told.update).max().unwrap_or(0);
@@ -403,11 +408,15 @@ fn drop_wrong<'s>(
 }
 
 /// Clears what makes no sense as an inode.
-async fn clear_senseless(nodes: &Nodes, end: u64) {
-    for block in 0..end.div_ceil(INODES) {
+async fn clear_senseless(nodes: &Nodes) {
+    let mut next = 0;
+    while let Some(block) = nodes.next_leaf(&Stem::Inodes, None, next).await {
+        next = block + 1;
         let Ok(Some(home)) = nodes.get(&Stem::Inodes, 0, block).await else { continue };
         for slot in 0..INODES {
-            let makes_sense = |record: &Record| record.is_free() || record.facts().is_some();
+            let has_number = is_number(block * INODES + slot);
+            let makes_sense =
+                |record: &Record| record.is_free() || has_number && record.facts().is_some();
             if !home.inode(slot, makes_sense) {
                 home.change(|bytes| Record::of_mut(bytes, slot).clear());
                 nodes.mark(&home);
@@ -419,11 +428,13 @@ async fn clear_senseless(nodes: &Nodes, end: u64) {
 /// Takes the names of files that are not there out of directories.
 async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
     let files = look.says.files.iter();
-    for (&ino, known) in files.filter(|(_, it)| it.kind == FileKind::Directory) {
+    for (&ino, _) in files.filter(|(_, it)| it.kind == FileKind::Directory) {
         let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await;
         let Ok(Some(home)) = home else { continue };
         let stem = Stem::File(ino, home, ino % INODES);
-        for leaf in 0..known.size.div_ceil(CHUNKS * CHUNK_SIZE as u64) {
+        let mut next = 0;
+        while let Some(leaf) = nodes.next_leaf(&stem, None, next).await {
+            next = leaf + 1;
             let Ok(Some(node)) = nodes.get(&stem, 0, leaf).await else { continue };
             let places = names_in(&node, gone);
             if !places.is_empty() {

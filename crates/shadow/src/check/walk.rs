@@ -262,8 +262,7 @@ impl Look<'_> {
         let is_new = self.held.take(run);
         self.done.0 += run.length;
         // Once more at most, whatever leads to it.
-        let is_seen = !self.held.shape().may_hold(&run) || self.claims.contains(&run.start);
-        let may_be = is_new || !is_seen;
+        let may_be = is_new || !self.claims.contains(&run.start);
         let found = if may_be { self.look_into(stem, level, index, pointer).await } else { None };
         if is_new && found.is_none() {
             self.unfound.insert(run.start);
@@ -351,7 +350,7 @@ impl Look<'_> {
     }
 
     /// The last leaf of a file that is none of the first `end`.
-    pub(super) fn leaf_behind<'s>(
+    pub(crate) fn leaf_behind<'s>(
         &'s self,
         stem: &'s Stem,
         above: Option<Rc<Node>>,

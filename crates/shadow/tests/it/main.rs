@@ -8,6 +8,7 @@ mod discards;
 mod faults;
 mod forge;
 mod held;
+mod hostile;
 mod judged;
 mod kit;
 mod mended;

@@ -19,17 +19,17 @@ use crate::scrub::{UNIT, unit_of};
 
 /// Files beside each other, from this number on, and the directory in which they are.
 const FILES: u64 = 40;
-const FIRST: u64 = 17;
-const D: u64 = 16;
+pub(crate) const FIRST: u64 = 17;
+pub(crate) const D: u64 = 16;
 /// A file with blocks of pointers.
-const LARGE: u64 = FIRST + FILES;
+pub(crate) const LARGE: u64 = FIRST + FILES;
 
-fn name(number: u64) -> String {
+pub(crate) fn name(number: u64) -> String {
     if number == LARGE { "large".to_owned() } else { format!("f{number}") }
 }
 
 /// A stopped volume with `/d`, in which are many files of three blocks, and a large one.
-fn of_files(block_kib: u64) -> Image {
+pub(crate) fn of_files(block_kib: u64) -> Image {
     let executor = Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(block_kib, 64, 8 << 20)));
     let (image, ()) = on(&disk.contents(), async |volume| {
@@ -63,16 +63,19 @@ fn astray(image: &Image, file: u64, to: u64, block_kib: u64) -> Image {
     image
 }
 
-fn units_of_home(image: &Image, file: u64) -> u64 {
+pub(crate) fn units_of_home(image: &Image, file: u64) -> u64 {
     *units(image, Kind::Inodes, 0, file / 16).last().expect("it is there")
 }
 
-/// What each file has.
-async fn read_all(volume: &Volume<Shadow>) -> Result<BTreeMap<u64, Vec<u8>>, String> {
+/// What each file has but this one.
+pub(crate) async fn read_all(
+    volume: &Volume<Shadow>,
+    but: u64,
+) -> Result<BTreeMap<u64, Vec<u8>>, String> {
     let root = volume.files.root();
     let d = volume.lookup(root, "d").await.map_err(|error| error.to_string())?;
     let mut all = BTreeMap::new();
-    for number in FIRST..=LARGE {
+    for number in (FIRST..=LARGE).filter(|&number| number != but) {
         let told = |error| format!("{}: {error}", name(number));
         let file = volume.lookup(d, &name(number)).await.map_err(told)?;
         all.insert(number, volume.read(file).await.map_err(told)?);
@@ -91,11 +94,11 @@ fn is_parted(right: &Image, wrong: &Image, file: u64, copied: &[u8]) -> Result<(
     }
     let (mended, _) = repaired(wrong)?;
     findings(&mended)?;
-    let (_, mut all) = on(right, async |volume| read_all(volume).await)?;
+    let (_, mut all) = on(right, async |volume| read_all(volume, 0).await)?;
     let length = copied.len();
     all.get_mut(&file).expect("it is there")[length..2 * length].copy_from_slice(copied);
     let (mended, ()) = on(&mended, async |volume| {
-        if read_all(volume).await? != all {
+        if read_all(volume, 0).await? != all {
             return Err("something else is there".to_owned());
         }
         let d = volume.lookup(volume.files.root(), "d").await.expect("it is there");
@@ -113,7 +116,7 @@ fn is_parted(right: &Image, wrong: &Image, file: u64, copied: &[u8]) -> Result<(
         Ok(())
     })?;
     findings(&mended)?;
-    let (_, now) = on(&mended, async |volume| read_all(volume).await)?;
+    let (_, now) = on(&mended, async |volume| read_all(volume, 0).await)?;
     if now == all { Ok(()) } else { Err("what another has is lost".to_owned()) }
 }
 
@@ -175,18 +178,18 @@ fn a_block_of_data_that_two_have_is_copied() {
             assert!(told.iter().any(|it| it.law == Law::Once), "{told:?}");
             let (mended, _) = repaired(&wrong).expect("there is room");
             assert_eq!(findings(&mended), Ok(()));
-            let (_, mut all) = on(&image, async |volume| read_all(volume).await).expect("well");
+            let (_, mut all) = on(&image, async |volume| read_all(volume, 0).await).expect("well");
             let length = (block_kib as usize) << 10;
             all.get_mut(&file).expect("it is there")[length..2 * length].fill(other as u8);
             let (mended, ()) = on(&mended, async |volume| {
-                assert!(read_all(volume).await? == all, "file {file}, block of {other}");
+                assert!(read_all(volume, 0).await? == all, "file {file}, block of {other}");
                 let d = volume.lookup(volume.files.root(), "d").await.expect("it is there");
                 volume.remove(d, &name(file)).await.map_err(|error| error.to_string())?;
                 volume.settle().await;
                 let new = volume.create(d, &name(file)).await.expect("there is room");
                 let data = vec![7; 9 * length];
                 volume.write(new, 0, data, Stability::FileSync).await.expect("there is room");
-                let left = read_all(volume).await?;
+                let left = read_all(volume, 0).await?;
                 let is_left = |&(number, data): &(&u64, &Vec<u8>)| {
                     *number == file || all.get(number) == Some(data)
                 };
