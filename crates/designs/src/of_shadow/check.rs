@@ -115,18 +115,18 @@ pub(super) async fn check(
     let mut left: Vec<Wrong> =
         found.wrong.iter().filter(|wrong| repair_of(wrong).is_none()).cloned().collect();
     let can_repair = left.len() < found.wrong.len();
-    let mut repaired = false;
-    if options.repair && (can_repair || !found.is_at_rest && !is_damaged) {
-        if can_repair {
-            let made = shadow::repair(device.clone(), runtime.clone()).await;
-            made.map_err(CheckError::new)?;
+    let (mut repaired, mut unrepaired) = (false, None);
+    if options.repair && can_repair {
+        match shadow::repair(device.clone(), runtime.clone()).await {
+            Ok(()) => {
+                // What is left may be in the way of an opening.
+                let _rests = bring_to_rest(device, runtime).await;
+                (left, repaired) = (look(2).await?.wrong, true);
+            }
+            Err(error) => (left, unrepaired) = (found.wrong.clone(), Some(error.to_string())),
         }
-        // What is left may be in the way of an opening.
-        let rests = bring_to_rest(device, runtime).await;
-        if !can_repair {
-            rests.map_err(CheckError::new)?;
-        }
-        left = if can_repair { look(2).await?.wrong } else { left };
+    } else if options.repair && !found.is_at_rest && !is_damaged {
+        bring_to_rest(device, runtime).await.map_err(CheckError::new)?;
         repaired = true;
     }
     let mut counts: Vec<(Rule, u64)> =
@@ -157,6 +157,7 @@ pub(super) async fn check(
         directories: found.directories,
         held_bytes: found.held_bytes,
         repaired,
+        unrepaired,
         ..Report::default()
     })
 }
