@@ -117,4 +117,6 @@ pub struct Report {
     pub log_since_seconds: Option<i64>,
     /// Whether the repairs were written.
     pub repaired: bool,
+    /// Why they were not, though they were wanted, and could be had.
+    pub unrepaired: Option<String>,
 }

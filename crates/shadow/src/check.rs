@@ -25,17 +25,18 @@ use std::rc::Rc;
 
 use block::BlockDevice;
 use cache::{Budget, DataPath};
+use vnode::chain::Chain;
 
-pub(crate) use self::facts::Count;
 use self::facts::Says;
+pub(crate) use self::facts::{Count, is_number};
 use self::walk::Side;
 use crate::format::UNIT;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::record::{Run, Span};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{NUMBERS, Superblock};
 use crate::fullness::usable;
 use crate::nodes::{Nodes, Stem};
-use crate::open::{OpenError, choose, find_anchor, read_map, read_records};
+use crate::open::{OpenError, choose, find_anchor, read_answers, read_map, read_records};
 use crate::pins::Pins;
 use crate::runs::Unfolded;
 use crate::space::Space;
@@ -119,6 +120,8 @@ impl fmt::Display for Wrong {
 pub const NAMELESS: &str = "no name";
 /// So many of what is wrong are told one by one; the others are counted.
 const TOLD: usize = 100_000;
+/// So often everything is looked at, at most, until it is known which of two holds a unit.
+pub(crate) const ROUNDS: usize = 8;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -170,8 +173,17 @@ pub(crate) struct Look<'a> {
     pinned_until: u64,
     /// Snapshots that hold something, and the updates that made them.
     holders: Vec<(u32, u64)>,
-    /// What snapshots alone hold, and which.
-    pub(crate) died: Vec<(Span, Run)>,
+    /// What snapshots alone hold, and which, by the first unit.
+    pub(crate) died: BTreeMap<u64, (Span, Run)>,
+    /// Units of blocks of metadata that are not there.
+    unfound: BTreeSet<u64>,
+    /// Units that no data of the live tree may hold, since it is known that something else does,
+    /// and those of which that was found.
+    claimed: BTreeSet<u64>,
+    claims: BTreeSet<u64>,
+    /// Blocks of data of the live tree, by file and place, that stand where something else does, or
+    /// where nothing may.
+    pub(crate) strays: BTreeMap<(u64, u64), Run>,
     /// What there is in each snapshot.
     pub(crate) counts: BTreeMap<u32, Count>,
     /// Whether the disk did not read something that may come back.
@@ -193,15 +205,22 @@ pub async fn check(
     let (superblock, _, highest) = choose(&*device, &anchor).await?;
     let shape = anchor.shape;
     let nodes = nodes_of(device, &anchor, &superblock);
+    let total = usable(&shape).saturating_sub(anchor.free);
     let mut look = Look::new(nodes, shape, reads_data, progress);
-    look.done.1 = usable(&shape).saturating_sub(anchor.free);
-    look.findings.is_at_rest = highest == anchor.rest;
-    let told = look.told(&superblock).await?;
-    let pins = look.trees(&superblock).await;
-    if let Some((told, unfolded)) = told {
-        look.lists(&pins, &unfolded).await;
-        look.space(&told);
-        look.free_counts(&anchor);
+    for _ in 0..ROUNDS {
+        look.done.1 = total;
+        let told = look.told(&superblock).await?;
+        let pins = look.trees(&superblock).await;
+        look.findings.is_at_rest = highest == anchor.rest;
+        if let Some((told, unfolded)) = told {
+            look.lists(&pins, &unfolded).await;
+            look.space(&told);
+            look.free_counts(&anchor);
+        }
+        if !look.has_claims() {
+            break;
+        }
+        look = look.again();
     }
     (look.progress)(look.done.0, look.done.0);
     Ok(look.findings)
@@ -240,10 +259,27 @@ impl<'a> Look<'a> {
             passed: BTreeSet::new(),
             pinned_until: 0,
             holders: Vec::new(),
-            died: Vec::new(),
+            died: BTreeMap::new(),
+            unfound: BTreeSet::new(),
+            claimed: BTreeSet::new(),
+            claims: BTreeSet::new(),
+            strays: BTreeMap::new(),
             counts: BTreeMap::new(),
             has_unread: false,
         }
+    }
+
+    /// Whether blocks of metadata were found where data was taken to be.
+    pub(crate) fn has_claims(&self) -> bool {
+        !self.claims.is_subset(&self.claimed)
+    }
+
+    /// The same look once more, by which no data holds what others were found to hold.
+    pub(crate) fn again(mut self) -> Self {
+        self.claimed.append(&mut self.claims);
+        let Self { nodes, claimed, progress, reads_data, .. } = self;
+        let shape = *self.held.shape();
+        Self { claimed, ..Self::new(nodes, shape, reads_data, progress) }
     }
 
     /// What records and map tell is in use, and holds the records; nothing if they tell nothing.
@@ -291,13 +327,26 @@ impl<'a> Look<'a> {
     /// Goes through answers, the inodes of the live tree, and what hangs from these.
     pub(crate) async fn live(&mut self, superblock: &Superblock) {
         self.tree(&Stem::Answers).await;
+        self.answers(superblock).await;
         self.pinned_until = superblock.snapshots.pinned_until;
-        let orphans: BTreeSet<u64> = superblock.chains.iter().map(|chain| chain.ino).collect();
+        let of_files = |chain: &Chain| is_number(chain.ino);
+        let orphans = superblock.chains.iter().filter(|chain| of_files(chain));
+        let orphans: BTreeSet<u64> = orphans.map(|chain| chain.ino).collect();
         let live = Tree { snapshot: None, inodes: Stem::Inodes, newest: superblock.number };
         self.look_at(live, None, &orphans).await;
         let Count { files, directories, units, .. } = self.says.count;
         (self.findings.files, self.findings.directories) = (files, directories);
         self.findings.held_bytes = units * UNIT as u64;
+    }
+
+    /// What answers are, if their blocks are those that they should be.
+    async fn answers(&mut self, superblock: &Superblock) {
+        let shape = *self.held.shape();
+        let unfolded = Unfolded::default();
+        let read = read_answers(&self.nodes, &shape, superblock, &unfolded).await;
+        if matches!(read, Err(OpenError::Damaged(_))) {
+            self.wrong(Law::Block, None, "answers that make no sense", "those that were given");
+        }
     }
 
     /// Looks at what a tree has, and the one before it has not.
@@ -344,16 +393,16 @@ impl<'a> Look<'a> {
         let is_new = self.held.take(run);
         self.done.0 += run.length;
         if !is_new {
-            let Run { start, length } = run;
-            let found = format!("{length} units from {start} on held here");
-            self.wrong(
-                Law::Once,
-                ino,
-                found,
-                "units that nothing else holds, and that may be held",
-            );
+            self.held_twice(run, ino);
         }
         is_new
+    }
+
+    /// Tells that something else holds these, or nothing may.
+    fn held_twice(&mut self, Run { start, length }: Run, ino: Option<u64>) {
+        let found = format!("{length} units from {start} on held here");
+        let expected = "units that nothing else holds, and that may be held";
+        self.wrong(Law::Once, ino, found, expected);
     }
 
     /// What trees hold is what the map tells.
@@ -393,9 +442,15 @@ impl<'a> Look<'a> {
             self.wrong(Law::Counts, None, found, format!("{pinned} at least"));
         }
         let last = self.says.files.last_key_value().map_or(0, |(&last, _)| last);
-        if last >= superblock.next_ino {
+        if last >= superblock.next_ino || superblock.next_ino > NUMBERS {
             let found = format!("that all inodes from {} on are free", superblock.next_ino);
             self.wrong(Law::Counts, None, found, format!("those behind {last}, at most"));
+        }
+        let chains = self.chains(&superblock.chains);
+        if chains != superblock.chains {
+            let found = format!("{} files that are to become shorter", superblock.chains.len());
+            let expected = format!("{}, each once, since there are no others", chains.len());
+            self.wrong(Law::Counts, None, found, expected);
         }
         self.compare_counts([
             ("blocks of metadata of files", said.nodes, nodes),

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! 1. The map and the log as they were folded, with the records since, are what trees hold.
-//! 2. A fold happens between two awaits: all that it changes was read before. If something cannot
-//!    be read, nothing has changed.
+//! 2. A fold happens between two awaits: all that it changes was read before, or is filled anew,
+//!    whatever stood there. If something cannot be read, nothing has changed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{Died, LISTS, List, RUNS};
 use crate::format::{MAPPED, UNIT};
-use crate::nodes::{Node, Stem};
+use crate::nodes::{Anew, Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
 use crate::room::ring;
@@ -103,9 +103,10 @@ impl Commits {
             let Unfolded { changes, answers, units, .. } = self.unfolded.take();
             self.fold_loose(&changes);
             self.fold_map(&parted, map);
+            let log = log.iter().map(|(anew, lines)| (self.nodes.begin_anew(anew), lines));
             self.fold_log(&parted, log);
             if !is_planted(Bug::UnfoldedAnswers) {
-                self.fold_answers(&answers, blocks);
+                self.fold_answers(&answers, blocks.0.as_ref(), &blocks.1);
             }
             if !is_planted(Bug::UnfoldedDeaths) {
                 self.fold_lists(lists);
@@ -128,7 +129,7 @@ impl Commits {
         &self,
         parted: &Parted,
         made: &mut Vec<Rc<Node>>,
-    ) -> Result<Places, FsError> {
+    ) -> Result<Places<'_>, FsError> {
         let lengths: Vec<usize> =
             self.unfolded.borrow().answers.iter().map(|one| one.len()).collect();
         let (mut map, mut log) = (Vec::new(), Vec::new());
@@ -143,25 +144,27 @@ impl Commits {
         let written = self.log.borrow().written(parted);
         for (block, lines) in written {
             let place = block % space_log::ring(&self.shape);
-            log.push((self.nodes.make(&Stem::Log, 0, place, made).await?, lines));
+            log.push((self.nodes.make_anew(Stem::Log, place, &[], made).await?, lines));
         }
         let (ring, begun) = (ring(&self.shape), self.superblock.borrow().answers_begun);
-        let (mut blocks, mut end) = (Vec::new(), UNIT);
+        let (mut last, mut blocks, mut end) = (None, Vec::new(), UNIT);
         if begun > self.superblock.borrow().answers_from {
-            let last = self.nodes.make(&Stem::Answers, 0, (begun - 1) % ring, made).await?;
-            end = last.read(end_of_answers).unwrap_or(UNIT);
-            blocks.push(last);
+            let node = self.nodes.make(&Stem::Answers, 0, (begun - 1) % ring, made).await?;
+            end = node.read(end_of_answers).unwrap_or(UNIT);
+            last = Some(node);
         }
         let mut next = begun;
         for length in lengths {
             if end + 2 + length > UNIT {
-                blocks.push(self.nodes.make(&Stem::Answers, 0, next % ring, made).await?);
+                let anew = self.nodes.make_anew(Stem::Answers, next % ring, &blocks, made);
+                let anew = anew.await?;
+                blocks.push(anew);
                 (next, end) = (next + 1, size_of::<Head>());
             }
             end += 2 + length;
         }
         let lists = self.read_lists(made).await?;
-        Ok(Places { map, log, answers: blocks, lists })
+        Ok(Places { map, log, answers: (last, blocks), lists })
     }
 
     /// The blocks of lists on which something comes. A deletion may give back such a block while
@@ -248,10 +251,14 @@ impl Commits {
         }
     }
 
-    fn fold_log(&self, parted: &Parted, blocks: &[(Rc<Node>, Vec<Logged>)]) {
+    fn fold_log<'a>(
+        &self,
+        parted: &Parted,
+        blocks: impl Iterator<Item = (Rc<Node>, &'a Vec<Logged>)>,
+    ) {
         for (node, lines) in blocks {
             node.change(|bytes| log::write(bytes, lines));
-            self.nodes.mark(node);
+            self.nodes.mark(&node);
         }
         self.log.borrow_mut().fold(parted);
     }
@@ -286,20 +293,18 @@ impl Commits {
     }
 
     /// Answers go behind those in the last block of the ring, or to the next one.
-    fn fold_answers(&self, answers: &[Rc<[u8]>], blocks: &[Rc<Node>]) {
+    fn fold_answers(&self, answers: &[Rc<[u8]>], last: Option<&Rc<Node>>, next: &[Anew<'_>]) {
         let mut superblock = self.superblock.borrow_mut();
-        let mut blocks = blocks.iter();
-        let has_begun = superblock.answers_begun > superblock.answers_from;
-        let mut last = if has_begun { blocks.next() } else { None };
+        let (mut last, mut next) = (last.cloned(), next.iter());
         for answer in answers {
-            let room = last.and_then(|node| node.read(|bytes| room_behind(bytes, answer.len())));
-            let at = room.unwrap_or_else(|| {
-                last = blocks.next();
+            let read = |node: &Rc<Node>| node.read(|bytes| room_behind(bytes, answer.len()));
+            let at = last.as_ref().and_then(read).unwrap_or_else(|| {
+                last = next.next().map(|anew| self.nodes.begin_anew(anew));
                 superblock.answers_begun += 1;
                 last.iter().for_each(|node| node.change(|bytes| bytes.fill(0)));
                 size_of::<Head>()
             });
-            let node = last.expect("invariant 2: so many blocks were read before");
+            let node = last.as_ref().expect("invariant 2: so many blocks were found before");
             node.change(|bytes| record::put_answer(bytes, at, answer));
             self.nodes.mark(node);
         }
@@ -307,13 +312,13 @@ impl Commits {
 }
 
 /// What a fold changes.
-struct Places {
+struct Places<'a> {
     /// Blocks of the map in their order.
     map: Vec<Rc<Node>>,
     /// Blocks of the log, and what they are to say.
-    log: Vec<(Rc<Node>, Vec<Logged>)>,
-    /// Blocks of the ring in their order.
-    answers: Vec<Rc<Node>>,
+    log: Vec<(Anew<'a>, Vec<Logged>)>,
+    /// The last block of the ring, if it has some, and those that follow.
+    answers: (Option<Rc<Node>>, Vec<Anew<'a>>),
     lists: Vec<Growing>,
 }
 

@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use block::Buffer;
+use cache::blocks::Loading;
 use cache::{BlockCache, Budget, DataPath};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -30,7 +31,7 @@ use vfs::FsError;
 
 use crate::format::head::{Head, Kind, Place, Secret, is, seal};
 use crate::format::inode::Record;
-use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity};
+use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity, reach};
 use crate::format::superblock::TREES;
 use crate::format::{FAN, FIRST, ROOT, UNIT, sum, view, view_mut};
 use crate::mend::mend;
@@ -222,6 +223,21 @@ fn number(owner: u64, level: u8, index: u64) -> u64 {
     owner << 32 | u64::from(level) << 29 | index
 }
 
+/// A leaf that is filled anew: what stands there is not read, nor does anybody else as long as this
+/// is here.
+pub(crate) struct Anew<'a> {
+    stem: Stem,
+    index: u64,
+    /// What leads to it stays in memory.
+    _parent: Parent,
+    _loading: Option<Loading<'a, Node>>,
+}
+
+/// Whether no tree has such a block: damage alone says so.
+fn is_too_far(owner: u64, index: u64) -> bool {
+    owner >> 32 != 0 || index >> 29 != 0
+}
+
 /// See the module's prose.
 pub(crate) struct Nodes {
     cache: BlockCache<Node>,
@@ -365,7 +381,13 @@ impl Nodes {
 
     /// The block at this place of a tree, if it is in memory.
     pub(crate) fn find(&self, stem: &Stem, level: u8, index: u64) -> Option<Rc<Node>> {
-        self.cache.get(number(stem.owner(), level, index))
+        let owner = stem.owner();
+        if is_too_far(owner, index) { None } else { self.cache.get(number(owner, level, index)) }
+    }
+
+    /// Whether the device has the place that a pointer names.
+    pub(crate) fn is_on_disk(&self, pointer: Pointer) -> bool {
+        pointer.address.get() < self.path.device().geometry().size / UNIT as u64
     }
 
     /// The block at this place of a tree; none where there is a hole.
@@ -378,8 +400,8 @@ impl Nodes {
         level: u8,
         index: u64,
     ) -> LocalBoxFuture<'a, Result<Option<Rc<Node>>, FsError>> {
-        if index >> 29 != 0 {
-            return std::future::ready(Err(FsError::Corrupt)).boxed_local(); // no tree is so wide
+        if is_too_far(stem.owner(), index) {
+            return std::future::ready(Err(FsError::Corrupt)).boxed_local();
         }
         if stem.is_held() {
             return self.load_held(stem, level, index).boxed_local();
@@ -400,6 +422,9 @@ impl Nodes {
             let pointer = self.child_of(&parent, index);
             if pointer.is_null() {
                 return Ok(None);
+            }
+            if !self.is_on_disk(pointer) {
+                return Err(FsError::Corrupt);
             }
             let Some(_loading) = self.cache.begin(number) else {
                 self.cache.wait().await;
@@ -442,6 +467,9 @@ impl Nodes {
         let at = pointer.address.get();
         if pointer.is_null() {
             return Ok(None);
+        }
+        if !self.is_on_disk(pointer) {
+            return Err(FsError::Corrupt);
         }
         loop {
             if let Some(node) = self.held.get(at) {
@@ -519,6 +547,35 @@ impl Nodes {
         Ok(parent.map_or(Pointer::NULL, |parent| self.child_of(&parent, index)))
     }
 
+    /// The first leaf from this one on to which a pointer leads, as far as the blocks above can be
+    /// read: what is not there takes no time, whatever the size of a file says.
+    pub(crate) fn next_leaf<'a>(
+        &'a self,
+        stem: &'a Stem,
+        above: Option<Rc<Node>>,
+        from: u64,
+    ) -> LocalBoxFuture<'a, Option<u64>> {
+        async move {
+            let (parent, level, places) = self.below(stem, above.as_ref());
+            for index in places {
+                let is_before = (index + 1) * reach(level) <= from;
+                if is_before || self.child_of(&parent, index).is_null() {
+                    continue;
+                }
+                if level == 0 {
+                    return Some(index);
+                }
+                let Ok(Some(node)) = self.get(stem, level, index).await else { continue };
+                let found = self.next_leaf(stem, Some(node), from).await;
+                if found.is_some() {
+                    return found;
+                }
+            }
+            None
+        }
+        .boxed_local()
+    }
+
     /// What leads to a place of a tree, which grows if it has to. What is not there yet is made
     /// without a mark, and noted in `made`: as long as nothing is in it, it is a hole.
     ///
@@ -565,6 +622,45 @@ impl Nodes {
         let node = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
         made.push(node.clone());
         Ok(node)
+    }
+
+    /// A leaf to be filled anew, and what leads to it: see [`Nodes::make_parent`]. `others` are
+    /// those of this tree that go with it.
+    ///
+    /// # Errors
+    /// As [`Nodes::make_parent`].
+    pub(crate) async fn make_anew<'a>(
+        &'a self,
+        stem: Stem,
+        index: u64,
+        others: &[Anew<'a>],
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<Anew<'a>, FsError> {
+        loop {
+            let parent = self.make_parent(&stem, 0, index, made).await?;
+            let is_here = self.find(&stem, 0, index).is_some();
+            if is_here || others.iter().any(|other| other.index == index) {
+                return Ok(Anew { stem, index, _parent: parent, _loading: None });
+            }
+            if let Some(loading) = self.cache.begin(number(stem.owner(), 0, index)) {
+                return Ok(Anew { stem, index, _parent: parent, _loading: Some(loading) });
+            }
+            self.cache.wait().await;
+        }
+    }
+
+    /// The block of such a leaf, which is to be filled and marked at once.
+    pub(crate) fn begin_anew(&self, Anew { stem, index, .. }: &Anew<'_>) -> Rc<Node> {
+        if let Some(node) = self.find(stem, 0, *index) {
+            return node;
+        }
+        // The tree may have become higher since.
+        let parent = match self.height(stem) {
+            0 => Parent::Stem(stem.clone()),
+            _ => Parent::Node(self.find(stem, 1, index / FAN).expect("it stays in memory")),
+        };
+        let pointer = self.child_of(&parent, *index);
+        self.adopt(stem.place(0, *index), parent, Buffer::zeroed(UNIT), pointer)
     }
 
     /// Blocks that were made for a change which did not need them after all go.
@@ -667,7 +763,8 @@ impl Nodes {
     fn has_nothing_below(&self, above: &Node) -> bool {
         let Place { owner, level, index, .. } = above.place;
         let is_there = |child: u64| {
-            !above.child(child).is_null() || self.cache.has(number(owner, level - 1, child))
+            let is_here = || self.cache.has(number(owner, level - 1, child));
+            !above.child(child).is_null() || !is_too_far(owner, child) && is_here()
         };
         !(index * FAN..(index + 1) * FAN).any(is_there)
     }

@@ -163,6 +163,9 @@ pub async fn open(
     let anchor = find_anchor(&*device).await?;
     let shape = anchor.shape;
     let (superblock, at, highest) = choose(&*device, &anchor).await?;
+    if !superblock.counts_make_sense(shape.units) {
+        return Err(OpenError::Damaged("what it counts makes no sense"));
+    }
     if options.read_only && highest != anchor.rest {
         return Err(OpenError::NotAtRest);
     }
@@ -496,9 +499,10 @@ pub(crate) async fn read_pins(
             for slot in block * LINES..(block + 1) * LINES {
                 let told = Line::read(&bytes, slot).map_err(|()| damaged())?;
                 let is_new = told.is_none_or(|told| {
+                    let is_there = slot < said.line_slots;
                     let sizes = [told.files, told.directories, told.units, told.nodes];
                     let are_small = sizes.iter().all(|&size| size >> 48 == 0);
-                    are_small && all.insert(told.number, (told, slot)).is_none()
+                    is_there && are_small && all.insert(told.number, (told, slot)).is_none()
                 });
                 is_new.then_some(()).ok_or_else(damaged)?;
             }
@@ -513,7 +517,9 @@ pub(crate) async fn read_pins(
                 let is_new = list.is_none_or(|list| {
                     let Span { first, end } = list.span;
                     let is_span = 0 < first && first < end && end <= said.last + 1;
-                    let is_small = list.units <= units && list.last < said.died_slots;
+                    let is_small = list.units <= units
+                        && list.last < said.died_slots
+                        && slot < said.list_slots;
                     let listing = Listing { slot, list };
                     is_span && is_small && lists.insert(list.span, listing).is_none()
                 });
@@ -536,9 +542,12 @@ pub(crate) async fn read_answers(
 ) -> Result<Vec<LoggedReply>, OpenError> {
     let ring = ring(shape);
     let begun = superblock.answers_begun;
+    let damaged = OpenError::Damaged("an answer makes no sense");
+    if begun >> 48 != 0 {
+        return Err(damaged);
+    }
     let first = begun.saturating_sub(ring).max(superblock.answers_from);
     let mut answers: Vec<Vec<u8>> = Vec::new();
-    let damaged = OpenError::Damaged("an answer makes no sense");
     let places: Vec<u64> = (first..begun).map(|index| index % ring).collect();
     for some in places.chunks(AT_ONCE) {
         let read = nodes.pieces(&Stem::Answers, some).await?;

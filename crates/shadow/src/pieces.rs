@@ -38,6 +38,9 @@ impl Nodes {
         let mut places: Vec<(u64, u64, Pointer)> = Vec::new();
         for &leaf in leaves {
             let pointer = self.leaf(stem, leaf).await?;
+            if !self.is_on_disk(pointer) {
+                return Err(FsError::Corrupt);
+            }
             places.extend((!pointer.is_null()).then(|| (pointer.address.get(), leaf, pointer)));
         }
         places.sort_unstable_by_key(|&(address, ..)| address);

@@ -4,7 +4,8 @@
 //! tree stands. The map and the lists of what died are made anew of what trees hold, and counters
 //! of what there is. In the live tree a block of inodes that is another goes, and so does what
 //! makes no sense as an inode, names of files that are not there, and answers if some of them
-//! cannot be read; links are the names that are found.
+//! cannot be read; links are the names that are found. Data that stands where something else does
+//! gets a place of its own, or is none.
 //!
 //! The tree of a snapshot is what was there then, and stays as it is: what is lost in it is an
 //! error for who reads it, and all else is there. One of which the line is lost, or the root, is no
@@ -19,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Buffer, Durability};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader};
 use futures::FutureExt;
@@ -27,16 +28,16 @@ use futures::future::LocalBoxFuture;
 use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
-use crate::check::{Count, Look, nodes_of};
+use crate::check::{Count, Look, ROUNDS, is_number, nodes_of};
 use crate::commit::{Commits, Found};
 use crate::format::anchor::Shape;
-use crate::format::head::Head;
+use crate::format::head::{self, Head};
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree, WIDTH};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
-use crate::format::superblock::{Snapshots, Superblock};
-use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT};
+use crate::format::superblock::{NUMBERS, Snapshots, Superblock};
+use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT};
 use crate::nodes::{Node, Nodes, Stem};
 use crate::open::{OpenError, believe, choose, find_anchor, read_answers};
 use crate::pins::Pins;
@@ -58,7 +59,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
         return Err(OpenError::Damaged("what is told of snapshots makes no sense"));
     }
     let nodes = nodes_of(device.clone(), &anchor, &found);
-    let (space, answers) = used_before(&nodes, shape, &found).await?;
+    let Before { space, answers, strays } = used_before(&nodes, shape, &found).await?;
     let has_answers = has_answers(&nodes, &shape, &found).await?;
     let bare = bare(found.clone(), has_answers);
     let nodes = nodes_of(device.clone(), &anchor, &bare);
@@ -66,6 +67,10 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     if root.is_none_or(|root| root.inode(ROOT, Record::facts).is_none()) {
         return Err(OpenError::Damaged("it has no root"));
     }
+    let next = highest + 1;
+    drop_all_wrong(&nodes).await?;
+    clear_senseless(&nodes).await;
+    part(&nodes, &space, strays, next).await?;
     let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
     believe(&*device, &found, at, &anchor.secret).await?;
     let path = nodes.path.clone();
@@ -111,21 +116,36 @@ fn units(shape: &Shape) -> impl Iterator<Item = Run> + use<> {
     (0..shape.units).map(Run::of)
 }
 
-/// What trees hold, and what the map says is in use: nothing of it is written over, so that the old
-/// tree stands if the update is cut off. Gives the answers of records too, as far as they are
-/// known.
+/// What there was.
+struct Before {
+    /// What trees hold, and what the map says is in use: nothing of it is written over, so that the
+    /// old tree stands if the update is cut off.
+    space: Rc<Space>,
+    /// The answers of records, as far as they are known.
+    answers: Vec<Rc<[u8]>>,
+    /// Blocks of data that stand where something else does, by file and place.
+    strays: BTreeMap<(u64, u64), Run>,
+}
+
 async fn used_before(
     nodes: &Rc<Nodes>,
     shape: Shape,
     superblock: &Superblock,
-) -> Result<(Rc<Space>, Vec<Rc<[u8]>>), OpenError> {
+) -> Result<Before, OpenError> {
     let mut silent = |_, _| ();
     let mut old = Look::new(nodes.clone(), shape, false, &mut silent);
-    let (told, unfolded) = old.told(superblock).await?.unzip();
-    old.trees(superblock).await;
-    if old.has_unread {
-        return Err(OpenError::Unread);
-    }
+    let mut rounds = 1..ROUNDS;
+    let (told, unfolded) = loop {
+        let told = old.told(superblock).await?;
+        old.trees(superblock).await;
+        if old.has_unread {
+            return Err(OpenError::Unread);
+        }
+        if !old.has_claims() || rounds.next().is_none() {
+            break told.unzip();
+        }
+        old = old.again();
+    };
     let space = Rc::new(Space::empty(shape));
     let is_used =
         |run: &Run| old.held.has_all(*run) || told.as_ref().is_some_and(|it| it.has_all(*run));
@@ -133,7 +153,59 @@ async fn used_before(
     for run in units(&shape).filter(|run| shape.may_hold(run) && is_kept(run)) {
         assert!(space.take(run), "each unit once");
     }
-    Ok((space, unfolded.unwrap_or_default().answers))
+    for unit in old.strays.values().flat_map(|run| run.units()) {
+        let _is_new = space.take(unit); // it is read before anything goes there
+    }
+    let answers = unfolded.unwrap_or_default().answers;
+    Ok(Before { space, answers, strays: old.strays })
+}
+
+/// Leads files to blocks of their own, where they led to what something else holds. Which of two
+/// files a block is, nothing tells: one of them gets a copy, which is as right as the other, or as
+/// wrong. A block of metadata says whose it is: there the file has nothing.
+async fn part(
+    nodes: &Nodes,
+    space: &Space,
+    strays: BTreeMap<(u64, u64), Run>,
+    next: u64,
+) -> Result<(), OpenError> {
+    for &(ino, lbn) in strays.keys() {
+        let (block, slot) = (ino / INODES, ino % INODES);
+        let Ok(Some(home)) = nodes.get(&Stem::Inodes, 0, block).await else { continue };
+        let Some(facts) = home.inode(slot, Record::facts) else { continue };
+        let stem = Stem::File(ino, home.clone(), slot);
+        let Ok(Some(parent)) = nodes.parent(&stem, 0, lbn).await else { continue };
+        let old = nodes.child_of(&parent, lbn);
+        let own = match copied(nodes, space, old).await? {
+            Some(address) => Pointer::new(address, next, old.sum.get()),
+            None => {
+                let units = facts.units.saturating_sub(space.shape().block);
+                home.change(|bytes| Record::of_mut(bytes, slot).set(&Facts { units, ..facts }));
+                nodes.mark(&home);
+                Pointer::NULL
+            }
+        };
+        nodes.set_child(&parent, lbn, own);
+        nodes.mark_parent(&parent);
+    }
+    Ok(nodes.path.device().flush().await?)
+}
+
+/// A copy of a block of data; none if there is no data, but metadata or no place at all.
+async fn copied(nodes: &Nodes, space: &Space, old: Pointer) -> Result<Option<u64>, OpenError> {
+    let run = Run { start: old.address.get(), length: space.shape().block };
+    if !space.shape().may_hold(&run) {
+        return Ok(None);
+    }
+    let device = nodes.path.device();
+    let room = Buffer::unfilled(run.length as usize * UNIT);
+    let data = device.read(old.offset(), room).await.map_err(|_| OpenError::Unread)?;
+    if data.chunks(UNIT).any(|unit| head::secret(unit) == *nodes.secret()) {
+        return Ok(None);
+    }
+    let own = space.take_blocks(1).ok_or(OpenError::Full)?[0].start;
+    device.write(own * UNIT as u64, vec![data.freeze()], Durability::Plain).await?;
+    Ok(Some(own))
 }
 
 /// What is right, in memory.
@@ -151,16 +223,16 @@ async fn fixed(
     mut superblock: Superblock,
     answers: Vec<Rc<[u8]>>,
 ) -> Result<Fixed, OpenError> {
-    for stem in [Stem::Map, Stem::Inodes, Stem::Snapshots] {
-        drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
-    }
-    clear_senseless(nodes, superblock.next_ino).await;
     let mut silent = |_, _| ();
     let mut look = Look::new(nodes.clone(), shape, false, &mut silent);
     look.live(&superblock).await;
     let is_file = |ino: &u64| look.says.files.contains_key(ino);
     let gone = look.says.names.keys().filter(|ino| !is_file(ino)).copied().collect();
     drop_names(nodes, &look, &gone).await;
+    let slots = &mut superblock.snapshots.line_slots;
+    if let Some(block) = look.leaf_behind(&Stem::Snapshots, None, slots.div_ceil(LINES)).await {
+        *slots = (block + 1) * LINES; // the lines there are as good as the others
+    }
     let pins = look.pins(&superblock.snapshots).await;
     let all = kept_snapshots(nodes, &mut superblock.snapshots, &pins).await?;
     let mut silent = |_, _| ();
@@ -183,7 +255,7 @@ async fn fixed(
 /// What snapshots alone hold, as records tell it, and the answers that these have.
 fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
     let mut died: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
-    look.died.iter().for_each(|&(span, run)| died.entry(span).or_default().push(run));
+    look.died.values().for_each(|&(span, run)| died.entry(span).or_default().push(run));
     let of_span = |(span, runs)| {
         coalesced(runs).into_iter().map(move |run| Change::Died(run, span)).collect::<Vec<_>>()
     };
@@ -194,7 +266,7 @@ fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
 
 /// Counts what there is in the live tree: files, their links, and the rest.
 async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock) {
-    let orphans = superblock.chains.iter().map(|chain| chain.ino).collect();
+    let orphans = look.chains(&superblock.chains).iter().map(|chain| chain.ino).collect();
     let of_orphans = look.says.named_by_orphans(&orphans);
     for (&ino, known) in &look.says.files {
         let named = look.says.names.get(&ino).copied().unwrap_or(0);
@@ -216,9 +288,10 @@ async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock)
     let Count { files, directories, units, nodes, pinned } = look.says.count;
     (superblock.files, superblock.directories, superblock.units) = (files, directories, units);
     (superblock.snapshots.nodes, superblock.snapshots.pinned) = (nodes, pinned);
-    superblock.chains.retain(|chain| look.says.files.contains_key(&chain.ino));
+    superblock.chains = look.chains(&superblock.chains);
     let last = look.says.files.last_key_value().map_or(0, |(&last, _)| last);
-    superblock.next_ino = superblock.next_ino.max((last + 1).next_multiple_of(INODES));
+    let said = Some(superblock.next_ino).filter(|&next| next <= NUMBERS).unwrap_or(0);
+    superblock.next_ino = said.max((last + 1).next_multiple_of(INODES));
 }
 
 /// The snapshots that stay, and the slots of their lines: those that make sense, and have a root.
@@ -249,9 +322,9 @@ async fn kept_snapshots(
             nodes.remove_way(&lines);
         }
     }
+    said.line_slots = kept.values().map(|(_, slot)| slot + 1).max().unwrap_or(0);
     if kept.is_empty() {
         nodes.clear(&Stem::Snapshots);
-        said.line_slots = 0;
     }
     let holding = kept.values().filter(|(told, _)| told.state != State::Gone);
     said.pinned_until = holding.map(|(told, _)| told.update).max().unwrap_or(0);
@@ -295,6 +368,14 @@ async fn counted(
     Ok(all)
 }
 
+/// Takes pointers out of trees that lead to other blocks than they say.
+async fn drop_all_wrong(nodes: &Nodes) -> Result<(), FsError> {
+    for stem in [Stem::Map, Stem::Answers, Stem::Inodes, Stem::Snapshots] {
+        drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
+    }
+    Ok(())
+}
+
 /// Takes pointers out of a tree that lead to other blocks than they say; says whether there were
 /// any.
 fn drop_wrong<'s>(
@@ -327,11 +408,15 @@ fn drop_wrong<'s>(
 }
 
 /// Clears what makes no sense as an inode.
-async fn clear_senseless(nodes: &Nodes, end: u64) {
-    for block in 0..end.div_ceil(INODES) {
+async fn clear_senseless(nodes: &Nodes) {
+    let mut next = 0;
+    while let Some(block) = nodes.next_leaf(&Stem::Inodes, None, next).await {
+        next = block + 1;
         let Ok(Some(home)) = nodes.get(&Stem::Inodes, 0, block).await else { continue };
         for slot in 0..INODES {
-            let makes_sense = |record: &Record| record.is_free() || record.facts().is_some();
+            let has_number = is_number(block * INODES + slot);
+            let makes_sense =
+                |record: &Record| record.is_free() || has_number && record.facts().is_some();
             if !home.inode(slot, makes_sense) {
                 home.change(|bytes| Record::of_mut(bytes, slot).clear());
                 nodes.mark(&home);
@@ -343,11 +428,13 @@ async fn clear_senseless(nodes: &Nodes, end: u64) {
 /// Takes the names of files that are not there out of directories.
 async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
     let files = look.says.files.iter();
-    for (&ino, known) in files.filter(|(_, it)| it.kind == FileKind::Directory) {
+    for (&ino, _) in files.filter(|(_, it)| it.kind == FileKind::Directory) {
         let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await;
         let Ok(Some(home)) = home else { continue };
         let stem = Stem::File(ino, home, ino % INODES);
-        for leaf in 0..known.size.div_ceil(CHUNKS * CHUNK_SIZE as u64) {
+        let mut next = 0;
+        while let Some(leaf) = nodes.next_leaf(&stem, None, next).await {
+            next = leaf + 1;
             let Ok(Some(node)) = nodes.get(&stem, 0, leaf).await else { continue };
             let places = names_in(&node, gone);
             if !places.is_empty() {

@@ -38,6 +38,8 @@ struct Told<'a> {
     counts: BTreeMap<&'static str, u64>,
     log_since: Option<i64>,
     seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -88,6 +90,7 @@ fn told(done: &Done) -> Told<'_> {
         counts: findings.counts.iter().map(|(one, count)| (one.name, *count)).collect(),
         log_since: report.log_since_seconds,
         seconds: done.took.as_secs_f64(),
+        error: report.unrepaired.as_deref(),
     }
 }
 

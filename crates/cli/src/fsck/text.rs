@@ -157,6 +157,10 @@ fn result(run: &Run<'_>, done: &Done) -> String {
              need to a new volume"
                 .to_owned()
         }
+        Outcome::Left if report.unrepaired.is_some() => {
+            let why = plain(report.unrepaired.as_deref().unwrap_or_default());
+            format!("nothing was repaired, and nothing was written: {why}")
+        }
         Outcome::Left if run.repair => {
             "nothing was written, because what is 'left' above cannot be repaired: copy what you \
              need to a new volume"

@@ -137,6 +137,7 @@ impl From<fsck::Report> for Report {
             reconnected: report.reconnected,
             log_since_seconds: report.log_since_seconds,
             repaired: report.repaired,
+            unrepaired: None,
         }
     }
 }

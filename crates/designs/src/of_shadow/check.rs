@@ -89,6 +89,7 @@ fn repair_of(wrong: &Wrong) -> Option<&'static str> {
         Law::Root if wrong.snapshot.is_some() => Some("delete the snapshot, since no way leads in"),
         _ if wrong.snapshot.is_some() => None,
         Law::Links if wrong.found != NAMELESS => Some("count the names"),
+        Law::Once if wrong.ino.is_some() => Some("give it a block of its own, or none"),
         Law::Target => Some("take the name away"),
         Law::Inode => Some("clear it"),
         Law::Block if wrong.ino.is_none() => Some("take it out of its tree"),
@@ -114,18 +115,18 @@ pub(super) async fn check(
     let mut left: Vec<Wrong> =
         found.wrong.iter().filter(|wrong| repair_of(wrong).is_none()).cloned().collect();
     let can_repair = left.len() < found.wrong.len();
-    let mut repaired = false;
-    if options.repair && (can_repair || !found.is_at_rest && !is_damaged) {
-        if can_repair {
-            let made = shadow::repair(device.clone(), runtime.clone()).await;
-            made.map_err(CheckError::new)?;
+    let (mut repaired, mut unrepaired) = (false, None);
+    if options.repair && can_repair {
+        match shadow::repair(device.clone(), runtime.clone()).await {
+            Ok(()) => {
+                // What is left may be in the way of an opening.
+                let _rests = bring_to_rest(device, runtime).await;
+                (left, repaired) = (look(2).await?.wrong, true);
+            }
+            Err(error) => (left, unrepaired) = (found.wrong.clone(), Some(error.to_string())),
         }
-        // What is left may be in the way of an opening.
-        let rests = bring_to_rest(device, runtime).await;
-        if !can_repair {
-            rests.map_err(CheckError::new)?;
-        }
-        left = if can_repair { look(2).await?.wrong } else { left };
+    } else if options.repair && !found.is_at_rest && !is_damaged {
+        bring_to_rest(device, runtime).await.map_err(CheckError::new)?;
         repaired = true;
     }
     let mut counts: Vec<(Rule, u64)> =
@@ -156,6 +157,7 @@ pub(super) async fn check(
         directories: found.directories,
         held_bytes: found.held_bytes,
         repaired,
+        unrepaired,
         ..Report::default()
     })
 }

@@ -6,13 +6,16 @@ use std::rc::Rc;
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, kind_bits};
 use vfs::FileKind;
+use vnode::chain::Chain;
 use zerocopy::IntoBytes;
 
 use super::walk::Side;
 use super::{Law, Look, NAMELESS};
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
-use crate::format::{CHUNKS, INODES, ROOT, UNIT};
+use crate::format::pointer::{HIGHEST, capacity};
+use crate::format::superblock::NUMBERS;
+use crate::format::{CHUNKS, FIRST, INODES, ROOT, UNIT};
 use crate::nodes::{Node, Stem};
 
 /// What is known of a file.
@@ -22,6 +25,7 @@ pub(crate) struct Known {
     pub(crate) links: u32,
     pub(crate) size: u64,
     pub(crate) units: u64,
+    pub(crate) generation: u32,
     /// Leaves that it has, and chunks of names.
     leaves: u64,
     chunks: u64,
@@ -167,7 +171,22 @@ impl Says {
     }
 }
 
+/// Whether a file may have this number.
+pub(crate) fn is_number(ino: u64) -> bool {
+    ino == ROOT || FIRST <= ino && ino < NUMBERS
+}
+
 impl Look<'_> {
+    /// Chains of files that there are, one for each.
+    pub(crate) fn chains(&self, chains: &[Chain]) -> Vec<Chain> {
+        let (mut seen, mut right) = (BTreeSet::new(), chains.to_vec());
+        right.retain(|chain| {
+            let file = self.says.files.get(&chain.ino);
+            file.is_some_and(|file| file.generation == chain.generation) && seen.insert(chain.ino)
+        });
+        right
+    }
+
     /// A block of inodes is another one than before.
     pub(super) async fn inodes(&mut self, was: Option<Rc<Node>>, is: Option<Rc<Node>>, block: u64) {
         (self.progress)(self.done.0.min(self.done.1), self.done.1);
@@ -183,7 +202,7 @@ impl Look<'_> {
             }
             let ino = block * INODES + slot;
             let read = |home: &Option<Rc<Node>>, record: Option<Record>| {
-                let facts = record?.facts()?;
+                let facts = record.filter(|_| is_number(ino))?.facts()?;
                 Some((Stem::File(ino, home.clone()?, slot), facts))
             };
             let file = read(&is, now);
@@ -216,6 +235,7 @@ impl Look<'_> {
             links: facts.links,
             size: facts.size,
             units: facts.units,
+            generation: facts.generation,
             leaves: self.says.leaves,
             chunks: self.says.chunks,
         });
@@ -231,6 +251,11 @@ impl Look<'_> {
         let leaf_bytes =
             if is_names { CHUNKS * CHUNK_SIZE as u64 } else { self.block * UNIT as u64 };
         let end = facts.size.div_ceil(leaf_bytes);
+        let most = capacity(HIGHEST).saturating_mul(leaf_bytes);
+        if !is_names && facts.size > most {
+            let found = format!("{} bytes", facts.size);
+            self.wrong(Law::Size, Some(ino), found, format!("{most} at most"));
+        }
         if let Some(leaf) = self.leaf_behind(stem, None, end).await {
             let found = format!("block {leaf}");
             self.wrong(Law::Size, Some(ino), found, format!("none from block {end} on"));

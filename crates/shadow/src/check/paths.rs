@@ -42,31 +42,32 @@ impl Look<'_> {
     async fn find_names(&self, named: &mut Named) {
         let files = self.says.files.iter();
         let directories = files.filter(|(_, known)| known.kind == FileKind::Directory);
-        for (&ino, known) in directories {
+        for (&ino, _) in directories {
             let (block, slot) = (ino / INODES, ino % INODES);
             let Ok(Some(home)) = self.nodes.get(&self.tree.inodes, 0, block).await else {
                 continue;
             };
             let stem = Stem::File(ino, home, slot);
-            for start in (0..known.size).step_by(CHUNK_SIZE) {
-                let Some(bytes) = self.chunk_at(&stem, start).await else { continue };
-                for entry in chunk::entries(&bytes).filter_map(Result::ok) {
-                    if !matches!(entry.name, b"." | b"..")
-                        && let Some(name) = named.get_mut(&u64::from(entry.ino))
-                    {
-                        *name = Some((ino, entry.name.escape_ascii().to_string()));
-                    }
+            let mut next = 0;
+            while let Some(leaf) = self.nodes.next_leaf(&stem, None, next).await {
+                next = leaf + 1;
+                if let Ok(Some(node)) = self.nodes.get(&stem, 0, leaf).await {
+                    node.read(|bytes| note_names(ino, &bytes[size_of::<Head>()..], named));
                 }
             }
         }
     }
+}
 
-    /// A chunk of a directory.
-    async fn chunk_at(&self, stem: &Stem, start: u64) -> Option<Vec<u8>> {
-        let index = start / CHUNK_SIZE as u64;
-        let node = self.nodes.get(stem, 0, index / CHUNKS).await.ok()??;
-        let at = size_of::<Head>() + (index % CHUNKS) as usize * CHUNK_SIZE;
-        Some(node.read(|bytes| bytes[at..at + CHUNK_SIZE].to_vec()))
+/// Notes names that stand in the chunks of a directory.
+fn note_names(ino: u64, chunks: &[u8], named: &mut Named) {
+    let chunks = chunks.chunks_exact(CHUNK_SIZE).take(CHUNKS as usize);
+    for entry in chunks.flat_map(chunk::entries).filter_map(Result::ok) {
+        if !matches!(entry.name, b"." | b"..")
+            && let Some(name) = named.get_mut(&u64::from(entry.ino))
+        {
+            *name = Some((ino, entry.name.escape_ascii().to_string()));
+        }
     }
 }
 

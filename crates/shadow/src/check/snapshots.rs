@@ -26,11 +26,17 @@ impl Look<'_> {
             let read = self.nodes.get(&Stem::Snapshots, 0, block).await;
             let Ok(Some(lines)) = read else { continue };
             for slot in block * LINES..(block + 1) * LINES {
-                let is_new = match lines.read(|bytes| Line::read(bytes, slot)) {
+                let told = lines.read(|bytes| Line::read(bytes, slot));
+                let is_new = match &told {
                     Ok(None) => true,
-                    Ok(Some(told)) => found.insert(told.number, (told, slot)).is_none(),
+                    Ok(Some(told)) => found.insert(told.number, (told.clone(), slot)).is_none(),
                     Err(()) => false,
                 };
+                if slot >= said.line_slots && matches!(told, Ok(Some(_))) {
+                    let found = format!("a line of a snapshot, {slot}");
+                    let expected = format!("none from {} on", said.line_slots);
+                    self.wrong(Law::Counts, None, found, expected);
+                }
                 if !is_new {
                     let found = format!("line {slot}, which makes no sense");
                     self.wrong(Law::Line, None, found, "that of a snapshot, or none");
@@ -54,6 +60,7 @@ impl Look<'_> {
             }
         }
         let lists = self.lines_of_lists(said).await;
+        self.slots(said).await;
         let pins = Pins::new(said, all, lists);
         let newest = pins.holding().last().map_or(0, |told| told.update);
         if said.pinned_until < newest {
@@ -61,6 +68,21 @@ impl Look<'_> {
             self.wrong(Law::Counts, None, found, format!("{newest} at least"));
         }
         pins
+    }
+
+    /// Behind what is said to be there is nothing.
+    async fn slots(&mut self, said: &Snapshots) {
+        let ends = [
+            (Stem::Snapshots, said.line_slots.div_ceil(LINES), "lines of snapshots"),
+            (Stem::Lists, said.list_slots.div_ceil(LISTS), "lines of lists"),
+            (Stem::Died, said.died_slots, "lists"),
+        ];
+        for (stem, end, what) in ends {
+            if let Some(leaf) = self.leaf_behind(&stem, None, end).await {
+                let found = format!("block {leaf} of {what}");
+                self.wrong(Law::Counts, None, found, format!("none from {end} on"));
+            }
+        }
     }
 
     async fn lines_of_lists(&mut self, said: &Snapshots) -> BTreeMap<Span, Listing> {
@@ -71,7 +93,8 @@ impl Look<'_> {
                 let Some(list) = lines.read(|bytes| List::read(bytes, slot)) else { continue };
                 let Span { first, end } = list.span;
                 let is_span = 0 < first && first < end && end <= said.last + 1;
-                let makes_sense = is_span && list.last < said.died_slots;
+                let is_there = slot < said.list_slots;
+                let makes_sense = is_span && is_there && list.last < said.died_slots;
                 if !makes_sense || lists.insert(list.span, Listing { slot, list }).is_some() {
                     let found = format!("a list of what snapshots {first} to {end} hold");
                     self.wrong(Law::Listed, None, found, "one that makes sense, and is not twice");
@@ -129,7 +152,7 @@ impl Look<'_> {
             }
         }
         let mut held: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
-        for &(span, run) in &self.died {
+        for &(span, run) in self.died.values() {
             held.entry(span).or_default().push(run);
         }
         let all: BTreeMap<u32, String> =
@@ -178,7 +201,13 @@ impl Look<'_> {
                 };
                 units += died.runs.iter().map(|run| run.length).sum::<u64>(); // 32 bits each
                 all.extend(died.runs.into_iter().map(|run| (run, list.span)));
-                next = died.previous.filter(|_| blocks < pins.died_slots()); // or it is a circle
+                next = died.previous;
+                if next.is_some_and(|next| next >= pins.died_slots() || blocks >= pins.died_slots())
+                {
+                    let found = "a list that goes on where there is none, or in a circle";
+                    self.wrong(Law::Listed, None, found, "one that ends");
+                    break;
+                }
             }
             if units != list.units {
                 let found = format!("{units} units on a list of what died");

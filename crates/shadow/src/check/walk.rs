@@ -209,24 +209,80 @@ impl Look<'_> {
         if level == 0 {
             self.says.leaves += 1;
         }
-        let length = if is_data { self.block } else { 1 };
-        let run = Run { start: pointer.address.get(), length };
-        let is_held = self.hold(run, file_of(stem));
-        if is_held && self.tree.snapshot.is_some() {
-            let span = self.span_of(pointer.birth.get());
-            self.died.push((span, run));
-        }
         if is_data {
-            if is_held {
+            if self.hold_data(stem, index, pointer) {
                 self.data(stem, index, pointer).await;
             }
             return None;
         }
-        let found = if is_held { self.look_into(stem, level, index, pointer).await } else { None };
+        let found = self.hold_node(stem, (level, index), pointer).await;
         if found.is_none() {
             self.passed.insert((stem.owner(), level, index));
         }
         found
+    }
+
+    /// A file holds a block of data, if nothing else holds its place.
+    fn hold_data(&mut self, stem: &Stem, lbn: u64, pointer: Pointer) -> bool {
+        let run = Run { start: pointer.address.get(), length: self.block };
+        let units = run.start..run.end();
+        // A block that is another than its pointer says does not hold the place of this one.
+        let unfound: Vec<u64> = self.unfound.range(units.clone()).copied().collect();
+        for unit in unfound {
+            self.unfound.remove(&unit);
+            self.died.remove(&unit);
+            self.held.free(Run::of(unit));
+        }
+        let is_claimed = self.claimed.range(units.clone()).next().is_some();
+        let is_held = !is_claimed && self.held.take(run);
+        self.done.0 += run.length;
+        if is_held {
+            self.note_death(pointer, run);
+            return true;
+        }
+        self.held_twice(run, file_of(stem));
+        match file_of(stem).filter(|_| self.tree.snapshot.is_none()) {
+            Some(ino) => _ = self.strays.insert((ino, lbn), run),
+            // What a snapshot reads is not given back by the live tree.
+            None if self.held.shape().may_hold(&run) => self.claims.extend(units),
+            None => {}
+        }
+        false
+    }
+
+    /// A tree holds a block of metadata. That says itself whose it is: so it is looked into though
+    /// something else holds its place, which is claimed then.
+    async fn hold_node(
+        &mut self,
+        stem: &Stem,
+        (level, index): (u8, u64),
+        pointer: Pointer,
+    ) -> Option<Rc<Node>> {
+        let run = Run::of(pointer.address.get());
+        let is_new = self.held.take(run);
+        self.done.0 += run.length;
+        // Once more at most, whatever leads to it.
+        let may_be = is_new || !self.claims.contains(&run.start);
+        let found = if may_be { self.look_into(stem, level, index, pointer).await } else { None };
+        if is_new && found.is_none() {
+            self.unfound.insert(run.start);
+        }
+        let is_first = is_new || found.is_some() && self.unfound.remove(&run.start);
+        if is_first {
+            self.note_death(pointer, run);
+        } else {
+            self.held_twice(run, file_of(stem));
+            self.claims.extend(found.as_ref().map(|_| run.start));
+        }
+        found
+    }
+
+    /// What a snapshot holds, and no tree after it, died.
+    fn note_death(&mut self, pointer: Pointer, run: Run) {
+        if self.tree.snapshot.is_some() {
+            let span = self.span_of(pointer.birth.get());
+            self.died.insert(run.start, (span, run));
+        }
     }
 
     async fn look_into(
@@ -294,7 +350,7 @@ impl Look<'_> {
     }
 
     /// The last leaf of a file that is none of the first `end`.
-    pub(super) fn leaf_behind<'s>(
+    pub(crate) fn leaf_behind<'s>(
         &'s self,
         stem: &'s Stem,
         above: Option<Rc<Node>>,

@@ -30,9 +30,9 @@ impl Run {
         (self.start..self.end()).map(Self::of)
     }
 
-    /// The first unit behind it.
+    /// The first unit behind it, as far as there are numbers for it.
     pub fn end(&self) -> u64 {
-        self.start + self.length
+        self.start.saturating_add(self.length)
     }
 }
 

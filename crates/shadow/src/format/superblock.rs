@@ -18,6 +18,8 @@ use super::{UNIT, VERSION, view, view_mut};
 pub const LISTED: usize = 64;
 /// Trees that are not of files.
 pub const TREES: usize = 7;
+/// Numbers of files end before this one: an entry of a directory has 32 bits for one.
+pub const NUMBERS: u64 = 1 << 32;
 /// Chains that are open at once, at most.
 pub const CHAINS: usize = 64;
 
@@ -65,11 +67,13 @@ impl Snapshots {
         let has_room = |tree: &Tree, slots: u64, per_block: u64| {
             slots.div_ceil(per_block) <= capacity(tree.height)
         };
-        let counts = [self.line_slots, self.list_slots, self.died_slots, self.nodes, self.pinned];
+        let most = units.saturating_mul(LISTS);
         has_room(&self.lines, self.line_slots, LINES)
             && has_room(&self.lists, self.list_slots, LISTS)
             && has_room(&self.died, self.died_slots, 1)
-            && counts.iter().all(|&count| count <= units.saturating_mul(LISTS))
+            && self.line_slots <= units.saturating_mul(LINES)
+            && [self.list_slots, self.died_slots].iter().all(|&slots| slots <= units)
+            && [self.nodes, self.pinned].iter().all(|&count| count <= most)
             && self.last <= SnapshotNumber::LAST.0
             && self.changed.seconds < i64::MAX / 2
     }
@@ -187,6 +191,13 @@ impl Superblock {
     pub fn trees(&self) -> [Tree; TREES] {
         let Snapshots { lines, lists, died, .. } = self.snapshots;
         [self.inodes, self.map, self.answers, lines, lists, died, self.log]
+    }
+
+    /// Whether what a volume of so many units counts of its live tree may be so.
+    pub fn counts_make_sense(&self, units: u64) -> bool {
+        let are_few = self.directories <= self.files && self.files <= NUMBERS;
+        let is_short = [self.answers_begun, self.answers_from].iter().all(|it| it >> 48 == 0);
+        are_few && is_short && self.units <= units && self.next_ino <= NUMBERS
     }
 
     /// The block of it, to stand at this unit.

@@ -171,3 +171,62 @@ fn answers_outlive_a_repair() {
     });
     assert_eq!(remembered, 20);
 }
+
+/// What is filled anew is not read: where a block has rotted of which nothing is remembered since
+/// the volume went back to a snapshot, or one of the space log while the volume is open, all goes
+/// on, and it is well in the end.
+#[test]
+fn what_is_filled_anew_may_have_rotted() {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
+    let both = async |volume: &enginekit::Volume<shadow::Shadow>, calls: std::ops::Range<u16>| {
+        for call in calls {
+            let (root, mode) = (volume.files.root(), SetAttributes::default());
+            let sealed = volume.files.mkdir(&caller(call), root, &name_of(call), mode).await;
+            let answer = sealed.open().await.expect("nothing has failed").into_inner();
+            answer.result.expect("it is new");
+            let sealed = volume.files.rmdir(&caller(call | 1 << 15), root, &name_of(call)).await;
+            sealed.open().await.expect("nothing has failed").into_inner().result.expect("there");
+        }
+        volume.settle().await;
+    };
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        enginekit::snapshots::pin(&volume, "one").await.expect("there is room");
+        both(&volume, 0..CALLS).await;
+        enginekit::snapshots::roll_back(&volume, "one").await.expect("it is the newest");
+    });
+    let image = disk.contents();
+    assert_eq!(findings(&image), Ok(()));
+    let rots = |image: &sim::Image, kind: u8, is_so: &dyn Fn(&sim::Image) -> bool| {
+        let all = (32..image.size() / UNIT - 2).filter_map(|unit| {
+            let bytes = unit_of(image, unit);
+            let mut rotten = image.clone();
+            rotten.write(unit * UNIT + 1077, &[bytes[1077] ^ 4]);
+            let is_it = bytes.starts_with(b"DuSh") && bytes[6] == kind;
+            (is_it && is_so(&rotten)).then_some(unit)
+        });
+        all.collect::<Vec<u64>>()
+    };
+    let answers = rots(&image, 8, &|rotten| findings(rotten).is_err());
+    assert!(answers.len() > 3, "{answers:?}");
+    let rotten = |units: &[u64]| {
+        let disk = Disk::new(&executor, image.clone());
+        units.iter().for_each(|unit| disk.rot(unit * UNIT + 1077, 2));
+        disk
+    };
+    // A repair knows that nothing is lost with them, and what comes next in the ring is theirs.
+    let mended = rotten(&answers);
+    executor.block_on(shadow::repair(mended.clone(), executor.runtime())).expect("there is room");
+    assert_eq!(findings(&mended.contents()), Ok(()));
+    let disk = rotten(&answers);
+    let log = rots(&image, 13, &|rotten| findings(rotten).is_err());
+    assert!(!log.is_empty(), "something waits there");
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("these are not needed");
+        log.iter().for_each(|unit| disk.rot(unit * UNIT + 1077, 2));
+        both(&volume, 200..700).await;
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    assert_eq!(findings(&disk.contents()), Ok(()));
+}

@@ -51,7 +51,7 @@ fn shown(image: &Image, trees: &[u32]) -> Result<(Image, All), String> {
     })
 }
 
-fn on<T>(
+pub(crate) fn on<T>(
     image: &Image,
     work: impl AsyncFnOnce(&Volume<Shadow>) -> Result<T, String>,
 ) -> Result<(Image, T), String> {

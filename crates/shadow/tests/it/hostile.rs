@@ -1,0 +1,200 @@
+//! Numbers that no volume has, in blocks that fit their checksums: they are findings or errors, in
+//! a time that what is there takes, not what a number says.
+
+use enginekit::Volume;
+use shadow::format::anchor::Anchor;
+use shadow::format::head::Kind;
+use shadow::format::snapshot::{Died, Line};
+use shadow::format::superblock::Superblock;
+use shadow::{Law, Shadow};
+use sim::Image;
+use vfs::{FileSystem, ObjectId, Requester, Stability};
+use vnode::chain::Chain;
+
+use crate::bench::findings;
+use crate::forge::forge;
+use crate::judged::{found, of_three_trees, units};
+use crate::mended::on;
+use crate::repair::repaired;
+use crate::scrub::{UNIT, unit_of};
+use crate::strays::{D, FIRST, LARGE, name, of_files, read_all, units_of_home};
+
+const SIZES: [u64; 4] = [1 << 52, 1 << 60, i64::MAX as u64, u64::MAX];
+const PLACES: [u64; 5] = [(1 << 52) - 1, 1 << 52, 1 << 60, u64::MAX - 3, u64::MAX];
+
+/// Bytes of an inode: where its size stands, and its first pointer.
+const SIZE: usize = 28;
+const POINTER: usize = 88;
+
+/// The number of a file at some byte of its inode is another.
+fn with(image: &Image, file: u64, at: usize, number: u64) -> Image {
+    let mut image = image.clone();
+    let home = units_of_home(&image, file);
+    forge(&mut image, home, |block| {
+        let at = 64 + (file % 16) as usize * 252 + at;
+        block[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    });
+    image
+}
+
+/// Callers do what they can with a file, and with the directory in which it is.
+async fn use_all(volume: &Volume<Shadow>, file: u64) -> Result<(), String> {
+    let files = &volume.files;
+    let root = files.root();
+    let told = |error: vfs::FsError| error.to_string();
+    let d = volume.lookup(root, "d").await.map_err(told)?;
+    let _names = volume.list(d).await;
+    let id: ObjectId = volume.lookup(d, &name(file)).await.map_err(told)?;
+    let size = volume.attributes(id).await.size;
+    for at in [0, 5000, size / 2, size.saturating_sub(100)] {
+        let _read = files.read(&Requester::root(), id, at, 4096).await.open().await;
+        let _written = volume.write(id, at, vec![1; 100], Stability::FileSync).await;
+    }
+    for size in [size.saturating_sub(4096), 9000, 100] {
+        let _resized = volume.resize(id, size).await;
+    }
+    let _removed = volume.remove(d, &name(file)).await;
+    let _made = volume.create(d, "new").await;
+    let _gone = volume.rmdir(root, "d").await;
+    let _stopped = volume.files.store().quiesce().await;
+    Ok(())
+}
+
+/// Nothing of it ends in a panic, or does not end; and a repair leaves all other files.
+fn is_met(image: &Image, wrong: &Image, file: u64, laws: &[Law]) -> Result<(), String> {
+    let told = found(wrong)?.wrong;
+    let has = |law: &Law| told.iter().any(|it| it.law == *law);
+    if !laws.iter().all(has) {
+        return Err(format!("{told:?}"));
+    }
+    let _of_callers = on(wrong, async |volume| use_all(volume, file).await);
+    let (mended, _) = repaired(wrong)?;
+    let left = found(&mended)?.wrong;
+    // Files of which the names are lost stay.
+    if left.iter().any(|it| it.ino.is_none_or(|ino| file != D && ino != file)) {
+        return Err(format!("{left:?} are left"));
+    }
+    let _of_callers = on(&mended, async |volume| use_all(volume, file).await);
+    if file == D {
+        return Ok(());
+    }
+    let (_, right) = on(image, async |volume| read_all(volume, file).await)?;
+    let (_, now) = on(&mended, async |volume| read_all(volume, file).await)?;
+    if now == right { Ok(()) } else { Err("another file is lost".to_owned()) }
+}
+
+#[test]
+fn sizes_that_no_file_has_cost_nothing() {
+    let image = of_files(4);
+    for size in SIZES {
+        let wrong = with(&image, D, SIZE, size);
+        assert_eq!(is_met(&image, &wrong, D, &[Law::Entry]), Ok(()), "{size}");
+        for file in [FIRST, LARGE] {
+            let wrong = with(&image, file, SIZE, size);
+            assert_eq!(is_met(&image, &wrong, file, &[Law::Size]), Ok(()), "{size} of {file}");
+        }
+    }
+}
+
+#[test]
+fn places_that_no_disk_has_are_findings() {
+    let image = of_files(4);
+    for place in PLACES {
+        let wrong = with(&image, D, POINTER, place);
+        assert_eq!(is_met(&image, &wrong, D, &[Law::Block]), Ok(()), "{place}");
+        let wrong = with(&image, LARGE, POINTER, place);
+        assert_eq!(is_met(&image, &wrong, LARGE, &[Law::Block]), Ok(()), "{place}");
+        let wrong = with(&image, FIRST, POINTER, place);
+        assert_eq!(is_met(&image, &wrong, FIRST, &[Law::Once]), Ok(()), "{place}");
+    }
+}
+
+/// All superblocks say something else.
+fn said(image: &Image, change: impl Fn(&mut Superblock)) -> Image {
+    let mut image = image.clone();
+    let anchor = Anchor::read(&unit_of(&image, 0)).expect("it is at rest");
+    for unit in 32..image.size() / UNIT - 2 {
+        if let Some(mut read) = Superblock::read(&unit_of(&image, unit), unit, &anchor.secret) {
+            change(&mut read);
+            image.write(unit * UNIT, &*read.write(unit, &anchor.secret));
+        }
+    }
+    image
+}
+
+#[test]
+fn counts_that_no_volume_has_are_made_right() {
+    let image = of_files(4);
+    let chain = |ino, generation| Chain { ino, generation, size: Some(u64::MAX) };
+    let changes: [(&str, &dyn Fn(&mut Superblock)); 9] = [
+        ("files", &|it| it.files = u64::MAX),
+        ("directories", &|it| it.directories = u64::MAX),
+        ("units", &|it| it.units = u64::MAX),
+        ("numbers", &|it| it.next_ino = u64::MAX),
+        ("answers", &|it| it.answers_begun = u64::MAX),
+        ("a chain of nobody", &|it| it.chains = vec![chain(9999, 1)]),
+        ("a chain of no number", &|it| it.chains = vec![chain(u64::MAX, 1)]),
+        ("a chain of another", &|it| it.chains = vec![chain(FIRST, 1)]),
+        ("a chain of the blocks of answers", &|it| it.chains = vec![chain(3, 1)]),
+    ];
+    for (what, change) in changes {
+        let wrong = said(&image, change);
+        assert!(findings(&wrong).is_err(), "{what}");
+        let opened = on(&wrong, async |volume| use_all(volume, FIRST).await);
+        assert!(opened.is_err(), "{what}");
+        let (mended, _) = repaired(&wrong).expect(what);
+        assert_eq!(findings(&mended), Ok(()), "{what}");
+        assert!(on(&mended, async |volume| read_all(volume, 0).await).is_ok(), "{what}");
+    }
+}
+
+/// What is used as an inode has a number that files may have.
+#[test]
+fn inodes_of_no_number_go() {
+    let image = of_files(4);
+    let mut wrong = image.clone();
+    let home = units_of_home(&image, 2);
+    forge(&mut wrong, home, |block| block.copy_within(64 + 2 * 252..64 + 3 * 252, 64 + 3 * 252));
+    let told = found(&wrong).expect("it can be looked at").wrong;
+    assert!(told.iter().any(|it| it.law == Law::Inode && it.ino == Some(3)), "{told:?}");
+    let (mended, _) = repaired(&wrong).expect("there is room");
+    assert_eq!(findings(&mended), Ok(()));
+    assert!(on(&mended, async |volume| read_all(volume, 0).await).is_ok());
+}
+
+/// Lines that stand where none should are as good as others; lists end.
+#[test]
+fn lines_behind_the_last_and_lists_without_an_end_are_seen() {
+    let image = of_three_trees();
+    let wrong = said(&image, |it| it.snapshots.line_slots = 1);
+    assert!(findings(&wrong).is_err());
+    assert!(on(&wrong, async |_| Ok(())).is_err(), "its line would be another's");
+    let (mended, _) = repaired(&wrong).expect("there is room");
+    assert_eq!(findings(&mended), Ok(()));
+    let listed = on(&mended, async |volume| enginekit::snapshots::listed(volume).await);
+    assert_eq!(listed.expect("it opens").1.len(), 2, "no snapshot is lost");
+    let wrong = said(&image, |it| it.snapshots.list_slots = 1);
+    assert!(findings(&wrong).is_err());
+    assert_eq!(findings(&repaired(&wrong).expect("there is room").0), Ok(()));
+    let mut wrong = image.clone();
+    forge(&mut wrong, units(&image, Kind::Died, 6, 0)[0], |block| {
+        let Died { runs, .. } = Died::read(block).expect("it is one");
+        Died::begin(block, Some(1 << 40));
+        runs.iter().for_each(|&run| Died::add(block, run));
+    });
+    let told = found(&wrong).expect("it can be looked at").wrong;
+    assert!(
+        told.iter().any(|it| it.law == Law::Listed && it.found.contains("goes on")),
+        "{told:?}"
+    );
+    assert_eq!(findings(&repaired(&wrong).expect("there is room").0), Ok(()));
+    // Sizes of a line are small.
+    let mut wrong = image.clone();
+    forge(&mut wrong, units(&image, Kind::Snapshots, 4, 0)[0], |block| {
+        let mut told = Line::read(block, 0).expect("it makes sense").expect("it is one");
+        (told.update, told.files) = (u64::MAX, u64::MAX);
+        Line::write(block, 0, Some(&told));
+    });
+    assert!(findings(&wrong).is_err());
+    assert_eq!(findings(&repaired(&wrong).expect("there is room").0), Ok(()));
+}
