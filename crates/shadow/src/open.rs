@@ -20,6 +20,7 @@ use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
+use crate::callers::Callers;
 use crate::commit::{Commits, Found};
 use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
@@ -170,6 +171,8 @@ pub async fn open(
     let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
     let device = if options.read_only { scratch(device) } else { device };
     let (device, placement) = followed(device, &runtime, options.read_only);
+    let callers = Rc::new(Callers::new(device));
+    let device: Rc<dyn BlockDevice> = callers.clone();
     if !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, &superblock, at, &anchor.secret).await?;
     }
@@ -203,6 +206,7 @@ pub async fn open(
         runtime: runtime.clone(),
         budget,
         path,
+        callers,
         nodes,
         space,
         pins: commits.pins.clone(),

@@ -12,6 +12,7 @@ mod judged;
 mod kit;
 mod mended;
 mod overwrites;
+mod pacing;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod repair;
