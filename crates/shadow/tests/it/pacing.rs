@@ -220,3 +220,18 @@ fn callers_hardly_wait_for_a_scrub() {
         }
     }
 }
+
+#[test]
+fn callers_hardly_wait_for_a_compaction() {
+    let made = MkfsOptions { zone_size: Some(4 << 20), ..MkfsOptions::default() };
+    let size = 176 << 20;
+    let image = filled(256 << 20, &made, size, 2 * size / BLOCK);
+    for load in [Load::Overwrites, Load::ColdReads] {
+        for (count, calls) in [(1, 2000), (8, 8000)] {
+            let intervals = [NEVER, Duration::from_secs(1)];
+            let [alone, beside] = compared(&image, (load, count, calls), intervals, false);
+            assert!(beside.part(99) <= alone.part(99).mul_f64(1.5), "{load:?}, {count} at once");
+            assert!(alone.moved == 0 && beside.moved > 4 << 20, "{} MiB", mib(beside.moved));
+        }
+    }
+}
