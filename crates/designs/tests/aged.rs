@@ -1,8 +1,8 @@
 //! How fast random overwrites are on volumes that are old and nearly full, beside a log: in the
 //! virtual time of one disk of today, so that the numbers are exact.
 //!
-//! `DURAMEN_AGED="MIB PERCENT..."` measures volumes of so many MiB, so full; with `snapshots` as its
-//! first word, with such made meanwhile.
+//! `DURAMEN_AGED="MIB PERCENT..."` measures volumes of so many MiB, so full; with `snapshots` as
+//! its first word, with such made meanwhile.
 
 use std::rc::Rc;
 

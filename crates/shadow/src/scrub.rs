@@ -196,7 +196,7 @@ impl Shadow {
             held: None,
             since: 0,
             commits: Some(&self.commits),
-            way: Some(GiveWay::new(self)),
+            way: Some(GiveWay::new(&self.callers, &*self.runtime.clock)),
             ends: &self.scrubbing.ends,
             block: self.per_block(),
             begun: last.durable,

@@ -9,9 +9,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use runtime::Instant;
+use runtime::{Clock, Instant};
 
-use crate::engine::Shadow;
+use crate::callers::Callers;
 
 /// What takes less keeps no call for long.
 const LONG: Duration = Duration::from_millis(20);
@@ -34,7 +34,8 @@ pub(crate) struct Scrubbing {
 
 /// How a scrub gives way.
 pub(crate) struct GiveWay<'a> {
-    engine: &'a Shadow,
+    callers: &'a Callers,
+    clock: &'a dyn Clock,
     /// For how long it waited for the device since it rested.
     worked: Cell<Duration>,
     /// What callers had asked for when that was looked at last, and when that had grown.
@@ -43,14 +44,14 @@ pub(crate) struct GiveWay<'a> {
 }
 
 impl<'a> GiveWay<'a> {
-    pub(crate) fn new(engine: &'a Shadow) -> Self {
-        let asked = Cell::new(engine.callers.asked());
-        Self { engine, worked: Cell::default(), asked, called: Cell::new(None) }
+    pub(crate) fn new(callers: &'a Callers, clock: &'a dyn Clock) -> Self {
+        let asked = Cell::new(callers.asked());
+        Self { callers, clock, worked: Cell::default(), asked, called: Cell::new(None) }
     }
 
     /// Whether somebody calls.
     pub(crate) fn is_called(&self) -> bool {
-        let (asked, now) = (self.engine.callers.asked(), self.engine.runtime.clock.now());
+        let (asked, now) = (self.callers.asked(), self.clock.now());
         if self.asked.replace(asked) != asked {
             self.called.set(Some(now));
         }
@@ -59,10 +60,9 @@ impl<'a> GiveWay<'a> {
 
     /// Waits for the device.
     pub(crate) async fn work<T>(&self, work: impl Future<Output = T>) -> T {
-        let clock = &self.engine.runtime.clock;
-        let begun = clock.now();
+        let begun = self.clock.now();
         let done = work.await;
-        self.worked.set(self.worked.get() + clock.now().since(begun));
+        self.worked.set(self.worked.get() + self.clock.now().since(begun));
         done
     }
 
@@ -77,7 +77,7 @@ impl<'a> GiveWay<'a> {
     /// Rests for a while; says how much of the rest is left.
     pub(crate) async fn nap(&self, left: Duration) -> Duration {
         let nap = left.min(NAP);
-        self.engine.runtime.clock.sleep(nap).await;
+        self.clock.sleep(nap).await;
         left - nap
     }
 }
