@@ -1,7 +1,8 @@
 //! How fast random overwrites are on volumes that are old and nearly full, beside a log: in the
 //! virtual time of one disk of today, so that the numbers are exact.
 //!
-//! `DURAMEN_AGED="MIB PERCENT..."` measures volumes of so many MiB, so full.
+//! `DURAMEN_AGED="MIB PERCENT..."` measures volumes of so many MiB, so full; with `snapshots` as
+//! its first word, with such made meanwhile.
 
 use std::rc::Rc;
 
@@ -18,6 +19,11 @@ const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const BLOCK: u64 = 8 << 10;
 /// Files among which data is spread.
 const FILES: u64 = 8;
+/// While data is written over, as many snapshots are made,
+const SNAPSHOTS: u64 = 10;
+/// and so many of them stay: with what these hold there is so much for 100 bytes of files, at most.
+const STAY: u64 = 4;
+const HELD: u64 = 173;
 /// Bytes of the log, which has the outer end of the disk.
 const LOG: u64 = 32 << 20;
 
@@ -63,12 +69,18 @@ impl World {
         world
     }
 
+    /// Bytes of the volume, and how many of them are free.
+    async fn space(&self) -> (u64, u64) {
+        let (files, root) = (&self.opened.files, self.opened.files.root());
+        let space = files.fsstat(&Requester::root(), root).await.open().await;
+        let space = space.expect("running").into_inner().result.expect("of the root");
+        (space.total_bytes, space.free_bytes)
+    }
+
     fn fill(&mut self, percent: u64) {
         let (files, root) = (&self.opened.files, self.opened.files.root());
         let (ids, blocks) = self.executor.block_on(async {
-            let space = files.fsstat(&Requester::root(), root).await.open().await;
-            let space = space.expect("running").into_inner().result.expect("of the root");
-            let blocks = space.total_bytes * percent / 100 / FILES / BLOCK;
+            let blocks = self.space().await.0 * percent / 100 / FILES / BLOCK;
             let mut ids = Vec::new();
             for number in 0..FILES {
                 let name = Name::parse(format!("f{number}").as_bytes()).expect("a name");
@@ -104,9 +116,35 @@ impl World {
         (calls / callers * callers) as f64 / clock.now().since(begun).as_secs_f64()
     }
 
-    /// Becomes old, since all is written over so often, and is measured then.
-    fn aged(&self, turns: u64, calls: u64) -> Speed {
-        self.speed(32, self.files.len() as u64 * self.blocks * turns, 1);
+    /// Makes a snapshot, and deletes that which is too old.
+    fn pin(&self, number: u64) {
+        let snapshots = self.opened.files.snapshots().expect("it has them");
+        let name = |number: u64| Name::parse(format!("s{number}").as_bytes()).expect("a name");
+        self.executor.block_on(async {
+            let made = snapshots.pin(&name(number)).await.open().await;
+            made.expect("running").into_inner().expect("there is room");
+            let Some(old) = number.checked_sub(STAY) else { return };
+            let gone = snapshots.delete(&name(old)).await.open().await;
+            let gone = gone.expect("running").into_inner().expect("it is there").number;
+            loop {
+                let step = snapshots.delete_step(gone).await.open().await;
+                if step.expect("running").into_inner().expect("nothing fails") {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Becomes old, since all is written over so often, and is measured then. Each of the
+    /// snapshots follows upon as many writes.
+    fn aged(&self, turns: u64, calls: u64, snapshots: u64) -> Speed {
+        let all = self.files.len() as u64 * self.blocks * turns;
+        for part in 0..snapshots.max(1) {
+            self.speed(32, all / snapshots.max(1), 1 + (part << 8));
+            if snapshots > 0 {
+                self.pin(part);
+            }
+        }
         let together = self.speed(32, 4 * calls, 2);
         let alone = self.speed(1, calls, 3);
         Speed { alone, together }
@@ -126,32 +164,39 @@ async fn write(
 }
 
 /// How many times as fast `shadow` is as a log on volumes of so many bytes, so full, on which all
-/// was written over so often.
-fn compared(bytes: u64, percent: u64, turns: u64, calls: u64) -> Speed {
+/// was written over so often. Of what fills it, snapshots hold a part, if there are to be any.
+fn compared((bytes, percent): (u64, u64), (turns, calls): (u64, u64), snapshots: u64) -> Speed {
     let speeds = [&SHADOW, &FFS_LOG].map(|design| {
-        let world = World::new(design, bytes, percent);
-        let speed = world.aged(turns, calls);
-        println!("{percent} %, {:6}: {speed:.0?}", design.engine);
+        let snapshots = if design.disks.len() > 1 { 0 } else { snapshots };
+        let files = if snapshots > 0 { percent * 100 / HELD } else { percent };
+        let world = World::new(design, bytes, files);
+        let speed = world.aged(turns, calls, snapshots);
+        let (total, free) = world.executor.block_on(world.space());
+        let full = 100 - free * 100 / total;
+        println!("{percent} %, {:6}: {speed:.0?}, {full} % full", design.engine);
         let status = world.opened.engine.shadow();
         status.iter().for_each(|status| println!("{status:?}"));
         speed
     });
     let [ours, log] = speeds;
     let more = Speed { alone: ours.alone / log.alone, together: ours.together / log.together };
-    println!("{percent} % of {} MiB: {more:.2?}", bytes >> 20);
+    println!("{percent} % of {} MiB, {snapshots} snapshots: {more:.2?}", bytes >> 20);
     more
 }
 
 #[test]
 fn overwrites_of_an_old_volume_are_faster_than_with_a_log() {
-    let more = compared(128 << 20, 80, 1, 1000);
+    let more = compared((128 << 20, 80), (1, 1000), 0);
     assert!(more.together > 1.5 && more.alone > 0.8, "{more:?}");
 }
 
 #[test]
 fn old_volumes_are_measured() {
     let Ok(asked) = std::env::var("DURAMEN_AGED") else { return };
-    let mut words = asked.split_whitespace().map(|word| word.parse().expect("a number"));
+    let numbers = asked.strip_prefix("snapshots");
+    let snapshots = if numbers.is_some() { SNAPSHOTS } else { 0 };
+    let words = numbers.unwrap_or(&asked).split_whitespace();
+    let mut words = words.map(|word| word.parse().expect("a number"));
     let bytes: u64 = words.next().expect("how many MiB") << 20;
-    words.for_each(|percent: u64| _ = compared(bytes, percent, 2, 1000));
+    words.for_each(|percent: u64| _ = compared((bytes, percent), (2, 1000), snapshots));
 }

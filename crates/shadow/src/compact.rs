@@ -31,7 +31,7 @@ use vnode::{Engine, Files, Space as Kind};
 
 use crate::commit::Staged;
 use crate::content::{Block, Payload};
-use crate::engine::{BLOCKS_PER_UPDATE, File, Shadow};
+use crate::engine::{File, Shadow};
 use crate::format::pointer::{HIGHEST, Pointer};
 use crate::format::{FAN, UNIT, sum};
 use crate::owners::{Owner, Tenants, Walk};
@@ -52,7 +52,9 @@ const GAP: u64 = 128 << 10;
 /// Bytes that are read before they are written.
 const BATCH: u64 = 8 << 20;
 /// Bytes that are moved before they become durable.
-const UPDATE: u64 = 4 << 20;
+const UPDATE: u64 = 1 << 20;
+/// Blocks of a file that are moved at once: as long as these are written, it is locked.
+const MOVES: usize = 64;
 /// Blocks of metadata that go out together.
 const NODES: usize = 64;
 
@@ -275,6 +277,9 @@ impl Pass<'_> {
             }
             let (some, others) = rest.split_at(count);
             rest = others;
+            if self.pace.rest_if_long().await.is_err() {
+                return all;
+            }
             let room = Buffer::unfilled((end - start) as usize);
             let read = self.pace.work(engine.path.device().read(start, room)).await;
             let bytes = read.map(Buffer::freeze).ok();
@@ -303,7 +308,7 @@ impl Pass<'_> {
         // What is near in its file has the same pointers, and goes out with these once.
         read.sort_unstable_by_key(|(owner, _)| (owner.owner, owner.index));
         let of_files = read.chunk_by(|(one, _), (other, _)| one.owner == other.owner);
-        for moves in of_files.flat_map(|of_file| of_file.chunks(BLOCKS_PER_UPDATE)) {
+        for moves in of_files.flat_map(|of_file| of_file.chunks(MOVES)) {
             let (engine, files) = (self.pace.engine, self.files);
             let plan = async |update: &mut Update, file: &File| {
                 engine.plan_moves(update, file, moves).await

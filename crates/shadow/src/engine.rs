@@ -10,6 +10,7 @@ use runtime::sync::Signal;
 use vfs::FsError;
 use vnode::{Limits, Space as Kind, Vnode};
 
+use crate::callers::Callers;
 use crate::commit::{Commits, Counts};
 use crate::compaction::Compaction;
 use crate::format::inode::Record;
@@ -44,6 +45,8 @@ pub struct Shadow {
     pub(crate) limits: Limits,
     pub(crate) budget: Rc<Budget>,
     pub(crate) path: Rc<DataPath>,
+    /// Its device, which tells whether it is used.
+    pub(crate) callers: Rc<Callers>,
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) space: Rc<Space>,
     pub(crate) commits: Rc<Commits>,

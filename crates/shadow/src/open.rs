@@ -20,6 +20,7 @@ use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
+use crate::callers::Callers;
 use crate::commit::{Commits, Found};
 use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
@@ -169,10 +170,9 @@ pub async fn open(
     if options.read_only && highest != anchor.rest {
         return Err(OpenError::NotAtRest);
     }
-    // What the opening of a volume that stays as it is writes, stays in memory.
-    let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
-    let device = if options.read_only { scratch(device) } else { device };
     let (device, placement) = followed(device, &runtime, options.read_only);
+    let callers = Rc::new(Callers::new(device));
+    let device: Rc<dyn BlockDevice> = callers.clone();
     if !is_planted(Bug::UnwrittenBelief) {
         believe(&*device, &superblock, at, &anchor.secret).await?;
     }
@@ -206,6 +206,7 @@ pub async fn open(
         runtime: runtime.clone(),
         budget,
         path,
+        callers,
         nodes,
         space,
         pins: commits.pins.clone(),
@@ -235,12 +236,16 @@ fn start_background(files: &Rc<Files<Shadow>>, interval: Duration) {
     start_compaction(files, interval);
 }
 
-/// The device, written in order if it tells how its arm moves; then also where that is.
+/// The device, written in order if it tells how its arm moves; then also where that is. If it is
+/// only read, it stays as it is.
 fn followed(
     device: Rc<dyn BlockDevice>,
     runtime: &Runtime,
     read_only: bool,
 ) -> (Rc<dyn BlockDevice>, Option<Rc<Placement>>) {
+    // What the opening of a volume that stays as it is writes, stays in memory.
+    let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
+    let device = if read_only { scratch(device) } else { device };
     let Some(platters) = device.geometry().platters.filter(|_| !read_only) else {
         return (device, None);
     };

@@ -1,7 +1,8 @@
-//! The pace of a compaction: a tenth of the device's time, unless no zone is empty any more.
+//! The pace of a compaction: a tenth of the device's time, and half of it where no zone is empty.
 //!
 //! The time of all that it waits for the device is counted, also where the device has others to
-//! serve first. Then it rests nine times as long.
+//! serve first. After a little work it rests nine times as long, or only as long where space has
+//! become short: as long as it is at work, calls take longer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,8 +16,10 @@ use crate::engine::Shadow;
 
 /// It rests so many times as long as it was at work.
 const RESTS: u32 = 9;
-/// A rest ends so soon where space has become short.
+/// So often it looks whether space has become short: then a rest ends sooner.
 const NAP: Duration = Duration::from_millis(50);
+/// It rests when it was at work for so long: that is how much longer a call may take.
+const LONG: Duration = Duration::from_millis(20);
 
 /// It is to end, or cannot go on.
 pub(crate) struct Ended;
@@ -62,21 +65,27 @@ impl<'a> Pace<'a> {
     /// # Errors
     /// [`Ended`].
     pub(crate) async fn rest_if_long(&mut self) -> Result<(), Ended> {
-        if self.worked > NAP { self.rest().await } else { Ok(()) }
+        if self.worked > LONG { self.rest().await } else { Ok(()) }
     }
 
-    /// Rests as long as is due, and in any case long enough for others.
+    /// Rests as long as is due, and lets others go on in any case.
     ///
     /// # Errors
     /// [`Ended`].
     pub(crate) async fn rest(&mut self) -> Result<(), Ended> {
         let engine = self.engine;
         yield_now().await; // a disk may answer at once
-        let mut left = std::mem::take(&mut self.worked) * RESTS;
-        while !left.is_zero() && engine.space.standing().empty > 0 && engine.may_compact() {
-            let nap = engine.runtime.clock.sleep(left.min(NAP));
-            select(nap, pin!(engine.compaction.ended())).await;
-            left = left.saturating_sub(NAP);
+        let worked = std::mem::take(&mut self.worked);
+        let mut rested = Duration::ZERO;
+        while engine.may_compact() {
+            let is_short = engine.space.standing().empty == 0;
+            let left = (worked * if is_short { 1 } else { RESTS }).saturating_sub(rested);
+            if left.is_zero() {
+                break;
+            }
+            let nap = left.min(NAP);
+            select(engine.runtime.clock.sleep(nap), pin!(engine.compaction.ended())).await;
+            rested += nap;
         }
         if engine.may_compact() { Ok(()) } else { Err(Ended) }
     }

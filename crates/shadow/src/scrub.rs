@@ -9,7 +9,8 @@
 //!
 //! Callers change the volume meanwhile. Blocks that were written since the scrub began are not
 //! looked at, and of one that is wrong the pointer is looked up again: what was freed or replaced
-//! is no one's loss, and nor is what a snapshot held that is deleted.
+//! is no one's loss, and nor is what a snapshot held that is deleted. It gives way to them
+//! ([`crate::scrubbing`]).
 //!
 //! Invariants:
 //! 1. What is gathered stands on the disk: an update wrote it that was durable when the scrub
@@ -21,6 +22,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Buffer, IoError};
 use cache::{Budget, DataPath};
@@ -43,6 +45,7 @@ use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::open::{OpenError, choose, find_anchor, read_pins};
 use crate::planted::{Bug, is_planted};
+use crate::scrubbing::GiveWay;
 use crate::twins;
 use directory::entry::CHUNK_SIZE;
 
@@ -50,10 +53,14 @@ use directory::entry::CHUNK_SIZE;
 pub(crate) const BATCH: usize = 1 << 18;
 /// Bytes that are read at once,
 const LARGE: u64 = 1 << 20;
+/// and beside callers, whom one long read keeps less than many short ones,
+const LARGE_BESIDE: u64 = 4 << 20;
 /// and bytes between two blocks that are read with them rather than passed.
 const GAP: u64 = 128 << 10;
-/// Blocks of metadata that are read at once on the way.
+/// Blocks of metadata that are read at once on the way,
 const AHEAD: u64 = 32;
+/// and beside callers.
+const AHEAD_BESIDE: u64 = 8;
 /// Steps of the walk after which others have a turn.
 const STEPS: u64 = 256;
 /// Losses that are told one by one.
@@ -98,6 +105,8 @@ pub(crate) struct Scrub<'a> {
     since: u64,
     /// The one that makes updates; none where the volume is not open.
     commits: Option<&'a Commits>,
+    /// How it gives way to callers, if there may be some.
+    way: Option<GiveWay<'a>>,
     ends: &'a Cell<bool>,
     /// Units of a block of a file.
     block: u64,
@@ -141,6 +150,7 @@ pub async fn scrub(
         held: None,
         since: 0,
         commits: None,
+        way: None,
         ends: &ends,
         block: shape.block,
         begun: superblock.number,
@@ -186,6 +196,7 @@ impl Shadow {
             held: None,
             since: 0,
             commits: Some(&self.commits),
+            way: Some(GiveWay::new(&self.callers, &*self.runtime.clock)),
             ends: &self.scrubbing.ends,
             block: self.per_block(),
             begun: last.durable,
@@ -205,8 +216,11 @@ impl Shadow {
             }
             self.released().wait().await;
         }
-        scrub.records(last.record, self.nodes.secret()).await;
-        scrub.all(self.pins.holding()).await
+        let scrubbed = async {
+            scrub.records(last.record, self.nodes.secret()).await;
+            scrub.all(self.pins.holding()).await
+        };
+        self.callers.apart(scrubbed).await
     }
 
     /// Ends the scrub that is under way, if there is one.
@@ -288,15 +302,18 @@ impl Scrub<'_> {
             for index in first..first + count {
                 let is_inodes = matches!(stem, Stem::Inodes | Stem::Pinned(_));
                 let leads_on = level > 0 || is_inodes;
-                if leads_on && (index - first).is_multiple_of(AHEAD) {
+                let ahead = if self.is_called() { AHEAD_BESIDE } else { AHEAD };
+                if leads_on && (index - first).is_multiple_of(ahead) {
                     // What cannot be read is found with the others of its batch.
-                    let ahead = index..(index + AHEAD).min(first + count);
-                    join_all(ahead.map(|index| self.nodes.get(stem, level, index))).await;
+                    let ahead = index..(index + ahead).min(first + count);
+                    let read = ahead.map(|index| self.nodes.get(stem, level, index));
+                    self.work(join_all(read)).await;
                 }
                 if !is_still(stem, file) {
                     return Ok(()); // it went, and its number may be another's
                 }
-                let Ok(Some(parent)) = self.nodes.parent(stem, level, index).await else {
+                let parent = self.work(self.nodes.parent(stem, level, index)).await;
+                let Ok(Some(parent)) = parent else {
                     continue; // that is told with what leads here
                 };
                 if !is_still(stem, file) {
@@ -326,9 +343,8 @@ impl Scrub<'_> {
     /// Gathers the blocks of the files whose inodes are in a block.
     async fn files(&mut self, block: u64) -> Result<(), ScrubError> {
         for slot in 0..INODES {
-            let Ok(Some(home)) = self.nodes.get(&self.inodes, 0, block).await else {
-                return Ok(());
-            };
+            let home = self.work(self.nodes.get(&self.inodes, 0, block)).await;
+            let Ok(Some(home)) = home else { return Ok(()) };
             let facts = home.inode(slot, Record::facts);
             let Some(facts) = facts.filter(|facts| !facts.is_inline()) else { continue };
             let stem = Stem::File(block * INODES + slot, home, slot);
@@ -343,6 +359,31 @@ impl Scrub<'_> {
         self.nodes.relieve();
         if self.steps.is_multiple_of(STEPS) {
             yield_now().await;
+            self.go_on()?;
+        }
+        self.give_way().await
+    }
+
+    fn is_called(&self) -> bool {
+        self.way.as_ref().is_some_and(GiveWay::is_called)
+    }
+
+    /// Waits for the device.
+    async fn work<T>(&self, work: impl Future<Output = T>) -> T {
+        match &self.way {
+            Some(way) => way.work(work).await,
+            None => work.await,
+        }
+    }
+
+    /// Rests as long as is due, as long as somebody calls.
+    async fn give_way(&mut self) -> Result<(), ScrubError> {
+        let mut left = self.way.as_ref().map_or(Duration::ZERO, GiveWay::due);
+        while !left.is_zero()
+            && let Some(way) = &self.way
+            && way.is_called()
+        {
+            left = way.nap(left).await;
             self.go_on()?;
         }
         Ok(())
@@ -378,9 +419,10 @@ impl Scrub<'_> {
             let end_of = |block: &Block| block.at.saturating_add(block.length);
             let mut end = end_of(first);
             let mut count = 1;
+            let large = if self.is_called() { LARGE_BESIDE } else { LARGE };
             while let Some(next) = rest.get(count)
                 && next.at <= end.saturating_add(GAP)
-                && end_of(next) - start <= LARGE
+                && end_of(next) - start <= large
             {
                 (end, count) = (end.max(end_of(next)), count + 1);
             }
@@ -389,6 +431,7 @@ impl Scrub<'_> {
             self.read_run(start, end, blocks).await;
             yield_now().await; // a disk may answer at once
             self.go_on()?;
+            self.give_way().await?;
         }
         self.name_damage().await;
         Ok(())
@@ -418,7 +461,7 @@ impl Scrub<'_> {
         let device = self.nodes.path.device();
         // A pointer that makes no sense may say anything.
         device.geometry().check(block::Verb::Read, at, length)?;
-        device.read(at, Buffer::unfilled(length as usize)).await
+        self.work(device.read(at, Buffer::unfilled(length as usize))).await
     }
 
     /// A block is not what it should be. It is mended, if that can be; gives what it is then.

@@ -15,6 +15,7 @@ mod mended;
 mod numbers;
 mod orphans;
 mod overwrites;
+mod pacing;
 mod parts;
 #[cfg(feature = "planted-bugs")]
 mod planted;

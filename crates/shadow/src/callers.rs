@@ -1,0 +1,89 @@
+//! A device that counts what is asked of it, but for what those ask who say that they give way.
+//!
+//! Whoever gives way looks at that count from time to time: if it has grown, somebody else is at
+//! work. What such a one asks is known by who is polled, since a device begins when it is asked.
+//!
+//! Invariants:
+//! 1. Nothing is asked of the device below but what was asked of this one, and in the same order.
+//! 2. What one asks whose task is not run by [`Callers::apart`] is counted.
+//!
+//! Not asserted: 1 and 2, of which each verb is two lines.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IsRight};
+use bytes::Bytes;
+
+/// See the module's prose.
+pub(crate) struct Callers {
+    device: Rc<dyn BlockDevice>,
+    asked: Cell<u64>,
+    /// Who is polled gives way.
+    is_apart: Cell<bool>,
+}
+
+impl Callers {
+    /// Those of a device.
+    pub(crate) fn new(device: Rc<dyn BlockDevice>) -> Self {
+        Self { device, asked: Cell::new(0), is_apart: Cell::new(false) }
+    }
+
+    /// How often something was asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.get()
+    }
+
+    /// Does what is not counted.
+    pub(crate) async fn apart<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            self.is_apart.set(true);
+            let polled = work.as_mut().poll(context);
+            self.is_apart.set(false);
+            polled
+        })
+        .await
+    }
+
+    fn count(&self) {
+        self.asked.set(self.asked.get() + u64::from(!self.is_apart.get()));
+    }
+}
+
+impl BlockDevice for Callers {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.count();
+        self.device.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.count();
+        self.device.write(offset, data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.count();
+        self.device.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.count();
+        self.device.discard(offset, length)
+    }
+
+    fn mend(&self, offset: u64, length: u64, is_right: IsRight) -> Io<Option<Buffer>> {
+        self.count();
+        self.device.mend(offset, length, is_right)
+    }
+
+    fn close(&self) -> Io<()> {
+        self.device.close()
+    }
+}
