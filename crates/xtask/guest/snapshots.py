@@ -7,8 +7,9 @@ What find, du and tar show of a tree in a snapshot stays as it was in the volume
 was made, and diff finds nothing between the two: while files are changed and removed, while the
 server is killed in the middle of reading, and while another snapshot is deleted and the server
 killed in the middle of that. A change in a snapshot is refused; what a deleted one held is stale. A
-volume that went back to a snapshot is what the snapshot showed. A line of one word asks somebody
-outside for such a thing; the shared folder has a file `done-N` after the Nth.
+snapshot that is mounted by its path is the same, and one that was deleted is not mounted. A volume
+that went back to a snapshot is what the snapshot showed. A line of one word asks somebody outside
+for such a thing; the shared folder has a file `done-N` after the Nth.
 """
 import errno
 import hashlib
@@ -27,6 +28,8 @@ KIB = 1 << 10
 PIECE = 1 << 20
 LIVE = "tree"
 ONE, TWO, THREE = (f".snapshot/{name}" for name in ("one", "two", "three"))
+# Where they are mounted by their paths.
+MOUNTED, PART = "/tmp/mounted", "/tmp/part"
 # Of each file: name, kind, mode, links, owner, group, size, times, blocks, target.
 FORMAT = "%p %y %m %n %U %G %s %T@ %C@ %b %l\\0"
 
@@ -189,6 +192,52 @@ def check_refusals():
         checks.equal(one.st_ino != other.st_ino, True, "other numbers")
 
 
+def mount(path, folder):
+    """Mounts what the export has at a path, as the export itself is mounted. Gives what is said of
+    it, nothing if it goes well."""
+    with open("/proc/self/mounts", encoding="utf-8") as mounts:
+        all_of_it = next(words for words in map(str.split, mounts) if words[1] == "/mnt")
+    words = ["busybox", "mount", "-i", "-t", "nfs", "-o", all_of_it[3], f"{all_of_it[0]}/{path}"]
+    os.makedirs(folder, exist_ok=True)
+    done = subprocess.run([*words, folder], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stderr or f"status {done.returncode}"
+
+
+def check_mounts(expected):
+    """Mounts the first snapshot by its path, and a folder's second one."""
+    for path, folder in [(ONE, MOUNTED), (f"{LIVE}/{TWO}", PART)]:
+        with check(f"{path} is mounted"):
+            checks.equal(mount(path, folder), "", "what is said")
+            checks.equal(os.path.ismount(folder), True, "a mount")
+    for folder, tree_there in zip((f"{MOUNTED}/{LIVE}", PART), expected):
+        compare(f"{folder} shows what the snapshot does", folder, tree_there)
+        for call, *arguments in [
+            (os.mkdir, f"{folder}/folder"),
+            (os.unlink, f"{folder}/first"),
+            (os.chmod, f"{folder}/first", 0o777),
+            (write, f"{folder}/file", b"data"),
+        ]:
+            with check(f"{call.__name__} in {arguments[0]} is refused"):
+                checks.raises(errno.EROFS, call, *arguments)
+    with check("what is mounted by its path is the same file as below the export"):
+        checks.equal(os.path.samefile(f"{MOUNTED}/{LIVE}/first", f"{ONE}/{LIVE}/first"), True)
+    run("/", "busybox", "umount", PART)
+
+
+def check_mount_is_stale():
+    """Whether a mount of a deleted snapshot has nothing more, and there is no other."""
+    checks.forget_caches()
+    with check("a mount of a deleted snapshot is stale"):
+        checks.raises(errno.ESTALE, os.listdir, f"{MOUNTED}/{LIVE}")
+    with check("it is unmounted"):
+        run("/", "busybox", "umount", MOUNTED)
+        checks.equal(os.path.ismount(MOUNTED), False, "a mount")
+    with check("a deleted snapshot is not mounted, and the client says why"):
+        said = mount(ONE, MOUNTED)
+        checks.equal(os.strerror(errno.ENOENT) in said, True, said)
+        checks.equal(os.path.ismount(MOUNTED), False, "a mount")
+
+
 def check_stale(handles):
     """Whether what a deleted snapshot held is gone."""
     checks.forget_caches()
@@ -227,12 +276,14 @@ def main():
     compare("the second snapshot shows what there was by then", f"{TWO}/{LIVE}", two)
     compare("the first one is what it was", f"{ONE}/{LIVE}", one)
     check_refusals()
+    check_mounts((one, two))
     reading = Beside(lambda _: compare_once(f"{ONE}/{LIVE}", one))
     reading.start()
     asked.ask("die")
     reading.end("a server that is killed amid reading is not noticed")
     for name, folder, expected in [("first", ONE, one), ("second", TWO, two)]:
         compare(f"the {name} one outlives that", f"{folder}/{LIVE}", expected)
+    compare("so does a mount of it by its path", f"{MOUNTED}/{LIVE}", one)
     shutil.rmtree(LIVE)
     asked.ask("three")
     compare("one that holds a removed tree is what it was", f"{TWO}/{LIVE}", two)
@@ -243,6 +294,7 @@ def main():
     asked.ask("delete")
     reading.end("a deletion that is cut off is not noticed in another snapshot")
     check_stale((file, folder))
+    check_mount_is_stale()
     compare("the second one outlives the deletion of the first", f"{TWO}/{LIVE}", two)
     asked.ask("rollback")
     compare("a volume that goes back is what the snapshot held", LIVE, two)

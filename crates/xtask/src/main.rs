@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use xtask::guest::{self, Guest, Mount};
+use xtask::scale::openings::{self, Plan as Openings};
 use xtask::{
     Repository, Result, bench_test, client_test, flame, lab, mutants, program, race, raid_race,
     scale, setup, test, tidy,
@@ -157,6 +158,15 @@ struct Scale {
     /// MiB of memory that the server may keep
     #[arg(long, value_name = "MIB", default_value_t = 256)]
     cache: u32,
+    /// Measure how soon a server of this engine, which has snapshots, answers after a kill
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
+    /// With --engine: snapshots on the large volume
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    snapshots: u64,
+    /// With --engine: how often each server is killed
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    starts: usize,
     /// Where to make the volumes, some GiB [default: the system's folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
@@ -259,11 +269,23 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
             let output = output.unwrap_or_else(|| repository.root().join("docs/flame"));
             flame::run(repository, &flame::Plan { seconds, output }).map(|()| ExitCode::SUCCESS)
         }
-        Chore::Scale(Scale { files, entries, seconds, cache, folder, program }) => {
-            let plan = scale::Plan { files, entries, seconds, cache, folder, program };
-            scale::run(repository, &plan).map(passed)
-        }
+        Chore::Scale(arguments) => run_scale(repository, arguments).map(passed),
         Chore::Guest(arguments) => run_guest(arguments),
+    }
+}
+
+fn run_scale(repository: &Repository, arguments: Scale) -> Result<bool> {
+    let Scale { files, entries, seconds, cache, folder, program, .. } = arguments;
+    let Scale { snapshots, starts, .. } = arguments;
+    match arguments.engine {
+        Some(engine) => {
+            let plan = Openings { engine, files, snapshots, starts, cache, folder, program };
+            openings::run(repository, &plan)
+        }
+        None => {
+            let plan = scale::Plan { files, entries, seconds, cache, folder, program };
+            scale::run(repository, &plan)
+        }
     }
 }
 

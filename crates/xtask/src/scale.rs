@@ -3,13 +3,18 @@
 //!
 //! Two shapes of the workload `population` of `duramen bench` run on a sparse volume of 1 TiB, many
 //! files and one directory of many, and are compared with 20 directories of 1,000 on a volume of
-//! their own. Every figure has a bound, and the chore fails when one is exceeded.
+//! their own. Every figure has a bound, and the chore fails when one is exceeded. What is measured
+//! of an engine that has snapshots is in [`openings`].
+
+pub mod openings;
+mod row;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use self::row::{Row, print};
 use crate::failure::While;
 use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
@@ -47,36 +52,6 @@ const AMONG_MANY_ENTRIES: [(&str, f64); 4] =
 /// Bytes of a name of the workload, which tell the entries of listings.
 const NAME: f64 = 10.0;
 
-/// A figure and its bound.
-#[derive(Clone, Debug, PartialEq)]
-struct Row {
-    what: String,
-    small: Option<f64>,
-    large: f64,
-    unit: &'static str,
-    /// The most that is allowed, in the unit, if anything is promised.
-    most: Option<f64>,
-}
-
-impl Row {
-    fn holds(&self) -> bool {
-        self.most.is_none_or(|most| self.large <= most)
-    }
-
-    fn line(&self) -> String {
-        let Row { what, small, large, unit, most } = self;
-        let number =
-            |value: &Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
-        let verdict = match most {
-            None => "",
-            Some(_) if self.holds() => "yes",
-            Some(_) => "NO",
-        };
-        let (small, most) = (number(small), number(most));
-        format!("| {what} | {small} | {large:.2} | {most} | {unit} | {verdict} |")
-    }
-}
-
 /// Measures all of it, prints the table, and says whether every bound was held.
 ///
 /// # Errors
@@ -89,10 +64,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let (folder, seconds) = (folder(plan)?, plan.seconds.to_string());
     let scale = Scale { binary, folder, seconds, cache: plan.cache };
     let rows = scale.measure(plan)?;
-    println!("| what | small | large | allowed | unit | within |");
-    println!("|---|---|---|---|---|---|");
-    rows.iter().for_each(|row| println!("{}", row.line()));
-    Ok(rows.iter().all(Row::holds))
+    Ok(print(&rows))
 }
 
 fn folder(plan: &Plan) -> Result<TemporaryFolder> {

@@ -3,8 +3,8 @@
 //! 1. A volume of an engine that has snapshots is made and served.
 //! 2. In the guest `guest/snapshots.py` makes a tree, looks at it in snapshots, spoils it, and asks
 //!    for what is done with the program's commands: snapshots are made, one of them amid changes;
-//!    the server is killed while a snapshot is read; one is deleted, and the server killed amid
-//!    that; the volume goes back to a snapshot.
+//!    the server is killed while a snapshot is read; one that is also mounted by its path is
+//!    deleted, and the server killed amid that; the volume goes back to a snapshot.
 //! 3. In the end the server stops well, and the checker finds nothing.
 
 use std::fs;

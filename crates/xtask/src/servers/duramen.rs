@@ -10,6 +10,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::failure::While;
 use crate::{Failure, Repository, Result, clock, command};
 
@@ -119,6 +121,26 @@ impl Server {
     /// Makes a volume of this engine, and serves it.
     pub(crate) fn create_of_engine(binary: &Path, volume: &Path, engine: &str) -> Result<Server> {
         Told::make(binary, volume, &["--size", SIZE, "--engine", engine])?.serve()
+    }
+
+    /// The same, of this size, and with so much memory.
+    pub(crate) fn create_sized(
+        binary: &Path,
+        volume: &Path,
+        engine: &str,
+        size: &str,
+        memory: &str,
+    ) -> Result<Server> {
+        let memory = Some(memory.to_owned());
+        let usual = Told::make(binary, volume, &["--size", size, "--engine", engine])?;
+        Told { memory, ..usual }.serve()
+    }
+
+    /// What `duramen info` tells of the volume.
+    pub(crate) fn info(&self) -> Result<Value> {
+        let mut info = Command::new(&self.told.binary);
+        let told = command::capture(info.arg("info").arg(&self.told.volume).arg("--json"))?;
+        serde_json::from_str(&told).while_doing("what duramen info tells")
     }
 
     /// `duramen raid` with a word about the volume; gives what that prints.
@@ -456,11 +478,19 @@ pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
 }
 
 /// Runs `duramen bench`; gives its report.
-pub(crate) fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<serde_json::Value> {
+pub(crate) fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<Value> {
     let mut bench = Command::new(binary);
     bench.args(["bench", target, "--json"]).args(more);
     let report = command::capture(&mut bench)?;
     serde_json::from_str(&report).while_doing("the report of duramen bench")
+}
+
+/// The same, not waited for. What it prints is lost.
+pub(crate) fn begin_bench(binary: &Path, target: &str, more: &[&str]) -> Result<Child> {
+    let mut bench = Command::new(binary);
+    bench.args(["bench", target]).args(more);
+    bench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    bench.spawn().while_doing("starting duramen bench")
 }
 
 #[cfg(test)]
