@@ -47,6 +47,7 @@ mod inode;
 pub mod look;
 mod mend;
 pub mod mkfs;
+mod node;
 mod nodes;
 pub mod open;
 mod owners;

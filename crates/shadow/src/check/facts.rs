@@ -173,7 +173,7 @@ impl Says {
 
 /// Whether a file may have this number.
 pub(crate) fn is_number(ino: u64) -> bool {
-    ino == ROOT || FIRST <= ino && ino < NUMBERS
+    ino == ROOT || (FIRST..NUMBERS).contains(&ino)
 }
 
 impl Look<'_> {

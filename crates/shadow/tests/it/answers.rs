@@ -199,12 +199,12 @@ fn what_is_filled_anew_may_have_rotted() {
     let image = disk.contents();
     assert_eq!(findings(&image), Ok(()));
     let rots = |image: &sim::Image, kind: u8, is_so: &dyn Fn(&sim::Image) -> bool| {
-        let all = (32..image.size() / UNIT - 2).filter_map(|unit| {
+        let all = (32..image.size() / UNIT - 2).filter(|&unit| {
             let bytes = unit_of(image, unit);
             let mut rotten = image.clone();
             rotten.write(unit * UNIT + 1077, &[bytes[1077] ^ 4]);
             let is_it = bytes.starts_with(b"DuSh") && bytes[6] == kind;
-            (is_it && is_so(&rotten)).then_some(unit)
+            is_it && is_so(&rotten)
         });
         all.collect::<Vec<u64>>()
     };

@@ -122,11 +122,14 @@ fn said(image: &Image, change: impl Fn(&mut Superblock)) -> Image {
     image
 }
 
+/// A change of a superblock, and what it is.
+type Said<'a> = (&'a str, &'a dyn Fn(&mut Superblock));
+
 #[test]
 fn counts_that_no_volume_has_are_made_right() {
     let image = of_files(4);
     let chain = |ino, generation| Chain { ino, generation, size: Some(u64::MAX) };
-    let changes: [(&str, &dyn Fn(&mut Superblock)); 9] = [
+    let changes: [Said<'_>; 9] = [
         ("files", &|it| it.files = u64::MAX),
         ("directories", &|it| it.directories = u64::MAX),
         ("units", &|it| it.units = u64::MAX),

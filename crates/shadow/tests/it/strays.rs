@@ -39,7 +39,7 @@ pub(crate) fn of_files(block_kib: u64) -> Image {
             let file = volume.create(d, &name(number)).await.expect("there is room");
             assert_eq!(file.ino.0, number);
             let blocks = if number == LARGE { 20 } else { 3 };
-            let data = vec![number as u8; (blocks * block_kib << 10) as usize];
+            let data = vec![number as u8; ((blocks * block_kib) << 10) as usize];
             volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
         }
         Ok(())

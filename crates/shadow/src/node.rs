@@ -1,0 +1,206 @@
+//! A block of metadata in memory, and what it hangs from.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use block::Buffer;
+
+use crate::format::head::{Head, Kind, Place};
+use crate::format::inode::Record;
+use crate::format::pointer::{Pointer, Tree};
+use crate::format::{FAN, FIRST, ROOT, view, view_mut};
+
+/// What a tree hangs from.
+#[derive(Clone)]
+pub(crate) enum Stem {
+    /// The inodes.
+    Inodes,
+    /// The map of space.
+    Map,
+    /// The answers.
+    Answers,
+    /// The lines of snapshots.
+    Snapshots,
+    /// The lines of lists.
+    Lists,
+    /// The lists of what died.
+    Died,
+    /// The space log.
+    Log,
+    /// The inodes that a snapshot holds.
+    Pinned(Rc<Tree>),
+    /// A file: its number, the block of its inode, and which of that.
+    File(u64, Rc<Node>, u64),
+}
+
+impl Stem {
+    /// Files have their numbers; these are none of files.
+    pub(crate) fn owner(&self) -> u64 {
+        match self {
+            Self::Inodes | Self::Pinned(_) => 0,
+            Self::Map => 1,
+            Self::Answers => 3,
+            Self::Snapshots => 4,
+            Self::Lists => 5,
+            Self::Died => 6,
+            Self::Log => 7,
+            Self::File(ino, ..) => *ino,
+        }
+    }
+
+    /// That of a tree of the superblock, by its owner, but for the inodes; none for that of a file.
+    pub(crate) fn of_superblock(owner: u64) -> Option<Self> {
+        let others =
+            [Self::Map, Self::Answers, Self::Snapshots, Self::Lists, Self::Died, Self::Log];
+        others.into_iter().find(|stem| stem.owner() == owner)
+    }
+
+    /// What a block of it is.
+    pub(crate) fn place(&self, level: u8, index: u64) -> Place {
+        Place { kind: self.kind(level), owner: self.owner(), level, index }
+    }
+
+    pub(crate) fn kind(&self, level: u8) -> Kind {
+        match self {
+            _ if level > 0 => Kind::Pointers,
+            Self::Inodes | Self::Pinned(_) => Kind::Inodes,
+            Self::Snapshots => Kind::Snapshots,
+            Self::Lists => Kind::Lists,
+            Self::Died => Kind::Died,
+            Self::Log => Kind::Log,
+            Self::Map => Kind::Map,
+            Self::Answers => Kind::Answers,
+            Self::File(..) => Kind::Names,
+        }
+    }
+
+    /// Whether leaves of its tree are data: then they are no blocks of metadata. A directory's are,
+    /// and are found by the same numbers.
+    pub(crate) fn holds_data(&self) -> bool {
+        match self {
+            Self::File(_, home, slot) => home.inode(*slot, |record| {
+                record.facts().is_none_or(|facts| facts.kind != vfs::FileKind::Directory)
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether it is in what a snapshot holds.
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Self::Pinned(_) => true,
+            Self::File(_, home, _) => home.is_held,
+            _ => false,
+        }
+    }
+}
+
+/// What leads to a block.
+#[derive(Clone)]
+pub(crate) enum Parent {
+    Stem(Stem),
+    Node(Rc<Node>),
+}
+
+/// A block of metadata.
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) parent: RefCell<Parent>,
+    pub(crate) bytes: RefCell<Buffer>,
+    /// Where it stands; null if nowhere yet.
+    pub(crate) pointer: Cell<Pointer>,
+    pub(crate) is_dirty: Cell<bool>,
+    pub(crate) is_gone: Cell<bool>,
+    /// Whether it is in what a snapshot holds, and never changes.
+    pub(crate) is_held: bool,
+}
+
+impl cache::blocks::Block for Node {
+    fn memory(&self) -> usize {
+        self.bytes.borrow().memory() + size_of::<Self>()
+    }
+
+    fn may_go(&self) -> bool {
+        !self.is_dirty.get()
+    }
+
+    fn into_memory(self) -> Buffer {
+        self.bytes.into_inner()
+    }
+}
+
+impl Node {
+    pub(crate) fn new(place: Place, parent: Parent, bytes: Buffer, pointer: Pointer) -> Self {
+        Self {
+            place,
+            parent: RefCell::new(parent),
+            bytes: RefCell::new(bytes),
+            pointer: Cell::new(pointer),
+            is_dirty: Cell::new(false),
+            is_gone: Cell::new(false),
+            is_held: false,
+        }
+    }
+
+    /// Looks at its bytes, head and all.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.bytes.borrow())
+    }
+
+    /// Changes its bytes. It is to be marked, unless what changes may be lost.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
+        change(&mut self.bytes.borrow_mut())
+    }
+
+    /// The inode in a slot of it.
+    pub(crate) fn inode<T>(&self, slot: u64, look: impl FnOnce(&Record) -> T) -> T {
+        self.read(|bytes| look(Record::of(bytes, slot)))
+    }
+
+    /// Where it stands.
+    pub(crate) fn pointer(&self) -> Pointer {
+        self.pointer.get()
+    }
+
+    /// Whether it is one of those that snapshots hold: inodes, and what hangs from these.
+    pub(crate) fn is_pinnable(&self) -> bool {
+        matches!(self.place.owner, 0 | ROOT | FIRST..)
+    }
+
+    /// Whether it goes out with the next update.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty.get()
+    }
+
+    /// Whether it was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.get()
+    }
+
+    pub(crate) fn child(&self, index: u64) -> Pointer {
+        self.read(|bytes| *view(&bytes[offset_of_child(index)..]))
+    }
+
+    pub(crate) fn set_child(&self, index: u64, pointer: Pointer) {
+        self.change(|bytes| *view_mut(&mut bytes[offset_of_child(index)..]) = pointer);
+    }
+}
+
+fn offset_of_child(index: u64) -> usize {
+    size_of::<Head>() + (index % FAN) as usize * size_of::<Pointer>()
+}
+
+/// Which of the trees of the superblock hangs from a stem.
+pub(crate) fn tree_of(stem: &Stem) -> usize {
+    match stem {
+        Stem::Inodes => 0,
+        Stem::Map => 1,
+        Stem::Answers => 2,
+        Stem::Snapshots => 3,
+        Stem::Lists => 4,
+        Stem::Died => 5,
+        Stem::Log => 6,
+        Stem::Pinned(_) => unreachable!("what a snapshot holds does not change"),
+        Stem::File(..) => unreachable!("a file's root is in its inode"),
+    }
+}
