@@ -16,6 +16,7 @@ use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
+use futures::future::{join_all, try_join};
 use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
@@ -161,15 +162,8 @@ pub async fn open(
     runtime: Runtime,
     options: &OpenOptions,
 ) -> Result<Rc<Files<Shadow>>, OpenError> {
-    let anchor = find_anchor(&*device).await?;
+    let (anchor, (superblock, at, highest)) = chosen(&*device, options.read_only).await?;
     let shape = anchor.shape;
-    let (superblock, at, highest) = choose(&*device, &anchor).await?;
-    if !superblock.counts_make_sense(shape.units) {
-        return Err(OpenError::Damaged("what it counts makes no sense"));
-    }
-    if options.read_only && highest != anchor.rest {
-        return Err(OpenError::NotAtRest);
-    }
     let (device, placement) = followed(device, &runtime, options.read_only);
     let callers = Rc::new(Callers::new(device));
     let device: Rc<dyn BlockDevice> = callers.clone();
@@ -180,13 +174,15 @@ pub async fn open(
     let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
     let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
     let path = Rc::new(path.with_sums(sum));
-    let trees = superblock.trees();
-    let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, anchor.secret));
-    let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
+    let (trees, secret) = (superblock.trees(), anchor.secret);
+    let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, secret));
     let space = Rc::new(Space::empty(shape).placed_by(placement));
-    let unfolded = read_records(&*device, &shape, &superblock, &anchor.secret).await?;
-    let log = read_map(&nodes, &space, &superblock, &unfolded).await?;
-    let remembered = read_answers(&nodes, &shape, &superblock, &unfolded).await?;
+    let pins = read_pins(&nodes, &superblock.snapshots, shape.units);
+    let records = read_records(&*device, &shape, &superblock, &anchor.secret);
+    let (pins, unfolded) = try_join(pins, records).await?;
+    let map = read_map(&nodes, &space, &superblock, &unfolded);
+    let answers = read_answers(&nodes, &shape, &superblock, &unfolded);
+    let (log, remembered) = try_join(map, answers).await?;
     let chains = superblock.chains.clone();
     let found = Found { anchor, superblock, at, unfolded, log, pins };
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
@@ -223,11 +219,33 @@ pub async fn open(
         scrubbing: Default::default(),
         compaction: Default::default(),
     };
-    let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
-    let files = Files::new(Rc::new(engine), runtime, FilesOptions { dirty_limit, remembered });
+    let files = Files::new(Rc::new(engine), runtime, files_options(options, remembered));
     start_background(&files, options.housekeeping_interval);
     files.finish_chains(chains).await?;
     Ok(files)
+}
+
+/// The anchor that counts, and the superblock that does, with its slot and the highest number that
+/// any has.
+async fn chosen(
+    device: &dyn BlockDevice,
+    is_only_read: bool,
+) -> Result<(Anchor, (Superblock, u64, u64)), OpenError> {
+    let anchor = find_anchor(device).await?;
+    let chosen = choose(device, &anchor).await?;
+    let (superblock, _, highest) = &chosen;
+    if !superblock.counts_make_sense(anchor.shape.units) {
+        return Err(OpenError::Damaged("what it counts makes no sense"));
+    }
+    if is_only_read && *highest != anchor.rest {
+        return Err(OpenError::NotAtRest);
+    }
+    Ok((anchor, chosen))
+}
+
+fn files_options(options: &OpenOptions, remembered: Vec<LoggedReply>) -> FilesOptions {
+    let dirty_limit = (options.cache_bytes as u64 / 2).min(DIRTY_MOST);
+    FilesOptions { dirty_limit, remembered }
 }
 
 /// What is done while the volume is used.
@@ -343,16 +361,20 @@ pub(crate) async fn superblocks(
     device: &dyn BlockDevice,
     anchor: &Anchor,
 ) -> Result<BTreeMap<(u64, u64), Superblock>, IoError> {
+    let of_zone = |&zone: &u32| async move {
+        let at = anchor.shape.slot(zone.into(), 0);
+        let room = Buffer::unfilled(SLOTS as usize * UNIT);
+        Ok::<_, IoError>((at, device.read(at * UNIT as u64, room).await?))
+    };
     let mut found = BTreeMap::new();
-    for &zone in &anchor.zones {
-        for slot in 0..SLOTS {
-            let at = anchor.shape.slot(zone.into(), slot);
-            let block = match read_unit(device, at).await {
-                Ok(block) => block,
-                Err(_) if is_planted(Bug::PassedReads) => continue,
-                Err(error) => return Err(error),
-            };
-            if let Some(superblock) = Superblock::read(&block, at, &anchor.secret) {
+    for read in join_all(anchor.zones.iter().map(of_zone)).await {
+        let (first, blocks) = match read {
+            Ok(read) => read,
+            Err(_) if is_planted(Bug::PassedReads) => continue,
+            Err(error) => return Err(error),
+        };
+        for (at, block) in (first..).zip(blocks.chunks(UNIT)) {
+            if let Some(superblock) = Superblock::read(block, at, &anchor.secret) {
                 found.insert((superblock.number, at), superblock);
             }
         }
