@@ -510,6 +510,7 @@ impl Commits {
 
     /// Units for blocks of the update that is open.
     fn units_for(&self, blocks: u64) -> Vec<u64> {
+        self.space.set_held(self.pins.holders() > 0);
         let units = self.space.take_units(blocks, &|run| self.slots_for(run));
         units.expect("what an update needs was set aside")
     }

@@ -58,6 +58,8 @@ impl Shadow {
         let (shape, unit) = (&self.commits.shape, UNIT as u64);
         let free = self.space.free_units() + self.leaving_units.get();
         let held = self.pins.keeps(self.commits.units.get() / self.per_block());
+        let kept = kept(shape, self.commits.recorded()) + pool(shape) + held;
+        let held = held + self.space.lost_to_data(kept);
         let free = free.saturating_sub(self.space.claimed() * self.per_block() + held);
         let (files, units) = (self.commits.files.get(), self.commits.units.get());
         let free = free_for_files(shape, (free, self.commits.recorded()), units);

@@ -37,6 +37,11 @@ const LONGEST: u64 = 256;
 const COMPANY: u64 = 16;
 /// As long as free units of broken groups are less than such a part of all, more may break.
 const BROKEN_PART: u64 = 128;
+/// The same of what is free as whole groups, where snapshots hold blocks,
+const BROKEN_OF_WHOLE: u64 = 8;
+/// on a volume of so many units: of a smaller one what is always there, here and there, would
+/// break more than the other part when the snapshots are gone.
+const LARGE: u64 = 1 << 16;
 
 /// See the module's prose.
 pub(crate) struct Space {
@@ -51,6 +56,8 @@ pub(crate) struct Space {
     /// Behind what was taken last.
     cursor: Cell<u64>,
     claimed: Cell<u64>,
+    /// Whether snapshots hold blocks: small ones stay where they are then, anywhere between.
+    is_held: Cell<bool>,
     pool: u64,
     pub(crate) zones: Zones,
     /// Where the device tells how its arm moves.
@@ -70,6 +77,7 @@ impl Space {
             all_whole: Cell::new(zones * u64::from(per_zone)),
             cursor: Cell::new(shape.usable(0).start),
             claimed: Cell::new(0),
+            is_held: Cell::new(false),
             pool: pool(&shape),
             zones: Zones::new(zones),
             placement: OnceCell::new(),
@@ -312,7 +320,22 @@ impl Space {
     fn may_break(&self, length: u64) -> bool {
         let broken = self.singles.borrow().len() as u64;
         let spared = self.claimed.get() + self.pool + length;
-        self.all_whole.get() > spared && broken <= self.total() / BROKEN_PART
+        let whole = self.all_whole.get() * self.shape.block;
+        let may_more = self.is_held.get() && self.total() >= LARGE;
+        let more = if may_more { whole / BROKEN_OF_WHOLE } else { 0 };
+        self.all_whole.get() > spared && broken <= more.max(self.total() / BROKEN_PART)
+    }
+
+    /// Free units of broken groups beyond so many, and that part of all that always may be broken:
+    /// no data has room there, nor are they needed for metadata.
+    pub(crate) fn lost_to_data(&self, kept: u64) -> u64 {
+        let singles = self.singles.borrow().len() as u64;
+        singles.saturating_sub(kept + self.total() / BROKEN_PART)
+    }
+
+    /// Whether snapshots hold blocks is so from now on.
+    pub(crate) fn set_held(&self, is_held: bool) {
+        self.is_held.set(is_held);
     }
 
     /// So many free units side by side, from the cursor on, in its zone or the next that has
