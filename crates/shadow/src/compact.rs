@@ -120,7 +120,7 @@ impl Shadow {
         self.compaction.is_under_way.set(true);
         self.space.empty_these(zones.iter().copied().collect());
         let mut pass = Pass { files, pace: Pace::new(self), last: 0, moved: 0, has_passed: false };
-        let tried = pass.empty(zones.clone()).await.unwrap_or_default();
+        let tried = self.callers.apart(pass.empty(zones.clone())).await.unwrap_or_default();
         self.note_vain(&tried);
         let is_empty = |zone: &u64| self.space.used_of(*zone) == 0;
         let has_gained = zones.iter().any(is_empty);

@@ -220,12 +220,15 @@ impl Shadow {
         if let Some(home) = self.nodes.find(&Stem::Inodes, 0, block) {
             return Ok(Some((block, home)));
         }
-        if self.nodes.leaf(&Stem::Inodes, block).await?.is_null() {
+        // What cannot be read has no slots for others.
+        let Ok(leaf) = self.nodes.leaf(&Stem::Inodes, block).await else { return Ok(None) };
+        if leaf.is_null() {
             let made = &mut update.taken.made;
             return Ok(Some((block, self.nodes.make(&Stem::Inodes, 0, block, made).await?)));
         }
         let is_sparse = self.commits.next_ino.get() > 2 * self.commits.files.get() + SPARE;
-        let home = if is_sparse { self.nodes.get(&Stem::Inodes, 0, block).await? } else { None };
+        let get = self.nodes.get(&Stem::Inodes, 0, block);
+        let home = if is_sparse { get.await.unwrap_or(None) } else { None };
         Ok(home.map(|home| (block, home)))
     }
 

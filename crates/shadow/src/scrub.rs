@@ -211,9 +211,7 @@ impl Shadow {
         };
         // Those of an update on its way are on the disk when it is durable.
         while self.commits.superblock.borrow().durable < last.number {
-            if self.commits.horizon.has_stopped() {
-                return Err(ScrubError::Stopped);
-            }
+            scrub.go_on()?; // where there is no room below, it may never be
             self.released().wait().await;
         }
         let scrubbed = async {
@@ -226,6 +224,7 @@ impl Shadow {
     /// Ends the scrub that is under way, if there is one.
     pub(crate) async fn end_scrub(&self) {
         self.scrubbing.ends.set(true);
+        self.released().notify();
         while self.scrubbing.is_under_way.get() {
             self.released().wait().await;
         }
