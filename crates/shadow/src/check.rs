@@ -179,8 +179,8 @@ pub(crate) struct Look<'a> {
     unfound: BTreeSet<u64>,
     /// Units that no data of the live tree may hold, since it is known that something else does,
     /// and those of which that was found.
-    claimed: BTreeSet<u64>,
-    claims: BTreeSet<u64>,
+    pub(crate) claimed: BTreeSet<u64>,
+    pub(crate) claims: BTreeSet<u64>,
     /// Blocks of data of the live tree, by file and place, that stand where something else does, or
     /// where nothing may.
     pub(crate) strays: BTreeMap<(u64, u64), Run>,
@@ -336,7 +336,7 @@ impl<'a> Look<'a> {
         self.look_at(live, None, &orphans).await;
         let Count { files, directories, units, .. } = self.says.count;
         (self.findings.files, self.findings.directories) = (files, directories);
-        self.findings.held_bytes = units * UNIT as u64;
+        self.findings.held_bytes = units.saturating_mul(UNIT as u64);
     }
 
     /// What answers are, if their blocks are those that they should be.

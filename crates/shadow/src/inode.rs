@@ -51,7 +51,7 @@ impl vnode::Facts for Inode {
             uid: facts.uid,
             gid: facts.gid,
             size: facts.size,
-            used: facts.units * UNIT as u64,
+            used: facts.units.saturating_mul(UNIT as u64),
             device: facts.device,
             ino: Ino(ino),
             generation: facts.generation,

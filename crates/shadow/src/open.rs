@@ -570,7 +570,7 @@ pub(crate) async fn read_answers(
     let ring = ring(shape);
     let begun = superblock.answers_begun;
     let damaged = OpenError::Damaged("an answer makes no sense");
-    if begun >> 48 != 0 {
+    if begun >> 48 != 0 || superblock.answers_from > begun {
         return Err(damaged);
     }
     let first = begun.saturating_sub(ring).max(superblock.answers_from);

@@ -37,7 +37,8 @@ use crate::format::pointer::{Pointer, Tree, WIDTH};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
 use crate::format::superblock::{NUMBERS, Snapshots, Superblock};
-use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT};
+use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT, sum};
+use crate::mend::mend;
 use crate::nodes::{Node, Nodes, Stem};
 use crate::open::{OpenError, believe, choose, find_anchor, read_answers};
 use crate::pins::Pins;
@@ -70,9 +71,10 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     let next = highest + 1;
     drop_all_wrong(&nodes).await?;
     clear_senseless(&nodes).await;
+    // Copies go where the trees of that superblock have nothing, and those before it may.
+    believe(&*device, &found, at, &anchor.secret).await?;
     part(&nodes, &space, strays, next).await?;
     let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
-    believe(&*device, &found, at, &anchor.secret).await?;
     let path = nodes.path.clone();
     let log = Log::from(&shape, superblock.log_blocks.start);
     let found = Found { anchor, superblock, at, unfolded, log, pins };
@@ -153,7 +155,8 @@ async fn used_before(
     for run in units(&shape).filter(|run| shape.may_hold(run) && is_kept(run)) {
         assert!(space.take(run), "each unit once");
     }
-    for unit in old.strays.values().flat_map(|run| run.units()) {
+    let claimed = old.claimed.iter().chain(&old.claims).map(|&unit| Run::of(unit));
+    for unit in old.strays.values().flat_map(|run| run.units()).chain(claimed) {
         let _is_new = space.take(unit); // it is read before anything goes there
     }
     let answers = unfolded.unwrap_or_default().answers;
@@ -199,7 +202,12 @@ async fn copied(nodes: &Nodes, space: &Space, old: Pointer) -> Result<Option<u64
     }
     let device = nodes.path.device();
     let room = Buffer::unfilled(run.length as usize * UNIT);
-    let data = device.read(old.offset(), room).await.map_err(|_| OpenError::Unread)?;
+    let mut data = device.read(old.offset(), room).await.map_err(|_| OpenError::Unread)?;
+    if sum(&data) != old.sum.get()
+        && let Some(mended) = mend(&**device, old, run.length).await
+    {
+        data = mended;
+    }
     if data.chunks(UNIT).any(|unit| head::secret(unit) == *nodes.secret()) {
         return Ok(None);
     }
@@ -266,6 +274,7 @@ fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
 
 /// Counts what there is in the live tree: files, their links, and the rest.
 async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock) {
+    let shape = look.held.shape();
     let orphans = look.chains(&superblock.chains).iter().map(|chain| chain.ino).collect();
     let of_orphans = look.says.named_by_orphans(&orphans);
     for (&ino, known) in &look.says.files {
@@ -273,19 +282,22 @@ async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock)
         let named = named.saturating_sub(of_orphans.get(&ino).copied().unwrap_or(0));
         let is_orphan = known.links == 0 && orphans.contains(&ino);
         // One without a name stays as it is.
-        if is_orphan || named == 0 || named == known.links {
+        let links = if is_orphan || named == 0 { known.links } else { named };
+        let units = known.likely_units(shape);
+        if (links, units) == (known.links, known.units) {
             continue;
         }
         let home = nodes.get(&Stem::Inodes, 0, ino / INODES).await.ok().flatten();
         if let Some(home) = home
             && let Some(facts) = home.inode(ino % INODES, Record::facts)
         {
-            let facts = Facts { links: named, ..facts };
+            let facts = Facts { links, units, ..facts };
             home.change(|bytes| Record::of_mut(bytes, ino % INODES).set(&facts));
             nodes.mark(&home);
         }
     }
-    let Count { files, directories, units, nodes, pinned } = look.says.count;
+    let Count { files, directories, nodes, pinned, .. } = look.says.count;
+    let units = look.says.files.values().map(|known| known.likely_units(shape)).sum();
     (superblock.files, superblock.directories, superblock.units) = (files, directories, units);
     (superblock.snapshots.nodes, superblock.snapshots.pinned) = (nodes, pinned);
     superblock.chains = look.chains(&superblock.chains);
@@ -356,6 +368,7 @@ async fn counted(
         else {
             continue;
         };
+        let units = units.min(look.held.shape().units); // else it could not be read again
         let right = Told { files, directories, units, nodes: of_tree, ..told.clone() };
         if right != *told {
             let lines = nodes.get(&Stem::Snapshots, 0, *slot / LINES).await?;

@@ -11,6 +11,7 @@ use zerocopy::IntoBytes;
 
 use super::walk::Side;
 use super::{Law, Look, NAMELESS};
+use crate::format::anchor::Shape;
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{HIGHEST, capacity};
@@ -29,6 +30,19 @@ pub(crate) struct Known {
     /// Leaves that it has, and chunks of names.
     leaves: u64,
     chunks: u64,
+}
+
+impl Known {
+    /// Units of the leaves that it has, in blocks of so many.
+    fn units_of_leaves(&self, block: u64) -> u64 {
+        self.leaves * if self.kind == FileKind::Directory { 1 } else { block }
+    }
+
+    /// The units that it says it has, or if no volume of that shape has so many, those of its
+    /// leaves.
+    pub(crate) fn likely_units(&self, shape: &Shape) -> u64 {
+        if self.units <= shape.units { self.units } else { self.units_of_leaves(shape.block) }
+    }
 }
 
 /// What there is in a tree.
@@ -335,7 +349,7 @@ impl Look<'_> {
     fn judge_file(&mut self, ino: u64, file: Known, named: u32, goes: bool) {
         let is_directory = file.kind == FileKind::Directory;
         let per_leaf = if is_directory { 1 } else { self.block };
-        if file.leaves * per_leaf != file.units {
+        if file.units_of_leaves(self.block) != file.units {
             let found = format!("{} blocks", file.leaves);
             self.wrong(Law::Size, Some(ino), found, format!("{}", file.units / per_leaf));
         }

@@ -233,7 +233,8 @@ impl Look<'_> {
             self.died.remove(&unit);
             self.held.free(Run::of(unit));
         }
-        let is_claimed = self.claimed.range(units.clone()).next().is_some();
+        let is_live = self.tree.snapshot.is_none();
+        let is_claimed = is_live && self.claimed.range(units.clone()).next().is_some();
         let is_held = !is_claimed && self.held.take(run);
         self.done.0 += run.length;
         if is_held {
@@ -241,7 +242,7 @@ impl Look<'_> {
             return true;
         }
         self.held_twice(run, file_of(stem));
-        match file_of(stem).filter(|_| self.tree.snapshot.is_none()) {
+        match file_of(stem).filter(|_| is_live) {
             Some(ino) => _ = self.strays.insert((ino, lbn), run),
             // What a snapshot reads is not given back by the live tree.
             None if self.held.shape().may_hold(&run) => self.claims.extend(units),

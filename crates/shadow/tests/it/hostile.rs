@@ -25,6 +25,8 @@ const PLACES: [u64; 5] = [(1 << 52) - 1, 1 << 52, 1 << 60, u64::MAX - 3, u64::MA
 /// Bytes of an inode: where its size stands, and its first pointer.
 const SIZE: usize = 28;
 const POINTER: usize = 88;
+/// Where its units stand.
+const UNITS: usize = 36;
 
 /// The number of a file at some byte of its inode is another.
 fn with(image: &Image, file: u64, at: usize, number: u64) -> Image {
@@ -97,6 +99,19 @@ fn sizes_that_no_file_has_cost_nothing() {
 }
 
 #[test]
+fn units_that_no_volume_has_are_those_of_the_leaves() {
+    let image = of_files(4);
+    for file in [FIRST, LARGE, D] {
+        for units in [1 << 48, u64::MAX] {
+            let wrong = with(&image, file, UNITS, units);
+            assert_eq!(is_met(&image, &wrong, file, &[Law::Size]), Ok(()), "{units} of {file}");
+            let (mended, _) = repaired(&wrong).expect("there is room");
+            assert_eq!(findings(&mended), Ok(()), "{units} of {file}");
+        }
+    }
+}
+
+#[test]
 fn places_that_no_disk_has_are_findings() {
     let image = of_files(4);
     for place in PLACES {
@@ -129,12 +144,13 @@ type Said<'a> = (&'a str, &'a dyn Fn(&mut Superblock));
 fn counts_that_no_volume_has_are_made_right() {
     let image = of_files(4);
     let chain = |ino, generation| Chain { ino, generation, size: Some(u64::MAX) };
-    let changes: [Said<'_>; 9] = [
+    let changes: [Said<'_>; 10] = [
         ("files", &|it| it.files = u64::MAX),
         ("directories", &|it| it.directories = u64::MAX),
         ("units", &|it| it.units = u64::MAX),
         ("numbers", &|it| it.next_ino = u64::MAX),
         ("answers", &|it| it.answers_begun = u64::MAX),
+        ("answers from", &|it| it.answers_from = it.answers_begun + 1),
         ("a chain of nobody", &|it| it.chains = vec![chain(9999, 1)]),
         ("a chain of no number", &|it| it.chains = vec![chain(u64::MAX, 1)]),
         ("a chain of another", &|it| it.chains = vec![chain(FIRST, 1)]),

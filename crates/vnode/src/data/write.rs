@@ -351,7 +351,8 @@ impl<'a> Stretch<'a> {
         let begins_one = (self.offset + start as u64).is_multiple_of(self.block_size);
         let is_cut = begins_one && piece.len().is_multiple_of(block) && piece.len() > block;
         let is_within = part.len() == block && part.end <= start + piece.len();
-        let is_it = is_cut && is_within && piece.len() <= block::PART;
+        // Such memory begins at a multiple of its size: that tells which pages have it together.
+        let is_it = is_cut && is_within && block::memory_of(piece.len()) == block::PART;
         is_it.then(|| piece.slice(part.start - start..part.end - start))
     }
 
