@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::serving::{Serving, put};
+use crate::common::serving::{Serving, put, remove};
 use crate::common::{Folder, Run, duramen, on, pause};
 
 /// Runs `duramen snapshot COMMAND VOLUME MORE...`.
@@ -166,31 +166,62 @@ fn a_volume_goes_back_to_what_it_held() {
     assert!(said.ends_with("nothing is wrong\n"), "{said}");
 }
 
+/// A server that has begun to delete what many lists are about, with the command that waits for it.
+fn begun_to_delete(volume: &Path) -> (Serving, Child) {
+    let serving = Serving::start(&[volume], &[]);
+    for number in 0..20 {
+        put(&serving, "data", &number.to_string(), &[number; 300_000]);
+    }
+    snapshot("create", volume, &["old"]).good();
+    for number in 0..20 {
+        remove(&serving, "data", &number.to_string());
+    }
+    let deleting = start(&["snapshot", "delete", volume.to_str().expect("plain"), "old"]);
+    while names(volume).contains(&"old".to_owned()) {
+        pause(Duration::from_millis(1));
+    }
+    (serving, deleting)
+}
+
+/// The next server goes on to the end, and all is well then.
+fn the_next_deletes_it(volume: &Path, deleting: Child) {
+    let told = deleting.wait_with_output().expect("it ends");
+    let words = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success() || told.status.code() == Some(1), "{words}");
+    let serving = Serving::start(&[volume], &[]);
+    while list(volume).as_array().is_some_and(|all| !all.is_empty()) {
+        pause(Duration::from_millis(10));
+    }
+    assert!(serving.stop().success());
+    let said = on("fsck", volume, &["--full"]).good();
+    assert!(said.ends_with("nothing is wrong\n"), "{said}");
+}
+
 #[test]
 fn what_a_killed_server_had_begun_to_delete_is_deleted_by_the_next() {
     let folder = Folder::new();
     let volume = made(&folder);
-    let serving = Serving::start(&[&volume], &[]);
-    for number in 0..20 {
-        put(&serving, "data", &number.to_string(), &[number; 300_000]);
-    }
-    snapshot("create", &volume, &["old"]).good();
-    let deleting = start(&["snapshot", "delete", volume.to_str().expect("plain"), "old"]);
-    while names(&volume).contains(&"old".to_owned()) {
-        pause(Duration::from_millis(1));
-    }
+    let (serving, deleting) = begun_to_delete(&volume);
     serving.kill();
-    let told = deleting.wait_with_output().expect("it ends");
-    let words = String::from_utf8_lossy(&told.stderr);
-    assert!(told.status.success() || told.status.code() == Some(1), "{words}");
     snapshot("list", &volume, &[]).failed(1, "was not stopped cleanly");
-    let serving = Serving::start(&[&volume], &[]);
-    while list(&volume).as_array().is_some_and(|all| !all.is_empty()) {
-        pause(Duration::from_millis(10));
+    the_next_deletes_it(&volume, deleting);
+}
+
+#[test]
+fn a_server_that_is_stopped_ends_amid_a_deletion_and_the_next_goes_on() {
+    for signal in ["-TERM", "-INT"] {
+        let folder = Folder::new();
+        let volume = made(&folder);
+        let (serving, deleting) = begun_to_delete(&volume);
+        serving.signal(signal);
+        assert!(serving.ended().success(), "a stop in order");
+        let left = list(&volume);
+        let left = left.as_array().expect("a list");
+        assert!(left.iter().all(|one| one["state"] == "deleting"), "{left:?}");
+        let said = on("fsck", &volume, &["--full"]).good();
+        assert!(said.ends_with("nothing is wrong\n"), "{said}");
+        the_next_deletes_it(&volume, deleting);
     }
-    assert!(serving.stop().success());
-    let said = on("fsck", &volume, &["--full"]).good();
-    assert!(said.ends_with("nothing is wrong\n"), "{said}");
 }
 
 fn start(words: &[&str]) -> Child {

@@ -10,7 +10,8 @@ use nfs3_client::io::{AsyncRead, AsyncWrite};
 use nfs3_client::{MountClient, Nfs3Client};
 use nfs3_types::mount::dirpath;
 use nfs3_types::nfs3::{
-    CREATE3args, Nfs3Result, WRITE3args, createhow3, diropargs3, nfs_fh3, sattr3, stable_how,
+    CREATE3args, Nfs3Result, REMOVE3args, WRITE3args, createhow3, diropargs3, nfs_fh3, sattr3,
+    stable_how,
 };
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::Opaque;
@@ -59,8 +60,13 @@ impl Serving {
     }
 
     /// Asks it to end.
-    pub(crate) fn stop(mut self) -> ExitStatus {
+    pub(crate) fn stop(self) -> ExitStatus {
         self.signal("-TERM");
+        self.ended()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(mut self) -> ExitStatus {
         self.process.wait().expect("it is our child")
     }
 
@@ -142,4 +148,11 @@ pub(crate) fn put(serving: &Serving, volume: &str, name: &str, data: &[u8]) {
     };
     let written = good(block_on(client.write(&write)).expect("a reply"));
     assert_eq!(written.count as usize, data.len());
+}
+
+/// Takes the name of a file away over NFS.
+pub(crate) fn remove(serving: &Serving, volume: &str, name: &str) {
+    let (mut client, root) = serving.mount(volume);
+    let object = diropargs3 { dir: root, name: name.as_bytes().into() };
+    good(block_on(client.remove(&REMOVE3args { object })).expect("a reply"));
 }
