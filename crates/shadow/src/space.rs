@@ -327,8 +327,12 @@ impl Space {
     }
 
     /// Free units of broken groups beyond so many, and that part of all that always may be broken:
-    /// no data has room there, nor are they needed for metadata.
+    /// no data has room there, nor are they needed for metadata. None of a volume where no more may
+    /// be broken than that.
     pub(crate) fn lost_to_data(&self, kept: u64) -> u64 {
+        if self.total() < LARGE {
+            return 0;
+        }
         let singles = self.singles.borrow().len() as u64;
         singles.saturating_sub(kept + self.total() / BROKEN_PART)
     }
