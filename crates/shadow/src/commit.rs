@@ -715,8 +715,7 @@ impl Commits {
             }
             // Its memory is for what takes its place elsewhere.
             let bytes = |run: &Run| run.start * UNIT as u64..run.end() * UNIT as u64;
-            let freed = coalesced(sealed.freed.clone());
-            freed.iter().for_each(|run| self.path.cache().spoil(&bytes(run)));
+            sealed.freed.iter().for_each(|run| self.path.cache().spoil(&bytes(run)));
         }
         self.count(|counts| counts.updates += 1);
         if sealed.through > self.horizon.through().0 {
