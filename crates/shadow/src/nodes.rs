@@ -55,6 +55,13 @@ pub(crate) struct Anew<'a> {
     _loading: Option<Loading<'a, Node>>,
 }
 
+/// Of the leaves that there are.
+#[derive(Clone, Copy)]
+pub(crate) enum Which {
+    First,
+    Last,
+}
+
 /// Whether no tree has such a block: damage alone says so.
 fn is_too_far(owner: u64, index: u64) -> bool {
     owner >> 32 != 0 || index >> 29 != 0
@@ -369,17 +376,22 @@ impl Nodes {
         Ok(parent.map_or(Pointer::NULL, |parent| self.child_of(&parent, index)))
     }
 
-    /// The first leaf from this one on to which a pointer leads, as far as the blocks above can be
-    /// read: what is not there takes no time, whatever the size of a file says.
-    pub(crate) fn next_leaf<'a>(
+    /// The first leaf from this one on to which a pointer leads, or the last, as far as the blocks
+    /// above can be read: what is not there takes no time, whatever the size of a file says.
+    pub(crate) fn leaf_from<'a>(
         &'a self,
         stem: &'a Stem,
         above: Option<Rc<Node>>,
         from: u64,
+        which: Which,
     ) -> LocalBoxFuture<'a, Option<u64>> {
         async move {
             let (parent, level, places) = self.below(stem, above.as_ref());
-            for index in places {
+            for step in places.clone() {
+                let index = match which {
+                    Which::First => step,
+                    Which::Last => places.end - 1 - (step - places.start),
+                };
                 let is_before = (index + 1) * reach(level) <= from;
                 if is_before || self.child_of(&parent, index).is_null() {
                     continue;
@@ -388,7 +400,7 @@ impl Nodes {
                     return Some(index);
                 }
                 let Ok(Some(node)) = self.get(stem, level, index).await else { continue };
-                let found = self.next_leaf(stem, Some(node), from).await;
+                let found = self.leaf_from(stem, Some(node), from, which).await;
                 if found.is_some() {
                     return found;
                 }

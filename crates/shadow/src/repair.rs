@@ -39,7 +39,7 @@ use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
 use crate::format::superblock::{NUMBERS, Snapshots, Superblock};
 use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT, sum};
 use crate::mend::mend;
-use crate::nodes::{Node, Nodes, Stem};
+use crate::nodes::{Node, Nodes, Stem, Which};
 use crate::open::{OpenError, believe, choose, find_anchor, read_answers};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
@@ -238,7 +238,8 @@ async fn fixed(
     let gone = look.says.names.keys().filter(|ino| !is_file(ino)).copied().collect();
     drop_names(nodes, &look, &gone).await;
     let slots = &mut superblock.snapshots.line_slots;
-    if let Some(block) = look.leaf_behind(&Stem::Snapshots, None, slots.div_ceil(LINES)).await {
+    let end = slots.div_ceil(LINES);
+    if let Some(block) = nodes.leaf_from(&Stem::Snapshots, None, end, Which::Last).await {
         *slots = (block + 1) * LINES; // the lines there are as good as the others
     }
     let pins = look.pins(&superblock.snapshots).await;
@@ -423,7 +424,7 @@ fn drop_wrong<'s>(
 /// Clears what makes no sense as an inode.
 async fn clear_senseless(nodes: &Nodes) {
     let mut next = 0;
-    while let Some(block) = nodes.next_leaf(&Stem::Inodes, None, next).await {
+    while let Some(block) = nodes.leaf_from(&Stem::Inodes, None, next, Which::First).await {
         next = block + 1;
         let Ok(Some(home)) = nodes.get(&Stem::Inodes, 0, block).await else { continue };
         for slot in 0..INODES {
@@ -446,7 +447,7 @@ async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
         let Ok(Some(home)) = home else { continue };
         let stem = Stem::File(ino, home, ino % INODES);
         let mut next = 0;
-        while let Some(leaf) = nodes.next_leaf(&stem, None, next).await {
+        while let Some(leaf) = nodes.leaf_from(&stem, None, next, Which::First).await {
             next = leaf + 1;
             let Ok(Some(node)) = nodes.get(&stem, 0, leaf).await else { continue };
             let places = names_in(&node, gone);

@@ -17,7 +17,7 @@ use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{HIGHEST, capacity};
 use crate::format::superblock::NUMBERS;
 use crate::format::{CHUNKS, FIRST, INODES, ROOT, UNIT};
-use crate::nodes::{Node, Stem};
+use crate::nodes::{Node, Stem, Which};
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,7 +270,7 @@ impl Look<'_> {
             let found = format!("{} bytes", facts.size);
             self.wrong(Law::Size, Some(ino), found, format!("{most} at most"));
         }
-        if let Some(leaf) = self.leaf_behind(stem, None, end).await {
+        if let Some(leaf) = self.nodes.leaf_from(stem, None, end, Which::Last).await {
             let found = format!("block {leaf}");
             self.wrong(Law::Size, Some(ino), found, format!("none from block {end} on"));
         }

@@ -9,7 +9,7 @@ use vfs::FileKind;
 use super::Look;
 use crate::format::head::Head;
 use crate::format::{CHUNKS, INODES, ROOT};
-use crate::nodes::Stem;
+use crate::nodes::{Stem, Which};
 
 /// Files of which a name is looked for, and the directory in which they have one.
 type Named = BTreeMap<u64, Option<(u64, String)>>;
@@ -49,7 +49,7 @@ impl Look<'_> {
             };
             let stem = Stem::File(ino, home, slot);
             let mut next = 0;
-            while let Some(leaf) = self.nodes.next_leaf(&stem, None, next).await {
+            while let Some(leaf) = self.nodes.leaf_from(&stem, None, next, Which::First).await {
                 next = leaf + 1;
                 if let Ok(Some(node)) = self.nodes.get(&stem, 0, leaf).await {
                     node.read(|bytes| note_names(ino, &bytes[size_of::<Head>()..], named));

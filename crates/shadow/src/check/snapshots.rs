@@ -9,7 +9,7 @@ use super::{Law, Look, Tree};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{Died, LINES, LISTS, Line, List, Told};
 use crate::format::superblock::Snapshots;
-use crate::nodes::Stem;
+use crate::nodes::{Stem, Which};
 use crate::pins::{Listing, Pins};
 use crate::runs::{Unfolded, coalesced};
 
@@ -78,7 +78,7 @@ impl Look<'_> {
             (Stem::Died, said.died_slots, "lists"),
         ];
         for (stem, end, what) in ends {
-            if let Some(leaf) = self.leaf_behind(&stem, None, end).await {
+            if let Some(leaf) = self.nodes.leaf_from(&stem, None, end, Which::Last).await {
                 let found = format!("block {leaf} of {what}");
                 self.wrong(Law::Counts, None, found, format!("none from {end} on"));
             }

@@ -13,7 +13,7 @@ use futures::future::LocalBoxFuture;
 use vfs::FsError;
 
 use super::{Law, Look, Wrong};
-use crate::format::pointer::{Pointer, WIDTH, reach};
+use crate::format::pointer::{Pointer, WIDTH};
 use crate::format::record::Run;
 use crate::format::{FAN, UNIT, sum};
 use crate::mend::mend;
@@ -348,35 +348,5 @@ impl Look<'_> {
             let expected = "zeros up to the end of its last block";
             self.wrong(Law::Size, Some(ino), "something behind its end", expected);
         }
-    }
-
-    /// The last leaf of a file that is none of the first `end`.
-    pub(crate) fn leaf_behind<'s>(
-        &'s self,
-        stem: &'s Stem,
-        above: Option<Rc<Node>>,
-        end: u64,
-    ) -> LocalBoxFuture<'s, Option<u64>> {
-        async move {
-            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
-            for index in places.rev() {
-                if (index + 1) * reach(level) <= end {
-                    break;
-                }
-                if self.nodes.child_of(&parent, index).is_null() {
-                    continue;
-                }
-                if level == 0 {
-                    return Some(index);
-                }
-                let Ok(Some(node)) = self.nodes.get(stem, level, index).await else { continue };
-                let found = self.leaf_behind(stem, Some(node), end).await;
-                if found.is_some() {
-                    return found;
-                }
-            }
-            None
-        }
-        .boxed_local()
     }
 }
