@@ -16,7 +16,7 @@ use runtime::sync::Permit;
 use vfs::{CallReply, Depends, FsError, Sequence};
 
 use crate::chain::{Chain, ChainLink};
-use crate::change::Change;
+use crate::change::{Change, Ready};
 use crate::engine::{Engine, File, Plan, Space};
 use crate::files::Files;
 use crate::planted::{Bug, is_planted};
@@ -97,11 +97,10 @@ impl<E: Engine> Files<E> {
         let mut permit = None;
         let mut first = true;
         loop {
-            let mut change = self.plan(Space::Superuser);
             let (is_begun, refusals) = (self.is_unfinished(node.ino), self.refusals());
-            let step = self.engine.shrink_step(&mut change.update, node, size).await;
-            if step == Err(FsError::NoSpace) && is_begun {
-                drop(change);
+            let asked = first.then_some(also);
+            let planned = self.plan_shorter(node, size, asked, &mut permit).await;
+            if is_begun && matches!(planned, Err(FsError::NoSpace)) {
                 if self.refusals() > refusals {
                     self.runtime.clock.sleep(REFUSED_PAUSE).await; // there is no room below
                     continue;
@@ -112,21 +111,7 @@ impl<E: Engine> Files<E> {
                 }
                 continue;
             }
-            let done = step? == size;
-            change.update.manner().goes_on = is_begun;
-            if first {
-                self.engine.set_attributes(&mut change.update, node, &self.stamped(also));
-            }
-            if first && !done {
-                // All of it has happened with the first step: what is cut off goes on.
-                if !is_begun {
-                    permit = Some(self.place_among_chains().await?);
-                }
-                change.link(ChainLink::Begins(node.chain(Some(size))));
-            } else if done && is_begun {
-                change.link(ChainLink::Ends(node.ino));
-            }
-            let ready = self.reserve(change).await?;
+            let (ready, done) = planned?;
             let sequence = match (first, done) {
                 (false, true) if is_planted(Bug::FirstStepTold) => self.apply(ready, &mut ()),
                 (_, true) => self.apply(ready, witness),
@@ -141,6 +126,34 @@ impl<E: Engine> Files<E> {
             }
             self.reached(sequence).await?;
         }
+    }
+
+    /// Plans the next step, which also changes attributes if they are `asked` for; and whether it
+    /// is the last.
+    async fn plan_shorter(
+        &self,
+        node: &File<E>,
+        size: u64,
+        asked: Option<&AttributeChange>,
+        permit: &mut Option<Permit>,
+    ) -> Result<(Ready<E>, bool), FsError> {
+        let mut change = self.plan(Space::Superuser);
+        let is_begun = self.is_unfinished(node.ino);
+        let done = self.engine.shrink_step(&mut change.update, node, size).await? == size;
+        change.update.manner().goes_on = is_begun;
+        if let Some(also) = asked {
+            self.engine.set_attributes(&mut change.update, node, &self.stamped(also));
+        }
+        if asked.is_some() && !done {
+            // All of it has happened with the first step: what is cut off goes on.
+            if !is_begun {
+                *permit = Some(self.place_among_chains().await?);
+            }
+            change.link(ChainLink::Begins(node.chain(Some(size))));
+        } else if done && is_begun {
+            change.link(ChainLink::Ends(node.ino));
+        }
+        Ok((self.reserve(change).await?, done))
     }
 
     /// A file loses its last link: it ends with this change if it is small. Otherwise it is an

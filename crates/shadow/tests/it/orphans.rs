@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin};
-use futures::future::{join, join_all};
+use futures::future::{join_all, join3};
 use runtime::Runtime;
 use shadow::Shadow;
 use sim::{Choice, Disk, Executor, Image, Latency, Options, Prng, Timing};
@@ -18,6 +18,8 @@ use crate::bench::{Setting, findings, made, opened};
 const BLOCKS: u64 = 600;
 /// Blocks of one that is written over, and at once.
 const HOT: u64 = 100;
+/// Blocks of one of many that become shorter.
+const SMALL: u64 = 3;
 /// Blocks of a write.
 const PIECE: u64 = 20;
 
@@ -29,12 +31,14 @@ struct Load {
     hot: u64,
     at_once: u64,
     shortens: bool,
+    /// Files of a few blocks that become shorter, all within a block.
+    small: u64,
 }
 
 async fn written(volume: &Volume<Shadow>, text: &str, blocks: u64) -> ObjectId {
     let file = volume.create(volume.files.root(), text).await.expect("there is room");
     for at in (0..blocks).step_by(PIECE as usize) {
-        let data = vec![1; PIECE as usize * 4096];
+        let data = vec![1; PIECE.min(blocks - at) as usize * 4096];
         volume.write(file, at * 4096, data, Stability::FileSync).await.expect("there is room");
     }
     file
@@ -52,6 +56,9 @@ async fn fill(volume: &Volume<Shadow>, load: &Load) {
         written(volume, &format!("f{number}"), BLOCKS).await;
     }
     pin(volume, "last").await.expect("there is room");
+    for number in 0..load.small {
+        written(volume, &format!("small{number}"), SMALL).await;
+    }
     for number in 0..load.hot {
         written(volume, &format!("hot{number}"), HOT).await;
     }
@@ -90,8 +97,16 @@ async fn work(volume: &Volume<Shadow>, runtime: &Runtime, load: &Load) -> Result
         };
         gone.map_err(|error| format!("{text}: {error}"))
     });
-    let (written, gone) = join(join_all(overwrites), join_all(removals)).await;
-    written.into_iter().chain(gone).collect()
+    let shorter = (0..load.small).map(async |number| {
+        let wait = Duration::from_micros(prng.borrow_mut().below(30_000));
+        runtime.clock.sleep(wait).await;
+        let text = format!("small{number}");
+        let file = volume.lookup(root, &text).await.expect("it is there");
+        volume.resize(file, 5000).await.map_err(|error| format!("{text}: {error}"))
+    });
+    let (written, gone, shorter) =
+        join3(join_all(overwrites), join_all(removals), join_all(shorter)).await;
+    written.into_iter().chain(gone).chain(shorter).collect()
 }
 
 /// Deletes all snapshots and files; then nothing is used but the root.
@@ -121,7 +136,7 @@ fn slow(executor: &Executor, image: Image) -> std::rc::Rc<Disk> {
 }
 
 fn go(load: Load) -> Result<(), String> {
-    let units = load.files * BLOCKS + load.hot * HOT + 1100;
+    let units = load.files * BLOCKS + load.hot * HOT + load.small * SMALL + 1100;
     let bytes = (units * 4096 * 5 / 4).next_multiple_of(64 << 10);
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, bytes)));
@@ -155,12 +170,15 @@ fn go(load: Load) -> Result<(), String> {
 
 #[test]
 fn large_files_go_from_a_full_volume_beside_overwrites() {
-    let load = Load { seed: 14, files: 7, hot: 10, at_once: 67, shortens: false };
+    let load = Load { seed: 14, files: 7, hot: 10, at_once: 67, shortens: false, small: 0 };
     for load in [
         load,
         Load { seed: 42, hot: 9, at_once: 99, ..load },
         Load { seed: 72, files: 2, hot: 11, at_once: 62, ..load },
         Load { shortens: true, ..load },
+        Load { small: 100, ..load },
+        Load { files: 2, small: 100, hot: 0, ..load },
+        Load { files: 2, small: 120, hot: 3, shortens: true, ..load },
     ] {
         assert_eq!(go(load), Ok(()), "{load:?}");
     }
