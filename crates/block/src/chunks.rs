@@ -27,6 +27,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod cut;
 mod units;
 
 use std::cell::Cell;

@@ -4,26 +4,25 @@
 //! kernel itself and goes back there: in an allocator's heap, where small things that stay lie
 //! between, memory of large buffers that come and go is lost in pieces.
 //!
-//! Small ones come from the allocator, and each thread keeps some that were given back. What is
-//! new from there has to be made zeros before it may be looked at, which is for nothing where a
-//! buffer is about to be filled.
+//! Small ones are [cut](chunks::cut) from units of chunks, and each thread keeps some that were
+//! given back.
 //!
 //! Invariants:
-//! 1. Every byte of pages is initialised: the kernel or the allocator gave zeros.
+//! 1. Every byte of pages is initialised: the kernel gave zeros.
 //! 2. What is kept belongs to no caller; what is taken is kept no more.
 //! 3. A thread keeps [`KEPT_MOST`] bytes at most.
 //! 4. Where memory came from follows from its length alone.
 //!
-//! Not asserted: 1, which kernel and allocator keep; 2, which ownership keeps.
+//! Not asserted: 1, which the kernel keeps; 2, which ownership keeps.
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use crate::chunks;
+use crate::chunks::{self, cut};
 
 /// Every buffer starts at a multiple of this many bytes.
 pub const ALIGNMENT: usize = 4096;
@@ -117,18 +116,16 @@ impl Pages {
         });
     }
 
-    /// As much from where such lengths come from. What is new is zeros.
+    /// As much from where such lengths come from.
     fn allocate(length: usize) -> Self {
-        let layout = Self::layout(length);
         let start = if chunks::has(length) {
             chunks::take(length)
         } else if length > SMALL {
             NonNull::new(Self::map(length))
         } else {
-            // SAFETY: the layout has a non-zero size: nobody allocates 0 bytes.
-            NonNull::new(unsafe { alloc_zeroed(layout) })
+            cut::take(length)
         };
-        Self { start: start.unwrap_or_else(|| handle_alloc_error(layout)), length }
+        Self { start: start.unwrap_or_else(|| handle_alloc_error(Self::layout(length))), length }
     }
 
     /// Pages of zeros of the kernel, private to this process; null if it has none.
@@ -159,7 +156,6 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        let start = self.start.as_ptr();
         if chunks::has(self.length) {
             // SAFETY: it was taken there for this length (invariant 4), and is given back once, as
             // only drop gives back and Pages cannot be copied.
@@ -167,15 +163,11 @@ impl Drop for Pages {
         } else if self.length > SMALL {
             // SAFETY: all of it came from `map` (invariant 4), which gave it to nobody else, and it
             // is given back once, as above.
-            unsafe { libc::munmap(start.cast(), self.length) };
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         } else if self.length > 0 {
-            debug_assert!(
-                place_of(self.length).is_some(),
-                "invariant 4: it has one of few lengths"
-            );
-            // SAFETY: `start` came from alloc_zeroed with the same layout (invariant 4), and is
-            // freed once, as above.
-            unsafe { dealloc(start, Self::layout(self.length)) }
+            // SAFETY: it was taken there for this length (invariant 4), and is given back once, as
+            // above.
+            unsafe { cut::give_back(self.start, self.length) };
         }
     }
 }

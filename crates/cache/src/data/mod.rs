@@ -28,7 +28,7 @@
 mod queues;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -321,6 +321,12 @@ impl Stretch {
         Self { queue: Queue::Long, ..self }
     }
 
+    /// Which piece of memory it is of, if it is a part of one: such a piece lies within a part of a
+    /// buffer, which begins at a multiple of its length.
+    fn piece(&self) -> usize {
+        self.data.as_ptr().addr() / block::PART
+    }
+
     /// Gives it memory of its own (invariant 3).
     fn own(&mut self) {
         if std::mem::take(&mut self.is_part) {
@@ -377,12 +383,18 @@ impl State {
     }
 
     fn spoil(&mut self, range: &Range<u64>) {
+        let mut parted = BTreeSet::new();
         while let Some(start) = self.last_overlap(range) {
-            self.remove(start);
+            let gone = self.remove(start);
+            parted.extend(gone.is_part.then(|| gone.piece()));
         }
-        // Others may be of the same piece (invariant 3), which is no longer than that.
-        let around = range.start.saturating_sub(PIECE_MOST)..range.end.saturating_add(PIECE_MOST);
-        self.stretches.range_mut(around).for_each(|(_, stretch)| stretch.own());
+        // Others may be of the same pieces (invariant 3), which are no longer than that.
+        if !parted.is_empty() {
+            let from = range.start.saturating_sub(PIECE_MOST);
+            let near = self.stretches.range_mut(from..range.end.saturating_add(PIECE_MOST));
+            let of_them = near.filter(|(_, stretch)| parted.contains(&stretch.piece()));
+            of_them.for_each(|(_, stretch)| stretch.own());
+        }
         for (_, load) in self.loads.range_mut(self.keys_near(range)) {
             load.is_spoiled |= overlap(&load.range, range);
         }

@@ -127,7 +127,7 @@ fn a_read_that_was_overtaken_by_a_write_is_not_kept() {
 }
 
 /// Bytes of which it is known whether a reader has them.
-struct Shared(Arc<Vec<u8>>);
+struct Shared(Arc<block::Buffer>);
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
@@ -135,11 +135,16 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
+/// A piece of memory as long as a block.
+fn piece(byte: u8) -> Arc<block::Buffer> {
+    Arc::new(block::Buffer::copied(&[byte; BLOCK]))
+}
+
 #[test]
 fn what_is_left_of_a_piece_does_not_keep_all_of_it() {
     let small = BLOCK / 8;
     let cache = Rc::new(DataCache::new(small as u64, BUDGET));
-    let piece = Arc::new(vec![7; BLOCK]);
+    let piece = piece(7);
     let third = (BLOCK + 2 * small) as u64..(BLOCK + 3 * small) as u64;
     for is_written in [false, true] {
         cache.spoil(&range(1, 1));
@@ -158,6 +163,22 @@ fn what_is_left_of_a_piece_does_not_keep_all_of_it() {
         assert_eq!(cache.find(third.end..end), Found::Here(bytes(7, small)));
         assert_eq!(cache.find(third.clone()), Found::Nothing(third.end));
     }
+}
+
+#[test]
+fn a_piece_stays_as_it_is_when_one_beside_it_is_parted() {
+    let small = BLOCK / 8;
+    let cache = Rc::new(DataCache::new(small as u64, BUDGET));
+    let all: Vec<_> = (1..4).map(piece).collect();
+    for (number, piece) in all.iter().enumerate() {
+        let data = Bytes::from_owner(Shared(piece.clone()));
+        cache.begin(range(number, 1)).keep(&[data], 0, false);
+    }
+    cache.spoil(&(BLOCK as u64..(BLOCK + small) as u64));
+    let counts: Vec<usize> = all.iter().map(Arc::strong_count).collect();
+    assert_eq!(counts, [2, 1, 2]);
+    cache.spoil(&range(1, 1));
+    assert_eq!(Arc::strong_count(&all[2]), 2, "those in the middle had memory of their own");
 }
 
 /// What a task does with a disk of sixteen blocks of eight fragments.
