@@ -139,8 +139,8 @@ mod tests {
         // Whether one of the first sort, which is about to wait, waits for one of the other.
         let waits_for = |one: Sort, other: Sort| {
             let waiting = Waiting::default();
-            for sort in [one, other].into_iter().filter(|sort| sort.holds_blocks) {
-                waiting.hold(i64::from(sort.holds_blocks));
+            for _ in [one, other].iter().filter(|sort| sort.holds_blocks) {
+                waiting.hold(1);
             }
             waiting.wait(other, 1);
             waiting.holds_up(one, false)
