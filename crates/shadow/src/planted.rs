@@ -69,6 +69,8 @@ planted::bugs! {
     BelievedVersions,
     /// A repair writes over what the old tree needs.
     OverwrittenRepairs,
+    /// A repair writes copies before the superblock is durable that says where there is room.
+    EarlyCopies,
     /// A scrub looks at what is being written.
     ScrubbedWrites,
     /// What is compacted takes the place of what was written meanwhile.

@@ -72,7 +72,9 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     drop_all_wrong(&nodes).await?;
     clear_senseless(&nodes).await;
     // Copies go where the trees of that superblock have nothing, and those before it may.
-    believe(&*device, &found, at, &anchor.secret).await?;
+    if !is_planted(Bug::EarlyCopies) {
+        believe(&*device, &found, at, &anchor.secret).await?;
+    }
     part(&nodes, &space, strays, next).await?;
     let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
     let path = nodes.path.clone();

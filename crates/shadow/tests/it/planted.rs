@@ -23,6 +23,7 @@ use crate::scrub::{
 };
 use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
 use crate::steps::steps_are_gone_on_with;
+use crate::strays::copies_spare_what_may_come_back;
 use crate::turns::appends_follow_the_turns;
 
 type Scenario = fn() -> Result<(), String>;
@@ -71,6 +72,7 @@ fn every_bug_is_found() {
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::FailedByRefusals => refusals_pass,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
+            Bug::EarlyCopies => copies_spare_what_may_come_back,
             Bug::BelievedVersions => the_other_copy_mends,
             Bug::BelievedGathering => nothing_is_found_beside_callers,
             Bug::MovedOverWrites => callers_write_meanwhile,

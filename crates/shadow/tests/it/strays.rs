@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use enginekit::Volume;
 use shadow::format::head::Kind;
 use shadow::format::sum;
-use shadow::{Law, Shadow};
-use sim::{Executor, Image};
+use shadow::{Law, Shadow, repair};
+use sim::{Choice, Disk, Executor, Image, Prng, Trace};
 use vfs::{FileSystem, Stability};
 
-use crate::bench::{Setting, findings, made};
+use crate::bench::{Setting, findings, made, opened};
 use crate::forge::forge;
 use crate::judged::{found, units};
 use crate::mended::on;
@@ -72,10 +72,14 @@ pub(crate) async fn read_all(
     volume: &Volume<Shadow>,
     but: u64,
 ) -> Result<BTreeMap<u64, Vec<u8>>, String> {
+    read_but(volume, &[but]).await
+}
+
+async fn read_but(volume: &Volume<Shadow>, but: &[u64]) -> Result<BTreeMap<u64, Vec<u8>>, String> {
     let root = volume.files.root();
     let d = volume.lookup(root, "d").await.map_err(|error| error.to_string())?;
     let mut all = BTreeMap::new();
-    for number in (FIRST..=LARGE).filter(|&number| number != but) {
+    for number in (FIRST..=LARGE).filter(|number| !but.contains(number)) {
         let told = |error| format!("{}: {error}", name(number));
         let file = volume.lookup(d, &name(number)).await.map_err(told)?;
         all.insert(number, volume.read(file).await.map_err(told)?);
@@ -162,15 +166,18 @@ fn a_block_of_metadata_stays_whose_it_is() {
     }
 }
 
+/// Where a file has its first block.
+fn first_block(image: &Image, file: u64) -> u64 {
+    let home = unit_of(image, units_of_home(image, file));
+    let at = 64 + (file % 16) as usize * 252 + 88;
+    u64::from_le_bytes(home[at..at + 8].try_into().expect("8 bytes"))
+}
+
 #[test]
 fn a_block_of_data_that_two_have_is_copied() {
     for block_kib in [4, 16] {
         let image = of_files(block_kib);
-        let block = |file: u64| {
-            let home = unit_of(&image, units_of_home(&image, file));
-            let at = 64 + (file % 16) as usize * 252 + 88;
-            u64::from_le_bytes(home[at..at + 8].try_into().expect("8 bytes"))
-        };
+        let block = |file: u64| first_block(&image, file);
         for (file, other) in [(FIRST, FIRST + 30), (FIRST + 30, FIRST), (FIRST + 8, FIRST + 8)] {
             let wrong = astray(&image, file, block(other), block_kib);
             // One of the two has a copy, and nobody can tell whose it was.
@@ -200,4 +207,80 @@ fn a_block_of_data_that_two_have_is_copied() {
             assert_eq!(findings(&mended), Ok(()));
         }
     }
+}
+
+/// What happens to a disk while a large file goes from a volume that is full, and has a stray.
+fn a_removal(wrong: &Image) -> Trace {
+    let executor = Executor::new(6);
+    let disk = Disk::new(&executor, wrong.clone());
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it opens");
+        let root = volume.files.root();
+        let filler = volume.create(root, "filler").await.expect("there is room");
+        for block in 0.. {
+            let data = vec![3; 4096];
+            if volume.write(filler, block * 4096, data, Stability::FileSync).await.is_err() {
+                break;
+            }
+        }
+        volume.settle().await;
+        disk.start_trace();
+        let d = volume.lookup(root, "d").await.expect("it is there");
+        volume.remove(d, &name(LARGE)).await.expect("it is there");
+        disk.trace()
+    })
+}
+
+/// A server is killed when its newest superblock is in the cache of the disk alone. A repair needs
+/// copies; the power goes in its middle, and what the superblock before leads to is there.
+pub(crate) fn copies_spare_what_may_come_back() -> Result<(), String> {
+    let image = of_files(4);
+    // So many need copies that some go where there was something before.
+    let strays = FIRST..FIRST + 25;
+    let but: Vec<u64> = strays.clone().chain([LARGE]).collect();
+    let (_, right) = on(&image, async |volume| read_but(volume, &but).await)?;
+    let to = first_block(&image, FIRST + 30);
+    let wrong = strays.fold(image, |image, file| astray(&image, file, to, 4));
+    let trace = a_removal(&wrong);
+    let (mut there, mut gone) = (0, 0);
+    for position in 0..=trace.events().len() {
+        let executor = Executor::new(2);
+        let disk = Disk::resumed(&executor, trace.platter_at(position).killed());
+        disk.start_trace();
+        executor.block_on(repair(disk.clone(), executor.runtime())).map_err(|it| it.to_string())?;
+        let repairs = disk.trace();
+        for cut in 0..=repairs.events().len() {
+            let platter = repairs.platter_at(cut);
+            let told = |wrong: String| format!("event {position}, cut {cut}: {wrong}");
+            let random = Choice::random(&platter, &mut Prng::new(9));
+            for left in [platter.durable_image(), platter.image(&random)] {
+                let (mended, _) = repaired(&left).map_err(told)?;
+                let look = async |volume: &Volume<Shadow>| {
+                    let d = volume.lookup(volume.files.root(), "d").await.expect("it is there");
+                    let large = match volume.lookup(d, &name(LARGE)).await {
+                        Ok(large) => Some(volume.read(large).await),
+                        Err(_) => None,
+                    };
+                    Ok((read_but(volume, &but).await?, large))
+                };
+                let (_, (all, large)) = on(&mended, look).map_err(told)?;
+                if all.iter().any(|(number, data)| right.get(number) != Some(data)) {
+                    return Err(told("what another has is lost".to_owned()));
+                }
+                match large {
+                    None => gone += 1,
+                    Some(Ok(data)) if data == vec![LARGE as u8; 20 * 4096] => there += 1,
+                    Some(large) => {
+                        return Err(told(format!("{:?}", large.map(|data| data.len()))));
+                    }
+                }
+            }
+        }
+    }
+    if there > 5 && gone > 5 { Ok(()) } else { Err(format!("there {there}, gone {gone}")) }
+}
+
+#[test]
+fn a_repair_that_copies_may_be_cut_off_after_a_server_that_was_killed() {
+    assert_eq!(copies_spare_what_may_come_back(), Ok(()));
 }

@@ -293,6 +293,7 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "BelievedGathering",
     "BelievedVersions",
     "OverwrittenRepairs",
+    "EarlyCopies",
     "ScrubbedWrites",
     "KeptPlans",
     "HollowClaims",
