@@ -174,14 +174,25 @@ impl Says {
         named
     }
 
-    /// What '..' says leads to the root in the end.
-    fn has_way(&self, directory: u64) -> bool {
-        let (mut at, mut steps) = (directory, 0);
-        while at != ROOT && steps <= self.parents.len() {
+    /// Whether what '..' says leads to the root in the end. What is `known` of others is taken, and
+    /// noted of all that are on the way.
+    fn has_way(&self, directory: u64, known: &mut BTreeMap<u64, bool>) -> bool {
+        let (mut at, mut way) = (directory, Vec::new());
+        let has = loop {
+            if at == ROOT {
+                break true;
+            }
+            if let Some(&has) = known.get(&at) {
+                break has;
+            }
+            known.insert(at, false); // whoever comes back there goes in a circle
+            way.push(at);
             at = self.parents.get(&at).copied().unwrap_or(ROOT);
-            steps += 1;
+        };
+        if has {
+            known.extend(way.into_iter().map(|ino| (ino, true)));
         }
-        at == ROOT
+        has
     }
 }
 
@@ -332,11 +343,15 @@ impl Look<'_> {
         if self.says.files.get(&ROOT).is_none_or(|root| root.kind != FileKind::Directory) {
             self.wrong(Law::Root, None, "no root directory", "one");
         }
+        let mut ways = BTreeMap::new();
         for ino in std::mem::take(&mut self.says.touched) {
             let named = self.says.names.get(&ino).copied().unwrap_or(0);
             let named = named.saturating_sub(of_orphans.get(&ino).copied().unwrap_or(0));
             match self.says.files.get(&ino).copied() {
-                Some(file) => self.judge_file(ino, file, named, orphans.contains(&ino)),
+                Some(file) => {
+                    let is_orphan = orphans.contains(&ino);
+                    self.judge_file((ino, file, is_orphan), named, &mut ways);
+                }
                 None if named > 0 => {
                     let expected = "none, since there is no such file";
                     self.wrong(Law::Target, Some(ino), "a name", expected);
@@ -346,7 +361,12 @@ impl Look<'_> {
         }
     }
 
-    fn judge_file(&mut self, ino: u64, file: Known, named: u32, goes: bool) {
+    fn judge_file(
+        &mut self,
+        (ino, file, goes): (u64, Known, bool),
+        named: u32,
+        ways: &mut BTreeMap<u64, bool>,
+    ) {
         let is_directory = file.kind == FileKind::Directory;
         let per_leaf = if is_directory { 1 } else { self.block };
         if file.units_of_leaves(self.block) != file.units {
@@ -367,7 +387,7 @@ impl Look<'_> {
             self.wrong(Law::Links, Some(ino), NAMELESS, "one, or that it is being freed");
         }
         if let Some(&parent) = self.says.parents.get(&ino).filter(|_| is_directory) {
-            if !self.says.has_way(parent) {
+            if !self.says.has_way(parent, ways) {
                 self.wrong(Law::Way, Some(ino), "a circle", "a way to the root");
             }
             let holder = self.says.holders.get(&ino).copied();
@@ -410,4 +430,28 @@ fn entries_of(node: &Node) -> (Vec<Entry>, u64, Option<u64>) {
         }
         (found, chunks, wrong)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_found_from_wherever_it_is_looked_for_first() {
+        // 20 to 29 below the root, 30 to 35 in a circle, 40 to 45 below that.
+        let below = |numbers: std::ops::Range<u64>, first: u64| {
+            numbers.clone().zip(std::iter::once(first).chain(numbers))
+        };
+        let parents = below(20..30, ROOT).chain(below(30..36, 35)).chain(below(40..46, 33));
+        let says = Says { parents: parents.collect(), ..Says::default() };
+        let all: Vec<u64> = says.parents.keys().copied().chain([ROOT]).collect();
+        for turn in 0..all.len() {
+            let mut known = BTreeMap::new();
+            let order = all.iter().cycle().skip(turn).take(all.len());
+            for &ino in order.clone().chain(order) {
+                assert_eq!(says.has_way(ino, &mut known), ino < 30, "{ino}, begun at {turn}");
+            }
+            assert_eq!(known.len(), all.len() - 1, "each is looked at once");
+        }
+    }
 }

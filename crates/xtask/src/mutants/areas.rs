@@ -61,6 +61,11 @@ pub(super) const AREAS: &[Area] = &[
         stages: ENGINE,
     },
     Area {
+        name: "shadow",
+        files: &["crates/shadow/src/**/*.rs"],
+        stages: &[tests("shadow", &["--lib"]), tests("shadow", &["--test", "it"])],
+    },
+    Area {
         name: "vnode",
         files: &["crates/vnode/src/**/*.rs"],
         stages: &[tests("vnode", UNITS), tests("ram", UNITS), MEMORY, LOG, SOFT, CUTS],
@@ -195,6 +200,7 @@ mod tests {
         assert_eq!(part("crates/ffs/src/policy/log/mod.rs"), Some("ffs/policy"));
         assert_eq!(part("crates/ffs/src/shrink.rs"), Some("ffs/data"));
         assert_eq!(part("crates/vnode/src/data/write.rs"), Some("vnode"));
+        assert_eq!(part("crates/shadow/src/format/inode.rs"), Some("shadow"));
         assert_eq!(part("crates/fsck/src/lib.rs"), None);
     }
 
