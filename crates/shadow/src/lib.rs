@@ -64,6 +64,7 @@ mod runs;
 pub mod scrub;
 mod scrub_names;
 mod scrubbing;
+mod seen;
 mod slots;
 mod snapshots;
 mod space;

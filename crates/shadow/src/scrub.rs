@@ -5,7 +5,8 @@
 //! read in that order, in large pieces. What is wrong is mended if the disk has another version of
 //! it, or if it is metadata and in memory; else it is lost, and named with the file whose it is.
 //!
-//! The live tree comes first, and then what each snapshot holds and none before it does.
+//! The live tree comes first, and then what each snapshot holds and neither that nor a snapshot
+//! before it does. What of the live tree was freed before it was read is read with the snapshot.
 //!
 //! Callers change the volume meanwhile. Blocks that were written since the scrub began are not
 //! looked at, and of one that is wrong the pointer is looked up again: what was freed or replaced
@@ -46,6 +47,7 @@ use crate::nodes::{Nodes, Stem};
 use crate::open::{OpenError, choose, find_anchor, read_pins};
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::GiveWay;
+use crate::seen::Seen;
 use crate::twins;
 use directory::entry::CHUNK_SIZE;
 
@@ -101,8 +103,12 @@ pub(crate) struct Scrub<'a> {
     /// The inodes that it goes through: those of the live tree, or of a snapshot.
     pub(crate) inodes: Stem,
     held: Option<Told>,
-    /// What was written by this update, or before it, was looked at with another tree.
+    /// What was written by this update, or before it, was looked at with another snapshot.
     since: u64,
+    /// What was written by this update, or before it, snapshots may hold,
+    until: u64,
+    /// and of that was looked at with the live tree.
+    seen: Seen,
     /// The one that makes updates; none where the volume is not open.
     commits: Option<&'a Commits>,
     /// How it gives way to callers, if there may be some.
@@ -149,6 +155,8 @@ pub async fn scrub(
         inodes: Stem::Inodes,
         held: None,
         since: 0,
+        until: 0,
+        seen: Seen::default(),
         commits: None,
         way: None,
         ends: &ends,
@@ -195,6 +203,8 @@ impl Shadow {
             inodes: Stem::Inodes,
             held: None,
             since: 0,
+            until: 0,
+            seen: Seen::default(),
             commits: Some(&self.commits),
             way: Some(GiveWay::new(&self.callers, &*self.runtime.clock)),
             ends: &self.scrubbing.ends,
@@ -235,6 +245,7 @@ impl Scrub<'_> {
     async fn all(mut self, holding: Vec<Told>) -> Result<Scrubbed, ScrubError> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
         let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
+        self.until = holding.iter().map(|told| told.update).max().unwrap_or(0);
         for stem in of_snapshots.into_iter().chain(others) {
             self.tree(&stem, None).await?;
         }
@@ -325,7 +336,9 @@ impl Scrub<'_> {
                 // Invariant 1.
                 if pointer.birth.get() <= self.begun || is_planted(Bug::ScrubbedWrites) {
                     let block = self.block_of((stem.owner(), level, index), pointer, units);
-                    self.gather(block).await?;
+                    if !self.is_seen(&pointer) {
+                        self.gather(block).await?;
+                    }
                 }
                 if level > 0 {
                     self.below(stem, file, level - 1, index * FAN, FAN).await?;
@@ -402,6 +415,18 @@ impl Scrub<'_> {
         }
     }
 
+    /// Whether a snapshot has a block together with the live tree. Of that, it is noted.
+    fn is_seen(&mut self, pointer: &Pointer) -> bool {
+        let unit = pointer.address.get();
+        if self.held.is_some() {
+            return self.seen.has(unit);
+        }
+        if pointer.birth.get() <= self.until {
+            self.seen.insert(unit);
+        }
+        false
+    }
+
     async fn gather(&mut self, block: Block) -> Result<(), ScrubError> {
         self.batch.push(block);
         assert!(self.batch.len() <= BATCH, "invariant 3");
@@ -466,10 +491,11 @@ impl Scrub<'_> {
     /// A block is not what it should be. It is mended, if that can be; gives what it is then.
     async fn wrong(&mut self, block: &Block) -> Option<Buffer> {
         let looks_again = !is_planted(Bug::BelievedGathering);
+        let unit = UNIT as u64;
         if looks_again && !self.is_there(block).await {
+            self.seen.remove(block.at / unit); // a snapshot may hold it
             return None;
         }
-        let unit = UNIT as u64;
         let pointer = Pointer::new(block.at / unit, block.birth, block.sum);
         let mended = mend(&**self.nodes.path.device(), pointer, block.length / unit).await;
         if let Some(bytes) = mended {
@@ -480,6 +506,8 @@ impl Scrub<'_> {
         if !looks_again || self.is_there(block).await {
             let damage = self.damage_of(block);
             self.damage.push(damage);
+        } else {
+            self.seen.remove(block.at / unit);
         }
         None
     }

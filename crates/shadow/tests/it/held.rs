@@ -229,6 +229,93 @@ fn a_scrub_names_what_has_rotted_in_a_snapshot() {
     }
 }
 
+/// A file of 200 blocks in three snapshots, a part of which was written over after each.
+fn thrice() -> (Image, u64) {
+    on(new(8 << 20), 1, async |volume| {
+        let file = volume.create(volume.files.root(), "f").await.expect("there is room");
+        write_blocks(volume, file, 200, 1).await;
+        for (number, byte) in [(1, 2), (2, 3), (3, 4)] {
+            pin(volume, &format!("s{number}")).await.expect("there is room");
+            write_blocks(volume, file, 10 * number, byte).await;
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+        let space = volume.space().await;
+        space.total_bytes - space.free_bytes
+    })
+}
+
+/// Units that have this byte alone.
+fn units_of(image: &Image, byte: u8) -> Vec<u64> {
+    let bytes = image.bytes();
+    let of_it = |(_, unit): &(u64, &[u8])| unit.iter().all(|&other| other == byte);
+    (0..).zip(bytes.chunks(4096)).filter(of_it).map(|(unit, _)| unit).collect()
+}
+
+#[test]
+fn a_scrub_reads_what_trees_share_once_and_tells_it_once() {
+    let (image, used) = thrice();
+    let scrubbed = |image: Image| {
+        let executor = Executor::new(2);
+        let disk = Disk::new(&executor, image);
+        let found = executor.block_on(shadow::scrub::scrub(disk, &mut |_| true));
+        found.expect("it is well").expect("it ends")
+    };
+    let well = scrubbed(image.clone());
+    let most = used + (64 << 10); // lists, lines and the map are no one's
+    assert!((used / 2..most).contains(&well.done_bytes), "{} of {used}", well.done_bytes);
+    let mut live = 0;
+    for &unit in units_of(&image, 1).iter().step_by(13) {
+        let mut rotten = image.clone();
+        rotten.write(unit * 4096 + 9, &[0]);
+        let lost = scrubbed(rotten).lost;
+        assert_eq!(lost.len(), 1, "unit {unit}: {lost:?}");
+        assert_eq!(lost[0].path.as_deref(), Some("/f"), "unit {unit}");
+        live += u64::from(lost[0].snapshot.is_none());
+    }
+    assert!(live > 10, "{live} of them are of the file as it is");
+}
+
+/// What a scrub has seen of the live tree goes before it is read, and a snapshot has it.
+#[test]
+fn what_is_written_over_beside_a_scrub_is_told_of_its_snapshot() {
+    let (image, _) = thrice();
+    let unit = units_of(&image, 1)[150];
+    let mut rotten = image;
+    rotten.write(unit * 4096 + 9, &[0]);
+    let slow = (100_000, 400_000);
+    let latency = Latency { read_ns: slow, write_ns: slow, flush_ns: slow, ..Latency::default() };
+    let (mut live, mut pinned) = (0, 0);
+    for delay in 0..60 {
+        let executor = Executor::new(delay);
+        let options = Options { timing: Timing::Random(latency), ..Options::default() };
+        let disk = Disk::with_options(&executor, rotten.clone(), options);
+        let runtime = executor.runtime();
+        executor.block_on(async {
+            let volume = opened(runtime.clone(), &disk).await.expect("it opens");
+            let file = volume.lookup(volume.files.root(), "f").await.expect("it is there");
+            let overwrites = async {
+                runtime.clock.sleep(Duration::from_micros(250 * delay)).await;
+                let data = vec![9; 200 * 4096];
+                let written = volume.write(file, 0, data, Stability::FileSync).await;
+                written.expect("there is room");
+            };
+            let engine = volume.files.store().engine();
+            let mut watch = |_: &Scrubbed| true;
+            let (found, ()) = join(engine.scrub(&mut watch), overwrites).await;
+            let lost = found.expect("it ends").lost;
+            assert_eq!(lost.len(), 1, "after {delay}: {lost:?}");
+            match lost[0].snapshot.as_deref() {
+                None => live += 1,
+                snapshot => {
+                    assert_eq!(snapshot, Some("s1"), "after {delay}");
+                    pinned += 1;
+                }
+            }
+        });
+    }
+    assert!(live > 0 && pinned > 0, "{live} live, {pinned} of the snapshot");
+}
+
 /// An overwrite and a snapshot that comes so many milliseconds behind it, on a volume on which
 /// little more than what is kept is free. Whatever is done of that, and the volume filled again,
 /// all files can be removed, and the snapshot deleted. Says what became of the overwrite.
