@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! 1. Nobody waits for one that waits for it: who may be refused waits for none that waits.
-//! 2. Who stops to hold blocks, or to wait, wakes all others.
+//! 2. Who stops to work, or to wait, wakes all others.
 //!
 //! Not asserted: 1, of which full volumes tell.
 
@@ -113,6 +113,9 @@ pub(crate) struct Waits {
 impl Waits {
     pub(crate) fn begin(sort: Sort, promised: &Rc<Promised>, commits: &Rc<Commits>) -> Self {
         promised.waiting.wait(sort, 1);
+        if sort.holds_blocks {
+            commits.released.notify(); // invariant 2
+        }
         Self { sort, promised: promised.clone(), commits: commits.clone() }
     }
 }

@@ -29,7 +29,7 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use namespace::{Stat, Witness};
 use runtime::Runtime;
-use runtime::sync::{Permit, Semaphore};
+use runtime::sync::{Permit, Semaphore, yield_now};
 use vfs::{
     Depends, FileKind, FsError, Ino, Ledger, LoggedReply, ObjectId, Receipt, Sequence, Timestamp,
     Verifier,
@@ -579,20 +579,30 @@ impl<E: Engine> Files<E> {
         }
     }
 
+    /// Of what is being given back, the last.
+    fn last_leaving(&self) -> Option<Sequence> {
+        self.leaving.borrow().back().map(|last| last.sequence)
+    }
+
+    /// Whether something else is under way that may give space back.
+    fn may_free_more(&self) -> bool {
+        self.frees_orphans() || self.write_backs.get() > 0 || self.engine.finds_space()
+    }
+
     /// Waits until more space may be free than now; false when nothing is on its way.
     pub(crate) async fn more_space(&self) -> bool {
         if self.has_stopped() {
             return false;
         }
         let released = self.engine.released().wait();
-        let last = self.leaving.borrow().back().map(|last| last.sequence);
+        let mut last = self.last_leaving();
+        if last.is_none() && !self.may_free_more() {
+            // Who was woken with this task, and was refused too, may have room now, and give some.
+            yield_now().await;
+            last = self.last_leaving();
+        }
         match last {
-            None if !self.frees_orphans()
-                && self.write_backs.get() == 0
-                && !self.engine.finds_space() =>
-            {
-                return false;
-            }
+            None if !self.may_free_more() => return false,
             None => released.await,
             // What is given back is given back when its sequence is durable, or just after.
             Some(last) => {
