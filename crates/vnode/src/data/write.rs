@@ -351,8 +351,11 @@ impl<'a> Stretch<'a> {
         let begins_one = (self.offset + start as u64).is_multiple_of(self.block_size);
         let is_cut = begins_one && piece.len().is_multiple_of(block) && piece.len() > block;
         let is_within = part.len() == block && part.end <= start + piece.len();
-        // Such memory begins at a multiple of its size: that tells which pages have it together.
-        let is_it = is_cut && is_within && block::memory_of(piece.len()) == block::PART;
+        // Memory of buffers begins at a multiple of its size: that tells which pages have it
+        // together. What begins elsewhere has other memory, and pages have copies of it.
+        let is_buffer = block::memory_of(piece.len()) == block::PART
+            && piece.as_ptr().addr().is_multiple_of(block::PART);
+        let is_it = is_cut && is_within && is_buffer;
         is_it.then(|| piece.slice(part.start - start..part.end - start))
     }
 
