@@ -108,8 +108,8 @@ pub(crate) unsafe fn give_back(piece: NonNull<u8>, length: usize) {
 /// How much free memory of large buffers stays memory, for the next caller.
 ///
 /// A cache with a budget sets it to what it does without for now: then server and kernel do not
-/// pass the same memory to and fro, and all of it together is still within the budget. It ends with
-/// the value.
+/// pass the same memory to and fro, and all of it together is still within the budget, but for free
+/// pages of units that are [cut]. It ends with the value.
 #[derive(Debug, Default)]
 pub struct Retention {
     bytes: Cell<usize>,

@@ -27,8 +27,8 @@ use crate::chunks::{self, cut};
 /// Every buffer starts at a multiple of this many bytes.
 pub const ALIGNMENT: usize = 4096;
 
-/// Bytes that a thread keeps.
-const KEPT_MOST: usize = 16 << 20;
+/// Bytes that a thread keeps: few, since a page of them may be all that keeps a unit.
+const KEPT_MOST: usize = 4 << 20;
 /// Sizes that are kept: powers of two from a page on.
 const SIZES: usize = 3;
 /// What is larger than these comes from chunks or from the kernel itself.

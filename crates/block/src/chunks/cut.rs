@@ -58,7 +58,8 @@ pub(crate) fn take(length: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// It was taken for this length, is given back once, and nobody refers to it any more.
 pub(crate) unsafe fn give_back(piece: NonNull<u8>, length: usize) {
-    if let Some(whole) = cut().give_back(piece, order_of(length)) {
+    let whole = cut().give_back(piece, order_of(length));
+    if let Some(whole) = whole {
         // SAFETY: it was taken for this length to be cut, and all that was cut from it is here.
         unsafe { super::give_back(whole, UNIT) };
     }
