@@ -99,4 +99,6 @@ planted::bugs! {
     EarlyDiscards,
     /// Places are chosen as if data took no time to the disk.
     UncountedTransfers,
+    /// The newest anchor is believed, whatever superblocks there are.
+    NewestAnchor,
 }

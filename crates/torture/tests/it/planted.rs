@@ -283,6 +283,7 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "FailedByRefusals",
     "HalfBelief",
     "LoneAnchors",
+    "NewestAnchor",
     "PassedReads",
     "BoundlessTrees",
     "UnseenRiders",
