@@ -101,4 +101,6 @@ planted::bugs! {
     UncountedTransfers,
     /// The newest anchor is believed, whatever superblocks there are.
     NewestAnchor,
+    /// The superblock of an opening counts for two when a zone leaves the anchors.
+    OneTwice,
 }

@@ -1,6 +1,6 @@
 //! Volumes of which anchors are lost: none is left, or those of another volume stand at one end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use block::{BlockDevice, Verb};
@@ -15,7 +15,7 @@ use shadow::{
     set_label,
 };
 use sim::{Disk, Effect, Executor, Fault, Image};
-use vfs::{FileSystem, FsError};
+use vfs::{FileSystem, FsError, Stability};
 
 use crate::bench::{NOW, Setting, findings, made, opened, wipe_anchors};
 use crate::scrub::{UNIT, filled, unit_of};
@@ -261,4 +261,101 @@ pub(crate) fn anchors_of_another_are_passed_over() -> Result<(), String> {
 #[test]
 fn a_volume_stands_behind_the_anchors_of_another() {
     assert_eq!(anchors_of_another_are_passed_over(), Ok(()));
+}
+
+/// Superblocks in the zones that an anchor names: their numbers, by their zones.
+fn superblocks(image: &Image, anchor: &Anchor) -> BTreeMap<u32, Vec<u64>> {
+    let of_zone = |&zone: &u32| {
+        let slots = [0, 1].map(|slot| anchor.shape.slot(zone.into(), slot));
+        let read = slots.map(|at| Superblock::read(&unit_of(image, at), at, &anchor.secret));
+        (zone, read.into_iter().flatten().map(|superblock| superblock.number).collect())
+    };
+    anchor.zones.iter().map(of_zone).collect()
+}
+
+/// What a disk has after so many writes to a file, each of which goes to other places.
+async fn writes(disk: &Rc<Disk>, executor: &Executor, count: u8) -> Result<Vec<Image>, String> {
+    let volume = opened(executor.runtime(), disk).await?;
+    let mut images = vec![disk.contents()];
+    let failed = |error: FsError| error.to_string();
+    let root = volume.files.root();
+    let file = match volume.lookup(root, "one").await {
+        Ok(file) => file,
+        Err(_) => volume.create(root, "one").await.map_err(failed)?,
+    };
+    for value in 0..count {
+        let data = vec![value; 30_000];
+        volume.write(file, 0, data, Stability::FileSync).await.map_err(failed)?;
+        images.push(disk.contents());
+    }
+    Ok(images)
+}
+
+/// Where a superblock of an opening goes, and an image before it whose anchors name as many zones
+/// as they can: first that of the last superblock but one, and not that where it goes.
+fn crowded(image: &Image) -> Option<Image> {
+    let (executor, disk) = disk_of(image);
+    let after = executor.block_on(writes(&disk, &executor, 0)).ok()?.pop()?;
+    let last_of = |image: &Image| {
+        let found = superblocks(image, &newest(image));
+        let mut all: Vec<(u64, u32)> =
+            found.iter().flat_map(|(&zone, all)| all.iter().map(move |&it| (it, zone))).collect();
+        all.sort_unstable();
+        all
+    };
+    let all = last_of(image);
+    let [.., (_, before), (_, last)] = all[..] else { return None };
+    let (_, next) = *last_of(&after).last()?;
+    if before == last || [before, last].contains(&next) {
+        return None;
+    }
+    let mut anchor = newest(image);
+    let others =
+        (0..anchor.shape.zones() as u32).filter(|zone| ![before, last, next].contains(zone));
+    anchor.zones = [before].into_iter().chain(others.rev().take(30)).chain([last]).collect();
+    let mut crowded = image.clone();
+    for number in [anchor.number, anchor.number + 1] {
+        let block = Anchor { number, ..anchor.clone() }.write();
+        for unit in anchor.shape.anchor(number) {
+            crowded.write(unit * UNIT, &*block);
+        }
+    }
+    Some(crowded)
+}
+
+/// A zone leaves the anchors only when two superblocks newer than all in it stand in zones that
+/// stay.
+pub(crate) fn zones_stay_until_two_are_newer() -> Result<(), String> {
+    let executor = Executor::new(3);
+    let setting = Setting::of(4, 64, 4 << 20);
+    let disk = executor.block_on(made(&executor, &setting));
+    let images = executor.block_on(writes(&disk, &executor, 25))?;
+    let (mut tried, mut left) = (0, 0);
+    for image in images.iter().filter_map(crowded) {
+        tried += 1;
+        let (executor, disk) = disk_of(&image);
+        let after = executor.block_on(writes(&disk, &executor, 8))?;
+        for (before, after) in [&image].into_iter().chain(&after).zip(&after) {
+            let (old, stay) = (newest(before), newest(after).zones);
+            let there = superblocks(before, &old);
+            for zone in old.zones.iter().filter(|zone| !stay.contains(zone)) {
+                left += 1;
+                let last = there[zone].iter().max().copied().unwrap_or(0);
+                let staying = there.iter().filter(|(zone, _)| stay.contains(zone));
+                let newer: BTreeSet<u64> = staying
+                    .flat_map(|(_, all)| all.iter().copied())
+                    .filter(|&it| it > last)
+                    .collect();
+                if newer.len() < 2 {
+                    return Err(format!("zone {zone} has {last}, and {newer:?} are newer"));
+                }
+            }
+        }
+    }
+    if tried > 0 && left > 0 { Ok(()) } else { Err(format!("{tried} tried, and {left} left")) }
+}
+
+#[test]
+fn a_zone_leaves_the_anchors_when_two_superblocks_are_newer() {
+    assert_eq!(zones_stay_until_two_are_newer(), Ok(()));
 }

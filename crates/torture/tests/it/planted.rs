@@ -284,6 +284,7 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "HalfBelief",
     "LoneAnchors",
     "NewestAnchor",
+    "OneTwice",
     "PassedReads",
     "BoundlessTrees",
     "UnseenRiders",
