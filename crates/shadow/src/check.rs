@@ -69,6 +69,7 @@ macro_rules! laws {
 
 laws! {
     Rest, "volume.rest", "The volume was stopped cleanly.";
+    Anchor, "volume.anchor", "An anchor says what the volume is, and where its superblocks stand.";
     Counts, "sb.counts", "What is counted is what there is.";
     Block, "tree.block", "A pointer leads to the block that it says, with its checksum.";
     Birth, "tree.birth", "A block is not younger than what leads to it.";
@@ -221,6 +222,10 @@ pub async fn check(
             break;
         }
         look = look.again();
+    }
+    if anchor.is_rebuilt() {
+        look.tree.snapshot = None;
+        look.wrong(Law::Anchor, None, "none of the four", "one that is whole");
     }
     (look.progress)(look.done.0, look.done.0);
     Ok(look.findings)

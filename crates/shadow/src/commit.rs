@@ -47,7 +47,7 @@ use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{self, Line, State};
-use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
+use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock, Volume};
 use crate::format::{UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
@@ -569,12 +569,19 @@ impl Commits {
             directories: self.directories.get(),
             seconds: self.runtime.clock.wall().seconds,
             units: self.units.get(),
+            volume: self.volume(),
             chains: chains.collect(),
             listed: Vec::new(),
             ..*superblock
         };
         let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
         Sealed { superblock, at, writes, through, freed, payload, riding, _nodes: nodes }
+    }
+
+    /// What anchors say, for an opening that finds none.
+    fn volume(&self) -> Volume {
+        let Anchor { number, shape, label, .. } = &*self.anchor.borrow();
+        Volume { shape: *shape, label: label.clone(), anchor: *number }
     }
 
     /// A block of metadata stands elsewhere: what becomes of the place where it stood.
@@ -736,6 +743,7 @@ impl Commits {
     /// Writes the next anchor, at both ends of the disk.
     pub(crate) async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
         anchor.number += 1;
+        anchor.rest = anchor.rest.max(1); // of one that was made of superblocks
         let block = block::Buffer::copied(&*anchor.write()).freeze();
         let device = self.path.device();
         let places = self.shape.anchor(anchor.number);

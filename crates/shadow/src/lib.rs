@@ -17,7 +17,7 @@
 //! * `engine`, `waiting`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`:
 //!   the same, of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
-//!   looking at what it says of itself, and at all of it.
+//!   looking at what it says of itself, and at all of it. `lost`: a volume without anchors.
 //! * [`mod@repair`]: one update that makes right what can be.
 //! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
 //!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it gives
@@ -45,6 +45,7 @@ mod fullness;
 mod in_order;
 mod inode;
 pub mod look;
+mod lost;
 mod mend;
 pub mod mkfs;
 mod node;

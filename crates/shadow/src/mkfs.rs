@@ -19,7 +19,7 @@ use crate::format::head::{Head, Kind, Place, Secret, seal};
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree};
 use crate::format::record::{self, Change, Run};
-use crate::format::superblock::{Snapshots, Superblock};
+use crate::format::superblock::{Snapshots, Superblock, Volume};
 use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
 use crate::fullness::{for_files, usable};
 
@@ -153,7 +153,8 @@ pub async fn mkfs(
     secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
     secret[8..].copy_from_slice(&random.next_u64().to_le_bytes());
     let generation = (random.next_u64() as u32).max(1);
-    for (at, block) in first_update(&shape, &secret, generation, now) {
+    let volume = Volume { shape, label: options.label.clone(), anchor: ANCHORS };
+    for (at, block) in first_update(volume, &secret, generation, now) {
         write(at, &block).await?;
     }
     device.flush().await?;
@@ -171,11 +172,12 @@ pub async fn mkfs(
 
 /// The blocks of the first update, which has a root directory.
 fn first_update(
-    shape: &Shape,
+    volume: Volume,
     secret: &Secret,
     generation: u32,
     now: Timestamp,
 ) -> Vec<(u64, Box<[u8; UNIT]>)> {
+    let shape = volume.shape;
     let first = shape.usable(0).start;
     let mut blocks = Vec::new();
     let mut put = |kind, owner, index, mut block: Box<[u8; UNIT]>| {
@@ -211,6 +213,7 @@ fn first_update(
         directories: 1,
         units: 1,
         seconds: now.seconds,
+        volume,
         snapshots: Snapshots { nodes: 2, ..Snapshots::default() }, // inodes, and names of the root
         ..Superblock::default()
     };

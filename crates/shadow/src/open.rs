@@ -1,13 +1,16 @@
 //! Opening a volume, and bringing it back after a cut.
 //!
-//! Anchors say in which zones superblocks may stand. The highest that is whole, with all that it
+//! Anchors say in which zones superblocks may stand. Where several volumes have some, those count
+//! under which there are superblocks. If there is none at all, the slots of all zones are read, and
+//! the volume counts as one that was killed. The highest superblock that is whole, with all that it
 //! lists, is the one; if it is not, the one that it names as durable. What that lists is written
 //! again, with the superblock itself, before anything rests on it: a flush that failed may have
 //! dropped it. The anchor, which a cut may have left at one end, or a failure in a cache alone,
 //! gets a successor at both. Then a superblock of a higher number than all that were seen becomes
 //! durable, and only then is the volume served.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,13 +30,14 @@ use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
 use crate::fold::answers_in;
 use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
-use crate::format::head::{Head, Kind, Place, Secret, is};
+use crate::format::head::{Head, Kind, Place, Secret, has_magic, is};
 use crate::format::inode::Record;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Snapshots, Superblock};
-use crate::format::{ANCHORS, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::format::{ANCHORS, FRONT, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
 use crate::in_order::InOrder;
+use crate::lost::{self, Lost};
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::pins::{Listing, Pins};
@@ -78,10 +82,16 @@ pub enum OpenError {
     /// There is none.
     #[error("there is no volume of engine shadow")]
     NoVolume,
+    /// No anchor is left, and what is there may be of one volume or another.
+    #[error(
+        "the volume is damaged: its anchors are lost, and superblocks tell of zones of several \
+         sizes; bring the disk back from a backup"
+    )]
+    Several,
     /// It was never there.
     #[error("a volume was begun here and never finished: 'duramen mkfs' makes it anew")]
     Unfinished,
-    /// It is of a later version.
+    /// It is of another version.
     #[error(
         "the volume has version {0} of the format of engine shadow, and this program knows \
          version {VERSION} alone"
@@ -293,38 +303,99 @@ pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buf
     device.read(unit * UNIT as u64, Buffer::unfilled(UNIT)).await
 }
 
-/// The newest anchor of the disk.
+/// What stands in the places of anchors.
+#[derive(Default)]
+struct Places {
+    /// Anchors that are whole.
+    whole: Vec<Anchor>,
+    /// The version of one that is of another.
+    other: Option<u16>,
+    /// Why one cannot be read.
+    failed: Option<IoError>,
+    /// A volume is begun.
+    is_begun: bool,
+    /// Something stands there that was never an anchor.
+    is_foreign: bool,
+}
+
+async fn read_places(device: &dyn BlockDevice, units: u64) -> Result<Places, OpenError> {
+    let mut places = Places::default();
+    for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
+        let block = match read_unit(device, unit).await {
+            Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
+            Ok(block) => block,
+            Err(error) => {
+                places.failed = Some(error); // it is as good as torn
+                continue;
+            }
+        };
+        match Anchor::read(&block) {
+            Ok(anchor) => places.whole.push(anchor),
+            Err(NoAnchor::Version(version)) => places.other = Some(version),
+            Err(NoAnchor::Other) => {
+                places.is_begun |= is_begun(&block);
+                places.is_foreign |= !has_magic(&block) && block.iter().any(|&byte| byte != 0);
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// The newest anchor of the disk, or what it should say if there is none.
 pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, OpenError> {
     let size = device.geometry().size;
     let units = size / UNIT as u64;
     if units < 2 * ANCHORS {
         return Err(OpenError::NoVolume);
     }
-    let (mut newest, mut later): (Option<Anchor>, _) = (None, None);
-    let mut failed = None;
-    for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
-        let block = match read_unit(device, unit).await {
-            Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
-            Ok(block) => block,
-            Err(error) => {
-                failed = Some(error); // it is as good as torn
-                continue;
-            }
-        };
-        match Anchor::read(&block) {
-            Ok(anchor) if newest.as_ref().is_none_or(|newest| newest.number < anchor.number) => {
-                newest = Some(anchor);
-            }
-            Err(NoAnchor::Version(version)) => later = Some(version),
-            _ => {}
-        }
+    let places = read_places(device, units).await?;
+    if places.whole.is_empty() {
+        return without_anchors(device, units, places).await;
     }
-    let Some(anchor) = newest else {
-        let failed = failed.map_or(OpenError::NoVolume, OpenError::Io);
-        return Err(later.map_or(failed, OpenError::Version));
-    };
+    let anchor = newest(device, places.whole).await?;
     let volume = anchor.shape.units * UNIT as u64;
     if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
+}
+
+/// The newest of these under which superblocks are: a disk may have anchors of another volume at
+/// one of its ends. Its successors have higher numbers than all.
+async fn newest(device: &dyn BlockDevice, mut whole: Vec<Anchor>) -> Result<Anchor, OpenError> {
+    whole.sort_by_key(|anchor| Reverse(anchor.number));
+    let number = whole[0].number;
+    let mut secrets = BTreeSet::new();
+    whole.retain(|anchor| secrets.insert(anchor.secret));
+    let mut chosen = 0;
+    if whole.len() > 1 && !is_planted(Bug::NewestAnchor) {
+        for (index, anchor) in whole.iter().enumerate() {
+            let fits = anchor.shape.units * UNIT as u64 <= device.geometry().size;
+            if fits && !superblocks(device, anchor).await?.is_empty() {
+                chosen = index;
+                break;
+            }
+        }
+    }
+    Ok(Anchor { number, ..whole.swap_remove(chosen) })
+}
+
+/// What an anchor should say on a disk that has none.
+async fn without_anchors(
+    device: &dyn BlockDevice,
+    units: u64,
+    places: Places,
+) -> Result<Anchor, OpenError> {
+    match places {
+        Places { other: Some(version), .. } => return Err(OpenError::Version(version)),
+        Places { failed: Some(error), .. } => return Err(OpenError::Io(error)),
+        Places { is_begun: true, .. } => return Err(OpenError::Unfinished),
+        Places { is_foreign: true, .. } => return Err(OpenError::NoVolume),
+        _ if units < FRONT + ANCHORS => return Err(OpenError::NoVolume),
+        _ => {}
+    }
+    lost::rebuilt(device).await.map_err(|lost| match lost {
+        Lost::Nothing => OpenError::NoVolume,
+        Lost::Several => OpenError::Several,
+        Lost::Io(error) => OpenError::Io(error),
+    })
 }
 
 /// The superblock to go on from, where it is, and the highest number that was seen.

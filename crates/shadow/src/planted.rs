@@ -99,4 +99,8 @@ planted::bugs! {
     EarlyDiscards,
     /// Places are chosen as if data took no time to the disk.
     UncountedTransfers,
+    /// The newest anchor is believed, whatever superblocks there are.
+    NewestAnchor,
+    /// The superblock of an opening counts for two when a zone leaves the anchors.
+    OneTwice,
 }

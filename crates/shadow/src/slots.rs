@@ -5,6 +5,10 @@
 //!
 //! Invariants:
 //! 1. A slot that is written is not that of the last durable superblock.
+//! 2. A zone leaves the anchors only when the last two durable superblocks, each of its own update
+//!    since the opening, stand in zones that stay: so they are newer than all in that zone.
+//!
+//! Not asserted: 2, of which the superblocks tell that are on the disk.
 
 use block::IoError;
 
@@ -35,7 +39,17 @@ impl Commits {
     pub(crate) fn placed_slot(&self, unit: u64) -> u64 {
         let slots = || self.slots_for(Run::of(unit));
         let placed = self.space.placement().and_then(|placement| placement.slot(&slots()));
-        placed.unwrap_or_else(|| self.slot_for(unit))
+        let at = placed.unwrap_or_else(|| self.slot_for(unit));
+        let has_room = self.anchor.borrow().zones.len() < ZONES;
+        // The zone of the last durable one is named, and has two.
+        let [last, _] = self.durable.get();
+        if has_room || self.names_zone(at) || self.may_leave() { at } else { self.slot_for(last) }
+    }
+
+    /// Whether zones may leave the anchors: two updates are durable since the opening. The
+    /// superblock that this found counts for one, and there may be no other.
+    fn may_leave(&self) -> bool {
+        self.counts().updates >= 2 || is_planted(Bug::OneTwice)
     }
 
     /// Names zones around one that is named next: an arm goes to the nearest with room.
@@ -80,7 +94,7 @@ impl Commits {
         let mut anchor = self.anchor.borrow().clone();
         let stay = self.durable.get().map(|at| self.shape.zone_of(at) as u32);
         if self.space.placement().is_some() {
-            anchor.zones.retain(|zone| stay.contains(zone));
+            anchor.zones.retain(|zone| stay.contains(zone) || !self.may_leave());
             self.name_ahead(zone, &mut anchor.zones);
         } else if anchor.zones.len() == ZONES {
             let may_leave = |zone: &u32| !stay.contains(zone) ^ is_planted(Bug::ForgottenZones);

@@ -23,7 +23,7 @@ impl From<Law> for Rule {
 fn severity(law: Law) -> Severity {
     match law {
         Law::Rest => Severity::Note,
-        Law::Counts | Law::Map | Law::Listed | Law::Links => Severity::Repairable,
+        Law::Anchor | Law::Counts | Law::Map | Law::Listed | Law::Links => Severity::Repairable,
         Law::Block
         | Law::Birth
         | Law::Once
@@ -42,6 +42,7 @@ fn severity(law: Law) -> Severity {
 fn part(law: Law) -> &'static str {
     match law {
         Law::Rest => "volume",
+        Law::Anchor => "anchor",
         Law::Counts => "superblock",
         Law::Map => "map",
         _ => "metadata",
@@ -82,6 +83,7 @@ fn cut_off() -> Finding {
 /// they are.
 fn repair_of(wrong: &Wrong) -> Option<&'static str> {
     match wrong.law {
+        Law::Anchor => Some("write them anew"),
         Law::Counts => Some("count what there is"),
         Law::Map => Some("make the map anew of what is held"),
         Law::Listed => Some("make the lists anew of what is held"),

@@ -19,7 +19,7 @@ pub const ZONES: usize = 32;
 pub const LABEL: usize = 64;
 
 /// The shape of a volume: it never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Units of the disk.
     pub units: u64,
@@ -106,7 +106,8 @@ pub struct Anchor {
     pub label: String,
     /// Where superblocks may stand; the newest last.
     pub zones: Vec<u32>,
-    /// The last update of a volume that was stopped: none before it is the newest.
+    /// The last update of a volume that was stopped: none before it is the newest. 0 if that is not
+    /// known, since no anchor was left: so no disk says.
     pub rest: u64,
     /// Units that were free then.
     pub free: u64,
@@ -131,7 +132,7 @@ pub fn is_begun(head: &[u8]) -> bool {
 pub enum NoAnchor {
     /// It is something else, or torn.
     Other,
-    /// It is whole, of this later version.
+    /// It is whole, of this other version.
     Version(u16),
 }
 
@@ -161,6 +162,11 @@ impl Anchor {
     pub fn begins(head: &[u8]) -> bool {
         let units = head.chunks_exact(UNIT).take(ANCHORS as usize);
         !is_begun(head) && units.into_iter().any(|unit| alone(unit, Kind::Anchor).is_some())
+    }
+
+    /// Whether superblocks alone say it: there is none on the disk.
+    pub fn is_rebuilt(&self) -> bool {
+        self.rest == 0
     }
 
     /// The block of it.
@@ -193,12 +199,13 @@ impl Anchor {
         let shape =
             Shape { units: disk.units.get(), zone: disk.zone.get(), block: disk.block.get() };
         let label = disk.text.get(..disk.label.get().into()).ok_or(NoAnchor::Other)?;
+        let label = String::from_utf8(label.to_vec()).map_err(|_| NoAnchor::Other)?;
         let zones = disk.list.get(..disk.zones.get().into()).ok_or(NoAnchor::Other)?;
         let anchor = Self {
             number,
             shape,
             secret: secret(block),
-            label: String::from_utf8_lossy(label).into_owned(),
+            label,
             zones: zones.iter().map(|zone| zone.get()).collect(),
             rest: disk.rest.get(),
             free: disk.free.get(),
@@ -208,6 +215,7 @@ impl Anchor {
             && !anchor.zones.is_empty()
             && anchor.zones.iter().collect::<BTreeSet<_>>().len() == anchor.zones.len()
             && are_there()
+            && !anchor.is_rebuilt()
             && is(block, anchor.place(), number, &anchor.secret);
         if is_it { Ok(anchor) } else { Err(NoAnchor::Other) }
     }
@@ -245,6 +253,12 @@ mod tests {
     fn one_that_names_a_zone_twice_is_none() {
         let twice = Anchor { zones: vec![3, 4, 3], ..sample() };
         assert_eq!(Anchor::read(&*twice.write()), Err(NoAnchor::Other));
+    }
+
+    #[test]
+    fn one_that_knows_of_no_update_is_none() {
+        let unknown = Anchor { rest: 0, ..sample() };
+        assert_eq!(Anchor::read(&*unknown.write()), Err(NoAnchor::Other));
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub fn is(block: &[u8], place: Place, birth: u64, secret: &Secret) -> bool {
 }
 
 /// Whether a block fits its own checksum and is of this kind; then who wrote it, and the version of
-/// the format, which may be a later one.
+/// the format, which may be another one.
 pub fn alone(block: &[u8], kind: Kind) -> Option<(u64, u16)> {
     let head: &Head = view(block);
     if head.magic.get() != MAGIC || head.kind.get() != kind as u16 {
@@ -124,6 +124,11 @@ pub fn alone(block: &[u8], kind: Kind) -> Option<(u64, u16)> {
     let mut copy = block.to_vec();
     view_mut::<Head>(&mut copy).own_sum = U64::ZERO;
     (sum(&copy) == head.own_sum.get()).then(|| (head.birth.get(), head.version.get()))
+}
+
+/// Whether a block begins as all do that have a head.
+pub fn has_magic(block: &[u8]) -> bool {
+    view::<Head>(block).magic.get() == MAGIC
 }
 
 /// The place in a head among those of its level.

@@ -32,7 +32,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Bytes of a unit.
 pub const UNIT: usize = 4096;
 /// The version of the format.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Slots for superblocks at the end of a zone.
 pub const SLOTS: u64 = 2;
 /// Units with anchors at either end of the disk.

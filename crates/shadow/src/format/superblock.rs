@@ -7,15 +7,16 @@ use vnode::chain::Chain;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::anchor::{LABEL, Shape};
 use super::head::{Head, Kind, Place, Secret, alone, seal, seal_alone, secret};
 use super::inode::Time;
 use super::pointer::{HIGHEST, Pointer, Root, Tree, capacity};
 use super::record::Run;
 use super::snapshot::{LINES, LISTS};
-use super::{UNIT, VERSION, view, view_mut};
+use super::{FRONT, UNIT, VERSION, view, view_mut};
 
 /// Runs that a superblock lists at most.
-pub const LISTED: usize = 64;
+pub const LISTED: usize = 60;
 /// Trees that are not of files.
 pub const TREES: usize = 7;
 /// Numbers of files end before this one: an entry of a directory has 32 bits for one.
@@ -79,6 +80,33 @@ impl Snapshots {
     }
 }
 
+/// What anchors say of a volume: an opening that finds none goes by this.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// The volume.
+    pub shape: Shape,
+    /// Its name for people, as it was when the volume was opened.
+    pub label: String,
+    /// The number of the last anchor then, or of a later one.
+    pub anchor: u64,
+}
+
+impl Volume {
+    /// Whether a disk of so many units, which has the superblock in this one, may be that volume.
+    pub fn makes_sense(&self, units: u64, at: u64) -> bool {
+        let shape = &self.shape;
+        let is_slot = || {
+            let zone = shape.zone_of(at);
+            zone < shape.zones() && at >= shape.slot(zone, 0)
+        };
+        shape.units == units
+            && shape.is_legal()
+            && at >= FRONT
+            && is_slot()
+            && self.anchor >> 62 == 0
+    }
+}
+
 /// What a superblock says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
@@ -118,6 +146,8 @@ pub struct Superblock {
     pub units: u64,
     /// When it went out, in seconds since 1970.
     pub seconds: i64,
+    /// Of which volume it is.
+    pub volume: Volume,
     /// What was begun and is to be gone on with.
     pub chains: Vec<Chain>,
     /// What of it no flush covers.
@@ -154,9 +184,14 @@ struct OnDisk {
     seconds: I64,
     chains: U16,
     listed: U16,
-    also_reserved: U32,
+    zone: U32,
     chain: [ChainLine; CHAINS],
     list: [ListLine; LISTED],
+    of_units: U64,
+    anchor: U64,
+    block: u8,
+    label: u8,
+    text: [u8; LABEL],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -239,9 +274,16 @@ impl Superblock {
                 sum: listed.sum.into(),
             };
         }
+        disk.set_volume(&self.volume);
         seal(&mut *block, Self::place(at), self.number, secret);
         seal_alone(&mut *block);
         block
+    }
+
+    /// The one that stands at this unit and is whole, of whichever volume, and whose.
+    pub fn of_any(block: &[u8], at: u64) -> Option<(Secret, Self)> {
+        let own = secret(block);
+        Self::read(block, at, &own).map(|superblock| (own, superblock))
     }
 
     /// The one that stands at this unit, if it is one of this volume and whole.
@@ -254,6 +296,7 @@ impl Superblock {
         let disk: &OnDisk = view(block);
         let chains = disk.chain.get(..disk.chains.get().into())?;
         let listed = disk.list.get(..disk.listed.get().into())?;
+        let volume = disk.volume()?;
         let are_high = disk.heights.iter().all(|&height| height <= HIGHEST);
         are_high.then(|| Self {
             number,
@@ -274,6 +317,7 @@ impl Superblock {
             directories: disk.directories.get(),
             units: disk.units.get(),
             seconds: disk.seconds.get(),
+            volume,
             chains: chains.iter().map(ChainLine::read).collect(),
             listed: listed.iter().map(ListLine::read).collect(),
         })
@@ -283,6 +327,24 @@ impl Superblock {
 impl OnDisk {
     fn tree(&self, index: usize) -> Tree {
         Tree { height: self.heights[index], root: self.trees[index] }
+    }
+
+    fn set_volume(&mut self, volume: &Volume) {
+        let Volume { shape, label, anchor } = volume;
+        self.of_units = shape.units.into();
+        self.zone = u32::try_from(shape.zone).expect("64 GiB at most").into();
+        self.block = u8::try_from(shape.block).expect("64 KiB at most");
+        self.anchor = (*anchor).into();
+        self.label = u8::try_from(label.len()).expect("64 bytes at most");
+        self.text[..label.len()].copy_from_slice(label.as_bytes());
+    }
+
+    fn volume(&self) -> Option<Volume> {
+        let (units, zone) = (self.of_units.get(), self.zone.get().into());
+        let shape = Shape { units, zone, block: self.block.into() };
+        let label = self.text.get(..self.label.into())?;
+        let label = String::from_utf8(label.to_vec()).ok()?;
+        Some(Volume { shape, label, anchor: self.anchor.get() })
     }
 
     fn snapshots(&self) -> Snapshots {
@@ -359,6 +421,11 @@ mod tests {
             directories: 22,
             units: 44,
             seconds: -55,
+            volume: Volume {
+                shape: Shape { units: 256, zone: 16, block: 1 },
+                label: "äpfel".to_owned(),
+                anchor: 66,
+            },
             chains: (0..CHAINS as u64).map(chain).collect(),
             listed: (0..LISTED as u64).map(listed).collect(),
         }
@@ -370,6 +437,20 @@ mod tests {
         assert_eq!(Superblock::read(&*block, 14, &SECRET), Some(sample()));
         assert_eq!(Superblock::read(&*block, 15, &SECRET), None);
         assert_eq!(Superblock::read(&*block, 14, &[8; 16]), None, "of another volume");
+        assert_eq!(Superblock::of_any(&*block, 14), Some((SECRET, sample())));
+        assert_eq!(Superblock::of_any(&*block, 15), None);
+    }
+
+    #[test]
+    fn a_volume_is_that_of_its_disk_and_its_slots() {
+        let volume = sample().volume;
+        let places = (0..300).filter(|&at| volume.makes_sense(256, at));
+        let slots = (0..volume.shape.zones())
+            .flat_map(|zone| [volume.shape.slot(zone, 0), volume.shape.slot(zone, 1)]);
+        assert_eq!(places.collect::<Vec<_>>(), slots.collect::<Vec<_>>());
+        assert!(!volume.makes_sense(257, 46), "of a larger disk");
+        let shape = Shape { block: 3, ..volume.shape };
+        assert!(!Volume { shape, ..volume }.makes_sense(256, 46), "there is none");
     }
 
     #[test]

@@ -18,12 +18,28 @@ pub(crate) const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanosecond
 pub(crate) struct Setting {
     pub(crate) options: MkfsOptions,
     pub(crate) bytes: u64,
+    /// Whether cuts leave no anchor.
+    loses_anchors: bool,
 }
 
 impl Setting {
     pub(crate) fn of(block_kib: u64, zone_kib: u64, bytes: u64) -> Self {
         let (block_size, zone_size) = (block_kib << 10, Some(zone_kib << 10));
-        Self { options: MkfsOptions { block_size, zone_size, ..MkfsOptions::default() }, bytes }
+        let options = MkfsOptions { block_size, zone_size, ..MkfsOptions::default() };
+        Self { options, bytes, loses_anchors: false }
+    }
+
+    /// The same, but that no cut leaves an anchor.
+    pub(crate) fn without_anchors(self) -> Self {
+        Self { loses_anchors: true, ..self }
+    }
+
+    /// What a disk has after a cut that left this.
+    fn after_cut(&self, mut image: Image) -> Image {
+        if self.loses_anchors {
+            wipe_anchors(&mut image);
+        }
+        image
     }
 }
 
@@ -69,6 +85,13 @@ pub(crate) fn undisturbed(
         Volume::new(open(disk.clone(), executor.runtime(), &options).await.expect("it is new"))
     });
     (executor, disk, volume)
+}
+
+/// There are zeros where anchors stand.
+pub(crate) fn wipe_anchors(image: &mut Image) {
+    for end in [0, image.size() - 8192] {
+        image.write(end, &[0; 8192]);
+    }
 }
 
 /// What is wrong with what a disk has.
@@ -141,8 +164,9 @@ impl Bench for Setting {
     /// Now and then, the power goes again while the volume is brought back.
     fn left(&self, cut: &Cut) -> Result<(Executor, Rc<Disk>), String> {
         let mut prng = Prng::new(cut.seed);
-        let mut image = cut.platter.image(&Choice::random(&cut.platter, &mut prng));
+        let image = cut.platter.image(&Choice::random(&cut.platter, &mut prng));
         findings(&image)?;
+        let mut image = self.after_cut(image);
         if prng.chance(1, 4) {
             let executor = Executor::new(prng.next_u64());
             let disk = Disk::new(&executor, image);
@@ -151,7 +175,7 @@ impl Bench for Setting {
             opened.map_err(|error| format!("before the second cut: {error}"))?;
             let trace = disk.trace();
             let platter = trace.platter_at(prng.index(trace.events().len() + 1));
-            image = platter.image(&Choice::random(&platter, &mut prng));
+            image = self.after_cut(platter.image(&Choice::random(&platter, &mut prng)));
         }
         let executor = Executor::new(cut.seed);
         let disk = Disk::new(&executor, image);

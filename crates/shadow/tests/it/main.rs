@@ -11,6 +11,7 @@ mod held;
 mod hostile;
 mod judged;
 mod kit;
+mod lost;
 mod mended;
 mod numbers;
 mod orphans;

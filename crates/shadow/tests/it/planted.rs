@@ -16,6 +16,7 @@ use crate::faults::{
     what_is_shown_after_a_failed_flush_stays,
 };
 use crate::kit::first_wrong;
+use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_newer};
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
 use crate::repair::a_cut_leaves_the_old_tree_or_the_new;
 use crate::scrub::{
@@ -70,6 +71,8 @@ fn every_bug_is_found() {
             Bug::PassedReads => what_cannot_be_read_is_not_passed,
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
+            Bug::NewestAnchor => anchors_of_another_are_passed_over,
+            Bug::OneTwice => zones_stay_until_two_are_newer,
             Bug::FailedByRefusals => refusals_pass,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
             Bug::EarlyCopies => copies_spare_what_may_come_back,

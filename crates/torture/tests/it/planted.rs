@@ -283,6 +283,8 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "FailedByRefusals",
     "HalfBelief",
     "LoneAnchors",
+    "NewestAnchor",
+    "OneTwice",
     "PassedReads",
     "BoundlessTrees",
     "UnseenRiders",

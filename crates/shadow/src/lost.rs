@@ -1,0 +1,187 @@
+//! A volume of which no anchor is left: what its superblocks say of it, wherever they stand.
+//!
+//! The size of zones says where slots are, and each superblock says that. So every unit in front is
+//! looked at, and behind that the slots of zones of which the size is a power of two. From then on
+//! slots alone are read, those of all zones: what a client wrote stands in none, so that it passes
+//! for no superblock. If there seem to be zones of several sizes, some client may have written what
+//! says so, and nothing is believed.
+//!
+//! A volume that was made where another stood leaves superblocks of that. The one of which a
+//! superblock went out last is the volume.
+//!
+//! A disk that has anything else where nothing of a volume but anchors stands is another's.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use block::{BlockDevice, Buffer, IoError};
+use futures::future::join_all;
+
+use crate::format::anchor::{Anchor, Shape, ZONES};
+use crate::format::head::Secret;
+use crate::format::superblock::Superblock;
+use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
+use crate::fullness::usable;
+
+/// Units in front that are all looked at: 256 MiB.
+const SEARCHED: u64 = 1 << 16;
+/// Units of them that are read at once: 1 MiB.
+const PIECE: u64 = 256;
+/// Zones of each size of which slots are looked at behind that.
+const TRIED: u64 = 4;
+/// The largest zone is two to this power, in units.
+const LARGEST: u32 = 24;
+/// Reads that are under way at once.
+const AT_ONCE: usize = 64;
+/// An opening that was cut off, and a label, made anchors of which no superblock tells: so many are
+/// passed over.
+const PASSED: u64 = 1 << 20;
+
+/// Why there is no volume.
+pub(crate) enum Lost {
+    /// No superblock says that there is one.
+    Nothing,
+    /// Nobody can tell which there is.
+    Several,
+    /// The disk cannot read what might be the last superblock.
+    Io(IoError),
+}
+
+impl From<IoError> for Lost {
+    fn from(error: IoError) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Superblocks of a volume, by their numbers and by where they are.
+type Found = BTreeMap<(u64, u64), Superblock>;
+
+/// The anchor that a disk without one should have. It names the zones of the newest superblocks.
+///
+/// # Errors
+/// [`Lost`].
+pub(crate) async fn rebuilt(device: &dyn BlockDevice) -> Result<Anchor, Lost> {
+    let between = read_units(device, &(ANCHORS..FRONT)).await?;
+    if between.iter().any(|&byte| byte != 0) {
+        return Err(Lost::Nothing);
+    }
+    let mut shapes = shapes(device).await.into_values();
+    let shape = shapes.next().ok_or(Lost::Nothing)?;
+    if shapes.next().is_some() {
+        return Err(Lost::Several);
+    }
+    let volumes = volumes(device, &shape).await?;
+    let newest = |(_, found): &(Secret, Found)| {
+        let last = found.values().map(|superblock| superblock.seconds).max();
+        (last, found.last_key_value().map(|(&(number, _), _)| number))
+    };
+    let (secret, found) = volumes.into_iter().max_by_key(newest).ok_or(Lost::Nothing)?;
+    let last = found.values().next_back().ok_or(Lost::Nothing)?;
+    let mut zones = Vec::new();
+    for (_, at) in found.keys().rev() {
+        let zone = last.volume.shape.zone_of(*at) as u32;
+        if zones.len() < ZONES && !zones.contains(&zone) {
+            zones.push(zone);
+        }
+    }
+    zones.reverse(); // the newest last
+    let anchor = found.values().map(|superblock| superblock.volume.anchor).max();
+    Ok(Anchor {
+        number: anchor.unwrap_or(0) + PASSED,
+        shape: last.volume.shape,
+        secret,
+        label: last.volume.label.clone(),
+        zones,
+        rest: 0,
+        free: usable(&shape).saturating_sub(last.units + last.snapshots.nodes),
+    })
+}
+
+async fn read_units(device: &dyn BlockDevice, units: &Range<u64>) -> Result<Buffer, IoError> {
+    let length = (units.end - units.start) as usize * UNIT;
+    device.read(units.start * UNIT as u64, Buffer::unfilled(length)).await
+}
+
+/// Units of a disk.
+fn units_of(device: &dyn BlockDevice) -> u64 {
+    device.geometry().size / UNIT as u64
+}
+
+/// The superblocks of volumes of this disk in a range of units, and whose they are.
+fn superblocks_in(
+    units: u64,
+    first: u64,
+    bytes: &[u8],
+) -> impl Iterator<Item = (u64, Secret, Superblock)> {
+    let blocks = (first..).zip(bytes.chunks_exact(UNIT));
+    blocks.filter_map(move |(at, block)| {
+        let (secret, superblock) = Superblock::of_any(block, at)?;
+        superblock.volume.makes_sense(units, at).then_some((at, secret, superblock))
+    })
+}
+
+/// Shapes that superblocks tell of, by the size of their zones. What cannot be read tells nothing.
+async fn shapes(device: &dyn BlockDevice) -> BTreeMap<u64, Shape> {
+    let units = units_of(device);
+    let end = units - ANCHORS;
+    let front = FRONT..end.min(SEARCHED);
+    let pieces = front.clone().step_by(PIECE as usize);
+    let pieces = pieces.map(|start| start..(start + PIECE).min(front.end));
+    let slots = (SEARCHED.ilog2()..=LARGEST).flat_map(|power| {
+        (1..=TRIED).map(move |zones| FRONT + (zones << power)).map(|end| end - SLOTS..end)
+    });
+    let pieces: Vec<Range<u64>> = pieces.chain(slots.filter(|slots| slots.end <= end)).collect();
+    let mut shapes = BTreeMap::new();
+    for some in pieces.chunks(AT_ONCE) {
+        let read = some.iter().map(|piece| readable(device, piece));
+        for (first, bytes) in join_all(read).await.into_iter().flatten() {
+            for (_, _, superblock) in superblocks_in(units, first, &bytes) {
+                let shape = superblock.volume.shape;
+                shapes.insert(shape.zone, shape);
+            }
+        }
+    }
+    shapes
+}
+
+/// What can be read of a range, and from which unit on each part is.
+async fn readable(device: &dyn BlockDevice, piece: &Range<u64>) -> Vec<(u64, Buffer)> {
+    if let Ok(bytes) = read_units(device, piece).await {
+        return vec![(piece.start, bytes)];
+    }
+    let mut parts = Vec::new();
+    for unit in piece.clone() {
+        parts.extend(read_units(device, &(unit..unit + 1)).await.ok().map(|bytes| (unit, bytes)));
+    }
+    parts
+}
+
+/// The superblocks in all slots of zones of such a size, by the volume whose they are.
+///
+/// # Errors
+/// Those of the disk: what cannot be read may be the last.
+async fn volumes(
+    device: &dyn BlockDevice,
+    shape: &Shape,
+) -> Result<BTreeMap<Secret, Found>, IoError> {
+    let units = units_of(device);
+    let mut volumes: BTreeMap<Secret, Found> = BTreeMap::new();
+    let mut zones = 0..shape.zones();
+    while !zones.is_empty() {
+        let some = zones.by_ref().take(AT_ONCE).map(async |zone| {
+            let first = shape.slot(zone, 0);
+            Ok::<_, IoError>((first, read_units(device, &(first..first + SLOTS)).await?))
+        });
+        for read in join_all(some).await {
+            let (first, bytes) = read?;
+            for (at, secret, superblock) in superblocks_in(units, first, &bytes) {
+                let is_one = superblock.volume.shape.zone == shape.zone;
+                if is_one {
+                    let found = volumes.entry(secret).or_default();
+                    found.insert((superblock.number, at), superblock);
+                }
+            }
+        }
+    }
+    Ok(volumes)
+}
