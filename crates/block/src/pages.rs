@@ -165,6 +165,10 @@ impl Drop for Pages {
             // is given back once, as above.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         } else if self.length > 0 {
+            debug_assert!(
+                place_of(self.length).is_some(),
+                "invariant 4: it has one of few lengths"
+            );
             // SAFETY: it was taken there for this length (invariant 4), and is given back once, as
             // above.
             unsafe { cut::give_back(self.start, self.length) };

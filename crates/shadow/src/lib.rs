@@ -20,8 +20,8 @@
 //!   looking at what it says of itself, and at all of it. `lost`: a volume without anchors.
 //! * [`mod@repair`]: one update that makes right what can be.
 //! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
-//!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it gives
-//!   way. `status`: what an open volume tells of itself.
+//!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it
+//!   gives way. `status`: what an open volume tells of itself.
 //! * `compact`: emptying zones; `zones`, `emptying`: which; `owners`: whose what is in them is;
 //!   `pace`, `compaction`: how fast, and what has been done.
 //!

@@ -3,9 +3,9 @@
 //! A plan that has taken blocks writes to them for a while, and nothing is on its way meanwhile. So
 //! who finds no room waits for such plans too. Those that hold blocks and wait may be refused, and
 //! are, when nothing else is left to wait for. What gives back more than it takes is never refused
-//! for them: it waits until they are, and none takes blocks before it. Where it holds blocks itself,
-//! for the end of a file that becomes shorter, it is refused for others of its sort alone, and comes
-//! again when one of these has its room.
+//! for them: it waits until they are, and none takes blocks before it. Where it holds blocks
+//! itself, for the end of a file that becomes shorter, it is refused for others of its sort alone,
+//! and comes again when one of these has its room.
 //!
 //! Invariants:
 //! 1. Nobody waits for one that waits for it: who may be refused waits for none that waits.

@@ -5,8 +5,8 @@
 //! blocks of files are written over, would have all of its memory new from the kernel a second
 //! time.
 //!
-//! A piece is one, two or four pages. Pieces are cut from the unit with the smallest free piece that
-//! suffices, and a unit is a chunk's again when all of it came back.
+//! A piece is one, two or four pages. Pieces are cut from the unit with the smallest free piece
+//! that suffices, and a unit is a chunk's again when all of it came back.
 //!
 //! Invariants:
 //! 1. A page of a unit that is cut is free, or belongs to the caller that took the piece that it is
@@ -100,10 +100,8 @@ impl Cut {
 
     /// Notes what is free of a unit now.
     fn put(&mut self, unit: usize, free: Units) {
-        let before = match free.is_empty() {
-            true => self.free.remove(&unit),
-            false => self.free.insert(unit, free),
-        };
+        let before =
+            if free.is_empty() { self.free.remove(&unit) } else { self.free.insert(unit, free) };
         let (before, now) = (before.and_then(Units::largest), free.largest());
         if before == now {
             return;
