@@ -121,6 +121,22 @@ fn a_new_volume_without_anchors_is_found() {
     }
 }
 
+/// The slots of a zone are one read, and what tells of their places is little.
+#[test]
+fn a_large_disk_is_not_read_as_a_whole() {
+    let executor = Executor::new(1);
+    let disk = Disk::new(&executor, Image::zeroed(1 << 40));
+    let options = MkfsOptions { label: "large".to_owned(), ..MkfsOptions::default() };
+    let shape = executor.block_on(mkfs(&*disk, &options, &Seeded::new(7), NOW)).expect("room");
+    let mut image = disk.contents();
+    wipe_anchors(&mut image);
+    let disk = Disk::new(&executor, image);
+    let told = executor.block_on(look(&*disk)).expect("it is found");
+    assert_eq!((told.label.as_str(), told.zone_size), ("large", 64 << 20));
+    let reads = disk.counters().reads;
+    assert!(reads < shape.zones() + 500, "{reads} of {} zones", shape.zones());
+}
+
 #[test]
 fn what_lost_its_anchors_is_repaired_and_scrubbed_and_is_not_at_rest() {
     let (_, image) = lost();
