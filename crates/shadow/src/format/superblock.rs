@@ -16,7 +16,7 @@ use super::snapshot::{LINES, LISTS};
 use super::{FRONT, UNIT, VERSION, view, view_mut};
 
 /// Runs that a superblock lists at most.
-pub const LISTED: usize = 60;
+pub const LISTED: usize = 64;
 /// Trees that are not of files.
 pub const TREES: usize = 7;
 /// Numbers of files end before this one: an entry of a directory has 32 bits for one.
@@ -197,7 +197,7 @@ struct OnDisk {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct ChainLine {
-    ino: U64,
+    ino: U32,
     generation: U32,
     /// Whether the file is to be as long as `size` says; else it is to go.
     has_size: U32,
@@ -258,7 +258,7 @@ impl Superblock {
         disk.chains = (self.chains.len() as u16).into();
         for (line, chain) in disk.chain.iter_mut().zip(&self.chains) {
             *line = ChainLine {
-                ino: chain.ino.into(),
+                ino: u32::try_from(chain.ino).expect("numbers of files have 32 bits").into(),
                 generation: chain.generation.into(),
                 has_size: u32::from(chain.size.is_some()).into(),
                 size: chain.size.unwrap_or(0).into(),
@@ -367,7 +367,7 @@ impl OnDisk {
 impl ChainLine {
     fn read(&self) -> Chain {
         let size = (self.has_size.get() != 0).then_some(self.size.get());
-        Chain { ino: self.ino.get(), generation: self.generation.get(), size }
+        Chain { ino: self.ino.get().into(), generation: self.generation.get(), size }
     }
 }
 
