@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, follow, on};
+use crate::common::{Folder, duramen, follow, on};
 
 fn made(folder: &Folder, more: &[&str]) -> PathBuf {
     let volume = folder.path("volume");
@@ -39,6 +39,12 @@ fn it_is_made_served_named_and_checked() {
     least.into_iter().chain(more).for_each(|(key, least)| at_least(key, least));
     assert_eq!((&shadow["split_updates"], &info["shadow"]), (&0.into(), &Value::Null));
     assert_eq!((&of_served["state"], &of_served["files"]), (&"served".into(), &2.into()));
+    assert_eq!(shadow["snapshots"], 0);
+    for (name, count) in [("first", 1), ("second", 2)] {
+        let words = ["snapshot", "create", &volume.display().to_string(), name];
+        duramen(&words).good();
+        assert_eq!(told(&volume)["shadow"]["snapshots"], count);
+    }
     assert_eq!((&of_served["id"], &of_served["directories"]), (&info["id"], &1.into()));
     assert!(serving.stop().success());
     let said = on("tune", &volume, &["--label", "two"]).good();
