@@ -96,7 +96,7 @@ fn what_it_has_no_use_for_is_refused() {
     let refused: &[(&[&str], i32, &str)] = &[
         (&["--fragment-size", "1K"], 1, "engine shadow has no fragments"),
         (&["--bytes-per-inode", "8K"], 1, "engine shadow has no fixed number of inodes"),
-        (&["--reserve", "5"], 1, "engine shadow has no reserve for root"),
+        (&["--reserve", "21"], 1, "has 0 to 20 percent of the space, and not 21"),
         (&["--policy", "log"], 2, "engine shadow has no policies"),
         (&["--log-size", "64M"], 2, "shadow has no log"),
         (&["--block-size", "3K"], 1, "a block has 4096 to 65536 bytes"),
@@ -243,4 +243,40 @@ fn what_a_repair_cannot_bring_back_it_names() {
     assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
     assert_eq!(on("cat", &volume, &["f2"]).good().len(), 100);
     on("cat", &volume, &["f20"]).failed(1, "f20");
+}
+
+#[test]
+fn what_only_root_may_fill_is_said_when_it_is_made_and_changed_later() {
+    let folder = Folder::new();
+    let volume = made(&folder, &["--reserve", "5"]);
+    let reserved = || told(&volume)["reserved_bytes"].as_u64().expect("a number");
+    let five = reserved();
+    let all = told(&volume)["free_bytes"].as_u64().expect("a number");
+    assert!(five.abs_diff(all / 20) < 8192, "{five} of {all}");
+    let said = on("tune", &volume, &["--reserve", "20", "--label", "kept"]).good();
+    assert!(said.contains("keeps 20 percent of its space for root\n"), "{said}");
+    let info = told(&volume);
+    assert_eq!((&info["state"], &info["label"]), (&"clean".into(), &"kept".into()));
+    assert!(reserved().abs_diff(4 * five) < 32768, "{five} and {}", reserved());
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "volume", "a", b"written");
+    assert!(reserved().abs_diff(4 * five) < 32768, "a server tells it, too");
+    on("tune", &volume, &["--reserve", "0"]).failed(1, "another program");
+    serving.kill();
+    on("tune", &volume, &["--reserve", "0"]).failed(2, "was not stopped cleanly");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    on("tune", &volume, &["--reserve", "21"]).failed(1, "0 to 20 percent of the space, and not 21");
+    assert_eq!(on("tune", &volume, &["--reserve", "much"]).code, 2);
+    assert_eq!(on("tune", &volume, &["--reserve=-1"]).code, 2);
+    assert!(reserved().abs_diff(4 * five) < 32768, "what is refused changes nothing");
+    on("tune", &volume, &["--reserve", "0"]).good();
+    assert_eq!(reserved(), 0);
+    let said = on("info", &volume, &[]).good();
+    assert!(!said.contains("of it for root"), "{said}");
+    assert_eq!(on("cat", &volume, &["a"]).good(), "written");
+    assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
+    let plain = folder.path("plain");
+    on("mkfs", &plain, &["--size", "8M"]).good();
+    let said = on("tune", &plain, &["--reserve", "5"]).failed(2, "engine ffs keeps the reserve");
+    assert!(said.contains("with which it was made"), "{said}");
 }

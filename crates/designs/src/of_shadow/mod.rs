@@ -10,6 +10,7 @@ use std::rc::Rc;
 use block::BlockDevice;
 use futures::FutureExt;
 use runtime::{Random, Runtime, Timestamp};
+use shadow::format::superblock::MOST_RESERVE;
 use shadow::{Seen, Shadow, Status};
 use vnode::scrub::Watch;
 
@@ -60,7 +61,7 @@ impl From<&OpenOptions> for shadow::OpenOptions {
 
 impl From<Seen> for Found {
     fn from(seen: Seen) -> Self {
-        let Seen { number, label, is_at_rest, is_fresh, size, free, block_size, .. } = seen;
+        let Seen { number, label, is_at_rest, is_fresh, size, free, reserved, .. } = seen;
         Self {
             number,
             label,
@@ -68,7 +69,8 @@ impl From<Seen> for Found {
             is_fresh,
             size,
             free,
-            block_size,
+            reserved,
+            block_size: seen.block_size,
             files: seen.files,
             directories: seen.directories,
             free_files: seen.free_files,
@@ -106,7 +108,6 @@ fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions
         ("fixed number of inodes: there is room for a file as long as there is any", {
             bytes_per_inode.is_some()
         }),
-        ("reserve for root", options.reserve_percent.is_some_and(|percent| percent > 0)),
     ];
     if let Some((what, _)) = absent.into_iter().find(|(_, is_wanted)| *is_wanted) {
         return Err(Refused::Absent(what));
@@ -119,7 +120,8 @@ fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions
     }
     let usual = shadow::MkfsOptions::default();
     let block_size = block_size.unwrap_or(usual.block_size);
-    Ok(shadow::MkfsOptions { block_size, zone_size, label: options.label.clone() })
+    let reserve = options.reserve_percent.unwrap_or(usual.reserve);
+    Ok(shadow::MkfsOptions { block_size, zone_size, reserve, label: options.label.clone() })
 }
 
 fn plan(size: u64, sector: u32, options: &MkfsOptions) -> Result<(), Refused> {
@@ -152,6 +154,16 @@ async fn bring_to_rest(device: &Rc<dyn BlockDevice>, runtime: &Runtime) -> Resul
     opened.files.shutdown().await.map_err(OpenError::new)
 }
 
+async fn set_reserve(
+    device: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    percent: u64,
+) -> Result<(), OpenError> {
+    let legal = u8::try_from(percent).ok().filter(|&percent| percent <= MOST_RESERVE);
+    let refused = || OpenError::new(shadow::MkfsError::Reserve(percent));
+    Ok(shadow::set_reserve(device, runtime, legal.ok_or_else(refused)?).await?)
+}
+
 /// It has one way to be worked with.
 pub(crate) const WORK: Work = Work {
     plan: |size, sector, options| plan(size, sector, options).map_err(MkfsError::new),
@@ -180,4 +192,7 @@ pub(crate) const WORK: Work = Work {
     set_label: |device, label| {
         async move { Ok(shadow::set_label(device, label).await?) }.boxed_local()
     },
+    set_reserve: Some(|device, runtime, percent| {
+        set_reserve(device, runtime, percent).boxed_local()
+    }),
 };
