@@ -280,3 +280,53 @@ fn what_only_root_may_fill_is_said_when_it_is_made_and_changed_later() {
     let said = on("tune", &plain, &["--reserve", "5"]).failed(2, "engine ffs keeps the reserve");
     assert!(said.contains("with which it was made"), "{said}");
 }
+
+/// Blocks of metadata of one volume stand where those of another were.
+fn overwritten(folder: &Folder) -> PathBuf {
+    let [volume, other] = ["volume", "other"].map(|name| {
+        let volume = folder.path(name);
+        on("mkfs", &volume, &["--engine", "shadow", "--size", "8M"]).good();
+        let serving = Serving::start(&[&volume], &[]);
+        (0..40).for_each(|number| put(&serving, name, &format!("f{number}"), &[7; 100]));
+        assert!(serving.stop().success());
+        duramen(&["snapshot", "create", &volume.display().to_string(), "kept"]).good();
+        volume
+    });
+    let disks = [&volume, &other].map(|it| fs::read(it.join("disk.img")).expect("it is there"));
+    // No anchor, and no superblock.
+    let is_it = |unit: &[u8]| unit.starts_with(b"DuSh") && unit[6] > 2;
+    let file = OpenOptions::new().write(true).open(volume.join("disk.img")).expect("it is ours");
+    for (at, unit) in disks[0].chunks(4096).enumerate().filter(|(_, unit)| is_it(unit)) {
+        let mut others = disks[1].chunks(4096).filter(|other| is_it(other));
+        let foreign = others.find(|other| other[6] == unit[6]).expect("it has the same kinds");
+        file.write_all_at(foreign, at as u64 * 4096).expect("there is room");
+    }
+    volume
+}
+
+#[test]
+fn metadata_of_another_volume_is_told_with_what_to_do() {
+    let folder = Folder::new();
+    let volume = overwritten(&folder);
+    let path = volume.display();
+    let told = on("scrub", &volume, &[]);
+    let list = duramen(&["snapshot", "list", &volume.display().to_string()]);
+    for run in [&told, &list] {
+        assert_eq!(run.code, 1, "{run:?}");
+        assert!(run.errors.contains("a block of metadata is not what its pointer says"), "{run:?}");
+        let helps = format!("'duramen fsck {path}' names what is lost");
+        assert!(run.errors.contains(&helps), "{run:?}");
+        assert_eq!(run.errors.lines().count(), 1, "{run:?}");
+    }
+    let run = on("scrub", &volume, &["--json"]);
+    let object: Value = serde_json::from_str(&run.output).expect("JSON");
+    assert_eq!((run.code, &object["lost"]), (1, &json!([])));
+    let why = object["error"].as_str().expect("it says why");
+    assert!(run.errors.contains(why), "{run:?}");
+    assert_eq!(on("fsck", &volume, &[]).code, 4);
+    let run = on("fsck", &volume, &["--repair"]);
+    assert_eq!(run.code, 4, "{run:?}");
+    let last = run.output.lines().last().expect("it says how it ended");
+    let expected = "no other version of it is left: bring the disk back from a backup";
+    assert!(last.contains("a block of metadata") && last.ends_with(expected), "{run:?}");
+}

@@ -12,6 +12,7 @@ use futures::FutureExt;
 use runtime::{Random, Runtime, Timestamp};
 use shadow::format::superblock::MOST_RESERVE;
 use shadow::{Seen, Shadow, Status};
+use vfs::FsError;
 use vnode::scrub::Watch;
 
 use crate::design::{HEAD_SIZE, Work};
@@ -37,7 +38,36 @@ impl Told for Shadow {
 
 impl From<shadow::OpenError> for OpenError {
     fn from(error: shadow::OpenError) -> Self {
-        Self::new(error)
+        match error {
+            shadow::OpenError::Failed(FsError::Corrupt) => Self::new(Damaged::Metadata),
+            error => Self::new(error),
+        }
+    }
+}
+
+/// What is damaged where the engine says that something is, and what to do.
+#[derive(Debug, thiserror::Error)]
+enum Damaged {
+    /// What leads to files cannot be read as that.
+    #[error(
+        "the volume is damaged: a block of metadata is not what its pointer says, and no other \
+         version of it is left; 'duramen fsck' names what is lost with it, and 'duramen fsck \
+         --repair' keeps what can be kept"
+    )]
+    Metadata,
+    /// The same of something that a repair rests on.
+    #[error(
+        "a block of metadata on which all others rest is not what its pointer says, and no other \
+         version of it is left: bring the disk back from a backup"
+    )]
+    Beyond,
+}
+
+/// What a repair says that was not made.
+fn unrepaired(error: shadow::OpenError) -> String {
+    match error {
+        shadow::OpenError::Failed(FsError::Corrupt) => Damaged::Beyond.to_string(),
+        error => error.to_string(),
     }
 }
 
@@ -186,7 +216,8 @@ pub(crate) const WORK: Work = Work {
     },
     scrub: Some(|device, watch| {
         let scrubbed = shadow::scrub(device.clone(), watch);
-        scrubbed.map(|scrubbed| scrubbed.map_err(CheckError::new)).boxed_local()
+        let told = |error: shadow::OpenError| CheckError::new(OpenError::from(error));
+        scrubbed.map(move |scrubbed| scrubbed.map_err(told)).boxed_local()
     }),
     note_policy: |_, _| std::future::ready(Ok(())).boxed_local(), // it has none
     set_label: |device, label| {
