@@ -15,7 +15,8 @@ use crate::size::{parse_size, show_size};
 // What an engine chooses that is not told otherwise, with the choice of the first one.
 const HELP_OF_BLOCK_SIZE: &str =
     "Bytes in a block: 4K, 8K, 16K, 32K or 64K [default: 32768, of engine shadow 8192]";
-const HELP_OF_RESERVE: &str = "Percent of the space that only root may fill [default: 8]";
+const HELP_OF_RESERVE: &str =
+    "Percent of the space that only root may fill [default: 8, of engine shadow 0]";
 
 /// The arguments of `duramen mkfs`.
 #[derive(Args, Clone, Debug)]

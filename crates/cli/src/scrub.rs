@@ -24,7 +24,7 @@ use server::disks::Disks;
 use server::reactor;
 
 use crate::elsewhere::elsewhere;
-use crate::failure::Failure;
+use crate::failure::{Failure, spell_out};
 use crate::order::{self, bar};
 use crate::size::show_size;
 use crate::volume::Volume;
@@ -64,6 +64,8 @@ pub(crate) struct Scrub {
     total_bytes: u64,
     mended: u64,
     lost: Vec<Lost>,
+    /// Why it did not come to its end.
+    error: Option<String>,
 }
 
 /// A place of which nothing right is left.
@@ -99,15 +101,25 @@ pub(crate) fn run(arguments: &ScrubArguments, output: &mut dyn Write) -> Result<
     refuse_unsummed(&volume)?;
     let socket = arguments.control.clone().or_else(|| volume.socket());
     let served = socket.map(|socket| by_server(&volume, &socket)).transpose()?.flatten();
+    let mut failed = None;
     let scrub = match served {
         Some(scrub) => scrub,
-        None => reactor::block_on(|runtime| here(&volume, runtime)).map_err(Failure::Start)??,
+        None => {
+            let done = reactor::block_on(|runtime| here(&volume, runtime));
+            let (mut scrub, done) = done.map_err(Failure::Start)??;
+            failed = done.err();
+            scrub.error = failed.as_ref().map(ToString::to_string);
+            scrub
+        }
     };
     if arguments.json {
         let text = serde_json::to_string_pretty(&scrub).expect("all keys are names");
         writeln!(output, "{text}")?;
-    } else {
+    } else if failed.is_none() {
         describe(&scrub, &volume, output)?;
+    }
+    if let Some(failure) = failed {
+        return Err(failure);
     }
     let places = scrub.lost.len();
     if places > 0 { Err(Failure::Rotten { path: volume.path.clone(), places }) } else { Ok(()) }
@@ -171,8 +183,8 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Scrub>, Failure> {
     scrub.map(Some).map_err(|_| refused("it tells nothing of the scrub"))
 }
 
-/// Does it where nobody serves the volume.
-async fn here(volume: &Volume, runtime: Runtime) -> Result<Scrub, Failure> {
+/// Does it where nobody serves the volume. Gives how far it came, and whether that is the end.
+async fn here(volume: &Volume, runtime: Runtime) -> Result<(Scrub, Result<(), Failure>), Failure> {
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk: DiskFile| -> Rc<dyn BlockDevice> { disks.device(disk) };
     let opened = volume.open(Access::ReadWrite, &open, &runtime).await;
@@ -194,13 +206,13 @@ async fn here(volume: &Volume, runtime: Runtime) -> Result<Scrub, Failure> {
         Either::Left(Ok(Ok(_))) => Ok(()),
         Either::Left(Ok(Err(_))) | Either::Right(_) => Err(ended(volume)),
         Either::Left(Err(error)) => {
-            let source = std::io::Error::other(error.to_string());
+            let source = std::io::Error::other(spell_out(error, &volume.words()));
             Err(Failure::File { verb: "scrub", path: volume.path.clone(), source })
         }
     };
     bar.finish_and_clear();
     stack.close(volume).await?;
-    done.map(|()| scrub)
+    Ok((scrub, done))
 }
 
 /// What scrubs a volume that is served, one time after the other.

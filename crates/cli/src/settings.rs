@@ -109,6 +109,14 @@ impl Settings {
         Ok(Self { design, log_size, raid, softdep, snapshots })
     }
 
+    /// Whether a text, of which something else may be wrong, says of which engine and policy a
+    /// volume is.
+    pub fn names_a_design(text: &str) -> bool {
+        let Ok(mut keys) = toml::from_str::<toml::Table>(text) else { return false };
+        keys.retain(|key, _| matches!(key, "engine" | "policy"));
+        Self::parse(&keys.to_string()).is_ok()
+    }
+
     /// The text of a file that says this. A section that the design has and of which nothing is
     /// said stands there as a comment.
     pub fn to_text(&self) -> String {
@@ -299,9 +307,20 @@ mod tests {
             ("hourly = true", "snapshots.hourly is true; expected"),
             ("weekly = 3", "`hourly`"),
         ] {
-            let told = refused(&format!("engine = \"shadow\"\n[snapshots]\n{line}\n"));
+            let text = format!("engine = \"shadow\"\n[snapshots]\n{line}\n");
+            let told = refused(&text);
             assert!(told.contains(expected), "{line}: {told}");
+            assert!(Settings::names_a_design(&text), "it is the section that is wrong");
         }
+    }
+
+    #[test]
+    fn a_text_without_a_design_names_none() {
+        for text in ["", "policy = \"luck\"", "engine = \"mirror\"", "policy = \"log", "policy = 7"]
+        {
+            assert!(!Settings::names_a_design(text), "{text}");
+        }
+        assert!(Settings::names_a_design("policy = \"log\"\nlog_size = 7\n"));
     }
 
     #[test]

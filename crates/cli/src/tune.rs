@@ -1,11 +1,12 @@
-//! `duramen tune`: changes how an existing volume makes its changes durable, or its label.
+//! `duramen tune`: changes how an existing volume makes its changes durable, its label, or how much
+//! of it is root's alone.
 //!
 //! # Contract
-//! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The label
-//! is in the superblock, and changes first; so does the flag of soft updates, by which other
-//! systems, and we of a bare disk, know the policy. The settings are written last: whatever is cut
-//! off leaves the old policy or the new one, and either works, because a clean volume that misses
-//! its log gets a new one.
+//! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The reserve
+//! changes first, by its engine. The label is in the superblock, and changes next; so does the
+//! flag of soft updates, by which other systems, and we of a bare disk, know the policy. The
+//! settings are written last: whatever is cut off leaves the old policy or the new one, and either
+//! works, because a clean volume that misses its log gets a new one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,15 +40,19 @@ Examples:
   duramen tune data --policy log
   duramen tune data --policy sync
   duramen tune data --label archive
+  duramen tune data --reserve 5
   duramen tune disk.img --label archive"
     )
 }
 
+/// What it changes: one of these at least.
+const CHANGES: [&str; 3] = ["policy", "label", "reserve"];
+
 /// The arguments of `duramen tune`.
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("change").args(["policy", "label"]).required(true).multiple(true)))]
+#[command(group(ArgGroup::new("change").args(CHANGES).required(true).multiple(true)))]
 pub(crate) struct TuneArguments {
-    /// Which volume: a folder; for a label a disk, too
+    /// Which volume: a folder; for a label or a reserve a disk, too
     pub(crate) volume: PathBuf,
     /// How changes become durable
     #[arg(long, value_parser = Word::Policy)]
@@ -55,19 +60,54 @@ pub(crate) struct TuneArguments {
     /// A name for the file system: up to 31 letters, digits, '-' and '_'; '' for none
     #[arg(long)]
     pub(crate) label: Option<String>,
+    /// Percent of the space that only root may fill, 0 to 20; of engine shadow
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) reserve: Option<u64>,
 }
 
 /// Changes what is to be changed and says how it is now.
 ///
 /// # Errors
-/// [`Failure`]; then the policy is as it was, and the label old or new.
+/// [`Failure`]; then the policy is as it was, and the label and the reserve are old or new.
 pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let volume = Volume::find(&arguments.volume)?;
+    let volume = &Volume::find(&arguments.volume)?;
     let path = volume.path.display();
     // Another policy of the same engine keeps the same format.
     let engine = volume.design().engine;
     let design = arguments.policy.as_deref().map(|policy| chosen(Some(engine), Some(policy)));
     let design = design.transpose()?;
+    refuse_impossible(volume, arguments, design)?;
+    // Held to the end: no server begins to serve it meanwhile.
+    let changed = reactor::block_on(|runtime| async move {
+        change_disk(volume, arguments, design, &runtime).await
+    });
+    let (stack, found) = changed.map_err(Failure::Start)??;
+    if let Some(percent) = arguments.reserve {
+        writeln!(output, "{path} keeps {percent} percent of its space for root")?;
+    }
+    if let Some(label) = &arguments.label {
+        if label.is_empty() {
+            writeln!(output, "{path} has no label")?
+        } else {
+            writeln!(output, "{path} has label {label}")?
+        }
+    }
+    let Some(design) = design else { return Ok(()) };
+    match &volume.folder {
+        Some(folder) => change_policy(volume, folder, &found, design, output)?,
+        None => writeln!(output, "{path} has policy {}", design.name())?,
+    }
+    drop(stack);
+    Ok(())
+}
+
+/// Refuses what no volume like this one can be.
+fn refuse_impossible(
+    volume: &Volume,
+    arguments: &TuneArguments,
+    design: Option<&Design>,
+) -> Result<(), Failure> {
+    let (path, engine) = (volume.path.display(), volume.design().engine);
     let is_bare = volume.folder.is_none();
     if is_bare && design.is_some_and(|design| design.has(DiskRole::Log)) {
         let sentence = format!(
@@ -79,22 +119,13 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
         let sentence = "a label has at most 31 letters, digits, '-' and '_'".to_owned();
         return Err(Failure::Usage(sentence));
     }
-    // Held to the end: no server begins to serve it meanwhile.
-    let changed = reactor::block_on(|runtime| change_disk(&volume, arguments, design, runtime));
-    let (stack, found) = changed.map_err(Failure::Start)??;
-    if let Some(label) = &arguments.label {
-        if label.is_empty() {
-            writeln!(output, "{path} has no label")?
-        } else {
-            writeln!(output, "{path} has label {label}")?
-        }
+    if arguments.reserve.is_some() && volume.design().work().set_reserve.is_none() {
+        let sentence = format!(
+            "{path}: a volume of engine {engine} keeps the reserve with which it was made by \
+             'duramen mkfs --reserve'"
+        );
+        return Err(Failure::Usage(sentence));
     }
-    let Some(design) = design else { return Ok(()) };
-    match &volume.folder {
-        Some(folder) => change_policy(&volume, folder, &found, design, output)?,
-        None => writeln!(output, "{path} has policy {}", design.name())?,
-    }
-    drop(stack);
     Ok(())
 }
 
@@ -103,12 +134,12 @@ async fn change_disk(
     volume: &Volume,
     arguments: &TuneArguments,
     design: Option<&'static Design>,
-    runtime: Runtime,
+    runtime: &Runtime,
 ) -> Result<(Stack, Found), Failure> {
     // A set has room for a log, whatever its policy was.
     let mut will_be = volume.clone();
     will_be.settings.design = design.filter(|_| is_on_set(volume)).unwrap_or(volume.design());
-    let stack = will_be.open(Access::ReadWrite, &at_once, &runtime).await?;
+    let stack = will_be.open(Access::ReadWrite, &at_once, runtime).await?;
     let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
     let (path, words) = (volume.path.display(), volume.words());
     if !found.is_clean || found.is_torn {
@@ -126,6 +157,11 @@ async fn change_disk(
         return Err(Failure::Usage(sentence));
     }
     let refused = |error: OpenError| Failure::refused(&volume.path, volume.words(), error);
+    if let Some(percent) = arguments.reserve
+        && let Some(set_reserve) = volume.design().work().set_reserve
+    {
+        set_reserve(&stack.disk, runtime, percent).await.map_err(refused)?;
+    }
     if let Some(label) = &arguments.label {
         let set_label = volume.design().work().set_label;
         set_label(&*stack.disk, label).await.map_err(refused)?;

@@ -190,7 +190,11 @@ pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
                 let told = error.to_string();
                 let (place, why) = (told.lines().next(), told.lines().skip(1).last());
                 let why = [place, why].into_iter().flatten().collect::<Vec<_>>().join(": ");
-                let advice = advice(&path.with_file_name(DISK_NAME));
+                let advice = if Settings::names_a_design(&text) {
+                    Some("correct that, and leave the other lines as they are".to_owned())
+                } else {
+                    advice(&path.with_file_name(DISK_NAME))
+                };
                 let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
                 Failure::Settings { path: path.to_owned(), why, advice }
             })

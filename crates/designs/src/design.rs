@@ -130,6 +130,13 @@ pub type Scrub = for<'a> fn(
 pub type SetLabel =
     for<'a> fn(&'a dyn BlockDevice, &'a str) -> LocalBoxFuture<'a, Result<(), OpenError>>;
 
+/// Gives a volume that is not open another reserve for root, in percent.
+pub type SetReserve = for<'a> fn(
+    &'a Rc<dyn BlockDevice>,
+    &'a Runtime,
+    u64,
+) -> LocalBoxFuture<'a, Result<(), OpenError>>;
+
 /// How the disks of a design are worked with.
 #[derive(Clone, Copy)]
 pub struct Work {
@@ -155,6 +162,8 @@ pub struct Work {
     pub note_policy: NotePolicy,
     /// Changes its label.
     pub set_label: SetLabel,
+    /// Changes its reserve; none for an engine that keeps the one with which a volume was made.
+    pub set_reserve: Option<SetReserve>,
 }
 
 impl Design {

@@ -68,6 +68,7 @@ static OTHER: Design = Design {
         scrub: None,
         note_policy: |_, _| async { Ok(()) }.boxed_local(),
         set_label: |device, label| label_with(device, label).map(Ok).boxed_local(),
+        set_reserve: None,
     }),
 };
 

@@ -33,7 +33,7 @@ use self::walk::Side;
 use crate::format::UNIT;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::record::{Run, Span};
-use crate::format::superblock::{NUMBERS, Superblock};
+use crate::format::superblock::{MOST_RESERVE, NUMBERS, Superblock};
 use crate::fullness::usable;
 use crate::nodes::{Nodes, Stem};
 use crate::open::{OpenError, choose, find_anchor, read_answers, read_map, read_records};
@@ -450,6 +450,10 @@ impl<'a> Look<'a> {
         if last >= superblock.next_ino || superblock.next_ino > NUMBERS {
             let found = format!("that all inodes from {} on are free", superblock.next_ino);
             self.wrong(Law::Counts, None, found, format!("those behind {last}, at most"));
+        }
+        if superblock.reserve > MOST_RESERVE {
+            let found = format!("a reserve of {} percent", superblock.reserve);
+            self.wrong(Law::Counts, None, found, format!("{MOST_RESERVE} at most"));
         }
         let chains = self.chains(&superblock.chains);
         if chains != superblock.chains {

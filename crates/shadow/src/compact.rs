@@ -150,7 +150,7 @@ impl Shadow {
 
     /// Whether so much may be moved: as much again is free then, beside what is kept for others.
     fn may_move(&self, blocks: u64, units: u64) -> bool {
-        self.has_room(2 * blocks, 2 * units, Kind::User, true)
+        self.has_room(2 * blocks, 2 * units, Kind::Superuser, true)
     }
 
     /// Plans that these blocks of a file stand elsewhere, as far as they are what they were. Under

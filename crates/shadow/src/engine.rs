@@ -99,7 +99,7 @@ impl Shadow {
     }
 
     /// Whether there is room for so many blocks beside `units` of metadata and all that is needed
-    /// anyway. What grows leaves the pool alone.
+    /// anyway. What grows leaves the pool alone, and what others than root let grow the reserve.
     pub(crate) fn has_room(&self, blocks: u64, units: u64, kind: Kind, grows: bool) -> bool {
         self.has_room_for(blocks, (units, 0), kind, grows)
     }
@@ -119,6 +119,9 @@ impl Shadow {
             // Whole blocks: an overwrite wants these.
             pool = self.space.pool().div_ceil(self.per_block());
             units += self.commits.keeps();
+            if kind == Kind::User {
+                pool += self.reserved().div_ceil(self.per_block());
+            }
         }
         self.space.has_blocks(blocks + pool, units, kind != Kind::Reserved)
     }

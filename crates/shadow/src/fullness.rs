@@ -11,6 +11,7 @@ use vfs::FsStat;
 
 use crate::engine::{LAST_INO, Shadow};
 use crate::format::anchor::Shape;
+use crate::format::superblock::MOST_RESERVE;
 use crate::format::{FAN, INODES, MAPPED, UNIT};
 use crate::room::{Recorded, kept, ring};
 use crate::space::pool;
@@ -52,9 +53,23 @@ pub(crate) fn free_for_files(shape: &Shape, (free, recorded): (u64, Recorded), u
     beside_kept(shape, free, recorded).min(most)
 }
 
+/// Units that only root may fill, if so many percent of those for files are its. None, if there are
+/// no such reserves.
+pub(crate) fn reserved(shape: &Shape, percent: u8) -> u64 {
+    match percent {
+        1..=MOST_RESERVE => for_files(shape) * u64::from(percent) / 100,
+        _ => 0,
+    }
+}
+
 impl Shadow {
-    /// How full it is. Orphans, and what they have, are free.
-    pub(crate) fn fullness(&self, (orphans, used): (u64, u64)) -> FsStat {
+    /// Units that only root may fill.
+    pub(crate) fn reserved(&self) -> u64 {
+        reserved(&self.commits.shape, self.commits.superblock.borrow().reserve)
+    }
+
+    /// How full it is for root, or for others. Orphans, and what they have, are free.
+    pub(crate) fn fullness(&self, is_root: bool, (orphans, used): (u64, u64)) -> FsStat {
         let (shape, unit) = (&self.commits.shape, UNIT as u64);
         let free = self.space.free_units() + self.leaving_units.get();
         let held = self.pins.keeps(self.commits.units.get() / self.per_block());
@@ -66,11 +81,12 @@ impl Shadow {
         let (total_bytes, free_bytes) = (for_files(shape) * unit, free * unit + used);
         let total_files = most_files(shape);
         let free_files = total_files.saturating_sub(files) + orphans;
+        let reserved = if is_root { 0 } else { self.reserved() * unit };
         assert!(free_bytes <= total_bytes, "invariant 1: {free_bytes} of {total_bytes}");
         FsStat {
             total_bytes,
             free_bytes,
-            available_bytes: free_bytes,
+            available_bytes: free_bytes.saturating_sub(reserved),
             total_files,
             free_files,
             available_files: free_files,

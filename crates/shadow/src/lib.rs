@@ -81,7 +81,7 @@ mod zones;
 pub use check::{Findings, Law, Wrong, check};
 pub use commit::Counts;
 pub use engine::Shadow;
-pub use look::{Seen, look, set_label};
+pub use look::{Seen, look, set_label, set_reserve};
 pub use mkfs::{MkfsError, MkfsOptions, mkfs, plan};
 pub use open::{OpenError, OpenOptions, open};
 pub use repair::repair;

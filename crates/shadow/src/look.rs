@@ -1,11 +1,23 @@
 //! Looking at a volume, whoever has it open, and changing what is said of it at rest.
+//!
+//! Commit points: the anchor with another label that is written first; the first update with
+//! another reserve.
+
+use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability};
+use namespace::Store;
+use runtime::Runtime;
+use vfs::FsError;
+use vnode::Engine;
 
+use crate::commit::Staged;
+use crate::engine::Shadow;
 use crate::format::anchor::{Anchor, LABEL};
+use crate::format::superblock::MOST_RESERVE;
 use crate::format::{UNIT, sum};
-use crate::fullness::{free_for_files, most_files};
-use crate::open::{OpenError, find_anchor, superblocks};
+use crate::fullness::{free_for_files, most_files, reserved};
+use crate::open::{OpenError, OpenOptions, find_anchor, open, superblocks};
 use crate::pins;
 use crate::room::Recorded;
 
@@ -24,8 +36,10 @@ pub struct Seen {
     pub is_fresh: bool,
     /// Bytes of the volume.
     pub size: u64,
-    /// Bytes that are free for files.
+    /// Bytes that are free for files,
     pub free: u64,
+    /// and that only root may fill.
+    pub reserved: u64,
     /// Bytes of a block of a file.
     pub block_size: u64,
     /// Bytes of a zone.
@@ -64,6 +78,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
         is_fresh: is_at_rest && last.number == 1,
         size: shape.units * UNIT as u64,
         free: free * UNIT as u64,
+        reserved: reserved(&shape, last.reserve) * UNIT as u64,
         block_size: shape.block * UNIT as u64,
         zone_size: shape.zone * UNIT as u64,
         files: last.files,
@@ -92,4 +107,39 @@ pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), Open
         device.write(unit * UNIT as u64, block, Durability::Through).await?;
     }
     Ok(())
+}
+
+/// Gives a volume at rest another reserve for root, in percent of its space. It is opened for that,
+/// and stopped; the device stays open. A cut leaves one reserve or the other.
+///
+/// # Errors
+/// [`OpenError::NotAtRest`]; others as [`open`].
+///
+/// # Panics
+/// When it is more than [`MOST_RESERVE`].
+pub async fn set_reserve(
+    device: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    percent: u8,
+) -> Result<(), OpenError> {
+    assert!(percent <= MOST_RESERVE, "whoever asks for a reserve looks at it");
+    if !look(&**device).await?.is_at_rest {
+        return Err(OpenError::NotAtRest);
+    }
+    let options = OpenOptions { keeps_device: true, ..OpenOptions::default() };
+    let files = open(device.clone(), runtime.clone(), &options).await?;
+    let changed = files.engine().change_reserve(percent).await;
+    files.shutdown().await?;
+    Ok(changed?)
+}
+
+impl Shadow {
+    /// The reserve is so many percent; when this ends, an update is durable that says so.
+    async fn change_reserve(&self, percent: u8) -> Result<(), FsError> {
+        self.commits.superblock.borrow_mut().reserve = percent;
+        let sequence = self.next.replace(self.next.get() + 1);
+        self.commits.stage(Staged { sequence, ..Staged::default() });
+        self.commits.commit_soon();
+        Ok(self.settle().await?)
+    }
 }

@@ -19,7 +19,7 @@ use crate::format::head::{Head, Kind, Place, Secret, seal};
 use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree};
 use crate::format::record::{self, Change, Run};
-use crate::format::superblock::{Snapshots, Superblock, Volume};
+use crate::format::superblock::{MOST_RESERVE, Snapshots, Superblock, Volume};
 use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
 use crate::fullness::{for_files, usable};
 
@@ -35,13 +35,15 @@ pub struct MkfsOptions {
     pub block_size: u64,
     /// Bytes of a zone; the usual number for the disk if none is said.
     pub zone_size: Option<u64>,
+    /// Percent of the space that only root may fill.
+    pub reserve: u64,
     /// A name for people.
     pub label: String,
 }
 
 impl Default for MkfsOptions {
     fn default() -> Self {
-        Self { block_size: 8 << 10, zone_size: None, label: String::new() }
+        Self { block_size: 8 << 10, zone_size: None, reserve: 0, label: String::new() }
     }
 }
 
@@ -75,6 +77,9 @@ pub enum MkfsError {
         /// Bytes of the disk.
         size: u64,
     },
+    /// Too much is to be root's.
+    #[error("a reserve for root has 0 to {MOST_RESERVE} percent of the space, and not {0}")]
+    Reserve(u64),
     /// The label is too long.
     #[error("a label has {LABEL} bytes at most")]
     Label,
@@ -102,6 +107,9 @@ pub fn plan(size: u64, options: &MkfsOptions) -> Result<Shape, MkfsError> {
     }
     if !shape.is_legal() || for_files(&shape) < LEAST {
         return Err(MkfsError::Small { size });
+    }
+    if options.reserve > MOST_RESERVE.into() {
+        return Err(MkfsError::Reserve(options.reserve));
     }
     if options.label.len() > LABEL {
         return Err(MkfsError::Label);
@@ -154,7 +162,8 @@ pub async fn mkfs(
     secret[8..].copy_from_slice(&random.next_u64().to_le_bytes());
     let generation = (random.next_u64() as u32).max(1);
     let volume = Volume { shape, label: options.label.clone(), anchor: ANCHORS };
-    for (at, block) in first_update(volume, &secret, generation, now) {
+    let reserve = options.reserve as u8; // it was looked at
+    for (at, block) in first_update(volume, &secret, (generation, reserve), now) {
         write(at, &block).await?;
     }
     device.flush().await?;
@@ -174,7 +183,7 @@ pub async fn mkfs(
 fn first_update(
     volume: Volume,
     secret: &Secret,
-    generation: u32,
+    (generation, reserve): (u32, u8),
     now: Timestamp,
 ) -> Vec<(u64, Box<[u8; UNIT]>)> {
     let shape = volume.shape;
@@ -212,6 +221,7 @@ fn first_update(
         files: 1,
         directories: 1,
         units: 1,
+        reserve,
         seconds: now.seconds,
         volume,
         snapshots: Snapshots { nodes: 2, ..Snapshots::default() }, // inodes, and names of the root

@@ -36,7 +36,7 @@ use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree, WIDTH};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
-use crate::format::superblock::{NUMBERS, Snapshots, Superblock};
+use crate::format::superblock::{MOST_RESERVE, NUMBERS, Snapshots, Superblock};
 use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT, sum};
 use crate::mend::mend;
 use crate::nodes::{Node, Nodes, Stem, Which};
@@ -111,6 +111,9 @@ fn bare(mut superblock: Superblock, has_answers: bool) -> Superblock {
         Snapshots { lists: none, died: none, list_slots: 0, died_slots: 0, ..superblock.snapshots };
     if !has_answers {
         (superblock.answers, superblock.answers_begun, superblock.answers_from) = (none, 0, 0);
+    }
+    if superblock.reserve > MOST_RESERVE {
+        superblock.reserve = 0;
     }
     Superblock { snapshots, log: none, log_blocks: 0..0, ..superblock }
 }

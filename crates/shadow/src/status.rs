@@ -23,6 +23,8 @@ pub struct Status {
     pub free_runs: u64,
     /// Bytes that were moved so that whole zones are free.
     pub compacted_bytes: u64,
+    /// How many snapshots there are, those that are being deleted among them.
+    pub snapshots: u64,
 }
 
 impl Shadow {
@@ -39,6 +41,7 @@ impl Shadow {
             space_log_bytes: self.commits.log.borrow().bytes(),
             free_runs: self.space.free_runs(),
             compacted_bytes: self.compaction.moved_bytes.get(),
+            snapshots: self.pins.count(),
         }
     }
     /// Places for blocks that were looked at, by where the arm of the disk would be.

@@ -63,8 +63,8 @@ impl Engine for Shadow {
         Some(&self.path)
     }
 
-    fn space(&self, _who: &Credentials, orphans: (u64, u64)) -> FsStat {
-        self.fullness(orphans)
+    fn space(&self, who: &Credentials, orphans: (u64, u64)) -> FsStat {
+        self.fullness(who.is_root(), orphans)
     }
 
     async fn load(&self, ino: u64) -> Result<File, FsError> {

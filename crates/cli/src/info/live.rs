@@ -55,6 +55,7 @@ pub(super) struct Shadow {
     pub(super) space_log_bytes: u64,
     pub(super) free_runs: u64,
     pub(super) compacted_bytes: u64,
+    pub(super) snapshots: u64,
 }
 
 impl From<ShadowStatus> for Shadow {
@@ -69,6 +70,7 @@ impl From<ShadowStatus> for Shadow {
             space_log_bytes: status.space_log_bytes,
             free_runs: status.free_runs,
             compacted_bytes: status.compacted_bytes,
+            snapshots: status.snapshots,
         }
     }
 }

@@ -76,6 +76,32 @@ fn settings_that_make_no_sense_are_refused_with_their_place() {
 }
 
 #[test]
+fn a_wrong_value_is_named_and_what_else_stands_there_is_left_alone() {
+    let folder = Folder::new();
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--engine", "shadow", "--size", "16M"]).good();
+    let settings = volume.join("volume.toml");
+    let with = |lines: &str| {
+        let text = format!("engine = \"shadow\"\n[snapshots]\n{lines}\n");
+        fs::write(&settings, text).expect("there is room");
+        on("info", &volume, &[])
+    };
+    let wrong = [
+        ("hourly = 0", "snapshots.hourly is 0; expected: a number from 1 to 10000; correct that"),
+        ("daily = 3\nhourly = \"x\"", "snapshots.hourly is \"x\"; expected: a number from 1"),
+        ("weekly = 3", "line 3, column 1: unknown field `weekly`, expected `hourly` or `daily`;"),
+    ];
+    for (lines, expected) in wrong {
+        let told = with(lines).failed(1, expected);
+        assert!(
+            told.ends_with("; correct that, and leave the other lines as they are\n"),
+            "{told}"
+        );
+    }
+    with("hourly = 1").good();
+}
+
+#[test]
 fn settings_without_an_engine_are_of_the_first_one_and_an_unknown_one_is_told() {
     let folder = Folder::new();
     let volume = folder.path("data");

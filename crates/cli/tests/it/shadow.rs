@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, follow, on};
+use crate::common::{Folder, duramen, follow, on};
 
 fn made(folder: &Folder, more: &[&str]) -> PathBuf {
     let volume = folder.path("volume");
@@ -39,6 +39,12 @@ fn it_is_made_served_named_and_checked() {
     least.into_iter().chain(more).for_each(|(key, least)| at_least(key, least));
     assert_eq!((&shadow["split_updates"], &info["shadow"]), (&0.into(), &Value::Null));
     assert_eq!((&of_served["state"], &of_served["files"]), (&"served".into(), &2.into()));
+    assert_eq!(shadow["snapshots"], 0);
+    for (name, count) in [("first", 1), ("second", 2)] {
+        let words = ["snapshot", "create", &volume.display().to_string(), name];
+        duramen(&words).good();
+        assert_eq!(told(&volume)["shadow"]["snapshots"], count);
+    }
     assert_eq!((&of_served["id"], &of_served["directories"]), (&info["id"], &1.into()));
     assert!(serving.stop().success());
     let said = on("tune", &volume, &["--label", "two"]).good();
@@ -90,7 +96,7 @@ fn what_it_has_no_use_for_is_refused() {
     let refused: &[(&[&str], i32, &str)] = &[
         (&["--fragment-size", "1K"], 1, "engine shadow has no fragments"),
         (&["--bytes-per-inode", "8K"], 1, "engine shadow has no fixed number of inodes"),
-        (&["--reserve", "5"], 1, "engine shadow has no reserve for root"),
+        (&["--reserve", "21"], 1, "has 0 to 20 percent of the space, and not 21"),
         (&["--policy", "log"], 2, "engine shadow has no policies"),
         (&["--log-size", "64M"], 2, "shadow has no log"),
         (&["--block-size", "3K"], 1, "a block has 4096 to 65536 bytes"),
@@ -237,4 +243,90 @@ fn what_a_repair_cannot_bring_back_it_names() {
     assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
     assert_eq!(on("cat", &volume, &["f2"]).good().len(), 100);
     on("cat", &volume, &["f20"]).failed(1, "f20");
+}
+
+#[test]
+fn what_only_root_may_fill_is_said_when_it_is_made_and_changed_later() {
+    let folder = Folder::new();
+    let volume = made(&folder, &["--reserve", "5"]);
+    let reserved = || told(&volume)["reserved_bytes"].as_u64().expect("a number");
+    let five = reserved();
+    let all = told(&volume)["free_bytes"].as_u64().expect("a number");
+    assert!(five.abs_diff(all / 20) < 8192, "{five} of {all}");
+    let said = on("tune", &volume, &["--reserve", "20", "--label", "kept"]).good();
+    assert!(said.contains("keeps 20 percent of its space for root\n"), "{said}");
+    let info = told(&volume);
+    assert_eq!((&info["state"], &info["label"]), (&"clean".into(), &"kept".into()));
+    assert!(reserved().abs_diff(4 * five) < 32768, "{five} and {}", reserved());
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "volume", "a", b"written");
+    assert!(reserved().abs_diff(4 * five) < 32768, "a server tells it, too");
+    on("tune", &volume, &["--reserve", "0"]).failed(1, "another program");
+    serving.kill();
+    on("tune", &volume, &["--reserve", "0"]).failed(2, "was not stopped cleanly");
+    assert!(Serving::start(&[&volume], &[]).stop().success());
+    on("tune", &volume, &["--reserve", "21"]).failed(1, "0 to 20 percent of the space, and not 21");
+    assert_eq!(on("tune", &volume, &["--reserve", "much"]).code, 2);
+    assert_eq!(on("tune", &volume, &["--reserve=-1"]).code, 2);
+    assert!(reserved().abs_diff(4 * five) < 32768, "what is refused changes nothing");
+    on("tune", &volume, &["--reserve", "0"]).good();
+    assert_eq!(reserved(), 0);
+    let said = on("info", &volume, &[]).good();
+    assert!(!said.contains("of it for root"), "{said}");
+    assert_eq!(on("cat", &volume, &["a"]).good(), "written");
+    assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
+    let plain = folder.path("plain");
+    on("mkfs", &plain, &["--size", "8M"]).good();
+    let said = on("tune", &plain, &["--reserve", "5"]).failed(2, "engine ffs keeps the reserve");
+    assert!(said.contains("with which it was made"), "{said}");
+}
+
+/// Blocks of metadata of one volume stand where those of another were.
+fn overwritten(folder: &Folder) -> PathBuf {
+    let [volume, other] = ["volume", "other"].map(|name| {
+        let volume = folder.path(name);
+        on("mkfs", &volume, &["--engine", "shadow", "--size", "8M"]).good();
+        let serving = Serving::start(&[&volume], &[]);
+        (0..40).for_each(|number| put(&serving, name, &format!("f{number}"), &[7; 100]));
+        assert!(serving.stop().success());
+        duramen(&["snapshot", "create", &volume.display().to_string(), "kept"]).good();
+        volume
+    });
+    let disks = [&volume, &other].map(|it| fs::read(it.join("disk.img")).expect("it is there"));
+    // No anchor, and no superblock.
+    let is_it = |unit: &[u8]| unit.starts_with(b"DuSh") && unit[6] > 2;
+    let file = OpenOptions::new().write(true).open(volume.join("disk.img")).expect("it is ours");
+    for (at, unit) in disks[0].chunks(4096).enumerate().filter(|(_, unit)| is_it(unit)) {
+        let mut others = disks[1].chunks(4096).filter(|other| is_it(other));
+        let foreign = others.find(|other| other[6] == unit[6]).expect("it has the same kinds");
+        file.write_all_at(foreign, at as u64 * 4096).expect("there is room");
+    }
+    volume
+}
+
+#[test]
+fn metadata_of_another_volume_is_told_with_what_to_do() {
+    let folder = Folder::new();
+    let volume = overwritten(&folder);
+    let path = volume.display();
+    let told = on("scrub", &volume, &[]);
+    let list = duramen(&["snapshot", "list", &volume.display().to_string()]);
+    for run in [&told, &list] {
+        assert_eq!(run.code, 1, "{run:?}");
+        assert!(run.errors.contains("a block of metadata is not what its pointer says"), "{run:?}");
+        let helps = format!("'duramen fsck {path}' names what is lost");
+        assert!(run.errors.contains(&helps), "{run:?}");
+        assert_eq!(run.errors.lines().count(), 1, "{run:?}");
+    }
+    let run = on("scrub", &volume, &["--json"]);
+    let object: Value = serde_json::from_str(&run.output).expect("JSON");
+    assert_eq!((run.code, &object["lost"]), (1, &json!([])));
+    let why = object["error"].as_str().expect("it says why");
+    assert!(run.errors.contains(why), "{run:?}");
+    assert_eq!(on("fsck", &volume, &[]).code, 4);
+    let run = on("fsck", &volume, &["--repair"]);
+    assert_eq!(run.code, 4, "{run:?}");
+    let last = run.output.lines().last().expect("it says how it ended");
+    let expected = "no other version of it is left: bring the disk back from a backup";
+    assert!(last.contains("a block of metadata") && last.ends_with(expected), "{run:?}");
 }

@@ -275,5 +275,6 @@ pub(crate) const fn work(open: Open) -> Work {
         set_label: |device, label| {
             async move { Ok(label::set(device, label).await?) }.boxed_local()
         },
+        set_reserve: None,
     }
 }

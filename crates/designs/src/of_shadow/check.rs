@@ -8,7 +8,7 @@ use shadow::check::NAMELESS;
 use shadow::format::UNIT;
 use shadow::{Law, Wrong};
 
-use super::bring_to_rest;
+use super::{bring_to_rest, unrepaired as why};
 use crate::errors::CheckError;
 use crate::options::CheckOptions;
 use crate::report::{DataPlace, Finding, Findings, Place, Progress, Report, Rule, Severity};
@@ -125,7 +125,7 @@ pub(super) async fn check(
                 let _rests = bring_to_rest(device, runtime).await;
                 (left, repaired) = (look(2).await?.wrong, true);
             }
-            Err(error) => (left, unrepaired) = (found.wrong.clone(), Some(error.to_string())),
+            Err(error) => (left, unrepaired) = (found.wrong.clone(), Some(why(error))),
         }
     } else if options.repair && !found.is_at_rest && !is_damaged {
         bring_to_rest(device, runtime).await.map_err(CheckError::new)?;

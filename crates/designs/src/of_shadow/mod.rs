@@ -10,7 +10,9 @@ use std::rc::Rc;
 use block::BlockDevice;
 use futures::FutureExt;
 use runtime::{Random, Runtime, Timestamp};
+use shadow::format::superblock::MOST_RESERVE;
 use shadow::{Seen, Shadow, Status};
+use vfs::FsError;
 use vnode::scrub::Watch;
 
 use crate::design::{HEAD_SIZE, Work};
@@ -36,7 +38,36 @@ impl Told for Shadow {
 
 impl From<shadow::OpenError> for OpenError {
     fn from(error: shadow::OpenError) -> Self {
-        Self::new(error)
+        match error {
+            shadow::OpenError::Failed(FsError::Corrupt) => Self::new(Damaged::Metadata),
+            error => Self::new(error),
+        }
+    }
+}
+
+/// What is damaged where the engine says that something is, and what to do.
+#[derive(Debug, thiserror::Error)]
+enum Damaged {
+    /// What leads to files cannot be read as that.
+    #[error(
+        "the volume is damaged: a block of metadata is not what its pointer says, and no other \
+         version of it is left; 'duramen fsck' names what is lost with it, and 'duramen fsck \
+         --repair' keeps what can be kept"
+    )]
+    Metadata,
+    /// The same of something that a repair rests on.
+    #[error(
+        "a block of metadata on which all others rest is not what its pointer says, and no other \
+         version of it is left: bring the disk back from a backup"
+    )]
+    Beyond,
+}
+
+/// What a repair says that was not made.
+fn unrepaired(error: shadow::OpenError) -> String {
+    match error {
+        shadow::OpenError::Failed(FsError::Corrupt) => Damaged::Beyond.to_string(),
+        error => error.to_string(),
     }
 }
 
@@ -60,7 +91,7 @@ impl From<&OpenOptions> for shadow::OpenOptions {
 
 impl From<Seen> for Found {
     fn from(seen: Seen) -> Self {
-        let Seen { number, label, is_at_rest, is_fresh, size, free, block_size, .. } = seen;
+        let Seen { number, label, is_at_rest, is_fresh, size, free, reserved, .. } = seen;
         Self {
             number,
             label,
@@ -68,7 +99,8 @@ impl From<Seen> for Found {
             is_fresh,
             size,
             free,
-            block_size,
+            reserved,
+            block_size: seen.block_size,
             files: seen.files,
             directories: seen.directories,
             free_files: seen.free_files,
@@ -106,7 +138,6 @@ fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions
         ("fixed number of inodes: there is room for a file as long as there is any", {
             bytes_per_inode.is_some()
         }),
-        ("reserve for root", options.reserve_percent.is_some_and(|percent| percent > 0)),
     ];
     if let Some((what, _)) = absent.into_iter().find(|(_, is_wanted)| *is_wanted) {
         return Err(Refused::Absent(what));
@@ -119,7 +150,8 @@ fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions
     }
     let usual = shadow::MkfsOptions::default();
     let block_size = block_size.unwrap_or(usual.block_size);
-    Ok(shadow::MkfsOptions { block_size, zone_size, label: options.label.clone() })
+    let reserve = options.reserve_percent.unwrap_or(usual.reserve);
+    Ok(shadow::MkfsOptions { block_size, zone_size, reserve, label: options.label.clone() })
 }
 
 fn plan(size: u64, sector: u32, options: &MkfsOptions) -> Result<(), Refused> {
@@ -152,6 +184,16 @@ async fn bring_to_rest(device: &Rc<dyn BlockDevice>, runtime: &Runtime) -> Resul
     opened.files.shutdown().await.map_err(OpenError::new)
 }
 
+async fn set_reserve(
+    device: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    percent: u64,
+) -> Result<(), OpenError> {
+    let legal = u8::try_from(percent).ok().filter(|&percent| percent <= MOST_RESERVE);
+    let refused = || OpenError::new(shadow::MkfsError::Reserve(percent));
+    Ok(shadow::set_reserve(device, runtime, legal.ok_or_else(refused)?).await?)
+}
+
 /// It has one way to be worked with.
 pub(crate) const WORK: Work = Work {
     plan: |size, sector, options| plan(size, sector, options).map_err(MkfsError::new),
@@ -174,10 +216,14 @@ pub(crate) const WORK: Work = Work {
     },
     scrub: Some(|device, watch| {
         let scrubbed = shadow::scrub(device.clone(), watch);
-        scrubbed.map(|scrubbed| scrubbed.map_err(CheckError::new)).boxed_local()
+        let told = |error: shadow::OpenError| CheckError::new(OpenError::from(error));
+        scrubbed.map(move |scrubbed| scrubbed.map_err(told)).boxed_local()
     }),
     note_policy: |_, _| std::future::ready(Ok(())).boxed_local(), // it has none
     set_label: |device, label| {
         async move { Ok(shadow::set_label(device, label).await?) }.boxed_local()
     },
+    set_reserve: Some(|device, runtime, percent| {
+        set_reserve(device, runtime, percent).boxed_local()
+    }),
 };

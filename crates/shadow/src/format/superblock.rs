@@ -21,6 +21,8 @@ pub const LISTED: usize = 64;
 pub const TREES: usize = 7;
 /// Numbers of files end before this one: an entry of a directory has 32 bits for one.
 pub const NUMBERS: u64 = 1 << 32;
+/// Percent of the space that only root may fill, at most.
+pub const MOST_RESERVE: u8 = 20;
 /// Chains that are open at once, at most.
 pub const CHAINS: usize = 64;
 
@@ -132,6 +134,8 @@ pub struct Superblock {
     pub answers_from: u64,
     /// What there is of snapshots.
     pub snapshots: Snapshots,
+    /// Percent of the space for files that only root may fill.
+    pub reserve: u8,
     /// The last block of the last record.
     pub record: Pointer,
     /// Blocks of records since the last fold.
@@ -162,7 +166,7 @@ struct OnDisk {
     durable_at: U64,
     trees: [Root; TREES],
     heights: [u8; TREES],
-    reserved: u8,
+    reserve: u8,
     records: U32,
     answers_begun: U64,
     answers_from: U64,
@@ -232,7 +236,8 @@ impl Superblock {
     pub fn counts_make_sense(&self, units: u64) -> bool {
         let are_few = self.directories <= self.files && self.files <= NUMBERS;
         let is_short = [self.answers_begun, self.answers_from].iter().all(|it| it >> 48 == 0);
-        are_few && is_short && self.units <= units && self.next_ino <= NUMBERS
+        let is_small = self.reserve <= MOST_RESERVE;
+        are_few && is_short && is_small && self.units <= units && self.next_ino <= NUMBERS
     }
 
     /// The block of it, to stand at this unit.
@@ -242,6 +247,7 @@ impl Superblock {
         (disk.durable, disk.durable_at) = (self.durable.into(), self.durable_at.into());
         let trees = self.trees();
         (disk.trees, disk.heights) = (trees.map(|tree| tree.root), trees.map(|tree| tree.height));
+        disk.reserve = self.reserve;
         disk.answers_begun = self.answers_begun.into();
         disk.answers_from = self.answers_from.into();
         disk.log_first = self.log_blocks.start.into();
@@ -310,6 +316,7 @@ impl Superblock {
             answers_begun: disk.answers_begun.get(),
             answers_from: disk.answers_from.get(),
             snapshots: disk.snapshots(),
+            reserve: disk.reserve,
             record: disk.record,
             records: disk.records.get(),
             next_ino: disk.next_ino.get(),
@@ -414,6 +421,7 @@ mod tests {
                 pinned: 24,
                 pinned_until: 25,
             },
+            reserve: 26,
             record: pointer(9),
             records: 4,
             next_ino: 1 << 30,

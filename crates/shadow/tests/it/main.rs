@@ -21,6 +21,7 @@ mod parts;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod repair;
+mod reserve;
 mod rest;
 mod scrub;
 mod snapshots;
