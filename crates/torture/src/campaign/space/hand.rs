@@ -603,7 +603,7 @@ impl Hand {
                     Item::File(held) => Shown::file(&held.file.read(0, u64::MAX)),
                     Item::Symlink(_, target) => Shown::Symlink(target.clone()),
                 };
-                tree.insert([&way[..], &[name.clone()]].concat(), shown);
+                tree.insert([&way[..], std::slice::from_ref(name)].concat(), shown);
             }
             tree.insert(way, Shown::Directory(self.names_in(slot)));
         }

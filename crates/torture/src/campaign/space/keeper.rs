@@ -223,7 +223,7 @@ async fn walk(eyes: &Hand, at: impl Fn(&[String]) -> Vec<String>) -> Verdict<Tre
     while let Some(way) = ways.pop() {
         let shown = eyes.show(&at(&way)).await?;
         if let Shown::Directory(names) = &shown {
-            ways.extend(names.iter().map(|name| [&way[..], &[name.clone()]].concat()));
+            ways.extend(names.iter().map(|name| [&way[..], std::slice::from_ref(name)].concat()));
         }
         tree.insert(way, shown);
     }
