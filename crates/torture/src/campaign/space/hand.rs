@@ -9,7 +9,7 @@ use nfs3_types::nfs3::{
 };
 use sim::Prng;
 
-use super::keeper::{Shown, Tree};
+use super::shown::{Shown, Tree};
 use crate::calls;
 use crate::campaign::data::model::File;
 use crate::client::Client;

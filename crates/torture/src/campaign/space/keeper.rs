@@ -5,8 +5,7 @@
 //! client asks for them, and no answer of theirs outlives a cut. So after a cut it is looked which
 //! there are.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hasher};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use sim::Prng;
 use vfs::{FileSystem, FsError, Name, Snapshot, SnapshotState, Snapshots};
 
 use super::hand::{Hand, Shared, Verdict};
+use super::shown::{Shown, Tree};
 use crate::explore::control;
 use crate::world::World;
 
@@ -26,27 +26,6 @@ const PAUSE_MICROS: u64 = 20_000;
 const STEPS: u64 = 6;
 /// Of so many files and directories of a snapshot it is looked what they show, each time.
 const SAMPLE: u64 = 10;
-
-/// What a way leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
-    Directory(BTreeSet<String>),
-    /// How long it is, and a sum of what it holds.
-    File(usize, u64),
-    Symlink(String),
-}
-
-impl Shown {
-    /// A file that holds this.
-    pub(super) fn file(bytes: &[u8]) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(bytes);
-        Self::File(bytes.len(), hasher.finish())
-    }
-}
-
-/// What there is, by the ways that lead there.
-pub(super) type Tree = BTreeMap<Vec<String>, Shown>;
 
 struct Kept {
     name: String,

@@ -13,7 +13,8 @@ use nfs3_types::nfs3::{Nfs3Result, nfs_fh3};
 use sim::{Disk, Executor, Prng};
 
 use super::hand::{Hand, Shared, Verdict};
-use super::keeper::{Keeper, Shown, Tree};
+use super::keeper::Keeper;
+use super::shown::{Shown, Tree};
 use crate::calls;
 use crate::client::{Client, ClientOptions};
 use crate::explore::Counts;

@@ -28,6 +28,7 @@
 mod hand;
 mod keeper;
 mod life;
+mod shown;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
