@@ -66,6 +66,8 @@ const PAYLOAD_UNITS: u64 = 1024;
 const LISTED_UNITS: u64 = 2048;
 /// How long what brings UNSTABLE data home, and no task wants durable, waits for others.
 const PATIENCE_FOR_OTHERS: Duration = Duration::from_millis(30);
+/// How long an update waits that changes while it is written, for a bug that tests plant.
+const THAW: Duration = Duration::from_micros(500);
 /// Between two attempts to write an update of which the first found no room below.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -120,7 +122,7 @@ struct Sealed {
     /// Blocks of data among the writes.
     riding: BTreeMap<u64, Bytes>,
     /// Its blocks stay in memory until the device has them: no reader asks it before.
-    _nodes: Vec<Rc<Node>>,
+    nodes: Vec<Rc<Node>>,
 }
 
 /// What an Update leaves besides blocks of metadata.
@@ -267,7 +269,10 @@ impl Commits {
     /// The last number that an opening has seen is to be passed.
     pub(crate) fn pass_number(&self, highest: u64) {
         // One more may have been torn so that it was not seen.
-        self.superblock.borrow_mut().number = highest + 1;
+        let torn = u64::from(!is_planted(Bug::UncountedTears));
+        if !is_planted(Bug::UnpassedNumbers) {
+            self.superblock.borrow_mut().number = highest + torn;
+        }
     }
 
     /// Whether there is no place for one more chain: those that cannot go on keep theirs.
@@ -575,7 +580,7 @@ impl Commits {
             ..*superblock
         };
         let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
-        Sealed { superblock, at, writes, through, freed, payload, riding, _nodes: nodes }
+        Sealed { superblock, at, writes, through, freed, payload, riding, nodes }
     }
 
     /// What anchors say, for an opening that finds none.
@@ -672,8 +677,12 @@ impl Commits {
             counts.metadata_bytes += (blocks + 1) * UNIT as u64;
             counts.data_bytes += of_data as u64;
         });
-        let blocks: BTreeMap<u64, Bytes> =
+        let mut blocks: BTreeMap<u64, Bytes> =
             sealed.writes.iter().map(|(address, block, _)| (*address, block.clone())).collect();
+        if is_planted(Bug::ThawedUpdates) {
+            self.runtime.clock.sleep(THAW).await;
+            blocks.extend(sealed.nodes.iter().map(|node| self.nodes.thawed(node)));
+        }
         let mut runs = runs;
         if let Some(placement) = self.space.placement() {
             runs.sort_by_key(|listed| placement.planned(&listed.run));

@@ -17,6 +17,12 @@ planted::bugs! {
     SameSlot,
     /// An opening takes the highest superblock, whole or not.
     BelievedHighest,
+    /// An opening takes the number that follows that of the superblock which it believes.
+    UnpassedNumbers,
+    /// An opening takes the number that follows the highest it saw: a torn one may have that.
+    UncountedTears,
+    /// An update that was sealed is written as its blocks are by then.
+    ThawedUpdates,
     /// What an opening believes is not written again.
     UnwrittenBelief,
     /// A superblock goes to a zone that no durable anchor names.

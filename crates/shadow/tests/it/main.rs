@@ -6,6 +6,7 @@ mod compaction;
 mod costs;
 mod discards;
 mod faults;
+mod filled;
 mod forge;
 mod held;
 mod hostile;

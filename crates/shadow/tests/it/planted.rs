@@ -17,6 +17,7 @@ use crate::faults::{
 };
 use crate::kit::first_wrong;
 use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_newer};
+use crate::numbers::updates_pass_what_a_cut_left;
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
 use crate::repair::a_cut_leaves_the_old_tree_or_the_new;
 use crate::scrub::{
@@ -68,6 +69,7 @@ fn every_bug_is_found() {
             Bug::ListedFrees | Bug::EarlyCover => overwrites_stay,
             Bug::UnseenRiders => what_is_on_its_way_is_read,
             Bug::KeptPlans | Bug::UnheardFailures => a_write_that_fails_leaves_its_places,
+            Bug::UnpassedNumbers | Bug::UncountedTears => updates_pass_what_a_cut_left,
             Bug::PassedReads => what_cannot_be_read_is_not_passed,
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,

@@ -20,8 +20,8 @@ const BYTES: u64 = 4 << 20;
 
 /// A new volume of which so many percent are root's.
 fn new(reserve: u64) -> Image {
-    let Setting { options, bytes } = Setting::of(4, 64, BYTES);
-    let setting = Setting { options: MkfsOptions { reserve, ..options }, bytes };
+    let mut setting = Setting::of(4, 64, BYTES);
+    setting.options.reserve = reserve;
     let executor = Executor::new(1);
     executor.block_on(made(&executor, &setting)).contents()
 }

@@ -45,7 +45,10 @@ pub async fn end_deletions(files: &dyn FileSystem) -> Result<(), String> {
 }
 
 /// Takes a step of a deletion; says whether it was the last.
-async fn step(files: &dyn FileSystem, number: SnapshotNumber) -> Result<bool, String> {
+///
+/// # Errors
+/// Why it is not taken.
+pub async fn step(files: &dyn FileSystem, number: SnapshotNumber) -> Result<bool, String> {
     let step = of(files)?.delete_step(number).await.open().await;
     let step = step.map_err(|lost| lost.to_string())?.into_inner();
     step.map_err(|error| format!("a deletion does not go on: {error}"))

@@ -311,6 +311,9 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "MovedOverWrites",
     "MovedPins",
     "UncountedTransfers",
+    "UnpassedNumbers",
+    "UncountedTears",
+    "ThawedUpdates",
 ];
 
 /// Bugs that the tests of `dispatch` find.

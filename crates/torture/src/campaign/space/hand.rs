@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use nfs3_types::nfs3::{
-    Nfs3Option, Nfs3Result, READDIR3resok, cookieverf3, nfs_fh3, nfsstat3, stable_how,
+    Nfs3Option, Nfs3Result, READDIR3resok, cookieverf3, ftype3, nfs_fh3, nfsstat3, stable_how,
 };
 use sim::Prng;
 
+use super::shown::{Shown, Tree};
 use crate::calls;
 use crate::campaign::data::model::File;
 use crate::client::Client;
@@ -36,6 +37,9 @@ pub(super) struct Shared {
     /// Operations in all, and those of them above 95 % full.
     pub done: Cell<u64>,
     pub above: Cell<u64>,
+    /// How often a snapshot was asked for, and whether there may be one.
+    pub pins: Cell<u64>,
+    pub is_held: Cell<bool>,
 }
 
 impl Shared {
@@ -84,6 +88,8 @@ pub(super) struct Hand {
 enum Room {
     /// It takes so many bytes more.
     For(u64),
+    /// It has them already; as many anew if a snapshot holds what is there.
+    Held(u64),
     /// It takes none, or has them already.
     Never,
 }
@@ -145,7 +151,14 @@ impl Hand {
         P: Procedure<Results = Nfs3Result<T, E>>,
     {
         let was_full = self.shared.is_full(20);
-        let given = self.at(what, given(self.ask(arguments).await?, room))?;
+        let (was_held, pins) = (self.shared.is_held.get(), self.shared.pins.get());
+        let answer = self.ask(arguments).await?;
+        let room = match room {
+            Room::Held(bytes) if was_held || self.shared.pins.get() != pins => Room::For(bytes),
+            Room::Held(_) => Room::Never,
+            room => room,
+        };
+        let given = self.at(what, given(answer, room))?;
         if given.is_none() {
             self.ask_for_space().await?;
             let (total, _) = self.shared.level.get();
@@ -322,7 +335,7 @@ impl Hand {
         let end = ((last.unwrap_or(first) + 1) * grain).min(size);
         let start = first * grain + self.prng.below((end - first * grain).min(grain));
         let length = self.prng.between(1, end - start);
-        self.write("overwrite", &file, start, length, Room::Never).await
+        self.write("overwrite", &file, start, length, Room::Held(length)).await
     }
 
     async fn write(
@@ -347,6 +360,7 @@ impl Hand {
         let write = calls::write(&self.held(file).handle, offset, bytes.clone(), stable);
         let what = format!("{what} of {length} bytes at {offset}, {stable:?}");
         let (cuts, grain) = (self.shared.cuts.get(), self.grain);
+        let (was_held, pins) = (self.shared.is_held.get(), self.shared.pins.get());
         let Some(done) = self.make(&what, &write, room).await? else {
             if self.shared.cuts.get() != cuts {
                 // An earlier boot may have done it.
@@ -357,7 +371,12 @@ impl Hand {
         let is_over_cut = self.shared.cuts.get() != cuts;
         let is_short = done.count == 0 || u64::from(done.count) > length;
         let is_stable = done.committed as u32 >= stable as u32;
-        if is_short || !is_stable || room == Room::Never && u64::from(done.count) < length {
+        let has_all = match room {
+            Room::For(_) => false,
+            Room::Held(_) => !was_held && self.shared.pins.get() == pins,
+            Room::Never => true,
+        };
+        if is_short || !is_stable || has_all && u64::from(done.count) < length {
             return self.at(&what, Err(format!("{done:?}")));
         }
         bytes.truncate(done.count as usize);
@@ -545,11 +564,7 @@ impl Hand {
         for (slot, directory) in self.directories.iter().enumerate() {
             let Some(directory) = directory else { continue };
             count += 1 + directory.names.len() as u64;
-            let mut expected: BTreeSet<String> = directory.names.keys().cloned().collect();
-            if slot == 0 {
-                let inside = (1..DIRECTORIES).filter(|&slot| self.directories[slot].is_some());
-                expected.extend(inside.map(|slot| format!("d{slot}")));
-            }
+            let expected = self.names_in(slot);
             let found = self.list(&directory.handle).await?;
             if found != expected {
                 let reason = format!("{found:?}, and not {expected:?}");
@@ -561,6 +576,57 @@ impl Hand {
             }
         }
         Ok(count)
+    }
+
+    /// All names of a directory.
+    fn names_in(&self, slot: usize) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> = self.directory(slot).names.keys().cloned().collect();
+        if slot == 0 {
+            let inside = (1..DIRECTORIES).filter(|&slot| self.directories[slot].is_some());
+            names.extend(inside.map(|slot| format!("d{slot}")));
+        }
+        names
+    }
+
+    /// Adds all that it has to a tree.
+    pub(super) fn show_all(&self, tree: &mut Tree) {
+        let Some(Shown::Directory(root)) = tree.get_mut(&Vec::new()) else {
+            panic!("a tree has a root");
+        };
+        root.extend(self.directories[0].is_some().then(|| self.own()));
+        for (slot, directory) in self.directories.iter().enumerate() {
+            let Some(directory) = directory else { continue };
+            let inside = (slot > 0).then(|| format!("d{slot}"));
+            let way: Vec<String> = [self.own()].into_iter().chain(inside).collect();
+            for (name, item) in &directory.names {
+                let shown = match item {
+                    Item::File(held) => Shown::file(&held.file.read(0, u64::MAX)),
+                    Item::Symlink(_, target) => Shown::Symlink(target.clone()),
+                };
+                tree.insert([&way[..], std::slice::from_ref(name)].concat(), shown);
+            }
+            tree.insert(way, Shown::Directory(self.names_in(slot)));
+        }
+    }
+
+    /// What a way from the root leads to.
+    pub(super) async fn show(&self, way: &[String]) -> Verdict<Shown> {
+        let mut handle = self.root.clone();
+        for name in way {
+            let found = self.make("LOOKUP", &calls::lookup(&handle, name), Room::Never).await;
+            let found = found.map_err(|reason| format!("{}: {reason}", way.join("/")))?;
+            handle = found.expect("it was answered").object;
+        }
+        let told = self.make("GETATTR", &calls::getattr(&handle), Room::Never).await?;
+        Ok(match told.expect("it was answered").obj_attributes.type_ {
+            ftype3::NF3DIR => Shown::Directory(self.list(&handle).await?),
+            ftype3::NF3LNK => {
+                let read = self.make("READLINK", &calls::readlink(&handle), Room::Never).await?;
+                let target = read.expect("it was answered").data;
+                Shown::Symlink(String::from_utf8_lossy(target.0.as_ref()).into_owned())
+            }
+            _ => Shown::file(&self.contents(&handle).await?),
+        })
     }
 
     async fn verify_item(&self, item: &Item) -> Verdict {

@@ -1,16 +1,20 @@
 //! The life of a volume that is full: what ends it each time, and what is looked at then.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use block::BlockDevice;
 use designs::{CheckOptions, MkfsOptions, OpenOptions};
 use futures::FutureExt;
-use futures::future::join_all;
+use futures::future::{LocalBoxFuture, join_all, poll_fn};
 use nfs3_types::nfs3::{Nfs3Result, nfs_fh3};
 use sim::{Disk, Executor, Prng};
 
 use super::hand::{Hand, Shared, Verdict};
+use super::keeper::Keeper;
+use super::shown::{Shown, Tree};
 use crate::calls;
 use crate::client::{Client, ClientOptions};
 use crate::explore::Counts;
@@ -61,6 +65,8 @@ struct Life {
     world: World,
     prng: Prng,
     shared: Rc<Shared>,
+    /// Of the volume's snapshots, where the design has some.
+    keeper: Option<Keeper>,
     /// One more, which looks.
     looker: Client,
     root: nfs_fh3,
@@ -102,6 +108,33 @@ fn options(design: Design, prng: &mut Prng) -> WorldOptions {
     WorldOptions { design, size, mkfs, open, ..WorldOptions::default() }
 }
 
+/// All that clients have.
+fn all_of(hands: &[Hand]) -> Tree {
+    let mut tree = Tree::from([(Vec::new(), Shown::Directory(BTreeSet::new()))]);
+    hands.iter().for_each(|hand| hand.show_all(&mut tree));
+    tree
+}
+
+/// Does something, and something else beside it, until the first is done; or what is wrong with the
+/// other one.
+async fn both<T>(
+    work: &mut LocalBoxFuture<'_, T>,
+    beside: &mut Option<LocalBoxFuture<'_, Verdict>>,
+) -> Verdict<T> {
+    poll_fn(|context| {
+        if let Some(other) = beside
+            && let Poll::Ready(done) = other.poll_unpin(context)
+        {
+            *beside = None;
+            if let Err(reason) = done {
+                return Poll::Ready(Err(reason));
+            }
+        }
+        work.poll_unpin(context).map(Ok)
+    })
+    .await
+}
+
 impl Life {
     fn begin(setting: Setting) -> Verdict<Self> {
         let mut prng = Prng::new(setting.seed ^ 0x5face);
@@ -109,7 +142,8 @@ impl Life {
         let looker = world.client(CLIENTS as u32 + 1, ClientOptions::default());
         let shared = Rc::new(Shared::default());
         let (root, counts) = (nfs_fh3::default(), Counts::default());
-        let mut life = Self { setting, world, prng, shared, looker, root, files: 0, counts };
+        let mut life =
+            Self { setting, world, prng, shared, keeper: None, looker, root, files: 0, counts };
         life.start()?;
         life.root = life.within(life.looker.mount(VOLUME))?.map_err(|error| error.to_string())?;
         Ok(life)
@@ -139,6 +173,10 @@ impl Life {
             Hand::new((client, number), with.0, with.1, (grain, self.root.clone()))
         };
         let mut hands: Vec<Hand> = (1..=CLIENTS).map(hand).collect();
+        if self.setting.design.has_snapshots() {
+            let (eyes, prng) = (hand(CLIENTS + 2), self.world.fork_prng());
+            self.keeper = Some(Keeper::new(eyes, self.shared.clone(), prng));
+        }
         let mut stretches = 0;
         while self.shared.above.get() < self.setting.operations {
             self.stretch(&mut hands)?;
@@ -150,6 +188,12 @@ impl Life {
         let left = self.within(join_all(hands.iter_mut().map(Hand::leave)))?;
         left.into_iter().collect::<Verdict>()?;
         self.rest()?;
+        if let Some(mut keeper) = self.keeper.take() {
+            // What snapshots hold is there still.
+            self.within(keeper.look(true))??;
+            self.within(keeper.leave(&self.world))??;
+            self.rest()?;
+        }
         let emptied = self.space()?;
         if emptied == fresh {
             Ok(())
@@ -169,42 +213,64 @@ impl Life {
     /// the server stopped, and the volume checked.
     fn stretch(&mut self, hands: &mut [Hand]) -> Verdict {
         let steps = self.prng.between(10, STRETCH);
-        let end = End::draw(&mut self.prng);
-        let at = self.shared.done.get() + self.prng.below(steps * CLIENTS as u64);
-        let mut work = join_all(hands.iter_mut().map(|hand| hand.live(steps))).boxed_local();
-        let mut done = None;
-        if !matches!(end, End::Stop) {
-            let deadline = self.world.now();
-            while done.is_none() && self.shared.done.get() < at {
-                let moment = Duration::from_micros(self.prng.between(20, 400));
-                done = self.world.run_for(moment, &mut work);
-                if self.world.now().since(deadline) > PATIENCE {
-                    return Err("somebody waits for ever".to_owned());
-                }
-            }
-            self.shared.cuts.set(self.shared.cuts.get() + 1);
-            self.end(&end);
-            self.start()?;
-        }
-        let done = match done {
-            Some(done) => done,
-            None => self.within(&mut work)?,
-        };
-        drop(work);
-        done.into_iter().collect::<Verdict>()?;
+        let mut keeper = self.keeper.take();
+        self.work(hands, steps, &mut keeper)?;
         // A cut behind the last operation is still to be looked over.
         let seen = self.within(join_all(hands.iter_mut().map(|hand| hand.live(0))))?;
         seen.into_iter().collect::<Verdict>()?;
+        if let Some(keeper) = &mut keeper {
+            self.within(keeper.count(&self.world))??;
+            self.within(keeper.rest(&self.world, || all_of(hands)))??;
+        }
         self.rest()?;
         let mut there = 0;
         for hand in hands {
             there += self.within(hand.verify())??;
             self.world.history().forget_bytes();
         }
+        if let Some(keeper) = &mut keeper {
+            self.within(keeper.count(&self.world))??;
+            self.within(keeper.look(false))??;
+            self.world.history().forget_bytes();
+        }
+        self.keeper = keeper;
         let Space { free_files, .. } = self.space()?;
         if free_files + there != self.files {
             let most = self.files;
             return Err(format!("{free_files} files may be made, and there are {there} of {most}"));
+        }
+        Ok(())
+    }
+
+    /// All clients do so much, and an administrator something beside them, while the server is
+    /// ended and comes back.
+    fn work(&mut self, hands: &mut [Hand], steps: u64, keeper: &mut Option<Keeper>) -> Verdict {
+        let end = End::draw(&mut self.prng);
+        let at = self.shared.done.get() + self.prng.below(steps * CLIENTS as u64);
+        let mut work = join_all(hands.iter_mut().map(|hand| hand.live(steps))).boxed_local();
+        let mut beside = keeper.as_mut().map(|keeper| keeper.work(&self.world).boxed_local());
+        let mut done = None;
+        if !matches!(end, End::Stop) {
+            let deadline = self.world.now();
+            while done.is_none() && self.shared.done.get() < at {
+                let moment = Duration::from_micros(self.prng.between(20, 400));
+                done = self.world.run_for(moment, both(&mut work, &mut beside)).transpose()?;
+                if self.world.now().since(deadline) > PATIENCE {
+                    return Err("somebody waits for ever".to_owned());
+                }
+            }
+            drop(beside.take()); // it has what ends now
+            self.shared.cuts.set(self.shared.cuts.get() + 1);
+            self.end(&end);
+            self.start()?;
+        }
+        let done = match done {
+            Some(done) => done,
+            None => self.within(both(&mut work, &mut beside))??,
+        };
+        done.into_iter().collect::<Verdict>()?;
+        if let Some(beside) = beside {
+            self.within(beside)??;
         }
         Ok(())
     }

@@ -5,23 +5,30 @@
 //! write over what is there, with every stability, COMMIT, cut short, make longer, rename, over
 //! what is there too, and remove. What grows and what shrinks takes turns, so that most of it
 //! happens above 95 % full. Now and then the power goes, or the process dies, and the clients
-//! repeat their calls; and after each stretch the server is stopped, checked and started.
+//! repeat their calls; and after each stretch the server is stopped, checked and started. Where a
+//! volume may have snapshots, an administrator makes and deletes some, a few at once, beside the
+//! clients and between their stretches.
 //!
 //! # What is asked
 //! * REMOVE, RMDIR, and a SETATTR that makes a file shorter, are never told that there is no room;
-//!   nor is a WRITE over blocks that are there; nor COMMIT, of data that was taken.
+//!   nor is a WRITE over blocks that are there and that no snapshot holds; nor COMMIT, of data that
+//!   was taken; nor the deletion of a snapshot.
 //! * Nor is a call that takes little, while a twentieth of the volume is free.
 //! * What was refused changed nothing. What was answered is there, as far as the answer goes: see
 //!   the campaign `data`. After a stop it is all there, UNSTABLE data too.
 //! * After each stop the checker finds nothing, and as many files are left to be made as there are
 //!   not.
-//! * In the end all is removed, and as much is free as at first.
+//! * There are the snapshots that were made and not deleted; each shows what there was when it was
+//!   made, also when all files are removed. There is room for one while half of the volume is free.
+//! * In the end all files and snapshots are removed, and as much is free as at first.
 //!
 //! Answers have to outlive a cut, or a client that repeats its call would not know what it did. So
 //! it is for designs that remember them.
 
 mod hand;
+mod keeper;
 mod life;
+mod shown;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
