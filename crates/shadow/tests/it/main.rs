@@ -7,6 +7,7 @@ mod costs;
 mod discards;
 mod faults;
 mod forge;
+mod golden;
 mod held;
 mod hostile;
 mod judged;
@@ -23,6 +24,8 @@ mod repair;
 mod rest;
 mod scrub;
 mod snapshots;
+#[path = "../../../ffs/tests/it/common/sparse.rs"]
+mod sparse;
 mod steps;
 mod strays;
 mod turns;
