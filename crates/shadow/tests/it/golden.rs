@@ -1,10 +1,10 @@
 //! Volumes as this version of the format leaves them: whatever comes later has to open them, or has
 //! to be a version of its own.
 //!
-//! `golden/rest.disk` has a volume that was stopped, and `golden/cut.disk` one that was cut off, in
-//! a sparse text (see `sparse`); `golden/told` says what is on them. All follow from one history, in
-//! simulated time and with seeded chance, so each program of this version makes the same bytes. They
-//! are made anew, for a new version or where something else is written on purpose, with
+//! `golden/rest.disk` has a volume that was stopped, and `golden/cut.disk` one that was cut off,
+//! in a sparse text (see `sparse`); `golden/told` says what is on them. All follow from one
+//! history, in simulated time and with seeded chance, so each program of this version makes the
+//! same bytes. They are made anew, for a new version or where something else is written on purpose, with
 //!
 //! ```console
 //! $ DURAMEN_GOLDEN=1 cargo test -p shadow --all-features --test it golden

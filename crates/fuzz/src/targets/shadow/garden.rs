@@ -1,5 +1,5 @@
-//! The volumes that are damaged: small, with files of every kind and snapshots, one that was stopped
-//! and one that was cut off; and what leads where on them.
+//! The volumes that are damaged: small, with files of every kind and snapshots, one that was
+//! stopped and one that was cut off; and what leads where on them.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
