@@ -4,7 +4,8 @@
 //! `golden/rest.disk` has a volume that was stopped, and `golden/cut.disk` one that was cut off,
 //! in a sparse text (see `sparse`); `golden/told` says what is on them. All follow from one
 //! history, in simulated time and with seeded chance, so each program of this version makes the
-//! same bytes. They are made anew, for a new version or where something else is written on purpose, with
+//! same bytes. They are made anew, for a new version or where something else is written on
+//! purpose, with
 //!
 //! ```console
 //! $ DURAMEN_GOLDEN=1 cargo test -p shadow --all-features --test it golden
