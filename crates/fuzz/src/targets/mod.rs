@@ -15,6 +15,8 @@
 //! | `volume-toml`, `duramen-toml` | what a person wrote |
 //! | `disk` | damage of a whole disk, which is opened and used |
 //! | `log` | damage of the log of a volume that was cut, which is replayed and used |
+//! | `shadow-anchor`, `shadow-superblock`, `shadow-block` | blocks of a volume of engine `shadow` |
+//! | `shadow` | damage of a whole volume of it, which is opened, used, scrubbed and repaired |
 //! | `server` | what a client does to the whole server |
 //!
 //! Disks are of both byte orders where the decoder is.
@@ -35,6 +37,7 @@ mod replies;
 mod rpc;
 pub mod server;
 mod settings;
+mod shadow;
 mod superblock;
 mod trace;
 mod volume;
@@ -91,6 +94,10 @@ pub const TARGETS: &[Target] = &[
     settings::SERVER,
     disk::TARGET,
     log::TARGET,
+    shadow::blocks::ANCHOR,
+    shadow::blocks::SUPERBLOCK,
+    shadow::blocks::BLOCK,
+    shadow::TARGET,
     server::TARGET,
 ];
 

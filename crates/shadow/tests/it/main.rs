@@ -8,6 +8,7 @@ mod discards;
 mod faults;
 mod filled;
 mod forge;
+mod golden;
 mod held;
 mod hostile;
 mod judged;
@@ -26,6 +27,8 @@ mod reserve;
 mod rest;
 mod scrub;
 mod snapshots;
+#[path = "../../../ffs/tests/it/common/sparse.rs"]
+mod sparse;
 mod steps;
 mod strays;
 mod turns;

@@ -21,8 +21,8 @@ async fn answer<T, A>(sealed: Sealed<Answer<T, A>>) -> Option<T> {
     sealed.open().await.ok()?.into_inner().result.ok()
 }
 
-/// Walks the tree, reads and changes everything, and stops.
-pub(in crate::targets) async fn all(files: &impl FileSystem) {
+/// Walks the tree and reads everything; all that was found.
+pub(in crate::targets) async fn look_at_all(files: &impl FileSystem) -> Vec<ObjectId> {
     let mut waiting = vec![files.root()];
     let mut seen = BTreeSet::new();
     while let Some(id) = waiting.pop().filter(|_| seen.len() < MOST) {
@@ -33,8 +33,18 @@ pub(in crate::targets) async fn all(files: &impl FileSystem) {
         waiting.extend(list(files, id).await);
     }
     let seen = seen.into_iter();
-    let seen = seen.map(|(ino, generation)| ObjectId::live(vfs::Ino(ino), generation));
-    let seen: Vec<ObjectId> = seen.collect();
+    seen.map(|(ino, generation)| ObjectId::live(vfs::Ino(ino), generation)).collect()
+}
+
+/// Walks the tree, reads and changes everything, and stops.
+pub(in crate::targets) async fn all(files: &impl FileSystem) {
+    use_all(files).await;
+    let _ = files.shutdown().await;
+}
+
+/// Walks the tree, reads and changes everything.
+pub(in crate::targets) async fn use_all(files: &impl FileSystem) {
+    let seen = look_at_all(files).await;
     for (place, &id) in seen.iter().enumerate() {
         // Each with one near and one far, in both directions.
         for distance in [1, seen.len() / 2] {
@@ -46,7 +56,6 @@ pub(in crate::targets) async fn all(files: &impl FileSystem) {
     for &id in &seen {
         change(files, id).await;
     }
-    let _ = files.shutdown().await;
 }
 
 /// Renames and links what may be in one directory to another, and back.

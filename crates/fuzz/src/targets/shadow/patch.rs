@@ -1,0 +1,116 @@
+//! Damage in a block that is chosen, with or without checksums that fit, up to the superblocks.
+
+use std::ops::Range;
+
+use shadow::format::head::{Kind, seal_alone, secret};
+use shadow::format::superblock::Superblock;
+use shadow::format::{UNIT, sum};
+use sim::{Image, Prng};
+
+use super::garden::{Garden, birth, kind, pointer, unit_of};
+use crate::input::Input;
+use crate::targets::volume;
+
+/// Forms of a patch from this one on are sealed.
+const SEALED: u8 = 128;
+/// Forms with this bit change all blocks of which others are copies.
+const COPIES: u8 = 64;
+
+/// Where an anchor has its label.
+const LABEL: Range<usize> = 112..176;
+
+/// Where lines of snapshots have their updates, each so far behind the one before.
+const UPDATES: Range<usize> = 64 + 20..UNIT - 8;
+const LINE: usize = 504;
+
+/// Takes the next patch of an input.
+pub(super) fn apply(garden: &Garden, image: &mut Image, input: &mut Input<'_>) {
+    let (of, which) = (usize::from(input.u8()), usize::from(input.u8()));
+    let offset = usize::from(input.u16()) % UNIT;
+    let form = input.u8();
+    let piece = input.bytes(1 + usize::from(form % 16));
+    let kinds: Vec<_> = garden.kinds.iter().collect();
+    let (&of, units) = kinds[of % kinds.len()];
+    let is_copied = of == Kind::Anchor as u8 || of == Kind::Superblock as u8;
+    let first = which % units.len();
+    let taken = if is_copied && form & COPIES != 0 { 0..units.len() } else { first..first + 1 };
+    for &unit in &units[taken] {
+        let mut block = unit_of(image, unit);
+        let end = (offset + piece.len()).min(UNIT);
+        block[offset..end].copy_from_slice(&piece[..end - offset]);
+        keep_out(garden, unit, &mut block);
+        image.write(unit * UNIT as u64, &block);
+        if form >= SEALED {
+            seal(garden, image, unit);
+        }
+    }
+}
+
+/// Takes back what is known not to be met: a label that is no text, a place so high that no byte
+/// has its number, and another update of a snapshot, which may be one to come.
+fn keep_out(garden: &Garden, unit: u64, block: &mut [u8]) {
+    if kind(block) == Kind::Anchor as u8 {
+        block[LABEL].iter_mut().for_each(|byte| *byte &= 0x7f);
+    }
+    if kind(block) == Kind::Snapshots as u8 {
+        let right = unit_of(&garden.image, unit);
+        let updates = UPDATES.step_by(LINE).map(|at| at..at + 8);
+        updates.for_each(|at| block[at.clone()].copy_from_slice(&right[at]));
+    }
+    let ways = garden.ways.values().flatten().filter(|(above, _)| *above == unit);
+    ways.for_each(|&(_, at)| block[at + 6..at + 8].fill(0));
+}
+
+/// Makes what leads to a block fit it.
+fn seal(garden: &Garden, image: &mut Image, unit: u64) {
+    let mut block = unit_of(image, unit);
+    let is_of = |of: Kind| kind(&block) == of as u8;
+    let is_alone = is_of(Kind::Anchor) || is_of(Kind::Superblock);
+    if is_alone {
+        block[56..64].fill(0);
+        seal_alone(&mut block);
+        list(image, unit, &mut block);
+        return image.write(unit * UNIT as u64, &block);
+    }
+    let is_data = kind(&block) == 0;
+    for &(above, at) in garden.ways.get(&unit).into_iter().flatten() {
+        let mut leads = unit_of(image, above);
+        let by = if is_data { leads[at + 8..at + 16].try_into().ok() } else { None };
+        let now = pointer(unit, &block, by.unwrap_or_else(|| birth(&block)));
+        leads[at..at + 24].copy_from_slice(&now);
+        image.write(above * UNIT as u64, &leads);
+        seal(garden, image, above);
+    }
+}
+
+/// Makes a superblock list what stands there.
+fn list(image: &Image, unit: u64, block: &mut [u8]) {
+    let secret = secret(block);
+    let Some(mut read) = Superblock::read(block, unit, &secret) else { return };
+    if read.listed.is_empty() {
+        return;
+    }
+    for listed in &mut read.listed {
+        if listed.run.end() > image.size() / UNIT as u64 {
+            continue;
+        }
+        let mut bytes = vec![0; listed.run.length as usize * UNIT];
+        image.read(listed.run.start * UNIT as u64, &mut bytes);
+        let parts = bytes.chunks(usize::from(listed.grain) * UNIT);
+        let sums: Vec<u8> = parts.flat_map(|part| sum(part).to_le_bytes()).collect();
+        listed.sum = sum(&sums);
+    }
+    block.copy_from_slice(&*read.write(unit, &secret));
+}
+
+/// Adds a patch to an input, mostly of a whole field, half of them sealed.
+pub(super) fn generate(prng: &mut Prng, input: &mut Vec<u8>) {
+    let width = volume::width(prng);
+    let of = prng.next_u64() as u8;
+    let most = [64, 320, 1300, UNIT][prng.index(4)];
+    let offset = volume::offset(prng, most, width);
+    input.extend([of, prng.next_u64() as u8]);
+    input.extend(offset.to_le_bytes());
+    input.push((width - 1) as u8 + 16 * prng.below(16) as u8);
+    input.extend(&volume::value(prng).to_le_bytes()[..width]);
+}
