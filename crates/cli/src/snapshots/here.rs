@@ -4,6 +4,8 @@
 use std::rc::Rc;
 
 use block::file::Access;
+use block::scratch::ScratchDevice;
+use designs::{Disks, OpenOptions};
 use vfs::FileSystem;
 
 use super::verbs::{self, Told, Wrong};
@@ -22,13 +24,24 @@ pub(super) struct Here<'a> {
     pub(super) files: Rc<dyn FileSystem>,
 }
 
-/// All snapshots. The volume is opened for reading alone, and nothing on it changes.
+/// All snapshots. What the opening of a volume writes stays in memory, and nothing on it changes:
+/// so one that was cut off is listed as it will be when it is back.
 ///
 /// # Errors
 /// [`Failure`].
 pub(super) async fn list(place: &Place) -> Result<Vec<Told>, Failure> {
-    let Here { files, .. } = Here::open_for(place, Access::ReadOnly).await?;
-    verbs::list(&*files).await.map_err(|wrong| place.failure(wrong))
+    let (volume, runtime) = (&place.volume, &place.runtime);
+    let told = |wrong: Wrong| place.failure(wrong);
+    if !volume.design().has_snapshots {
+        return Err(told(Wrong::HasNone));
+    }
+    let stack = volume.open(Access::ReadOnly, &at_once, runtime).await?;
+    let disks = Disks::alone(Rc::new(ScratchDevice::new(stack.disk)));
+    let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+    let open = volume.design().work().open;
+    let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
+    let refused = |error| Failure::refused(&volume.path, volume.words(), error);
+    verbs::list(&*opened.map_err(refused)?.files).await.map_err(told)
 }
 
 impl<'a> Here<'a> {
@@ -37,11 +50,7 @@ impl<'a> Here<'a> {
     /// # Errors
     /// [`Failure`].
     pub(super) async fn open(place: &'a Place) -> Result<Self, Failure> {
-        Self::open_for(place, Access::ReadWrite).await
-    }
-
-    async fn open_for(place: &'a Place, access: Access) -> Result<Self, Failure> {
-        let (volume, runtime) = (&place.volume, &place.runtime);
+        let (volume, runtime, access) = (&place.volume, &place.runtime, Access::ReadWrite);
         let opened = open_volume(volume, access, at_once, CACHE_BYTES, runtime).await?;
         Ok(Self { place, files: opened.file_system })
     }

@@ -39,7 +39,7 @@ use here::Here;
 use interrupt::Interrupt;
 pub(crate) use keeper::Keeper;
 pub(crate) use schedule::attend;
-use verbs::Told;
+use verbs::{Told, Wrong};
 
 /// What `duramen snapshot --help` says at its end.
 pub(crate) const HELP: &str = "\
@@ -62,6 +62,9 @@ A server makes them by itself if volume.toml says so:
 /// How often the server is asked how far a job is.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
+/// So many names are tried that begin with the same time.
+const MOST_AT_ONCE: u32 = 1000;
+
 /// The arguments of `duramen snapshot`.
 #[derive(Args, Debug)]
 pub(crate) struct SnapshotArguments {
@@ -77,7 +80,8 @@ enum Command {
     Create {
         #[command(flatten)]
         common: Common,
-        /// Its name [default: the time, such as 2026-11-27T21:05:00Z]
+        /// Its name [default: the time, such as 2026-11-27T21:05:00Z; with -2 behind that for the
+        /// second snapshot of a second]
         name: Option<String>,
     },
     /// Lists the snapshots, the oldest first
@@ -100,7 +104,7 @@ enum Command {
     /// All that came after the snapshot is lost.
     Rollback {
         #[command(flatten)]
-        common: Common,
+        common: Alone,
         /// The name of the snapshot
         name: String,
         /// Delete the snapshots that are newer, which would be lost
@@ -111,12 +115,19 @@ enum Command {
 
 /// What all of them take.
 #[derive(Args, Debug)]
-struct Common {
+struct Alone {
     /// Which volume: see 'duramen --help'
     volume: PathBuf,
     /// Print JSON, for programs. Sizes are bytes, times are seconds since 1970
     #[arg(long)]
     json: bool,
+}
+
+/// What those take that a server does, too.
+#[derive(Args, Debug)]
+struct Common {
+    #[command(flatten)]
+    alone: Alone,
     /// The control socket of a bare disk that is served with the same option; a folder has its own
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -142,24 +153,25 @@ pub(crate) async fn run(
     match &arguments.command {
         Command::Create { common, name } => {
             let place = Place::find(common, runtime)?;
-            let name = name.clone();
-            let name = name.unwrap_or_else(|| show_stamp(runtime.clock.wall().seconds));
-            let made = place.create(&name).await?;
-            if common.json {
+            let made = match name {
+                Some(name) => place.create(name).await?,
+                None => place.create_at(&show_stamp(runtime.clock.wall().seconds)).await?,
+            };
+            if common.alone.json {
                 return print_json(&made, output);
             }
             let path = place.volume.path.display();
-            Ok(writeln!(output, "{path}: snapshot '{}' is made", shown(&name))?)
+            Ok(writeln!(output, "{path}: snapshot '{}' is made", shown(&made.name))?)
         }
         Command::List { common } => {
             let all = Place::find(common, runtime)?.list().await?;
-            if common.json { print_json(&all, output) } else { print_list(&all, output) }
+            if common.alone.json { print_json(&all, output) } else { print_list(&all, output) }
         }
         Command::Delete { common, name } => {
             let place = Place::find(common, runtime)?;
             let gone = place.delete(name).await?;
             let (_, freed) = gone.progress();
-            if common.json {
+            if common.alone.json {
                 let Told { name, number, .. } = gone;
                 let deleted = json!({ "name": name, "number": number, "freed_bytes": freed });
                 return print_json(&deleted, output);
@@ -169,7 +181,7 @@ pub(crate) async fn run(
             Ok(writeln!(output, "{path}: snapshot '{name}' is deleted, and {size} are free again")?)
         }
         Command::Rollback { common, name, delete_newer } => {
-            let place = Place::find(common, runtime)?;
+            let place = Place::of(common, None, runtime)?;
             let deleted = place.roll_back(name, *delete_newer).await?;
             if common.json {
                 return print_json(&json!({ "name": name, "deleted": deleted }), output);
@@ -210,8 +222,12 @@ fn print_list(all: &[Told], output: &mut dyn Write) -> Result<(), Failure> {
 
 impl Place {
     fn find(common: &Common, runtime: &Runtime) -> Result<Self, Failure> {
-        let volume = Volume::find(&common.volume)?;
-        let socket = common.control.clone().or_else(|| volume.socket());
+        Self::of(&common.alone, common.control.as_ref(), runtime)
+    }
+
+    fn of(named: &Alone, control: Option<&PathBuf>, runtime: &Runtime) -> Result<Self, Failure> {
+        let volume = Volume::find(&named.volume)?;
+        let socket = control.cloned().or_else(|| volume.socket());
         let (runtime, interrupt) = (runtime.clone(), Interrupt::heed(runtime)?);
         Ok(Self { volume, socket, runtime, interrupt })
     }
@@ -231,6 +247,20 @@ impl Place {
         self.follow(&answer, "making", left).await?;
         let made = self.list().await?.into_iter().find(|told| told.name == name);
         made.ok_or_else(|| self.failure(format_args!("snapshot '{}' has gone", shown(name))))
+    }
+
+    /// Makes one under this name, or under one that begins with it and is free.
+    async fn create_at(&self, stamp: &str) -> Result<Told, Failure> {
+        let mut name = stamp.to_owned();
+        for number in 2..=MOST_AT_ONCE {
+            match self.create(&name).await {
+                Err(Failure::Snapshots { why, .. }) if why == Wrong::Taken(name).to_string() => {
+                    name = format!("{stamp}-{number}");
+                }
+                made => return made,
+            }
+        }
+        self.create(&name).await
     }
 
     async fn list(&self) -> Result<Vec<Told>, Failure> {

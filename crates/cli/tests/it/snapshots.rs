@@ -203,7 +203,12 @@ fn what_a_killed_server_had_begun_to_delete_is_deleted_by_the_next() {
     let volume = made(&folder);
     let (serving, deleting) = begun_to_delete(&volume);
     serving.kill();
-    snapshot("list", &volume, &[]).failed(1, "was not stopped cleanly");
+    let disk = fs::read(volume.join("disk.img")).expect("it is there");
+    let left = list(&volume);
+    let left = left.as_array().expect("a list");
+    assert!(left.iter().all(|one| one["state"] == "deleting"), "{left:?}");
+    let is_same = fs::read(volume.join("disk.img")).expect("it is there") == disk;
+    assert!(is_same, "a list of what was cut off writes nothing");
     the_next_deletes_it(&volume, deleting);
 }
 
@@ -271,6 +276,26 @@ fn a_bare_disk_is_asked_for_at_the_socket_that_is_named() {
     assert!(said.contains("data.img"), "{said}");
     assert!(serving.stop().success());
     assert_eq!(names(&disk), ["before", "served"]);
+}
+
+#[test]
+fn a_rollback_asks_no_server() {
+    let told = duramen(&["snapshot", "rollback", "--help"]).good();
+    assert!(told.contains("--delete-newer") && !told.contains("--control"), "{told}");
+    let told = duramen(&["snapshot", "create", "--help"]).good();
+    assert!(told.contains("--control"), "{told}");
+}
+
+#[test]
+fn two_without_a_name_in_one_second_have_names_of_their_own() {
+    both_ways(|volume| {
+        let made = (1..=60).find(|_| {
+            let said = snapshot("create", volume, &[]).good();
+            said.contains("Z-2' is made")
+        });
+        let made = made.expect("two of so many are of one second");
+        assert_eq!(names(volume).len(), made, "each has its own");
+    });
 }
 
 #[test]
