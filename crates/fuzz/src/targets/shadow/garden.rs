@@ -59,6 +59,7 @@ fn plant(is_cut: bool) -> Garden {
 
 async fn grow(executor: &Executor, disk: Rc<Disk>, is_cut: bool) {
     let made = MkfsOptions {
+        reserve: 0,
         block_size: UNIT as u64,
         zone_size: Some(64 << 10),
         label: "garden".to_owned(),
