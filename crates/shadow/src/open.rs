@@ -34,7 +34,7 @@ use crate::format::head::{Head, Kind, Place, Secret, has_magic, is};
 use crate::format::inode::Record;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
-use crate::format::superblock::{Listed, Snapshots, Superblock};
+use crate::format::superblock::{Listed, Superblock};
 use crate::format::{ANCHORS, FRONT, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
 use crate::in_order::InOrder;
 use crate::lost::{self, Lost};
@@ -187,7 +187,7 @@ pub async fn open(
     let (trees, secret) = (superblock.trees(), anchor.secret);
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, secret));
     let space = Rc::new(Space::empty(shape).placed_by(placement));
-    let pins = read_pins(&nodes, &superblock.snapshots, shape.units);
+    let pins = read_pins(&nodes, &superblock, shape.units);
     let records = read_records(&*device, &shape, &superblock, &anchor.secret);
     let (pins, unfolded) = try_join(pins, records).await?;
     let map = read_map(&nodes, &space, &superblock, &unfolded);
@@ -467,7 +467,7 @@ async fn is_whole(device: &dyn BlockDevice, superblock: &Superblock) -> Result<b
 
 async fn read_listed(device: &dyn BlockDevice, listed: &Listed) -> Result<Buffer, IoError> {
     let length = listed.run.length as usize * UNIT;
-    device.read(listed.run.start * UNIT as u64, Buffer::unfilled(length)).await
+    device.read(listed.offset(), Buffer::unfilled(length)).await
 }
 
 fn fits(listed: &Listed, bytes: &[u8]) -> bool {
@@ -488,8 +488,7 @@ pub(crate) async fn believe(
     }
     for listed in &superblock.listed {
         let bytes: Bytes = read_listed(device, listed).await?.freeze();
-        let at = listed.run.start * UNIT as u64;
-        device.write(at, vec![bytes], Durability::Plain).await?;
+        device.write(listed.offset(), vec![bytes], Durability::Plain).await?;
     }
     device.flush().await
 }
@@ -584,9 +583,10 @@ async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Lo
 /// The snapshots that there are, and the lists of what they hold.
 pub(crate) async fn read_pins(
     nodes: &Nodes,
-    said: &Snapshots,
+    superblock: &Superblock,
     units: u64,
 ) -> Result<Pins, OpenError> {
+    let said = &superblock.snapshots;
     let damaged = || OpenError::Damaged("what is told of snapshots makes no sense");
     said.makes_sense(units).then_some(()).ok_or_else(damaged)?;
     let (mut all, mut lists) = (BTreeMap::new(), BTreeMap::new());
@@ -628,7 +628,8 @@ pub(crate) async fn read_pins(
     let updates = || all.values().map(|(told, _): &(Told, u64)| told.update);
     let do_rise = updates().zip(updates().skip(1)).all(|(one, next)| one < next);
     let is_last = all.last_key_value().is_none_or(|(&number, _)| number <= said.last);
-    if do_rise && is_last { Ok(Pins::new(said, all, lists)) } else { Err(damaged()) }
+    let are_there = updates().all(|update| update <= superblock.number);
+    if do_rise && is_last && are_there { Ok(Pins::new(said, all, lists)) } else { Err(damaged()) }
 }
 
 /// What callers were answered, the oldest first.

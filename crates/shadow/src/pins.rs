@@ -464,6 +464,8 @@ pub(crate) fn kept(said: &Snapshots, holders: u64, blocks: u64) -> u64 {
     if said.pinned_until == 0 {
         return 0; // there are none
     }
-    let listed = (blocks + said.nodes).div_ceil(RUNS as u64 - 1);
-    said.pinned + listed + listed.div_ceil(FAN) + 4 * holders + 16
+    // What makes no sense keeps all.
+    let listed = blocks.saturating_add(said.nodes).div_ceil(RUNS as u64 - 1);
+    let lines = listed + listed.div_ceil(FAN) + 16;
+    said.pinned.saturating_add(lines).saturating_add(holders.saturating_mul(4))
 }

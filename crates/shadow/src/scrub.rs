@@ -176,7 +176,7 @@ pub async fn scrub(
         scrub.scrubbed.mended += mended.map_err(OpenError::Io)?;
     }
     scrub.records(superblock.record, &anchor.secret).await;
-    let pins = read_pins(&nodes, &superblock.snapshots, shape.units).await?;
+    let pins = read_pins(&nodes, &superblock, shape.units).await?;
     Ok(scrub.all(pins.holding()).await)
 }
 

@@ -343,7 +343,7 @@ impl Look<'_> {
             return;
         }
         let room = Buffer::unfilled(self.block as usize * UNIT);
-        let read = self.device.read(pointer.address.get() * UNIT as u64, room).await;
+        let read = self.device.read(pointer.offset(), room).await;
         if read.is_ok_and(|bytes| bytes[there..].iter().any(|&byte| byte != 0)) {
             let expected = "zeros up to the end of its last block";
             self.wrong(Law::Size, Some(ino), "something behind its end", expected);

@@ -37,6 +37,13 @@ pub struct Listed {
     pub sum: u64,
 }
 
+impl Listed {
+    /// Its first byte; one behind the disk where it makes no sense.
+    pub fn offset(&self) -> u64 {
+        self.run.start.min(1 << 50) * UNIT as u64
+    }
+}
+
 /// What a superblock says of snapshots, and of what they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshots {

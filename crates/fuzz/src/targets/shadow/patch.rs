@@ -1,7 +1,5 @@
 //! Damage in a block that is chosen, with or without checksums that fit, up to the superblocks.
 
-use std::ops::Range;
-
 use shadow::format::head::{Kind, seal_alone, secret};
 use shadow::format::superblock::Superblock;
 use shadow::format::{UNIT, sum};
@@ -15,13 +13,6 @@ use crate::targets::volume;
 const SEALED: u8 = 128;
 /// Forms with this bit change all blocks of which others are copies.
 const COPIES: u8 = 64;
-
-/// Where an anchor has its label.
-const LABEL: Range<usize> = 112..176;
-
-/// Where lines of snapshots have their updates, each so far behind the one before.
-const UPDATES: Range<usize> = 64 + 20..UNIT - 8;
-const LINE: usize = 504;
 
 /// Takes the next patch of an input.
 pub(super) fn apply(garden: &Garden, image: &mut Image, input: &mut Input<'_>) {
@@ -38,27 +29,11 @@ pub(super) fn apply(garden: &Garden, image: &mut Image, input: &mut Input<'_>) {
         let mut block = unit_of(image, unit);
         let end = (offset + piece.len()).min(UNIT);
         block[offset..end].copy_from_slice(&piece[..end - offset]);
-        keep_out(garden, unit, &mut block);
         image.write(unit * UNIT as u64, &block);
         if form >= SEALED {
             seal(garden, image, unit);
         }
     }
-}
-
-/// Takes back what is known not to be met: a label that is no text, a place so high that no byte
-/// has its number, and another update of a snapshot, which may be one to come.
-fn keep_out(garden: &Garden, unit: u64, block: &mut [u8]) {
-    if kind(block) == Kind::Anchor as u8 {
-        block[LABEL].iter_mut().for_each(|byte| *byte &= 0x7f);
-    }
-    if kind(block) == Kind::Snapshots as u8 {
-        let right = unit_of(&garden.image, unit);
-        let updates = UPDATES.step_by(LINE).map(|at| at..at + 8);
-        updates.for_each(|at| block[at.clone()].copy_from_slice(&right[at]));
-    }
-    let ways = garden.ways.values().flatten().filter(|(above, _)| *above == unit);
-    ways.for_each(|&(_, at)| block[at + 6..at + 8].fill(0));
 }
 
 /// Makes what leads to a block fit it.
