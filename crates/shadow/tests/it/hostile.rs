@@ -152,7 +152,7 @@ fn counts_that_no_volume_has_are_made_right() {
         ("answers", &|it| it.answers_begun = u64::MAX),
         ("answers from", &|it| it.answers_from = it.answers_begun + 1),
         ("a chain of nobody", &|it| it.chains = vec![chain(9999, 1)]),
-        ("a chain of no number", &|it| it.chains = vec![chain(u64::MAX, 1)]),
+        ("a chain of no number", &|it| it.chains = vec![chain(u32::MAX.into(), 1)]),
         ("a chain of another", &|it| it.chains = vec![chain(FIRST, 1)]),
         ("a chain of the blocks of answers", &|it| it.chains = vec![chain(3, 1)]),
     ];
