@@ -93,7 +93,7 @@ pub(crate) async fn rebuilt(device: &dyn BlockDevice) -> Result<Anchor, Lost> {
         label: last.volume.label.clone(),
         zones,
         rest: 0,
-        free: usable(&shape).saturating_sub(last.units + last.snapshots.nodes),
+        free: usable(&shape).saturating_sub(last.units.saturating_add(last.snapshots.nodes)),
     })
 }
 

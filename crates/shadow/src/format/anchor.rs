@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::head::{Head, Kind, Place, Secret, alone, is, seal, seal_alone, secret};
 use super::record::Run;
-use super::{ANCHORS, FRONT, SLOTS, UNIT, VERSION, view, view_mut};
+use super::{ANCHORS, END, FRONT, SLOTS, UNIT, VERSION, view, view_mut};
 
 /// Zones that an anchor names at most.
 pub const ZONES: usize = 32;
@@ -211,7 +211,8 @@ impl Anchor {
             free: disk.free.get(),
         };
         let are_there = || anchor.zones.iter().all(|&zone| u64::from(zone) < shape.zones());
-        let is_it = shape.is_legal()
+        let is_it = number < END
+            && shape.is_legal()
             && !anchor.zones.is_empty()
             && anchor.zones.iter().collect::<BTreeSet<_>>().len() == anchor.zones.len()
             && are_there()
@@ -246,6 +247,14 @@ mod tests {
             let mut rotten = sample().write();
             rotten[byte] ^= 1 << (byte % 8);
             assert_eq!(Anchor::read(&*rotten), Err(NoAnchor::Other), "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn one_of_a_number_that_none_reaches_is_none() {
+        for (number, is_one) in [(END - 1, true), (END, false), (u64::MAX, false)] {
+            let anchor = Anchor { number, ..sample() };
+            assert_eq!(Anchor::read(&*anchor.write()).is_ok(), is_one, "{number}");
         }
     }
 

@@ -33,6 +33,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const UNIT: usize = 4096;
 /// The version of the format.
 pub const VERSION: u16 = 3;
+/// Numbers of updates and of anchors end before this one: none comes so far, and sums of a few have
+/// room.
+pub const END: u64 = 1 << 62;
 /// Slots for superblocks at the end of a zone.
 pub const SLOTS: u64 = 2;
 /// Units with anchors at either end of the disk.

@@ -13,7 +13,7 @@ use super::inode::Time;
 use super::pointer::{HIGHEST, Pointer, Root, Tree, capacity};
 use super::record::Run;
 use super::snapshot::{LINES, LISTS};
-use super::{FRONT, UNIT, VERSION, view, view_mut};
+use super::{END, FRONT, UNIT, VERSION, view, view_mut};
 
 /// Runs that a superblock lists at most.
 pub const LISTED: usize = 64;
@@ -108,11 +108,7 @@ impl Volume {
             let zone = shape.zone_of(at);
             zone < shape.zones() && at >= shape.slot(zone, 0)
         };
-        shape.units == units
-            && shape.is_legal()
-            && at >= FRONT
-            && is_slot()
-            && self.anchor >> 62 == 0
+        shape.units == units && shape.is_legal() && at >= FRONT && is_slot() && self.anchor < END
     }
 }
 
@@ -302,7 +298,7 @@ impl Superblock {
     /// The one that stands at this unit, if it is one of this volume and whole.
     pub fn read(block: &[u8], at: u64, own: &Secret) -> Option<Self> {
         let (number, version) = alone(block, Kind::Superblock)?;
-        let is_own = version == VERSION && secret(block) == *own;
+        let is_own = version == VERSION && secret(block) == *own && number < END;
         if !is_own || !super::head::is(block, Self::place(at), number, own) {
             return None;
         }
@@ -443,6 +439,14 @@ mod tests {
             },
             chains: (0..CHAINS as u64).map(chain).collect(),
             listed: (0..LISTED as u64).map(listed).collect(),
+        }
+    }
+
+    #[test]
+    fn one_of_a_number_that_none_reaches_is_none() {
+        for (number, is_one) in [(END - 1, true), (END, false), (u64::MAX, false)] {
+            let block = Superblock { number, ..sample() }.write(9, &SECRET);
+            assert_eq!(Superblock::read(&*block, 9, &SECRET).is_some(), is_one, "{number}");
         }
     }
 
