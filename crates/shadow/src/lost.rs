@@ -31,8 +31,10 @@ const PIECE: u64 = 256;
 const TRIED: u64 = 4;
 /// The largest zone is two to this power, in units.
 const LARGEST: u32 = 24;
-/// Reads that are under way at once.
+/// Reads of slots that are under way at once,
 const AT_ONCE: usize = 64;
+/// and those of pieces.
+const PIECES_AT_ONCE: usize = 4;
 /// An opening that was cut off, and a label, made anchors of which no superblock tells: so many are
 /// passed over.
 const PASSED: u64 = 1 << 20;
@@ -130,9 +132,10 @@ async fn shapes(device: &dyn BlockDevice) -> BTreeMap<u64, Shape> {
     let slots = (SEARCHED.ilog2()..=LARGEST).flat_map(|power| {
         (1..=TRIED).map(move |zones| FRONT + (zones << power)).map(|end| end - SLOTS..end)
     });
-    let pieces: Vec<Range<u64>> = pieces.chain(slots.filter(|slots| slots.end <= end)).collect();
+    let pieces: Vec<Range<u64>> = pieces.collect();
+    let slots: Vec<Range<u64>> = slots.filter(|slots| slots.end <= end).collect();
     let mut shapes = BTreeMap::new();
-    for some in pieces.chunks(AT_ONCE) {
+    for some in pieces.chunks(PIECES_AT_ONCE).chain(slots.chunks(AT_ONCE)) {
         let read = some.iter().map(|piece| readable(device, piece));
         for (first, bytes) in join_all(read).await.into_iter().flatten() {
             for (_, _, superblock) in superblocks_in(units, first, &bytes) {

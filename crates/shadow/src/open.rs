@@ -358,23 +358,29 @@ pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, Open
 }
 
 /// The newest of these under which superblocks are: a disk may have anchors of another volume at
-/// one of its ends. Its successors have higher numbers than all.
+/// one of its ends. If there are such under several, the one counts of which a superblock went out
+/// last. Its successors have higher numbers than all, and the next goes over none of its own.
 async fn newest(device: &dyn BlockDevice, mut whole: Vec<Anchor>) -> Result<Anchor, OpenError> {
     whole.sort_by_key(|anchor| Reverse(anchor.number));
     let number = whole[0].number;
     let mut secrets = BTreeSet::new();
     whole.retain(|anchor| secrets.insert(anchor.secret));
-    let mut chosen = 0;
+    let (mut chosen, mut last) = (0, None);
     if whole.len() > 1 && !is_planted(Bug::NewestAnchor) {
         for (index, anchor) in whole.iter().enumerate() {
-            let fits = anchor.shape.units * UNIT as u64 <= device.geometry().size;
-            if fits && !superblocks(device, anchor).await?.is_empty() {
-                chosen = index;
-                break;
+            if anchor.shape.units * UNIT as u64 > device.geometry().size {
+                continue;
+            }
+            let found = superblocks(device, anchor).await?;
+            let seconds = found.values().map(|superblock| superblock.seconds).max();
+            if seconds > last {
+                (chosen, last) = (index, seconds);
             }
         }
     }
-    Ok(Anchor { number, ..whole.swap_remove(chosen) })
+    let anchor = whole.swap_remove(chosen);
+    let number = number + (number - anchor.number) % ANCHORS;
+    Ok(Anchor { number, ..anchor })
 }
 
 /// What an anchor should say on a disk that has none.

@@ -257,7 +257,10 @@ impl Scrub<'_> {
             self.held = Some(told);
             self.tree(&self.inodes.clone(), None).await?;
             self.read_batch().await?;
-            self.since = update;
+            // One that went meanwhile may have shared what was not looked at.
+            if self.is_held_still() {
+                self.since = update;
+            }
         }
         self.go_on()?;
         self.scrubbed.total_bytes = self.scrubbed.done_bytes;

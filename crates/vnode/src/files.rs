@@ -29,7 +29,7 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use namespace::{Stat, Witness};
 use runtime::Runtime;
-use runtime::sync::{Permit, Semaphore, yield_now};
+use runtime::sync::{Permit, Semaphore};
 use vfs::{
     Depends, FileKind, FsError, Ino, Ledger, LoggedReply, ObjectId, Receipt, Sequence, Timestamp,
     Verifier,
@@ -595,13 +595,7 @@ impl<E: Engine> Files<E> {
             return false;
         }
         let released = self.engine.released().wait();
-        let mut last = self.last_leaving();
-        if last.is_none() && !self.may_free_more() {
-            // Who was woken with this task, and was refused too, may have room now, and give some.
-            yield_now().await;
-            last = self.last_leaving();
-        }
-        match last {
+        match self.last_leaving() {
             None if !self.may_free_more() => return false,
             None => released.await,
             // What is given back is given back when its sequence is durable, or just after.

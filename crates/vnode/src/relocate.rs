@@ -37,7 +37,7 @@ impl<E: Engine> Files<E> {
         }
         // What it takes comes back: who finds no room waits for that.
         let _writing = self.begin_write_back();
-        let mut change = self.plan(Space::User);
+        let mut change = self.plan(Space::Superuser);
         let manner = change.update.manner();
         (manner.is_unasked, manner.may_wait_for_batch) = (true, true);
         let payload = plan(&mut change.update, &node).await?;
