@@ -46,7 +46,7 @@ pub fn run(repository: &Repository) -> Result<bool> {
     totals += step("a torture campaign, policy softdep, delayed", || {
         program::torture(repository, &delayed).map(|()| Totals::default())
     });
-    for campaign in ["seq1", "space", "data", "retry", "faults"] {
+    for campaign in ["seq1", "space", "retry", "faults"] {
         let words = [campaign, "--engine", "shadow", "--seed", "1"].map(OsString::from);
         totals += step("a torture campaign, engine shadow", || {
             program::torture(repository, &words).map(|()| Totals::default())
