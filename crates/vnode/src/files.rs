@@ -579,24 +579,20 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Of what is being given back, the last.
-    fn last_leaving(&self) -> Option<Sequence> {
-        self.leaving.borrow().back().map(|last| last.sequence)
-    }
-
-    /// Whether something else is under way that may give space back.
-    fn may_free_more(&self) -> bool {
-        self.frees_orphans() || self.write_backs.get() > 0 || self.engine.finds_space()
-    }
-
     /// Waits until more space may be free than now; false when nothing is on its way.
     pub(crate) async fn more_space(&self) -> bool {
         if self.has_stopped() {
             return false;
         }
         let released = self.engine.released().wait();
-        match self.last_leaving() {
-            None if !self.may_free_more() => return false,
+        let last = self.leaving.borrow().back().map(|last| last.sequence);
+        match last {
+            None if !self.frees_orphans()
+                && self.write_backs.get() == 0
+                && !self.engine.finds_space() =>
+            {
+                return false;
+            }
             None => released.await,
             // What is given back is given back when its sequence is durable, or just after.
             Some(last) => {
