@@ -17,7 +17,8 @@
 //! * `engine`, `waiting`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`:
 //!   the same, of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
-//!   looking at what it says of itself, and at all of it. `lost`: a volume without anchors.
+//!   looking at what it says of itself, and at all of it. `anchors`: where it begins; `lost`: a
+//!   volume without them.
 //! * [`mod@repair`]: one update that makes right what can be.
 //! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
 //!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it
@@ -29,6 +30,7 @@
 //!
 //! Architecture invariant: no protocol and no other engine; the device is bytes.
 
+mod anchors;
 mod apply;
 mod callers;
 pub mod check;
@@ -39,6 +41,7 @@ mod content;
 mod discards;
 mod emptying;
 mod engine;
+mod error;
 mod fold;
 pub mod format;
 mod fullness;
@@ -81,9 +84,10 @@ mod zones;
 pub use check::{Findings, Law, Wrong, check};
 pub use commit::Counts;
 pub use engine::Shadow;
+pub use error::OpenError;
 pub use look::{Seen, look, set_label, set_reserve};
 pub use mkfs::{MkfsError, MkfsOptions, mkfs, plan};
-pub use open::{OpenError, OpenOptions, open};
+pub use open::{OpenOptions, open};
 pub use repair::repair;
 pub use scrub::scrub;
 pub use status::Status;

@@ -11,13 +11,15 @@ use runtime::Runtime;
 use vfs::FsError;
 use vnode::Engine;
 
+use crate::anchors::{find_anchor, superblocks};
 use crate::commit::Staged;
 use crate::engine::Shadow;
+use crate::error::OpenError;
 use crate::format::anchor::{Anchor, LABEL};
 use crate::format::superblock::MOST_RESERVE;
 use crate::format::{UNIT, sum};
 use crate::fullness::{free_for_files, most_files, reserved};
-use crate::open::{OpenError, OpenOptions, find_anchor, open, superblocks};
+use crate::open::{OpenOptions, open};
 use crate::pins;
 use crate::room::Recorded;
 

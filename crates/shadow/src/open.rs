@@ -9,8 +9,7 @@
 //! gets a successor at both. Then a superblock of a higher number than all that were seen becomes
 //! durable, and only then is the volume served.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,25 +18,26 @@ use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError};
 use bytes::Bytes;
 use cache::{Budget, DataPath};
-use futures::future::{join_all, try_join};
+use futures::future::try_join;
 use runtime::Runtime;
-use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
+use vfs::{FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
+use crate::anchors::{find_anchor, read_unit, superblocks};
 use crate::callers::Callers;
 use crate::commit::{Commits, Found};
 use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
+use crate::error::OpenError;
 use crate::fold::answers_in;
-use crate::format::anchor::{Anchor, LABEL, NoAnchor, Shape, is_begun};
-use crate::format::head::{Head, Kind, Place, Secret, has_magic, is};
+use crate::format::anchor::{Anchor, Shape};
+use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Superblock};
-use crate::format::{ANCHORS, FRONT, INODES, MAPPED, ROOT, SLOTS, UNIT, VERSION, sum};
+use crate::format::{INODES, MAPPED, ROOT, UNIT, sum};
 use crate::in_order::InOrder;
-use crate::lost::{self, Lost};
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
 use crate::pins::{Listing, Pins};
@@ -76,88 +76,6 @@ impl Default for OpenOptions {
     }
 }
 
-/// Why a volume is not opened.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// There is none.
-    #[error("there is no volume of engine shadow")]
-    NoVolume,
-    /// No anchor is left, and what is there may be of one volume or another.
-    #[error(
-        "the volume is damaged: its anchors are lost, and superblocks tell of zones of several \
-         sizes; bring the disk back from a backup"
-    )]
-    Several,
-    /// It was never there.
-    #[error("a volume was begun here and never finished: 'duramen mkfs' makes it anew")]
-    Unfinished,
-    /// It is of another version.
-    #[error(
-        "the volume has version {0} of the format of engine shadow, and this program knows \
-         version {VERSION} alone"
-    )]
-    Version(u16),
-    /// The disk is smaller than the volume.
-    #[error(
-        "the volume has {volume} bytes, and its disk only {disk}: a part of it is missing, so \
-         bring that back"
-    )]
-    CutOff {
-        /// Bytes of the volume.
-        volume: u64,
-        /// Bytes of the disk.
-        disk: u64,
-    },
-    /// No superblock is whole.
-    #[error(
-        "the volume is damaged: no superblock is whole that may be the last (the highest is that \
-         of update {highest}); bring the disk back from a backup"
-    )]
-    NoSuperblock {
-        /// Its number; 0 if there is none at all.
-        highest: u64,
-    },
-    /// What the superblock leads to makes no sense.
-    #[error("the volume is damaged: {0}; 'duramen fsck' tells more")]
-    Damaged(&'static str),
-    /// It was not stopped, and has to be.
-    #[error(
-        "the volume was not stopped cleanly: serve it for writing once, or have 'duramen fsck \
-         --repair' bring it back, before that"
-    )]
-    NotAtRest,
-    /// There is no room for what an opening writes.
-    #[error("what holds the disk is full, and a volume that is opened needs some room: make some")]
-    Full,
-    /// The label is too long.
-    #[error("a label has {LABEL} bytes at most")]
-    Label,
-    /// Something that is to be repaired cannot be read.
-    #[error(
-        "the disk cannot read something that may come back: nothing is repaired as long as that is \
-         so, or until another disk has what there is"
-    )]
-    Unread,
-    /// The disk does not do what it is asked.
-    #[error("{0}")]
-    Io(IoError),
-    /// A verb of the engine failed.
-    #[error("{0}")]
-    Failed(#[from] FsError),
-}
-
-impl OpenError {
-    /// Why the first update is not durable.
-    pub(crate) fn of_commit(error: FsError) -> Self {
-        if error == FsError::NoSpace { Self::Full } else { Self::Failed(error) }
-    }
-}
-
-impl From<IoError> for OpenError {
-    fn from(error: IoError) -> Self {
-        if error.is_full() { Self::Full } else { Self::Io(error) }
-    }
-}
 /// Blocks of the map, or of answers, that are read at once.
 const AT_ONCE: usize = 4096;
 /// Bytes of UNSTABLE data that wait in memory at most.
@@ -299,111 +217,6 @@ fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
     }
 }
 
-pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
-    device.read(unit * UNIT as u64, Buffer::unfilled(UNIT)).await
-}
-
-/// What stands in the places of anchors.
-#[derive(Default)]
-struct Places {
-    /// Anchors that are whole.
-    whole: Vec<Anchor>,
-    /// The version of one that is of another.
-    other: Option<u16>,
-    /// Why one cannot be read.
-    failed: Option<IoError>,
-    /// A volume is begun.
-    is_begun: bool,
-    /// Something stands there that was never an anchor.
-    is_foreign: bool,
-}
-
-async fn read_places(device: &dyn BlockDevice, units: u64) -> Result<Places, OpenError> {
-    let mut places = Places::default();
-    for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
-        let block = match read_unit(device, unit).await {
-            Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
-            Ok(block) => block,
-            Err(error) => {
-                places.failed = Some(error); // it is as good as torn
-                continue;
-            }
-        };
-        match Anchor::read(&block) {
-            Ok(anchor) => places.whole.push(anchor),
-            Err(NoAnchor::Version(version)) => places.other = Some(version),
-            Err(NoAnchor::Other) => {
-                places.is_begun |= is_begun(&block);
-                places.is_foreign |= !has_magic(&block) && block.iter().any(|&byte| byte != 0);
-            }
-        }
-    }
-    Ok(places)
-}
-
-/// The newest anchor of the disk, or what it should say if there is none.
-pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, OpenError> {
-    let size = device.geometry().size;
-    let units = size / UNIT as u64;
-    if units < 2 * ANCHORS {
-        return Err(OpenError::NoVolume);
-    }
-    let places = read_places(device, units).await?;
-    if places.whole.is_empty() {
-        return without_anchors(device, units, places).await;
-    }
-    let anchor = newest(device, places.whole).await?;
-    let volume = anchor.shape.units * UNIT as u64;
-    if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
-}
-
-/// The newest of these under which superblocks are: a disk may have anchors of another volume at
-/// one of its ends. If there are such under several, the one counts of which a superblock went out
-/// last. Its successors have higher numbers than all, and the next goes over none of its own.
-async fn newest(device: &dyn BlockDevice, mut whole: Vec<Anchor>) -> Result<Anchor, OpenError> {
-    whole.sort_by_key(|anchor| Reverse(anchor.number));
-    let number = whole[0].number;
-    let mut secrets = BTreeSet::new();
-    whole.retain(|anchor| secrets.insert(anchor.secret));
-    let (mut chosen, mut last) = (0, None);
-    if whole.len() > 1 && !is_planted(Bug::NewestAnchor) {
-        for (index, anchor) in whole.iter().enumerate() {
-            if anchor.shape.units * UNIT as u64 > device.geometry().size {
-                continue;
-            }
-            let found = superblocks(device, anchor).await?;
-            let seconds = found.values().map(|superblock| superblock.seconds).max();
-            if seconds > last {
-                (chosen, last) = (index, seconds);
-            }
-        }
-    }
-    let anchor = whole.swap_remove(chosen);
-    let number = number + (number - anchor.number) % ANCHORS;
-    Ok(Anchor { number, ..anchor })
-}
-
-/// What an anchor should say on a disk that has none.
-async fn without_anchors(
-    device: &dyn BlockDevice,
-    units: u64,
-    places: Places,
-) -> Result<Anchor, OpenError> {
-    match places {
-        Places { other: Some(version), .. } => return Err(OpenError::Version(version)),
-        Places { failed: Some(error), .. } => return Err(OpenError::Io(error)),
-        Places { is_begun: true, .. } => return Err(OpenError::Unfinished),
-        Places { is_foreign: true, .. } => return Err(OpenError::NoVolume),
-        _ if units < FRONT + ANCHORS => return Err(OpenError::NoVolume),
-        _ => {}
-    }
-    lost::rebuilt(device).await.map_err(|lost| match lost {
-        Lost::Nothing => OpenError::NoVolume,
-        Lost::Several => OpenError::Several,
-        Lost::Io(error) => OpenError::Io(error),
-    })
-}
-
 /// The superblock to go on from, where it is, and the highest number that was seen.
 pub(crate) async fn choose(
     device: &dyn BlockDevice,
@@ -430,33 +243,6 @@ pub(crate) async fn choose(
         }
     }
     Err(OpenError::NoSuperblock { highest })
-}
-
-/// All that fit their checksums, by their numbers and by where they are. One that cannot be read
-/// may be the last: without it nobody can tell.
-pub(crate) async fn superblocks(
-    device: &dyn BlockDevice,
-    anchor: &Anchor,
-) -> Result<BTreeMap<(u64, u64), Superblock>, IoError> {
-    let of_zone = |&zone: &u32| async move {
-        let at = anchor.shape.slot(zone.into(), 0);
-        let room = Buffer::unfilled(SLOTS as usize * UNIT);
-        Ok::<_, IoError>((at, device.read(at * UNIT as u64, room).await?))
-    };
-    let mut found = BTreeMap::new();
-    for read in join_all(anchor.zones.iter().map(of_zone)).await {
-        let (first, blocks) = match read {
-            Ok(read) => read,
-            Err(_) if is_planted(Bug::PassedReads) => continue,
-            Err(error) => return Err(error),
-        };
-        for (at, block) in (first..).zip(blocks.chunks(UNIT)) {
-            if let Some(superblock) = Superblock::read(block, at, &anchor.secret) {
-                found.insert((superblock.number, at), superblock);
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// Whether all that a superblock lists is there. What cannot be read may be.

@@ -5,10 +5,10 @@
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 
+use crate::anchors::read_unit;
 use crate::format::anchor::Anchor;
 use crate::format::superblock::Superblock;
 use crate::format::{ANCHORS, SLOTS, UNIT};
-use crate::open::read_unit;
 
 /// Mends what stands twice on a volume at rest, of which these are the newest, the superblock at
 /// this unit; says how many places were wrong.

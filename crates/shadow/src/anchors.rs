@@ -1,0 +1,150 @@
+//! Anchors on the disk, and the superblocks of which they tell.
+//!
+//! Where several volumes have some, those count under which there are superblocks. Where there are
+//! none at all, superblocks alone say what there is.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{BlockDevice, Buffer, IoError};
+use futures::future::join_all;
+
+use crate::error::OpenError;
+use crate::format::anchor::{Anchor, NoAnchor, is_begun};
+use crate::format::head::has_magic;
+use crate::format::superblock::Superblock;
+use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
+use crate::lost::{self, Lost};
+use crate::planted::{Bug, is_planted};
+
+pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
+    device.read(unit * UNIT as u64, Buffer::unfilled(UNIT)).await
+}
+
+/// What stands in the places of anchors.
+#[derive(Default)]
+struct Places {
+    /// Anchors that are whole.
+    whole: Vec<Anchor>,
+    /// The version of one that is of another.
+    other: Option<u16>,
+    /// Why one cannot be read.
+    failed: Option<IoError>,
+    /// A volume is begun.
+    is_begun: bool,
+    /// Something stands there that was never an anchor.
+    is_foreign: bool,
+}
+
+async fn read_places(device: &dyn BlockDevice, units: u64) -> Result<Places, OpenError> {
+    let mut places = Places::default();
+    for unit in (0..ANCHORS).chain(units - ANCHORS..units) {
+        let block = match read_unit(device, unit).await {
+            Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
+            Ok(block) => block,
+            Err(error) => {
+                places.failed = Some(error); // it is as good as torn
+                continue;
+            }
+        };
+        match Anchor::read(&block) {
+            Ok(anchor) => places.whole.push(anchor),
+            Err(NoAnchor::Version(version)) => places.other = Some(version),
+            Err(NoAnchor::Other) => {
+                places.is_begun |= is_begun(&block);
+                places.is_foreign |= !has_magic(&block) && block.iter().any(|&byte| byte != 0);
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// The newest anchor of the disk, or what it should say if there is none.
+pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, OpenError> {
+    let size = device.geometry().size;
+    let units = size / UNIT as u64;
+    if units < 2 * ANCHORS {
+        return Err(OpenError::NoVolume);
+    }
+    let places = read_places(device, units).await?;
+    if places.whole.is_empty() {
+        return without_anchors(device, units, places).await;
+    }
+    let anchor = newest(device, places.whole).await?;
+    let volume = anchor.shape.units * UNIT as u64;
+    if volume > size { Err(OpenError::CutOff { volume, disk: size }) } else { Ok(anchor) }
+}
+
+/// The newest of these under which superblocks are: a disk may have anchors of another volume at
+/// one of its ends. If there are such under several, the one counts of which a superblock went out
+/// last. Its successors have higher numbers than all, and the next goes over none of its own.
+async fn newest(device: &dyn BlockDevice, mut whole: Vec<Anchor>) -> Result<Anchor, OpenError> {
+    whole.sort_by_key(|anchor| Reverse(anchor.number));
+    let number = whole[0].number;
+    let mut secrets = BTreeSet::new();
+    whole.retain(|anchor| secrets.insert(anchor.secret));
+    let (mut chosen, mut last) = (0, None);
+    if whole.len() > 1 && !is_planted(Bug::NewestAnchor) {
+        for (index, anchor) in whole.iter().enumerate() {
+            if anchor.shape.units * UNIT as u64 > device.geometry().size {
+                continue;
+            }
+            let found = superblocks(device, anchor).await?;
+            let seconds = found.values().map(|superblock| superblock.seconds).max();
+            if seconds > last {
+                (chosen, last) = (index, seconds);
+            }
+        }
+    }
+    let anchor = whole.swap_remove(chosen);
+    let number = number + (number - anchor.number) % ANCHORS;
+    Ok(Anchor { number, ..anchor })
+}
+
+/// What an anchor should say on a disk that has none.
+async fn without_anchors(
+    device: &dyn BlockDevice,
+    units: u64,
+    places: Places,
+) -> Result<Anchor, OpenError> {
+    match places {
+        Places { other: Some(version), .. } => return Err(OpenError::Version(version)),
+        Places { failed: Some(error), .. } => return Err(OpenError::Io(error)),
+        Places { is_begun: true, .. } => return Err(OpenError::Unfinished),
+        Places { is_foreign: true, .. } => return Err(OpenError::NoVolume),
+        _ if units < FRONT + ANCHORS => return Err(OpenError::NoVolume),
+        _ => {}
+    }
+    lost::rebuilt(device).await.map_err(|lost| match lost {
+        Lost::Nothing => OpenError::NoVolume,
+        Lost::Several => OpenError::Several,
+        Lost::Io(error) => OpenError::Io(error),
+    })
+}
+
+/// All that fit their checksums, by their numbers and by where they are. One that cannot be read
+/// may be the last: without it nobody can tell.
+pub(crate) async fn superblocks(
+    device: &dyn BlockDevice,
+    anchor: &Anchor,
+) -> Result<BTreeMap<(u64, u64), Superblock>, IoError> {
+    let of_zone = |&zone: &u32| async move {
+        let at = anchor.shape.slot(zone.into(), 0);
+        let room = Buffer::unfilled(SLOTS as usize * UNIT);
+        Ok::<_, IoError>((at, device.read(at * UNIT as u64, room).await?))
+    };
+    let mut found = BTreeMap::new();
+    for read in join_all(anchor.zones.iter().map(of_zone)).await {
+        let (first, blocks) = match read {
+            Ok(read) => read,
+            Err(_) if is_planted(Bug::PassedReads) => continue,
+            Err(error) => return Err(error),
+        };
+        for (at, block) in (first..).zip(blocks.chunks(UNIT)) {
+            if let Some(superblock) = Superblock::read(block, at, &anchor.secret) {
+                found.insert((superblock.number, at), superblock);
+            }
+        }
+    }
+    Ok(found)
+}
