@@ -36,7 +36,6 @@ use crate::format::UNIT;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::record::{Run, Span};
 use crate::format::superblock::{MOST_RESERVE, NUMBERS, Superblock};
-use crate::fullness::usable;
 use crate::nodes::{Nodes, Stem};
 use crate::open::{choose, read_answers, read_map, read_records};
 use crate::pins::Pins;
@@ -208,7 +207,7 @@ pub async fn check(
     let (superblock, _, highest) = choose(&*device, &anchor).await?;
     let shape = anchor.shape;
     let nodes = nodes_of(device, &anchor, &superblock);
-    let total = usable(&shape).saturating_sub(anchor.free);
+    let total = shape.capacity().saturating_sub(anchor.free);
     let mut look = Look::new(nodes, shape, reads_data, progress);
     for _ in 0..ROUNDS {
         look.done.1 = total;
@@ -227,7 +226,7 @@ pub async fn check(
     }
     if anchor.is_rebuilt() {
         look.tree.snapshot = None;
-        look.wrong(Law::Anchor, None, "none of the four", "one that is whole");
+        look.wrong(Law::Anchor, None, "none of a turn", "one of each that is whole");
     }
     (look.progress)(look.done.0, look.done.0);
     Ok(look.findings)

@@ -42,13 +42,14 @@ use vfs::{FsError, Sequence, Snapshot};
 use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
+use crate::anchors;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{self, Line, State};
 use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock, Volume};
-use crate::format::{UNIT, sum};
+use crate::format::{ANCHORS, UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
@@ -740,29 +741,28 @@ impl Commits {
         self.released.notify();
     }
 
-    /// Writes an anchor that says the same once more.
+    /// Writes an anchor that says the same once more; if one turn has none, one of each.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) async fn renew_anchor(&self) -> Result<(), IoError> {
-        let anchor = self.anchor.borrow().clone();
-        self.write_anchor(anchor).await
+        let is_rebuilt = self.anchor.borrow().is_rebuilt();
+        for _ in 0..if is_rebuilt { ANCHORS } else { 1 } {
+            let anchor = self.anchor.borrow().clone();
+            self.write_anchor(anchor).await?;
+        }
+        Ok(())
     }
 
     /// Writes the next anchor, at both ends of the disk.
     pub(crate) async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
         anchor.number += 1;
         anchor.rest = anchor.rest.max(1); // of one that was made of superblocks
-        let block = block::Buffer::copied(&*anchor.write()).freeze();
-        let device = self.path.device();
-        let places = self.shape.anchor(anchor.number);
-        let writes = places
-            .map(|unit| device.write(unit * UNIT as u64, vec![block.clone()], Durability::Through));
-        let written = all_written(join_all(writes).await);
+        let written = anchors::write(&**self.path.device(), &anchor).await;
         written.inspect_err(|error| self.path.refusals().note(error))?;
         self.count(|counts| {
             counts.metadata_bytes += 2 * UNIT as u64;
-            counts.barriers += 1;
+            counts.barriers += 2;
         });
         self.anchor.replace(anchor);
         Ok(())

@@ -26,12 +26,6 @@ fn fixed(shape: &Shape) -> u64 {
     leaves + above + 2 * above.div_ceil(FAN) + 4
 }
 
-/// Units of data and metadata.
-pub(crate) fn usable(shape: &Shape) -> u64 {
-    let usable = shape.usable(0);
-    shape.zones() * (usable.end - usable.start)
-}
-
 /// What is left of these units beside what is kept.
 fn beside_kept(shape: &Shape, units: u64, recorded: Recorded) -> u64 {
     units.saturating_sub(kept(shape, recorded) + pool(shape))
@@ -39,7 +33,7 @@ fn beside_kept(shape: &Shape, units: u64, recorded: Recorded) -> u64 {
 
 /// Units for files, in all.
 pub(crate) fn for_files(shape: &Shape) -> u64 {
-    beside_kept(shape, usable(shape), Recorded::default()).saturating_sub(fixed(shape))
+    beside_kept(shape, shape.capacity(), Recorded::default()).saturating_sub(fixed(shape))
 }
 
 /// Files that there may be, however many have room: `free_files` falls by one with each file.

@@ -5,13 +5,13 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability};
+use block::BlockDevice;
 use namespace::Store;
 use runtime::Runtime;
 use vfs::FsError;
 use vnode::Engine;
 
-use crate::anchors::{find_anchor, superblocks};
+use crate::anchors::{self, find_anchor, superblocks};
 use crate::commit::Staged;
 use crate::engine::Shadow;
 use crate::error::OpenError;
@@ -104,11 +104,7 @@ pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), Open
     }
     let anchor = find_anchor(device).await?;
     let anchor = Anchor { number: anchor.number + 1, label: label.to_owned(), ..anchor };
-    for unit in anchor.shape.anchor(anchor.number) {
-        let block = vec![Buffer::copied(&*anchor.write()).freeze()];
-        device.write(unit * UNIT as u64, block, Durability::Through).await?;
-    }
-    Ok(())
+    Ok(anchors::write(device, &anchor).await?)
 }
 
 /// Gives a volume at rest another reserve for root, in percent of its space. It is opened for that,

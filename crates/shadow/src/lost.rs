@@ -21,7 +21,6 @@ use crate::format::anchor::{Anchor, Shape, ZONES};
 use crate::format::head::Secret;
 use crate::format::superblock::Superblock;
 use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
-use crate::fullness::usable;
 
 /// Units in front that are all looked at: 256 MiB.
 const SEARCHED: u64 = 1 << 16;
@@ -78,24 +77,44 @@ pub(crate) async fn rebuilt(device: &dyn BlockDevice) -> Result<Anchor, Lost> {
         (last, found.last_key_value().map(|(&(number, _), _)| number))
     };
     let (secret, found) = volumes.into_iter().max_by_key(newest).ok_or(Lost::Nothing)?;
-    let last = found.values().next_back().ok_or(Lost::Nothing)?;
+    anchor_of(secret, &found).ok_or(Lost::Nothing)
+}
+
+/// What follows an anchor that may not be the newest: none of one turn is left. It names the zones
+/// of the newest superblocks that any slot has.
+///
+/// # Errors
+/// Those of the disk: what cannot be read may be the last.
+pub(crate) async fn succeeded(device: &dyn BlockDevice, left: Anchor) -> Result<Anchor, IoError> {
+    let mut volumes = volumes(device, &left.shape).await?;
+    let found = volumes.remove(&left.secret);
+    let Some(next) = found.and_then(|found| anchor_of(left.secret, &found)) else {
+        return Ok(left);
+    };
+    Ok(Anchor { number: next.number.max(left.number + ANCHORS), ..next })
+}
+
+/// The anchor of which superblocks tell.
+fn anchor_of(secret: Secret, found: &Found) -> Option<Anchor> {
+    let last = found.values().next_back()?;
+    let shape = last.volume.shape;
     let mut zones = Vec::new();
     for (_, at) in found.keys().rev() {
-        let zone = last.volume.shape.zone_of(*at) as u32;
+        let zone = shape.zone_of(*at) as u32;
         if zones.len() < ZONES && !zones.contains(&zone) {
             zones.push(zone);
         }
     }
     zones.reverse(); // the newest last
     let anchor = found.values().map(|superblock| superblock.volume.anchor).max();
-    Ok(Anchor {
+    Some(Anchor {
         number: anchor.unwrap_or(0) + PASSED,
-        shape: last.volume.shape,
+        shape,
         secret,
         label: last.volume.label.clone(),
         zones,
         rest: 0,
-        free: usable(&shape).saturating_sub(last.units.saturating_add(last.snapshots.nodes)),
+        free: shape.capacity().saturating_sub(last.units.saturating_add(last.snapshots.nodes)),
     })
 }
 
@@ -167,7 +186,6 @@ async fn volumes(
     device: &dyn BlockDevice,
     shape: &Shape,
 ) -> Result<BTreeMap<Secret, Found>, IoError> {
-    let units = units_of(device);
     let mut volumes: BTreeMap<Secret, Found> = BTreeMap::new();
     let mut zones = 0..shape.zones();
     while !zones.is_empty() {
@@ -177,7 +195,7 @@ async fn volumes(
         });
         for read in join_all(some).await {
             let (first, bytes) = read?;
-            for (at, secret, superblock) in superblocks_in(units, first, &bytes) {
+            for (at, secret, superblock) in superblocks_in(shape.units, first, &bytes) {
                 let is_one = superblock.volume.shape.zone == shape.zone;
                 if is_one {
                     let found = volumes.entry(secret).or_default();

@@ -13,6 +13,7 @@ use namespace::NewFile;
 use runtime::{Random, Timestamp};
 use vfs::{Device, FileKind};
 
+use crate::anchors;
 use crate::apply::first_chunk;
 use crate::format::anchor::{Anchor, LABEL, Shape, begun};
 use crate::format::head::{Head, Kind, Place, Secret, seal};
@@ -21,7 +22,7 @@ use crate::format::pointer::{Pointer, Tree};
 use crate::format::record::{self, Change, Run};
 use crate::format::superblock::{MOST_RESERVE, Snapshots, Superblock, Volume};
 use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
-use crate::fullness::{for_files, usable};
+use crate::fullness::for_files;
 
 /// Units that the first update takes.
 const TAKEN: u64 = 3;
@@ -167,14 +168,11 @@ pub async fn mkfs(
         write(at, &block).await?;
     }
     device.flush().await?;
-    let free = usable(&shape) - TAKEN;
+    let free = shape.capacity() - TAKEN;
     for number in 1..=ANCHORS {
         let (label, zones) = (options.label.clone(), vec![0]);
         let anchor = Anchor { number, shape, secret, label, zones, rest: 1, free };
-        for at in shape.anchor(number) {
-            write(at, &anchor.write()).await?;
-        }
-        device.flush().await?;
+        anchors::write(device, &anchor).await?;
     }
     Ok(shape)
 }

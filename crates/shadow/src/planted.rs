@@ -107,6 +107,8 @@ planted::bugs! {
     UncountedTransfers,
     /// The newest anchor is believed, whatever superblocks there are.
     NewestAnchor,
+    /// The newest anchor that is left is believed, though none of the other turn is.
+    LeftAnchors,
     /// The superblock of an opening counts for two when a zone leaves the anchors.
     OneTwice,
 }

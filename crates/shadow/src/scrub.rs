@@ -42,7 +42,6 @@ use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, WIDTH, reach};
 use crate::format::snapshot::{State, Told};
 use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
-use crate::fullness::usable;
 use crate::inode::is_still;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
@@ -150,7 +149,7 @@ pub async fn scrub(
     let path = DataPath::new(device.clone(), budget.clone(), (block_size, block_size));
     let trees = superblock.trees();
     let nodes = Nodes::new(Rc::new(path), budget, trees, anchor.secret);
-    let used = usable(&shape).saturating_sub(anchor.free);
+    let used = shape.capacity().saturating_sub(anchor.free);
     let ends = Cell::new(false);
     let mut scrub = Scrub {
         nodes: &nodes,

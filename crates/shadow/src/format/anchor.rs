@@ -66,6 +66,12 @@ impl Shape {
         start..end - SLOTS.next_multiple_of(self.block)
     }
 
+    /// The units of all zones that hold data and metadata.
+    pub fn capacity(&self) -> u64 {
+        let usable = self.usable(0);
+        self.zones() * (usable.end - usable.start)
+    }
+
     /// A slot of a zone.
     pub fn slot(&self, zone: u64, slot: u64) -> u64 {
         self.zone(zone).end - SLOTS + slot

@@ -30,11 +30,11 @@ fn anchors(image: &Image) -> Vec<Anchor> {
     places(image).into_iter().filter_map(of).collect()
 }
 
-fn newest(image: &Image) -> Anchor {
+pub(crate) fn newest(image: &Image) -> Anchor {
     anchors(image).into_iter().max_by_key(|anchor| anchor.number).expect("there is one")
 }
 
-fn disk_of(image: &Image) -> (Executor, Rc<Disk>) {
+pub(crate) fn disk_of(image: &Image) -> (Executor, Rc<Disk>) {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, image.clone());
     (executor, disk)
@@ -150,7 +150,7 @@ fn what_lost_its_anchors_is_repaired_and_scrubbed_and_is_not_at_rest() {
     assert_eq!(refused.err(), Some(OpenError::NotAtRest));
     executor.block_on(repair(disk.clone(), executor.runtime())).expect("it is found");
     assert_eq!(laws(&disk.contents()), Ok(vec![]));
-    assert!(!anchors(&disk.contents()).is_empty());
+    assert_eq!(anchors(&disk.contents()).len(), 4);
     used(&disk.contents()).expect("it is well");
 }
 
@@ -290,7 +290,11 @@ fn superblocks(image: &Image, anchor: &Anchor) -> BTreeMap<u32, Vec<u64>> {
 }
 
 /// What a disk has after so many writes to a file, each of which goes to other places.
-async fn writes(disk: &Rc<Disk>, executor: &Executor, count: u8) -> Result<Vec<Image>, String> {
+pub(crate) async fn writes(
+    disk: &Rc<Disk>,
+    executor: &Executor,
+    count: u8,
+) -> Result<Vec<Image>, String> {
     let volume = opened(executor.runtime(), disk).await?;
     let mut images = vec![disk.contents()];
     let failed = |error: FsError| error.to_string();

@@ -1,5 +1,6 @@
 //! Tests of the engine on simulated disks.
 
+mod anchors;
 mod answers;
 mod bench;
 mod compaction;

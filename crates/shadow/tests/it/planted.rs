@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use enginekit::snapshots::snapshots_hold;
 use shadow::planted::{Bug, plant};
 
+use crate::anchors::a_turn_may_rot;
 use crate::answers::answers_survive;
 use crate::bench::Setting;
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
@@ -74,6 +75,7 @@ fn every_bug_is_found() {
             Bug::HalfBelief => a_return_after_a_failed_flush_may_be_cut,
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::NewestAnchor => anchors_of_another_are_passed_over,
+            Bug::LeftAnchors => a_turn_may_rot,
             Bug::OneTwice => zones_stay_until_two_are_newer,
             Bug::FailedByRefusals => refusals_pass,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,

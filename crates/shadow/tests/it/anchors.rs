@@ -1,0 +1,78 @@
+//! Anchors of which one turn has rotted, at both ends of the disk.
+
+use enginekit::Volume;
+use shadow::format::UNIT;
+use shadow::format::anchor::Anchor;
+use shadow::{Law, Shadow, check};
+use sim::{Executor, Image};
+use vfs::{FileSystem, FsError};
+
+use crate::bench::{Setting, made, opened};
+use crate::lost::{disk_of, newest, writes};
+use crate::scrub::unit_of;
+
+/// No copy is left of the anchors of such a number.
+fn without_turn(image: &Image, number: u64) -> Image {
+    let mut image = image.clone();
+    for unit in newest(&image).shape.anchor(number) {
+        image.write(unit * UNIT as u64, &[0; UNIT]);
+    }
+    image
+}
+
+/// What the file of [`writes`] has, on a disk that is opened and stopped.
+fn last_value(image: &Image) -> Result<(Option<u8>, Image), String> {
+    let (executor, disk) = disk_of(image);
+    let value = executor.block_on(async {
+        let volume: Volume<Shadow> = opened(executor.runtime(), &disk).await?;
+        let failed = |error: FsError| error.to_string();
+        let file = volume.lookup(volume.files.root(), "one").await.map_err(failed)?;
+        let data = volume.read(file).await.map_err(failed)?;
+        volume.files.shutdown().await.map_err(|error| error.to_string())?;
+        Ok::<_, String>(data.first().copied().filter(|first| data == vec![*first; 30_000]))
+    })?;
+    Ok((value, disk.contents()))
+}
+
+/// Whichever turn has rotted, everything is there that was durable.
+pub(crate) fn a_turn_may_rot() -> Result<(), String> {
+    let executor = Executor::new(3);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
+    let images = executor.block_on(writes(&disk, &executor, 25))?;
+    for (value, image) in (0..).zip(&images[1..]) {
+        let number = newest(image).number;
+        for rotten in [number, number - 1] {
+            let (found, after) = last_value(&without_turn(image, rotten))?;
+            if found != Some(value) {
+                return Err(format!("{found:?} is there, and not {value}"));
+            }
+            let whole = (0..2).map(|turn| newest(&after).shape.anchor(turn));
+            let are_whole = whole.flatten().all(|at| Anchor::read(&unit_of(&after, at)).is_ok());
+            if !are_whole || newest(&after).number <= number {
+                return Err("anchors were not made anew".to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_lost_with_a_turn_of_anchors() {
+    assert_eq!(a_turn_may_rot(), Ok(()));
+}
+
+#[test]
+fn a_check_tells_of_a_turn_that_is_lost() {
+    let executor = Executor::new(3);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
+    executor.block_on(writes(&disk, &executor, 5)).expect("there is room");
+    let (_, image) = last_value(&disk.contents()).expect("it is well");
+    let number = newest(&image).number;
+    for (rotten, expected) in [(None, vec![]), (Some(number), vec![Law::Anchor])] {
+        let image = rotten.map_or(image.clone(), |number| without_turn(&image, number));
+        let (executor, disk) = disk_of(&image);
+        let found = executor.block_on(check(disk, true, &mut |_, _| ())).expect("it is there");
+        let laws: Vec<Law> = found.wrong.into_iter().map(|wrong| wrong.law).collect();
+        assert_eq!(laws, expected, "{rotten:?}");
+    }
+}
