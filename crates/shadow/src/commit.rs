@@ -368,6 +368,38 @@ impl Commits {
         }
     }
 
+    /// Waits until an update is durable that folds, whatever callers go on with.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
+    /// room below.
+    pub(crate) async fn folded(self: &Rc<Self>) -> Result<(), FsError> {
+        self.fold_soon();
+        let is_to_come = || self.is_running.get() || self.is_due();
+        let is_begun = || !self.is_fold_wanted.get() && !is_planted(Bug::PinsAtRest);
+        while is_to_come() && !is_begun() {
+            self.next_release().await?;
+        }
+        let updates = self.counts().updates;
+        while self.is_running.get() && self.counts().updates == updates {
+            self.next_release().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until an update has ended, or cannot.
+    async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
+        if self.horizon.has_stopped() {
+            return Err(FsError::Io);
+        }
+        if self.is_refused() {
+            return Err(FsError::NoSpace);
+        }
+        self.kick();
+        self.released.wait().await;
+        Ok(())
+    }
+
     /// Whether something was staged that is not sealed.
     pub(crate) fn has_staged(&self) -> bool {
         self.open.borrow().through > 0

@@ -154,12 +154,14 @@ impl Nodes {
         self.trees.borrow_mut()[0] = tree;
     }
 
-    /// A tree begins anew, if nothing is left in it.
-    pub(crate) fn clear(&self, stem: &Stem) {
+    /// A tree begins anew, if nothing is left in it. Whether that is so.
+    pub(crate) fn clear(&self, stem: &Stem) -> bool {
         let tree = &mut self.trees.borrow_mut()[tree_of(stem)];
-        if tree.root.pointers.iter().all(Pointer::is_null) {
+        let is_empty = tree.root.pointers.iter().all(Pointer::is_null);
+        if is_empty {
             *tree = Tree::default();
         }
+        is_empty
     }
 
     /// How high a tree is.

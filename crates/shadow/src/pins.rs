@@ -361,10 +361,18 @@ impl Pins {
                 self.list_slots.give_back(listing.slot);
             }
         }
-        if self.lists.borrow().is_empty() && self.damaged.borrow().is_empty() {
-            self.list_slots.clear();
-            self.died_slots.clear();
-        }
+    }
+
+    /// There is no block of lines of lists any more.
+    pub(crate) fn clear_list_slots(&self) {
+        assert!(!self.has_lists(), "no list is left");
+        self.list_slots.clear();
+    }
+
+    /// There is no block of lists any more. What is left of one that rotted keeps its place.
+    pub(crate) fn clear_died_slots(&self) {
+        assert!(!self.has_lists(), "no list is left");
+        self.died_slots.clear();
     }
 
     /// Whether there are lists.

@@ -109,6 +109,10 @@ planted::bugs! {
     NewestAnchor,
     /// The newest anchor that is left is believed, though none of the other turn is.
     LeftAnchors,
+    /// Places of a tree with what is left of a rotten list are given to others.
+    ReusedPlaces,
+    /// A snapshot that needs a fold waits until no caller has anything to do.
+    PinsAtRest,
     /// The superblock of an opening counts for two when a zone leaves the anchors.
     OneTwice,
 }

@@ -57,8 +57,7 @@ impl Shadow {
     async fn plan_pin(&self, update: &mut Update, snapshot: Snapshot) -> Result<Work, FsError> {
         if !self.has_room_for_pin() || self.commits.is_fold_due() {
             // What is under way gives some back, and a fold perhaps.
-            self.commits.fold_soon();
-            self.commits.idle().await?;
+            self.commits.folded().await?;
         }
         let slot = self.pins.next_line();
         let made = &mut update.taken.made;
@@ -120,6 +119,9 @@ impl Shadow {
             // Records tell of some more: a fold frees it.
             if self.commits.horizon.has_stopped() || self.commits.unfoldable.get() > unfoldable {
                 return Err(FsError::Io);
+            }
+            if self.commits.is_refused() {
+                return Err(FsError::NoSpace);
             }
             self.commits.fold_soon();
             self.released().wait().await;
@@ -216,8 +218,12 @@ impl Shadow {
         self.mark_or_remove(line, freed);
         self.pins.shorten(listing, rest);
         if !self.pins.has_lists() {
-            self.nodes.clear(&Stem::Lists);
-            self.nodes.clear(&Stem::Died);
+            if self.nodes.clear(&Stem::Lists) {
+                self.pins.clear_list_slots();
+            }
+            if self.nodes.clear(&Stem::Died) || is_planted(Bug::ReusedPlaces) {
+                self.pins.clear_died_slots();
+            }
         }
     }
 }

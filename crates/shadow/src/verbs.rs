@@ -412,13 +412,12 @@ impl Engine for Shadow {
     }
 
     async fn write_times(&self) {
-        if self.commits.is_refused() {
-            return;
-        }
+        // What was touched stays in memory no longer, whatever becomes of it.
         let touched = self.touched.take();
         let cost = touched.len() as u64 * self.cost_of_inode();
-        // A crash may lose an access time, and so may a full volume.
-        if touched.is_empty() || !self.has_room(0, cost, Kind::Reserved, true) {
+        let has_room = || self.has_room(0, cost, Kind::Reserved, true);
+        // A crash may lose an access time, and so may a full volume, or what is full below it.
+        if touched.is_empty() || self.commits.is_refused() || !has_room() {
             return;
         }
         let homes = touched.values().filter(|home| !home.is_gone());

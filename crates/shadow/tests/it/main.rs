@@ -3,6 +3,7 @@
 mod anchors;
 mod answers;
 mod bench;
+mod busy;
 mod compaction;
 mod costs;
 mod discards;

@@ -8,6 +8,7 @@ use shadow::planted::{Bug, plant};
 use crate::anchors::a_turn_may_rot;
 use crate::answers::answers_survive;
 use crate::bench::Setting;
+use crate::busy::{lists_grow_after_one_has_rotted, snapshots_wait_for_no_rest};
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
 use crate::discards::cuts_leave_one_or_the_other;
 use crate::faults::{
@@ -76,6 +77,8 @@ fn every_bug_is_found() {
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::NewestAnchor => anchors_of_another_are_passed_over,
             Bug::LeftAnchors => a_turn_may_rot,
+            Bug::ReusedPlaces => lists_grow_after_one_has_rotted,
+            Bug::PinsAtRest => snapshots_wait_for_no_rest,
             Bug::OneTwice => zones_stay_until_two_are_newer,
             Bug::FailedByRefusals => refusals_pass,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,

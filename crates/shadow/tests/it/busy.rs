@@ -1,0 +1,152 @@
+//! Snapshots of a volume whose callers never rest, and of one with a list that has rotted.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::Duration;
+
+use enginekit::Volume;
+use enginekit::snapshots::{delete, pin as make};
+use futures::future::{Either, join, join_all, select};
+use shadow::format::UNIT;
+use shadow::format::head::{Kind, index};
+use shadow::{Shadow, repair};
+use sim::{Disk, Executor, Image};
+use vfs::{FileSystem, FsError, Stability};
+
+use crate::bench::{Setting, findings, made, opened};
+use crate::scrub::unit_of;
+
+/// How often a snapshot is made, of which some need a fold.
+const SNAPSHOTS: u64 = 80;
+/// No snapshot takes longer.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// So many callers write as fast as they can, while snapshots come and go.
+fn made_beside(writers: usize, bytes: u64) -> Result<(), String> {
+    let executor = Executor::new(5);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, bytes)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let clock = executor.runtime().clock;
+        let has_ended = Cell::new(false);
+        let write = async |number: usize| {
+            let file = volume.create(volume.files.root(), &format!("w{number}")).await?;
+            for at in 0.. {
+                if has_ended.get() {
+                    break;
+                }
+                let data = vec![at as u8; 4096];
+                volume.write(file, at % 4 * 4096, data, Stability::FileSync).await?;
+            }
+            Ok::<_, FsError>(())
+        };
+        let snapshots = async {
+            for number in 0..SNAPSHOTS {
+                clock.sleep(Duration::from_micros(number * 7919 % 20_000)).await;
+                let name = format!("s{number}");
+                let snapshot = pin!(make(&volume, &name));
+                match select(snapshot, clock.sleep(LONGEST)).await {
+                    Either::Left((made, _)) => made.map_err(|error| error.to_string())?,
+                    Either::Right(_) => return Err(format!("{name} waits")),
+                };
+                delete(&volume, &name, true).await.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        };
+        let snapshots = async {
+            let made = snapshots.await;
+            has_ended.set(true);
+            made
+        };
+        let (made, written) = join(snapshots, join_all((0..writers).map(write))).await;
+        written.into_iter().collect::<Result<Vec<()>, _>>().map_err(|error| error.to_string())?;
+        made
+    })
+}
+
+/// Callers that are busy keep no snapshot from being made.
+pub(crate) fn snapshots_wait_for_no_rest() -> Result<(), String> {
+    made_beside(1, 24 << 20)?;
+    made_beside(4, 2 << 20)
+}
+
+#[test]
+fn snapshots_are_made_beside_busy_callers() {
+    assert_eq!(snapshots_wait_for_no_rest(), Ok(()));
+}
+
+/// Uses a volume, and stops it.
+fn used(image: &Image, work: impl AsyncFnOnce(&Volume<Shadow>) -> Result<(), String>) -> Image {
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, image.clone());
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it opens");
+        work(&volume).await.expect("there is room");
+        volume.files.shutdown().await.expect("a clean stop");
+    });
+    disk.contents()
+}
+
+/// Every other block of a file is written, one by one.
+async fn riddle(volume: &Volume<Shadow>, name: &str, value: u8) -> Result<(), String> {
+    let file = volume.lookup(volume.files.root(), name).await.map_err(told)?;
+    for block in (0..900).step_by(2) {
+        let data = vec![value; 4096];
+        volume.write(file, block * 4096, data, Stability::FileSync).await.map_err(told)?;
+    }
+    Ok(())
+}
+
+fn told(error: FsError) -> String {
+    error.to_string()
+}
+
+/// A volume with a snapshot, and a list of several blocks of what it alone holds, of which the last
+/// has rotted; and then more has died.
+fn rotten() -> Image {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 32 << 20)));
+    let image = used(&disk.contents(), async |volume| {
+        for name in ["f0", "f1", "f2"] {
+            let file = volume.create(volume.files.root(), name).await.map_err(told)?;
+            let data = vec![1; 900 * 4096];
+            volume.write(file, 0, data, Stability::FileSync).await.map_err(told)?;
+        }
+        make(volume, "one").await?;
+        riddle(volume, "f0", 2).await?;
+        riddle(volume, "f1", 2).await
+    });
+    let is_of_list = |unit: &u64| {
+        let bytes = unit_of(&image, *unit);
+        bytes.starts_with(b"DuSh") && bytes[6] == Kind::Died as u8
+    };
+    let of_lists = (32..image.size() / UNIT as u64 - 2).filter(is_of_list);
+    let last = of_lists.max_by_key(|&unit| index(&unit_of(&image, unit))).expect("there are some");
+    assert!(index(&unit_of(&image, last)) > 0, "a list has several blocks");
+    let mut rotten = image.clone();
+    rotten.write(last * UNIT as u64 + 300, &[unit_of(&image, last)[300] ^ 4]);
+    assert!(findings(&rotten).is_err());
+    used(&rotten, async |volume| riddle(volume, "f2", 3).await)
+}
+
+/// What is left of a rotten list is in nobody's way.
+pub(crate) fn lists_grow_after_one_has_rotted() -> Result<(), String> {
+    let image = used(&rotten(), async |volume| delete(volume, "one", true).await.map(drop));
+    let image = used(&image, async |volume| {
+        make(volume, "two").await?;
+        for (name, value) in [("f0", 4), ("f1", 5), ("f2", 6), ("f0", 7)] {
+            riddle(volume, name, value).await?;
+        }
+        delete(volume, "two", true).await.map(drop)
+    });
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, image);
+    let repaired = executor.block_on(repair(disk.clone(), executor.runtime()));
+    repaired.map_err(|error| error.to_string())?;
+    findings(&disk.contents())
+}
+
+#[test]
+fn a_list_that_has_rotted_is_in_nobodys_way() {
+    assert_eq!(lists_grow_after_one_has_rotted(), Ok(()));
+}
