@@ -210,6 +210,26 @@ fn what_a_client_may_have_written_is_not_believed() {
     }
 }
 
+/// Where zones are large, all of them that is looked at in front may be a client's.
+#[test]
+fn what_a_client_wrote_does_not_stand_alone() {
+    for zone in [(256 << 20) - 8192, 256 << 20, 512 << 20, 4 << 30] {
+        let executor = Executor::new(1);
+        let disk = Disk::new(&executor, Image::zeroed(1 << 40));
+        let options = MkfsOptions { zone_size: Some(zone), ..MkfsOptions::default() };
+        let shape = executor.block_on(mkfs(&*disk, &options, &Seeded::new(7), NOW)).expect("room");
+        let mut image = disk.contents();
+        wipe_anchors(&mut image);
+        assert_eq!(seen(&image).map(|seen| seen.zone_size).ok(), Some(zone));
+        let at = shape.slot(0, 1);
+        let (_, mut forged) = Superblock::of_any(&unit_of(&image, at), at).expect("it is there");
+        forged.volume.shape.zone = 1 << 10;
+        let at = forged.volume.shape.slot(2, 0);
+        image.write(at * UNIT, &*forged.write(at, &[9; 16]));
+        assert_eq!(seen(&image).err(), Some(OpenError::Several), "zones of {zone} bytes");
+    }
+}
+
 #[test]
 fn a_slot_that_cannot_be_read_may_be_the_last() {
     let (whole, image) = lost();
