@@ -7,8 +7,8 @@
 //! Data of a client may look like superblocks of zones of any size, wherever there may be data. In
 //! a slot there is none, so no client can hide what the volume says of itself. That is always among
 //! what is looked at: a zone is made that ends in front, or its size is a power of two
-//! ([`ANY_ZONE`]), and the first has had a superblock from the beginning. Where one is, only another
-//! takes its place. So if all that is found tells of one size, that is the volume's; if it tells of
+//! ([`ANY_ZONE`]), and the first zone always had a superblock. Where one is, only another takes its
+//! place. So if all that is found tells of one size, that is the volume's; if it tells of
 //! several, some client may have written the others, and nothing is believed. It takes superblocks
 //! that are lost as well as the anchors for a client's word to stand alone.
 //!
