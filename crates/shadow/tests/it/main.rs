@@ -26,6 +26,7 @@ mod repair;
 mod reserve;
 mod rest;
 mod scrub;
+mod shorter;
 mod snapshots;
 #[path = "../../../ffs/tests/it/common/sparse.rs"]
 mod sparse;
