@@ -13,6 +13,7 @@ mod held;
 mod hostile;
 mod judged;
 mod kit;
+mod loads;
 mod lost;
 mod mended;
 mod numbers;
