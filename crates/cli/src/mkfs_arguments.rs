@@ -42,7 +42,7 @@ pub(crate) struct MkfsArguments {
     #[arg(long, value_parser = parse_size, help = HELP_OF_BLOCK_SIZE)]
     pub(crate) block_size: Option<u64>,
     /// Bytes in a zone of engine shadow, a part of the disk that is filled before the next: whole
-    /// blocks, 64K at least [default: 64M, less for a small disk]
+    /// blocks, 64K at least, above 256M a power of two [default: 64M, less for a small disk]
     #[arg(long, value_parser = parse_size)]
     pub(crate) zone_size: Option<u64>,
     /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it

@@ -613,6 +613,7 @@ impl Commits {
             ..*superblock
         };
         let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
+        let nodes = if is_planted(Bug::UnheldNodes) { Vec::new() } else { nodes };
         Sealed { superblock, at, writes, through, freed, payload, riding, nodes }
     }
 

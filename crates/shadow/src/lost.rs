@@ -2,9 +2,15 @@
 //!
 //! The size of zones says where slots are, and each superblock says that. So every unit in front is
 //! looked at, and behind that the slots of zones of which the size is a power of two. From then on
-//! slots alone are read, those of all zones: what a client wrote stands in none, so that it passes
-//! for no superblock. If there seem to be zones of several sizes, some client may have written what
-//! says so, and nothing is believed.
+//! slots alone are read, those of all zones.
+//!
+//! Data of a client may look like superblocks of zones of any size, wherever there may be data. In
+//! a slot there is none, so no client can hide what the volume says of itself. That is always among
+//! what is looked at: a zone is made that ends in front, or its size is a power of two
+//! ([`ANY_ZONE`]), and the first zone always had a superblock. Where one is, only another takes its
+//! place. So if all that is found tells of one size, that is the volume's; if it tells of
+//! several, some client may have written the others, and nothing is believed. It takes superblocks
+//! that are lost as well as the anchors for a client's word to stand alone.
 //!
 //! A volume that was made where another stood leaves superblocks of that. The one of which a
 //! superblock went out last is the volume.
@@ -17,14 +23,12 @@ use std::ops::Range;
 use block::{BlockDevice, Buffer, IoError};
 use futures::future::join_all;
 
-use crate::format::anchor::{Anchor, Shape, ZONES};
+use crate::format::anchor::{ANY_ZONE, Anchor, Shape, ZONES};
 use crate::format::head::Secret;
 use crate::format::superblock::Superblock;
 use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
 
-/// Units in front that are all looked at: 256 MiB.
-const SEARCHED: u64 = 1 << 16;
-/// Units of them that are read at once: 1 MiB.
+/// Units in front that are read at once: 1 MiB.
 const PIECE: u64 = 256;
 /// Zones of each size of which slots are looked at behind that.
 const TRIED: u64 = 4;
@@ -141,18 +145,23 @@ fn superblocks_in(
     })
 }
 
+/// The pieces of the front, and the slots behind it, that are looked at before it is known where
+/// slots are.
+fn places(units: u64) -> [Vec<Range<u64>>; 2] {
+    let end = units - ANCHORS;
+    let front = FRONT..end.min(FRONT + ANY_ZONE);
+    let pieces = front.clone().step_by(PIECE as usize);
+    let pieces = pieces.map(|start| start..(start + PIECE).min(front.end));
+    let slots = (ANY_ZONE.ilog2()..=LARGEST).flat_map(|power| {
+        (1..=TRIED).map(move |zones| FRONT + (zones << power)).map(|end| end - SLOTS..end)
+    });
+    [pieces.collect(), slots.filter(|slots| slots.end <= end).collect()]
+}
+
 /// Shapes that superblocks tell of, by the size of their zones. What cannot be read tells nothing.
 async fn shapes(device: &dyn BlockDevice) -> BTreeMap<u64, Shape> {
     let units = units_of(device);
-    let end = units - ANCHORS;
-    let front = FRONT..end.min(SEARCHED);
-    let pieces = front.clone().step_by(PIECE as usize);
-    let pieces = pieces.map(|start| start..(start + PIECE).min(front.end));
-    let slots = (SEARCHED.ilog2()..=LARGEST).flat_map(|power| {
-        (1..=TRIED).map(move |zones| FRONT + (zones << power)).map(|end| end - SLOTS..end)
-    });
-    let pieces: Vec<Range<u64>> = pieces.collect();
-    let slots: Vec<Range<u64>> = slots.filter(|slots| slots.end <= end).collect();
+    let [pieces, slots] = places(units);
     let mut shapes = BTreeMap::new();
     for some in pieces.chunks(PIECES_AT_ONCE).chain(slots.chunks(AT_ONCE)) {
         let read = some.iter().map(|piece| readable(device, piece));
@@ -205,4 +214,32 @@ async fn volumes(
         }
     }
     Ok(volumes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_first_zone_of_a_shape_ends_is_looked_at() {
+        let blocks = [1, 2, 16];
+        let whole = (4..=ANY_ZONE / 16).step_by(13).map(|blocks| blocks * 16);
+        let powers = (6..=LARGEST).map(|power| 1 << power);
+        let around = [ANY_ZONE - 16, ANY_ZONE, ANY_ZONE + 16, 3 * ANY_ZONE, (1 << LARGEST) - 16];
+        let zones: Vec<u64> = whole.chain(powers).chain(around).collect();
+        let shapes = blocks.iter().flat_map(|&block| {
+            // The smallest disk that has such a zone, and a large one.
+            let of =
+                move |&zone: &u64| [zone + FRONT + ANCHORS, 1 << 30].map(|units| (units, zone));
+            zones.iter().flat_map(of).map(move |(units, zone)| Shape { units, zone, block })
+        });
+        let (possible, others): (Vec<Shape>, Vec<Shape>) = shapes.partition(Shape::is_possible);
+        assert!(possible.len() > 1000 && others.len() == 3 * 2 * 3, "{others:?}");
+        for shape in possible {
+            let places = places(shape.units).concat();
+            for slot in (0..SLOTS).map(|slot| shape.slot(0, slot)) {
+                assert!(places.iter().any(|place| place.contains(&slot)), "{slot} of {shape:?}");
+            }
+        }
+    }
 }

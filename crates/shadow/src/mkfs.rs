@@ -55,7 +55,7 @@ pub enum MkfsError {
     #[error(
         "there are no blocks of {block_size} bytes in zones of {zone_size}: a block has 4096 to \
          65536 bytes and is a power of two; a zone is of whole blocks, at least four, and has \
-         65536 bytes to 64 GiB"
+         65536 bytes to 64 GiB, above 256 MiB a power of two"
     )]
     Shape {
         /// Bytes of a block.

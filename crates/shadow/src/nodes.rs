@@ -15,6 +15,9 @@
 //! 1. What leads to a dirty block is dirty: its place is going to change.
 //! 2. A block is here once, and every block that is here knows the one above it as it is now.
 //! 3. A block is what its pointer says, or it is not taken in.
+//! 4. A block that is being read stays where it is, and nobody writes there. Who moves it or takes
+//!    it away has it in memory, and of one that is being read nobody has it; and what an update on
+//!    its way writes is in memory until the device has it.
 //!
 //! Not asserted: 2, of which [`BlockCache`] asserts the first half; 3, which a comparison decides.
 
@@ -264,26 +267,21 @@ impl Nodes {
             };
             let room = self.cache.unfilled(UNIT);
             let read = self.path.device().read(pointer.offset(), room).await;
-            // It may have moved meanwhile, and its place be another's.
-            let Some(mut parent) = self.parent(stem, level, index).await? else {
-                return Ok(None);
-            };
-            if self.child_of(&parent, index) != pointer {
-                continue;
-            }
             let mut bytes = read.map_err(|_| FsError::Io)?;
             if sum(&bytes) != pointer.sum.get() {
                 let mended = mend(&**self.path.device(), pointer, 1).await;
                 self.mended.set(self.mended.get() + u64::from(mended.is_some()));
-                // That took a while, too.
-                let Some(now) = self.parent(stem, level, index).await? else { return Ok(None) };
-                if self.child_of(&now, index) != pointer {
-                    continue;
-                }
-                (parent, bytes) = (now, mended.ok_or(FsError::Corrupt)?);
+                bytes = mended.ok_or(FsError::Corrupt)?;
             }
             let place = self.check(stem, (level, index), &bytes, pointer)?;
-            return Ok(Some(self.adopt(place, parent, bytes, pointer)));
+            // The tree may have become higher meanwhile (invariant 2).
+            let now = match self.parent(stem, level, index).await? {
+                _ if is_planted(Bug::StaleParents) => parent,
+                now => now.ok_or(FsError::Corrupt)?,
+            };
+            let stays = self.child_of(&now, index) == pointer || is_planted(Bug::StaleParents);
+            assert!(stays, "invariant 4: who moves a block has it in memory");
+            return Ok(Some(self.adopt(place, now, bytes, pointer)));
         }
     }
 

@@ -115,4 +115,8 @@ planted::bugs! {
     PinsAtRest,
     /// The superblock of an opening counts for two when a zone leaves the anchors.
     OneTwice,
+    /// A block that was read hangs from what led to it before it was.
+    StaleParents,
+    /// Blocks of an update may leave memory before the device has them.
+    UnheldNodes,
 }

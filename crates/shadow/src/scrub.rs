@@ -7,6 +7,7 @@
 //!
 //! The live tree comes first, and then what each snapshot holds and neither that nor a snapshot
 //! before it does. What of the live tree was freed before it was read is read with the snapshot.
+//! Snapshots that are made meanwhile come last: they may hold what the live tree lost by then.
 //!
 //! Callers change the volume meanwhile. Blocks that were written since the scrub began are not
 //! looked at, and of one that is wrong the pointer is looked up again: what was freed or replaced
@@ -246,27 +247,59 @@ impl Scrub<'_> {
     async fn all(mut self, holding: Vec<Told>) -> Result<Scrubbed, ScrubError> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
         let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
-        self.until = holding.iter().map(|told| told.update).max().unwrap_or(0);
+        self.until = match self.commits {
+            Some(_) => self.begun, // there may be a snapshot soon
+            None => holding.iter().map(|told| told.update).max().unwrap_or(0),
+        };
         for stem in of_snapshots.into_iter().chain(others) {
             self.tree(&stem, None).await?;
         }
         self.read_batch().await?;
-        let begun = self.begun;
-        for told in holding.into_iter().filter(|told| told.update <= begun) {
-            self.inodes = Stem::Pinned(Rc::new(told.inodes));
-            let update = told.update;
-            self.held = Some(told);
-            self.tree(&self.inodes.clone(), None).await?;
-            self.read_batch().await?;
-            // One that went meanwhile may have shared what was not looked at.
-            if self.is_held_still() {
-                self.since = update;
+        let (begun, mut last) = (self.begun, 0);
+        let mut those: Vec<Told> =
+            holding.into_iter().filter(|told| told.update <= begun).collect();
+        loop {
+            for told in those {
+                last = told.number;
+                self.snapshot(told).await?;
+            }
+            those = self.made_since(last).await?;
+            if those.is_empty() {
+                break;
             }
         }
         self.go_on()?;
         self.scrubbed.total_bytes = self.scrubbed.done_bytes;
         (self.watch)(&self.scrubbed);
         Ok(self.scrubbed)
+    }
+
+    /// Goes through what a snapshot holds, and none before it.
+    async fn snapshot(&mut self, told: Told) -> Result<(), ScrubError> {
+        self.inodes = Stem::Pinned(Rc::new(told.inodes));
+        let update = told.update;
+        self.held = Some(told);
+        self.tree(&self.inodes.clone(), None).await?;
+        self.read_batch().await?;
+        // One that went meanwhile may have shared what was not looked at.
+        if self.is_held_still() {
+            self.since = update;
+        }
+        Ok(())
+    }
+
+    /// Snapshots of higher numbers than this one, when they are on the disk.
+    async fn made_since(&mut self, last: u32) -> Result<Vec<Told>, ScrubError> {
+        let Some(commits) = self.commits else { return Ok(Vec::new()) };
+        let mut made = commits.pins.holding();
+        made.retain(|told| told.number > last);
+        let update = made.last().map_or(0, |told| told.update);
+        while commits.superblock.borrow().durable < update {
+            self.go_on()?;
+            commits.released.wait().await;
+        }
+        self.next_ino = commits.next_ino.get();
+        Ok(made)
     }
 
     /// Goes through the records since the last fold, which are few.

@@ -7,6 +7,11 @@
 //! itself, for the end of a file that becomes shorter, it is refused for others of its sort alone,
 //! and comes again when one of these has its room.
 //!
+//! Ends that refuse each other do not all hear that there is no room. One that is refused gives
+//! back its blocks and wakes the others before any of them is asked again, and nobody waits between
+//! having room and taking it: so the last of them is alone with what is free. That one which loses
+//! a block before it holds any comes again, tests of many truncations at once tell.
+//!
 //! Invariants:
 //! 1. Nobody waits for one that waits for it: who may be refused waits for none that waits.
 //! 2. Who stops to work, or to wait, wakes all others.

@@ -17,6 +17,9 @@ use super::{ANCHORS, END, FRONT, SLOTS, UNIT, VERSION, view, view_mut};
 pub const ZONES: usize = 32;
 /// Bytes of a label at most.
 pub const LABEL: usize = 64;
+/// Zones of up to so many units, 256 MiB, may have any size. Larger ones are made as powers of two
+/// alone, so that where the first ends is looked at if no anchor is left.
+pub const ANY_ZONE: u64 = 1 << 16;
 
 /// The shape of a volume: it never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,11 +35,16 @@ pub struct Shape {
 impl Shape {
     /// Whether there can be a volume of it.
     pub fn is_legal(&self) -> bool {
-        self.is_possible() && self.units < 1 << 47 && self.zones() > 0
+        self.has_whole_blocks() && self.units < 1 << 47 && self.zones() > 0
     }
 
-    /// Whether there are such zones and blocks.
+    /// Whether zones and blocks are made so.
     pub fn is_possible(&self) -> bool {
+        self.has_whole_blocks() && (self.zone <= ANY_ZONE || self.zone.is_power_of_two())
+    }
+
+    /// Whether there may be such zones and blocks.
+    fn has_whole_blocks(&self) -> bool {
         self.block.is_power_of_two()
             && self.zone <= 1 << 24
             && self.zone.is_multiple_of(self.block)

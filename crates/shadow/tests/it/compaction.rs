@@ -11,7 +11,7 @@ use futures::future::join_all;
 use runtime::Random;
 use shadow::{OpenOptions, Shadow, Status, open};
 use sim::{Choice, Disk, Executor, Image, Options, Prng, presets};
-use vfs::{FileSystem, ObjectId, SnapshotNumber, Stability};
+use vfs::{Credentials, FileSystem, ObjectId, SetAttributes, SnapshotNumber, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
@@ -174,6 +174,65 @@ fn holds(image: Image, files: &Model) -> Result<(), String> {
 /// Lets so many milliseconds pass.
 async fn pass(executor: &Executor, milliseconds: u64) {
     executor.runtime().clock.sleep(Duration::from_millis(milliseconds)).await;
+}
+
+/// A volume that root has filled with small files, half of which went from the first half of it,
+/// and that a caller has filled again as far as the reserve. Gives what is in it, too.
+async fn full_to_the_reserve(executor: &Executor) -> (Rc<Disk>, Model) {
+    let mut setting = Setting::of(4, 64, 8 << 20);
+    setting.options.reserve = 20;
+    let disk = made(executor, &setting).await;
+    let mut volume = opened_alone(executor, &disk).await;
+    let (root, mut files) = (volume.files.root(), Model::new());
+    let all = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    let opened = volume.files.setattr(&volume.root, root, all, None).await.open().await;
+    opened.expect("running").into_inner().result.expect("root may");
+    for by_root in [true, false] {
+        if !by_root {
+            volume.root = Credentials { uid: 10, gid: 10, groups: Vec::new() }.into();
+        }
+        for number in 0.. {
+            let (name, data) = (format!("{by_root}{number}"), vec![number as u8; 2 * 4096]);
+            let Ok(file) = volume.create(root, &name).await else { break };
+            let written = volume.write(file, 0, data.clone(), Stability::FileSync).await;
+            files.insert(name, if written.is_ok() { data } else { Vec::new() });
+            if written.is_err() {
+                break;
+            }
+        }
+        let half = files.len() / 2;
+        for number in (0..half).step_by(2).filter(|_| by_root) {
+            let name = format!("{by_root}{number}");
+            volume.remove(root, &name).await.expect("it is there");
+            files.remove(&name);
+        }
+        volume.settle().await;
+    }
+    volume.files.shutdown().await.expect("nothing fails");
+    (disk, files)
+}
+
+/// What is moved gives back as much as it takes: it may use what is free for root alone, and leaves
+/// it to root.
+#[test]
+fn zones_become_empty_where_only_root_has_room() {
+    let executor = Executor::new(3);
+    let files = executor.block_on(async {
+        let (disk, files) = full_to_the_reserve(&executor).await;
+        let disk = Disk::new(&executor, disk.contents());
+        let mut volume = opened(executor.runtime(), &disk).await.expect("it is well");
+        volume.root = Credentials { uid: 10, gid: 10, groups: Vec::new() }.into();
+        let (before, empty) = (volume.space().await, empty_zones(&volume));
+        assert!(before.available_bytes < 64 << 10 && before.free_bytes > 1 << 20, "{before:?}");
+        pass(&executor, 20_000).await;
+        let (moved, now) = (status(&volume).compacted_bytes, volume.space().await);
+        assert!(moved > 0 && empty_zones(&volume) > empty + 2, "{moved}: {empty} were empty");
+        let gone = before.free_bytes.saturating_sub(now.free_bytes);
+        assert!(now.available_bytes < 64 << 10 && gone < 64 << 10, "{now:?} of {before:?}");
+        volume.files.shutdown().await.expect("nothing fails");
+        (disk.contents(), files)
+    });
+    assert_eq!(holds(files.0, &files.1), Ok(()));
 }
 
 #[test]

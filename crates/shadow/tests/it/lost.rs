@@ -210,6 +210,26 @@ fn what_a_client_may_have_written_is_not_believed() {
     }
 }
 
+/// Where zones are large, all of them that is looked at in front may be a client's.
+#[test]
+fn what_a_client_wrote_does_not_stand_alone() {
+    for zone in [(256 << 20) - 8192, 256 << 20, 512 << 20, 4 << 30] {
+        let executor = Executor::new(1);
+        let disk = Disk::new(&executor, Image::zeroed(1 << 40));
+        let options = MkfsOptions { zone_size: Some(zone), ..MkfsOptions::default() };
+        let shape = executor.block_on(mkfs(&*disk, &options, &Seeded::new(7), NOW)).expect("room");
+        let mut image = disk.contents();
+        wipe_anchors(&mut image);
+        assert_eq!(seen(&image).map(|seen| seen.zone_size).ok(), Some(zone));
+        let at = shape.slot(0, 1);
+        let (_, mut forged) = Superblock::of_any(&unit_of(&image, at), at).expect("it is there");
+        forged.volume.shape.zone = 1 << 10;
+        let at = forged.volume.shape.slot(2, 0);
+        image.write(at * UNIT, &*forged.write(at, &[9; 16]));
+        assert_eq!(seen(&image).err(), Some(OpenError::Several), "zones of {zone} bytes");
+    }
+}
+
 #[test]
 fn a_slot_that_cannot_be_read_may_be_the_last() {
     let (whole, image) = lost();
@@ -248,6 +268,60 @@ fn the_volume_that_was_made_last_is_found() {
     wipe_anchors(&mut image);
     let told = seen(&image).expect("it is found");
     assert_eq!((told.label.as_str(), told.update), ("new", 1));
+}
+
+/// A disk on which a volume stands, and another in the first half of it, with other zones.
+/// The superblock of each went out at such a time, and its anchors have such numbers.
+fn one_in_front(seconds: [i64; 2], numbers: [u64; 2]) -> Image {
+    let shapes = [("whole", 64, 4 << 20), ("half", 128, 2 << 20)];
+    let mut image = Image::zeroed(4 << 20);
+    for ((label, zone_kib, size), (seconds, number)) in
+        shapes.into_iter().zip(seconds.into_iter().zip(numbers))
+    {
+        let executor = Executor::new(1);
+        let disk = Disk::new(&executor, Image::from_bytes(&image.bytes()[..size as usize]));
+        let options = Setting::of(4, zone_kib, size).options;
+        let options = MkfsOptions { label: label.to_owned(), ..options };
+        let now = Timestamp { seconds, ..NOW };
+        let chance = Seeded::new(size);
+        let shape = executor.block_on(mkfs(&*disk, &options, &chance, now)).expect("there is room");
+        let made = disk.contents();
+        image.write(0, &made.bytes());
+        for number in [number, number + 1] {
+            let anchor = Anchor { number, ..newest(&made) };
+            for unit in shape.anchor(number) {
+                image.write(unit * UNIT, &*anchor.write());
+            }
+        }
+    }
+    image
+}
+
+/// Both have superblocks: it is the one of which a superblock went out last, and not the one that
+/// was opened more often.
+#[test]
+fn the_one_of_two_volumes_counts_that_was_written_last() {
+    let label = |image: &Image| seen(image).map(|seen| seen.label);
+    for numbers in [[1, 1], [1, 900], [900, 1], [1, 2], [2, 1]] {
+        for (seconds, right) in [([1000, 2000], "half"), ([2000, 1000], "whole")] {
+            let image = one_in_front(seconds, numbers);
+            let there: BTreeSet<_> = anchors(&image).iter().map(|it| it.secret).collect();
+            assert_eq!(there.len(), 2, "anchors of both are there");
+            assert_eq!(label(&image).as_deref(), Ok(right), "{numbers:?}");
+            if right == "whole" {
+                continue; // its first blocks were written over
+            }
+            let (executor, disk) = disk_of(&image);
+            executor.block_on(async {
+                let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+                volume.create(volume.files.root(), "f").await.expect("there is room");
+                volume.files.shutdown().await.expect("nothing fails");
+            });
+            assert_eq!(label(&disk.contents()).as_deref(), Ok(right), "{numbers:?}");
+            let next = newest(&disk.contents()).number;
+            assert!(next > numbers[0].max(numbers[1]) + 1, "{next} goes over all of {numbers:?}");
+        }
+    }
 }
 
 /// Anchors of another volume, which are newer, stand in front.

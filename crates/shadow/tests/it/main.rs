@@ -15,6 +15,7 @@ mod held;
 mod hostile;
 mod judged;
 mod kit;
+mod loads;
 mod lost;
 mod mended;
 mod numbers;
@@ -28,6 +29,7 @@ mod repair;
 mod reserve;
 mod rest;
 mod scrub;
+mod shorter;
 mod snapshots;
 #[path = "../../../ffs/tests/it/common/sparse.rs"]
 mod sparse;

@@ -18,6 +18,7 @@ use crate::faults::{
     what_is_shown_after_a_failed_flush_stays,
 };
 use crate::kit::first_wrong;
+use crate::loads::{trees_grow_while_they_are_read, what_is_on_its_way_stays_here};
 use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_newer};
 use crate::numbers::updates_pass_what_a_cut_left;
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
@@ -81,6 +82,8 @@ fn every_bug_is_found() {
             Bug::PinsAtRest => snapshots_wait_for_no_rest,
             Bug::OneTwice => zones_stay_until_two_are_newer,
             Bug::FailedByRefusals => refusals_pass,
+            Bug::StaleParents => trees_grow_while_they_are_read,
+            Bug::UnheldNodes => what_is_on_its_way_stays_here,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
             Bug::EarlyCopies => copies_spare_what_may_come_back,
             Bug::BelievedVersions => the_other_copy_mends,

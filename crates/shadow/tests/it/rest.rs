@@ -166,6 +166,12 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
     for (block, zone) in [(3000, 64 << 10), (4096, 4096), (128 << 10, 1 << 20), (4096, 100_000)] {
         assert!(matches!(of(1 << 30, block, zone), Err(MkfsError::Shape { .. })), "{block} {zone}");
     }
+    for zone in [(256 << 20) + 4096, 768 << 20, (64 << 30) - 4096, 128 << 30] {
+        assert!(matches!(of(1 << 40, 4096, zone), Err(MkfsError::Shape { .. })), "{zone}");
+    }
+    for zone in [(256 << 20) - 4096, 256 << 20, 512 << 20, 64 << 30] {
+        assert!(of(1 << 40, 4096, zone).is_ok(), "{zone}");
+    }
     for size in [0, 8192, 512 << 10, 700 << 10] {
         assert!(matches!(of(size, 4096, 64 << 10), Err(MkfsError::Small { .. })), "{size}");
     }

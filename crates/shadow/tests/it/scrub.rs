@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io, IsRight};
 use bytes::Bytes;
 use enginekit::Volume;
+use enginekit::snapshots::pin;
 use futures::FutureExt;
 use shadow::{OpenOptions, Shadow, check, open, scrub};
 use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing, presets};
@@ -212,7 +214,7 @@ pub(crate) fn nothing_is_found_beside_callers() -> Result<(), String> {
             let scrubs = async {
                 let mut done_bytes = 0;
                 for _ in 0..30 {
-                    executor.runtime().clock.sleep(std::time::Duration::from_millis(30)).await;
+                    executor.runtime().clock.sleep(Duration::from_millis(30)).await;
                     let engine = volume.files.store().engine();
                     let found = engine.scrub(&mut |_| true).await;
                     let found = found.map_err(|error| error.to_string())?;
@@ -305,7 +307,7 @@ pub(crate) fn what_is_being_written_is_not_judged() -> Result<(), String> {
         let file = file.map_err(|error| error.to_string())?;
         let mut prng = Prng::new(5);
         for round in 0..300_u64 {
-            let pause = std::time::Duration::from_micros(prng.index(600) as u64);
+            let pause = Duration::from_micros(prng.index(600) as u64);
             let written = async {
                 for turn in 0..4 {
                     let data = vec![(4 * round + turn) as u8; 4096];
@@ -494,4 +496,50 @@ fn a_disk_with_an_arm_is_read_at_its_speed() {
         println!("{} bytes, {share:.2} of sequential", found.done_bytes);
         assert!(share >= 0.5, "a scrub takes {scrubbed:?}, {share:.2} of what reads do");
     });
+}
+
+/// What a scrub tells of a file with a rotten block, if a snapshot is made after a while, and the
+/// file is written over then; and how long it took.
+fn told_beside_a_snapshot(pause: Duration) -> (Vec<Lost>, Duration) {
+    let executor = Executor::new(3);
+    let image = filled();
+    let options = Options { timing: Timing::Random(Latency::default()), ..Options::default() };
+    let disk = Disk::with_options(&executor, image.clone(), options);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+        let of_large = |unit: &u64| unit_of(&image, *unit) == [b'l'; UNIT as usize];
+        let rotten = (0..image.size() / UNIT).find(of_large).expect("it has data");
+        disk.rot(rotten * UNIT + 5, 2);
+        let clock = executor.runtime().clock;
+        let file = volume.lookup(volume.files.root(), "large").await.expect("it is there");
+        let goes = async {
+            clock.sleep(pause).await;
+            pin(&volume, "late").await.expect("there is room");
+            let data = vec![b'n'; 200_000];
+            volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+        };
+        let begun = clock.now();
+        let engine = volume.files.store().engine();
+        let mut all = |_: &Scrubbed| true;
+        let scrubbed = async {
+            let found = engine.scrub(&mut all).await.expect("it comes to its end");
+            (found.lost, clock.now().since(begun))
+        };
+        futures::join!(scrubbed, goes).0
+    })
+}
+
+#[test]
+fn what_a_snapshot_takes_over_meanwhile_is_told() {
+    let (_, whole) = told_beside_a_snapshot(Duration::from_secs(100));
+    let mut with_snapshot = BTreeSet::new();
+    for part in 0..=40 {
+        let (told, _) = told_beside_a_snapshot(whole * part / 40);
+        let [Lost { path, snapshot, .. }] = &told[..] else {
+            panic!("{part} of 40 parts of {whole:?}: {told:?}");
+        };
+        assert_eq!(path.as_deref(), Some("/large"));
+        with_snapshot.insert(snapshot.clone());
+    }
+    assert_eq!(with_snapshot, BTreeSet::from([None, Some("late".to_owned())]));
 }

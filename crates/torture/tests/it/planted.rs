@@ -285,6 +285,8 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "LoneAnchors",
     "NewestAnchor",
     "OneTwice",
+    "StaleParents",
+    "UnheldNodes",
     "PassedReads",
     "BoundlessTrees",
     "UnseenRiders",
