@@ -145,6 +145,35 @@ pub(crate) fn assert_clean(image: &Path) {
     }
 }
 
+/// A host with little space: a file system in memory, while it lives.
+pub(crate) struct SmallHost {
+    pub(crate) place: PathBuf,
+    _folder: Folder,
+}
+
+impl SmallHost {
+    /// One of this size, as `mount` takes it; none where nothing can be mounted.
+    pub(crate) fn new(size: &str) -> Option<SmallHost> {
+        let folder = Folder::new();
+        let place = folder.path("small");
+        fs::create_dir(&place).expect("a new folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&place);
+        let is_mounted = mount.status().is_ok_and(|status| status.success());
+        if !is_mounted {
+            println!("SKIPPED: nothing can be mounted here");
+        }
+        is_mounted.then(|| SmallHost { place, _folder: folder })
+    }
+}
+
+impl Drop for SmallHost {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.place).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "nobody uses it any more");
+    }
+}
+
 /// A loop device, while this lives.
 pub(crate) struct Loop(pub(crate) String);
 
