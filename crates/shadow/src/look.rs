@@ -1,18 +1,14 @@
 //! Looking at a volume, whoever has it open, and changing what is said of it at rest.
 //!
-//! Commit points: the anchor with another label that is written first; the first update with
-//! another reserve.
+//! Commit points: the anchor with another label that is written first; the first update of an
+//! opening with another reserve.
 
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability};
 use namespace::Store;
 use runtime::Runtime;
-use vfs::FsError;
-use vnode::Engine;
 
-use crate::commit::Staged;
-use crate::engine::Shadow;
 use crate::format::anchor::{Anchor, LABEL};
 use crate::format::superblock::MOST_RESERVE;
 use crate::format::{UNIT, sum};
@@ -113,7 +109,7 @@ pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), Open
 /// and stopped; the device stays open. A cut leaves one reserve or the other.
 ///
 /// # Errors
-/// [`OpenError::NotAtRest`]; others as [`open`].
+/// [`OpenError::NotAtRest`]; [`OpenError::Full`]; others as [`open`].
 ///
 /// # Panics
 /// When it is more than [`MOST_RESERVE`].
@@ -126,20 +122,8 @@ pub async fn set_reserve(
     if !look(&**device).await?.is_at_rest {
         return Err(OpenError::NotAtRest);
     }
-    let options = OpenOptions { keeps_device: true, ..OpenOptions::default() };
+    let (keeps_device, reserve) = (true, Some(percent));
+    let options = OpenOptions { keeps_device, reserve, ..OpenOptions::default() };
     let files = open(device.clone(), runtime.clone(), &options).await?;
-    let changed = files.engine().change_reserve(percent).await;
-    files.shutdown().await?;
-    Ok(changed?)
-}
-
-impl Shadow {
-    /// The reserve is so many percent; when this ends, an update is durable that says so.
-    async fn change_reserve(&self, percent: u8) -> Result<(), FsError> {
-        self.commits.superblock.borrow_mut().reserve = percent;
-        let sequence = self.next.replace(self.next.get() + 1);
-        self.commits.stage(Staged { sequence, ..Staged::default() });
-        self.commits.commit_soon();
-        Ok(self.settle().await?)
-    }
+    files.shutdown().await.map_err(OpenError::of_commit)
 }

@@ -84,8 +84,8 @@ impl From<&OpenOptions> for shadow::OpenOptions {
     fn from(options: &OpenOptions) -> Self {
         let OpenOptions { read_only, cache_bytes, keeps_data, housekeeping_interval, .. } =
             *options;
-        let keeps_device = false;
-        Self { read_only, cache_bytes, keeps_data, keeps_device, housekeeping_interval }
+        let usual = Self::default();
+        Self { read_only, cache_bytes, keeps_data, housekeeping_interval, ..usual }
     }
 }
 

@@ -76,6 +76,11 @@ pub(crate) fn duramen<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
     run(Command::new(env!("CARGO_BIN_EXE_duramen")).args(arguments))
 }
 
+/// Runs `duramen` with these arguments. What has not ended after a minute ends with code 124.
+pub(crate) fn duramen_in_time<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
+    run(Command::new("timeout").args(["60", env!("CARGO_BIN_EXE_duramen")]).args(arguments))
+}
+
 /// Runs what is advised between quotes, from the word on with which that begins, as a shell takes
 /// it.
 #[track_caller]
