@@ -81,6 +81,18 @@ pub(crate) fn duramen_in_time<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run
     run(Command::new("timeout").args(["60", env!("CARGO_BIN_EXE_duramen")]).args(arguments))
 }
 
+/// Runs `duramen` with these arguments, however it ends. Says how many bytes it has read; nothing
+/// where the kernel does not count that.
+pub(crate) fn bytes_read(arguments: &[&str]) -> Option<u64> {
+    // The kernel counts for a process what its children have read that it has waited for.
+    let script = "\"$@\" > /dev/null 2>&1; exec cat /proc/self/io";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_duramen")]).args(arguments);
+    let told = run(&mut shell).output;
+    let read = told.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.map_or_else(|| skip("the kernel does not count"), |read| read.parse().ok())
+}
+
 /// Runs what is advised between quotes, from the word on with which that begins, as a shell takes
 /// it.
 #[track_caller]
