@@ -15,6 +15,7 @@ mod lost_log;
 mod mkfs;
 mod repair;
 mod saved;
+mod scrub;
 mod serve;
 mod sets;
 mod shadow;
