@@ -12,6 +12,7 @@ mod kills;
 mod leftovers;
 mod logged;
 mod lost_log;
+mod lost_starts;
 mod mkfs;
 mod repair;
 mod saved;
