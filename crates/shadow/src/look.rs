@@ -30,6 +30,8 @@ pub struct Seen {
     pub is_at_rest: bool,
     /// Whether nobody has ever opened it.
     pub is_fresh: bool,
+    /// Whether any anchor is left.
+    pub has_anchors: bool,
     /// Bytes of the volume.
     pub size: u64,
     /// Bytes that are free for files,
@@ -61,7 +63,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let Some(last) = last.filter(|_| highest >= anchor.rest) else {
         return Err(OpenError::NoSuperblock { highest });
     };
-    let is_at_rest = last.number == anchor.rest;
+    let (is_at_rest, has_anchors) = (last.number == anchor.rest, !anchor.is_rebuilt());
     let shape = anchor.shape;
     let held = pins::kept(&last.snapshots, last.snapshots.line_slots, last.units / shape.block);
     let units = (anchor.free.saturating_sub(held), Recorded::of(&last));
@@ -72,6 +74,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
         label: anchor.label,
         is_at_rest,
         is_fresh: is_at_rest && last.number == 1,
+        has_anchors,
         size: shape.units * UNIT as u64,
         free: free * UNIT as u64,
         reserved: reserved(&shape, last.reserve) * UNIT as u64,

@@ -1,5 +1,5 @@
-//! Disks whose first blocks are lost, and those of which nothing was ever written: what `mkfs` makes
-//! of them.
+//! Disks whose first blocks are lost, and those of which nothing was ever written: what `mkfs` and
+//! `info` make of them.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::common::{Folder, bytes_read, duramen, on};
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, bytes_read, duramen, follow, on};
 
 const SIZE: u64 = 64 << 20;
 /// Bytes of the anchors at each end.
@@ -108,4 +109,36 @@ fn nothing_is_looked_for_on_a_disk_that_was_never_written() {
     let read = bytes_read(&["mkfs", &zeros]).expect("it was counted before");
     assert!((SIZE..2 * SIZE).contains(&read), "{read} bytes are read, each once");
     assert_eq!(duramen(&["info", &zeros]).code, 0, "{zeros} was made");
+}
+
+#[test]
+fn a_volume_whose_anchors_are_lost_tells_so_until_they_are_there_again() {
+    let folder = Folder::new();
+    let image = made(&folder, &["--engine", "shadow", "--label", "apples"]);
+    let (whole, plain) = (told(&image), folder.path("plain.img"));
+    assert_eq!(whole["has_anchors"], true);
+    on("mkfs", &plain, &["--bare", "--size", "16M"]).good();
+    assert_eq!(told(&plain).get("has_anchors"), Some(&Value::Null));
+    let line = |image: &Path| {
+        let said = on("info", image, &[]).good();
+        said.lines().find(|line| line.starts_with("anchors ")).map(str::to_owned)
+    };
+    assert_eq!(line(&image), None);
+    wipe(&image, 0, ANCHORS);
+    assert_eq!((told(&image)["has_anchors"].clone(), line(&image)), (true.into(), None));
+    let lose = || [0, SIZE - ANCHORS].map(|end| wipe(&image, end, ANCHORS));
+    lose();
+    let lost = told(&image);
+    assert_eq!((&lost["has_anchors"], &lost["state"]), (&false.into(), &"unclean".into()));
+    assert_eq!((&lost["label"], &lost["id"]), (&"apples".into(), &whole["id"]));
+    let said = line(&image).expect("it is told");
+    assert!(said.contains("lost, all four"), "{said}");
+    assert_eq!(follow(&said, "duramen fsck").code, 1, "it was repaired");
+    assert_eq!((told(&image)["has_anchors"].clone(), line(&image)), (true.into(), None));
+    lose();
+    let serving = Serving::start(&[&image], &[]);
+    put(&serving, "disk", "file", b"kept");
+    assert_eq!(told(&image)["has_anchors"], true);
+    assert!(serving.stop().success());
+    assert_eq!((told(&image)["has_anchors"].clone(), line(&image)), (true.into(), None));
 }

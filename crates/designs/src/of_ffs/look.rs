@@ -86,6 +86,7 @@ fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) ->
         needs_log: !is_clean && has_log,
         needs_check: flags & (flags::NEEDS_FSCK | flags::UNCLEAN) != 0,
         is_fresh: doubt.is_none() && is_fresh(superblock, geometry),
+        has_anchors: None,
         only_read: (geometry.byte_order == ByteOrder::Big).then_some("big-endian"),
         doubt,
         size: geometry.byte_address(geometry.size),

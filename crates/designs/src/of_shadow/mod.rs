@@ -97,6 +97,7 @@ impl From<Seen> for Found {
             label,
             is_clean: is_at_rest,
             is_fresh,
+            has_anchors: Some(seen.has_anchors),
             size,
             free,
             reserved,
