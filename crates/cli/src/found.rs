@@ -42,6 +42,14 @@ pub(crate) fn anything_in(disk: &DiskFile) -> Option<(&'static Design, Found)> {
     DESIGNS.look(&Reader(disk)).now_or_never().expect("a file is read at once")
 }
 
+/// What stands on a disk whose first bytes say nothing, if they are lost.
+///
+/// # Errors
+/// Those of the disk.
+pub(crate) fn lost_in(disk: &DiskFile) -> Result<Option<&'static str>, IoError> {
+    DESIGNS.find_lost(&Reader(disk)).now_or_never().expect("a file is read at once")
+}
+
 /// A disk that is only read.
 struct Reader<'a>(&'a DiskFile);
 

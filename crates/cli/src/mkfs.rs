@@ -17,7 +17,9 @@ use crate::found::{anything_in, found_in};
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::make_set;
 use crate::mkfs_arguments::MkfsArguments;
-use crate::occupied::{head, is_begun, is_leftover, on_it, refuse_foreign_folder};
+use crate::occupied::{
+    head, is_begun, is_leftover, on_it, refuse_foreign_folder, was_never_written, what_is_lost_on,
+};
 use crate::redo_log::other_version;
 use crate::set_state::STATE_NAME;
 use crate::size::show_size;
@@ -136,13 +138,6 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
             Err(Failure::NotAVolume { path: volume.to_owned(), why })
         }
     }
-}
-
-/// Whether an image has nothing but the length that it was given. A device has no blocks of a file,
-/// and neither has a file of some file systems: so its start is looked at, too.
-fn was_never_written(image: &Path, head: &[u8]) -> bool {
-    let has_no_blocks = fs::metadata(image).is_ok_and(|found| found.blocks() == 0);
-    has_no_blocks && head.iter().all(|&byte| byte == 0)
 }
 
 /// Whether an image is a file of its own: no run of ours makes a link, to a device or elsewhere.
@@ -327,11 +322,14 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path, may_be_left: bool) -> Res
     let size = disk.geometry().size;
     let head = head(&disk, path)?;
     let is_left = may_be_left && is_left(&disk, path, &head);
-    if !arguments.force
-        && !is_left
-        && let Some(what) = on_it(&head).or(of_a_volume(path))
-    {
-        return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
+    if !arguments.force && !is_left {
+        let what = match on_it(&head).or(of_a_volume(path)) {
+            None => what_is_lost_on(&disk, path)?,
+            what => what,
+        };
+        if let Some(what) = what {
+            return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
+        }
     }
     let is_other = arguments.size.is_some_and(|wanted| wanted != size);
     if is_left && is_other {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use block::{BlockDevice, clear};
+use block::{BlockDevice, Buffer, clear};
 use clap::Args;
 use designs::{DESIGNS, Design, DiskRole, HEAD_SIZE, Made, MkfsOptions};
 use duramen_settings::SMALLEST_LOG;
@@ -179,12 +179,14 @@ impl MkfsArguments {
         design: &Design,
         runtime: &Runtime,
     ) -> Result<Made, Failure> {
-        if let Some((other, _)) = DESIGNS.look(device).await
+        let size = device.geometry().size;
+        let length = size.min(HEAD_SIZE as u64);
+        // What is known by neither end need not be looked for.
+        if !are_ends_empty(device, length).await
+            && let Some((other, _)) = DESIGNS.look(device).await
             && other.engine != design.engine
         {
             // Its mkfs would leave what the engine that was there is known by, at either end.
-            let size = device.geometry().size;
-            let length = size.min(HEAD_SIZE as u64);
             let device_failed = |source| Failure::Device { path: path.to_owned(), source };
             clear(device, 0..length).await.map_err(device_failed)?;
             clear(device, size - length..size).await.map_err(device_failed)?;
@@ -193,4 +195,16 @@ impl MkfsArguments {
         let made = make(device, &options, &*runtime.random, runtime.clock.wall()).await;
         made.map_err(|source| Failure::Mkfs { path: path.to_owned(), source })
     }
+}
+
+/// Whether nothing but zeros stands in so many bytes at each end of a disk, as far as that can be
+/// read.
+async fn are_ends_empty(device: &dyn BlockDevice, length: u64) -> bool {
+    for at in [0, device.geometry().size - length] {
+        let read = device.read(at, Buffer::unfilled(length as usize)).await;
+        if !read.is_ok_and(|bytes| bytes.iter().all(|&byte| byte == 0)) {
+            return false;
+        }
+    }
+    true
 }

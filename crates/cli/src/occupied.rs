@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use block::file::DiskFile;
@@ -9,6 +10,7 @@ use designs::{DESIGNS, HEAD_SIZE};
 use server::control::SOCKET_NAME;
 
 use crate::failure::Failure;
+use crate::found::lost_in;
 use crate::log::{LOG_NAME, NEW_SUFFIX};
 use crate::set_state::{NEW_STATE_NAME, STATE_NAME};
 use crate::signature::{at_the_end, known, recognise};
@@ -40,6 +42,30 @@ pub(crate) fn what_is_on(disk: &DiskFile, path: &Path) -> Result<Option<&'static
     let head = head(disk, path)?;
     let read = |at, bytes: &mut [u8]| disk.read(at, bytes).is_ok();
     Ok(on_it(&head).or_else(|| at_the_end(disk.geometry().size, read)))
+}
+
+/// What a disk holds that begins with zeros: its first bytes may be lost. Nothing is looked for on
+/// one that was never written.
+///
+/// # Errors
+/// [`Failure::Device`].
+pub(crate) fn what_is_lost_on(
+    disk: &DiskFile,
+    path: &Path,
+) -> Result<Option<&'static str>, Failure> {
+    let head = head(disk, path)?;
+    if head.iter().any(|&byte| byte != 0) || was_never_written(path, &head) {
+        return Ok(None);
+    }
+    lost_in(disk).map_err(|source| Failure::Device { path: path.to_owned(), source })
+}
+
+/// Whether an image has nothing but the length that it was given. Files of some file systems have
+/// no blocks, whatever is in them: so its start is looked at, too.
+pub(crate) fn was_never_written(image: &Path, head: &[u8]) -> bool {
+    let has_no_blocks =
+        fs::metadata(image).is_ok_and(|found| found.is_file() && found.blocks() == 0);
+    has_no_blocks && head.iter().all(|&byte| byte == 0)
 }
 
 /// A volume does not mix with other files: no server would serve them, and they would be removed by

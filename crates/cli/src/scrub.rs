@@ -27,13 +27,15 @@ use crate::elsewhere::elsewhere;
 use crate::failure::{Failure, spell_out};
 use crate::order::{self, bar};
 use crate::size::show_size;
+use crate::stack::Stack;
 use crate::volume::Volume;
 
 /// What `duramen scrub --help` says at its end.
 pub(crate) const HELP: &str = "\
 It reads everything that is in use, in the order in which it lies on the disk, and compares it with
 its checksum. What is wrong is written again if there is another version of it, such as the other
-copy of a mirror. What is lost is told by the file's name and the byte at which it begins. A volume
+copy of a mirror. What is lost is told by the file's name and the byte at which it begins; a scrub
+that is ended before its end, as by Ctrl-C, or that fails, tells what it has found so far. A volume
 that is served goes on being served. Only engine shadow keeps checksums of its own; 'duramen raid
 scrub' looks at the disks of a set.
 
@@ -92,7 +94,10 @@ impl Scrub {
     }
 }
 
-/// Scrubs, and says what was found.
+/// What a scrub has come to, and why that is not its end, if it is not.
+type Outcome = (Scrub, Result<(), Failure>);
+
+/// Scrubs, and says what was found, also if it does not come to its end.
 ///
 /// # Errors
 /// [`Failure`], also when something is lost.
@@ -101,26 +106,33 @@ pub(crate) fn run(arguments: &ScrubArguments, output: &mut dyn Write) -> Result<
     refuse_unsummed(&volume)?;
     let socket = arguments.control.clone().or_else(|| volume.socket());
     let served = socket.map(|socket| by_server(&volume, &socket)).transpose()?.flatten();
-    let mut failed = None;
-    let scrub = match served {
-        Some(scrub) => scrub,
-        None => {
-            let done = reactor::block_on(|runtime| here(&volume, runtime));
-            let (mut scrub, done) = done.map_err(Failure::Start)??;
-            failed = done.err();
-            scrub.error = failed.as_ref().map(ToString::to_string);
-            scrub
-        }
+    let outcome = match served {
+        Some(outcome) => outcome,
+        None => reactor::block_on(|runtime| here(&volume, runtime)).map_err(Failure::Start)??,
     };
-    if arguments.json {
+    tell(outcome, &volume, arguments.json, output)
+}
+
+/// Says what a scrub has come to.
+///
+/// # Errors
+/// Why that is not its end; [`Failure::Rotten`] when something is lost.
+fn tell(
+    (mut scrub, done): Outcome,
+    volume: &Volume,
+    is_json: bool,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    if let Err(failure) = &done {
+        scrub.error.get_or_insert_with(|| failure.to_string());
+    }
+    if is_json {
         let text = serde_json::to_string_pretty(&scrub).expect("all keys are names");
         writeln!(output, "{text}")?;
-    } else if failed.is_none() {
-        describe(&scrub, &volume, output)?;
+    } else {
+        describe(&scrub, volume, output)?;
     }
-    if let Some(failure) = failed {
-        return Err(failure);
-    }
+    done?;
     let places = scrub.lost.len();
     if places > 0 { Err(Failure::Rotten { path: volume.path.clone(), places }) } else { Ok(()) }
 }
@@ -146,7 +158,9 @@ fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<()
         let of = snapshot.as_ref().map(|name| format!(" in snapshot {name}")).unwrap_or_default();
         writeln!(output, "lost: {whose}{of}: from byte {offset} on")?;
     }
-    let (path, size, mended) = (volume.path.display(), show_size(scrub.done_bytes), scrub.mended);
+    let (path, mended) = (volume.path.display(), scrub.mended);
+    let (done, all) = (show_size(scrub.done_bytes), show_size(scrub.total_bytes));
+    let size = if scrub.error.is_some() { format!("{done} of {all}") } else { done };
     Ok(writeln!(output, "{path}: {size} compared with their checksums, {mended} places mended")?)
 }
 
@@ -156,8 +170,14 @@ fn ended(volume: &Volume) -> Failure {
     Failure::Ended { path, what: "the scrub" }
 }
 
+/// It does not go on, for this reason.
+fn not_scrubbed(volume: &Volume, why: String) -> Failure {
+    let (path, source) = (volume.path.clone(), std::io::Error::other(why));
+    Failure::File { verb: "scrub", path, source }
+}
+
 /// Has the server of a volume do it; nothing if there is none.
-fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Scrub>, Failure> {
+fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure> {
     let Some(answer) = order::post(socket, &volume.path, "/v1/scrub", &json!({}))? else {
         return Ok(None);
     };
@@ -170,21 +190,35 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Scrub>, Failure> {
             Either::Right(_) => None,
         })
     });
-    let Some(followed) = followed.map_err(Failure::Start)?? else {
+    let followed = followed.map_err(Failure::Start)??;
+    let done = followed.unwrap_or_else(|| {
         let route = format!("/v1/jobs/{}/cancel", answer["job"]);
         let _ = client::post(socket, &route, String::new()); // it may have ended
-        return Err(ended(volume));
+        Err(ended(volume))
+    });
+    let scrub = match told_by(socket) {
+        Ok(scrub) => scrub,
+        Err(failure) => return Err(done.err().unwrap_or(failure)),
     };
-    followed?;
+    // What the server tells of a job is whether it failed, and not why.
+    let done = done.map_err(|failure| match (failure, &scrub.error) {
+        (Failure::Control { .. }, Some(why)) => not_scrubbed(volume, why.clone()),
+        (failure, _) => failure,
+    });
+    Ok(Some((scrub, done)))
+}
+
+/// What the server of a volume tells of its last scrub.
+fn told_by(socket: &Path) -> Result<Scrub, Failure> {
     let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
     let told = client::get(socket, "/v1/info").map_err(|error| refused(&error.to_string()))?;
     let info: Value = serde_json::from_str(&told.body).unwrap_or_default();
     let scrub = serde_json::from_value(info["scrub"].clone());
-    scrub.map(Some).map_err(|_| refused("it tells nothing of the scrub"))
+    scrub.map_err(|_| refused("it tells nothing of the scrub"))
 }
 
-/// Does it where nobody serves the volume. Gives how far it came, and whether that is the end.
-async fn here(volume: &Volume, runtime: Runtime) -> Result<(Scrub, Result<(), Failure>), Failure> {
+/// Does it where nobody serves the volume.
+async fn here(volume: &Volume, runtime: Runtime) -> Result<Outcome, Failure> {
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk: DiskFile| -> Rc<dyn BlockDevice> { disks.device(disk) };
     let opened = volume.open(Access::ReadWrite, &open, &runtime).await;
@@ -194,6 +228,11 @@ async fn here(volume: &Volume, runtime: Runtime) -> Result<(Scrub, Result<(), Fa
         }
         other => other,
     })?;
+    Ok(scrub_all(volume, stack).await)
+}
+
+/// Scrubs what is open, and closes it.
+async fn scrub_all(volume: &Volume, stack: Stack) -> Outcome {
     let (bar, mut scrub) = (bar("scrubbing"), Scrub::default());
     let mut watch = |scrubbed: &Scrubbed| {
         bar.set_length(scrubbed.total_bytes);
@@ -202,17 +241,17 @@ async fn here(volume: &Volume, runtime: Runtime) -> Result<(Scrub, Result<(), Fa
         true
     };
     let work = volume.design().work().scrub.expect("it has checksums");
-    let done = match server::unless_ended(work(&stack.disk, &mut watch)).await? {
-        Either::Left(Ok(Ok(_))) => Ok(()),
-        Either::Left(Ok(Err(_))) | Either::Right(_) => Err(ended(volume)),
-        Either::Left(Err(error)) => {
-            let source = std::io::Error::other(spell_out(error, &volume.words()));
-            Err(Failure::File { verb: "scrub", path: volume.path.clone(), source })
+    let done = match server::unless_ended(work(&stack.disk, &mut watch)).await {
+        Ok(Either::Left(Ok(Ok(_)))) => Ok(()),
+        Ok(Either::Left(Ok(Err(_))) | Either::Right(_)) => Err(ended(volume)),
+        Ok(Either::Left(Err(error))) => {
+            Err(not_scrubbed(volume, spell_out(error, &volume.words())))
         }
+        Err(error) => Err(error.into()),
     };
     bar.finish_and_clear();
-    stack.close(volume).await?;
-    Ok((scrub, done))
+    let closed = stack.close(volume).await;
+    (scrub, done.and(closed))
 }
 
 /// What scrubs a volume that is served, one time after the other.
@@ -268,6 +307,9 @@ impl Scrubs {
                 None => Err(ScrubError::Stopped),
             };
             is_under_way.set(false);
+            if let (Err(error), Some(seen)) = (&done, &mut *seen.borrow_mut()) {
+                seen.error = Some(error.to_string());
+            }
             job.end(match done {
                 Ok(_) => End::Done,
                 Err(ScrubError::Ended) => End::Cancelled,
@@ -278,3 +320,6 @@ impl Scrubs {
         Ok(id)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,16 +256,16 @@ impl Volume {
 }
 
 impl Stack {
-    /// Closes it, for a caller that has used it alone.
+    /// Closes all of it, for a caller that has used it alone.
     ///
     /// # Errors
     /// [`Failure::Device`].
     pub(crate) async fn close(self, volume: &Volume) -> Result<(), Failure> {
-        volume.told(self.disk.close().await)?;
+        let mut closed = self.disk.close().await;
         if let Some(log) = self.log {
-            volume.told(log.close().await)?;
+            closed = closed.and(log.close().await);
         }
-        Ok(())
+        volume.told(closed)
     }
 }
 

@@ -19,6 +19,7 @@ use runtime::Runtime;
 use server::reactor;
 
 use crate::choice::{Word, chosen, promises};
+use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::found::found_on;
 use crate::log::{self, LOG_NAME, log_size_for};
@@ -71,17 +72,33 @@ pub(crate) struct TuneArguments {
 /// [`Failure`]; then the policy is as it was, and the label and the reserve are old or new.
 pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = &Volume::find(&arguments.volume)?;
-    let path = volume.path.display();
     // Another policy of the same engine keeps the same format.
     let engine = volume.design().engine;
     let design = arguments.policy.as_deref().map(|policy| chosen(Some(engine), Some(policy)));
     let design = design.transpose()?;
     refuse_impossible(volume, arguments, design)?;
-    // Held to the end: no server begins to serve it meanwhile.
     let changed = reactor::block_on(|runtime| async move {
-        change_disk(volume, arguments, design, &runtime).await
+        // A set has room for a log, whatever its policy was.
+        let mut will_be = volume.clone();
+        will_be.settings.design = design.filter(|_| is_on_set(volume)).unwrap_or(volume.design());
+        let stack = will_be.open(Access::ReadWrite, &at_once, &runtime).await?;
+        // Open to the end: no server begins to serve it meanwhile.
+        let changed = change(volume, arguments, design, (&stack, &runtime), output).await;
+        changed.and(stack.close(volume).await)
     });
-    let (stack, found) = changed.map_err(Failure::Start)??;
+    changed.map_err(Failure::Start)?
+}
+
+/// Changes what is open, and then its settings, and says how it is now.
+async fn change(
+    volume: &Volume,
+    arguments: &TuneArguments,
+    design: Option<&'static Design>,
+    (stack, runtime): (&Stack, &Runtime),
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let found = change_disk(volume, arguments, design, (stack, runtime)).await?;
+    let path = volume.path.display();
     if let Some(percent) = arguments.reserve {
         writeln!(output, "{path} keeps {percent} percent of its space for root")?;
     }
@@ -92,13 +109,15 @@ pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(
             writeln!(output, "{path} has label {label}")?
         }
     }
-    let Some(design) = design else { return Ok(()) };
-    match &volume.folder {
-        Some(folder) => change_policy(volume, folder, &found, design, output)?,
-        None => writeln!(output, "{path} has policy {}", design.name())?,
+    match (design, &volume.folder) {
+        (None, _) => Ok(()),
+        (Some(design), Some(folder)) => {
+            let (volume, folder) = (volume.clone(), folder.clone());
+            let change = move || change_policy(&volume, &folder, &found, design);
+            Ok(writeln!(output, "{}", elsewhere(change).await?)?)
+        }
+        (Some(design), None) => Ok(writeln!(output, "{path} has policy {}", design.name())?),
     }
-    drop(stack);
-    Ok(())
 }
 
 /// Refuses what no volume like this one can be.
@@ -134,12 +153,8 @@ async fn change_disk(
     volume: &Volume,
     arguments: &TuneArguments,
     design: Option<&'static Design>,
-    runtime: &Runtime,
-) -> Result<(Stack, Found), Failure> {
-    // A set has room for a log, whatever its policy was.
-    let mut will_be = volume.clone();
-    will_be.settings.design = design.filter(|_| is_on_set(volume)).unwrap_or(volume.design());
-    let stack = will_be.open(Access::ReadWrite, &at_once, runtime).await?;
+    (stack, runtime): (&Stack, &Runtime),
+) -> Result<Found, Failure> {
     let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
     let (path, words) = (volume.path.display(), volume.words());
     if !found.is_clean || found.is_torn {
@@ -174,20 +189,20 @@ async fn change_disk(
         let filled = fill(&**log).await;
         filled.map_err(|source| Failure::Device { path: volume.path.clone(), source })?;
     }
-    Ok((stack, found))
+    Ok(found)
 }
 
 fn is_on_set(volume: &Volume) -> bool {
     volume.settings.raid.is_some()
 }
 
+/// Changes the settings in a folder, and its log. What is to be said of that.
 fn change_policy(
     volume: &Volume,
     folder: &Path,
     found: &Found,
     design: &'static Design,
-    output: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let path = volume.path.display();
     let log = folder.join(LOG_NAME);
     let size = found.size;
@@ -205,16 +220,11 @@ fn change_policy(
     let settings = Settings { design, log_size: log_size_kept, ..volume.settings.clone() };
     write_settings(folder, &settings)?;
     let name = design.name();
-    match log_size {
-        Some(size) => {
-            writeln!(output, "{path} has policy {name}, with a log of up to {}", show_size(size))?;
-        }
-        None => {
-            remove_log(&log)?;
-            writeln!(output, "{path} has policy {name}")?;
-        }
+    if let Some(size) = log_size {
+        return Ok(format!("{path} has policy {name}, with a log of up to {}", show_size(size)));
     }
-    Ok(())
+    remove_log(&log)?;
+    Ok(format!("{path} has policy {name}"))
 }
 
 /// A log that goes holds nothing: no changes of this volume that were put away and brought back,

@@ -204,10 +204,10 @@ pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     }
 }
 
-/// The design of a disk without settings: what the disk itself says, else the one that needs
-/// nothing else. A disk that cannot be read is told of later.
+/// The design of a disk without settings: what the disk itself says, whoever has it, else the one
+/// that needs nothing else. A disk that cannot be read is told of later.
 fn design_of_bare(disk: &Path) -> &'static Design {
-    let file = DiskFile::open(disk, Access::ReadOnly).ok();
+    let file = DiskFile::open(disk, Access::Glance).ok();
     let found = file.and_then(|file| anything_in(&file));
     found.map_or_else(alone, |(design, _)| design)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use block::BlockDevice;
+use block::{BlockDevice, IoError};
 use ffs::check_log::LogUse;
 use futures::future::LocalBoxFuture;
 use runtime::{Random, Runtime, Timestamp};
@@ -91,6 +91,10 @@ pub type IsBegun = fn(&[u8]) -> bool;
 /// Looks at a volume, whoever has it open.
 pub type Look = for<'a> fn(&'a dyn BlockDevice) -> LocalBoxFuture<'a, Result<Found, LookError>>;
 
+/// Says what is on a disk whose first bytes say nothing, since they are lost. It may read much.
+pub type FindLost =
+    for<'a> fn(&'a dyn BlockDevice) -> LocalBoxFuture<'a, Result<Option<&'static str>, IoError>>;
+
 /// Notes on a volume at rest which of the policies of its engine it has from now on.
 pub type NotePolicy =
     for<'a> fn(&'a dyn BlockDevice, &'a Design) -> LocalBoxFuture<'a, Result<(), OpenError>>;
@@ -150,6 +154,8 @@ pub struct Work {
     pub is_begun: IsBegun,
     /// Looks at it.
     pub look: Look,
+    /// Knows one that has lost its first bytes.
+    pub find_lost: FindLost,
     /// Opens it, and brings it back.
     pub open: Open,
     /// Makes it ready for a check.

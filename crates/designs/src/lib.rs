@@ -36,8 +36,8 @@ mod second;
 mod table;
 
 pub use design::{
-    Check, Design, DiskRole, HEAD_SIZE, IsBegun, Look, Make, NotePolicy, Open, Plan, Prepare,
-    Recognise, Scrub, SetLabel, SetReserve, Work,
+    Check, Design, DiskRole, FindLost, HEAD_SIZE, IsBegun, Look, Make, NotePolicy, Open, Plan,
+    Prepare, Recognise, Scrub, SetLabel, SetReserve, Work,
 };
 pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, SHADOW};
 pub use errors::{CheckError, LookError, MkfsError, OpenError};

@@ -51,6 +51,7 @@ static OTHER: Design = Design {
         recognise: |head| head.starts_with(MAGIC).then_some("a volume of the other engine"),
         is_begun: |_| false,
         look: |device| look(device).boxed_local(),
+        find_lost: |_| async { Ok(None) }.boxed_local(),
         open: |disks, runtime, _, _| {
             async move {
                 look(&*disks.volume).await.map_err(|error| OpenError::Other(error.into()))?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use block::BlockDevice;
+use block::{BlockDevice, IoError};
 use ufs2::mark::PolicyKind;
 
 use crate::design::{Design, DiskRole, Work};
@@ -118,6 +118,23 @@ impl Table {
             return Some((named.or_else(alone).unwrap_or(first), found));
         }
         None
+    }
+
+    /// What is on a disk whose first bytes say nothing, if they are lost and some engine knows by
+    /// others what is there. It may read much: some hundred MiB.
+    ///
+    /// # Errors
+    /// Those of the disk: what cannot be read may be what tells.
+    pub async fn find_lost(
+        self,
+        device: &dyn BlockDevice,
+    ) -> Result<Option<&'static str>, IoError> {
+        for (_, work) in self.works() {
+            if let Some(what) = (work.find_lost)(device).await? {
+                return Ok(Some(what));
+            }
+        }
+        Ok(None)
     }
 
     /// The design of an engine that needs exactly these disks.

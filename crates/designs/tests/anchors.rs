@@ -36,10 +36,12 @@ fn lost_anchors_are_told_and_repaired() {
     assert!(disk.contents() == image, "a look writes nothing");
     let found = executor.block_on((work.look)(&*disk)).expect("it is found");
     assert_eq!((found.label.as_str(), found.is_clean), ("apples", false));
+    assert_eq!(found.has_anchors, Some(false));
     let report = checked(true);
     assert_eq!((told(&report), report.repaired), (lost, true));
     assert!(!report.findings.unrepairable, "{:?}", report.findings);
     assert_eq!(told(&checked(false)), []);
     let found = executor.block_on((work.look)(&*disk)).expect("it is there");
     assert_eq!((found.label.as_str(), found.is_clean), ("apples", true));
+    assert_eq!(found.has_anchors, Some(true));
 }

@@ -1,19 +1,15 @@
 //! Looking at a volume, whoever has it open, and changing what is said of it at rest.
 //!
-//! Commit points: the anchor with another label that is written first; the first update with
-//! another reserve.
+//! Commit points: the anchor with another label that is written first; the first update of an
+//! opening with another reserve.
 
 use std::rc::Rc;
 
 use block::BlockDevice;
 use namespace::Store;
 use runtime::Runtime;
-use vfs::FsError;
-use vnode::Engine;
 
 use crate::anchors::{self, find_anchor, superblocks};
-use crate::commit::Staged;
-use crate::engine::Shadow;
 use crate::error::OpenError;
 use crate::format::anchor::{Anchor, LABEL};
 use crate::format::superblock::MOST_RESERVE;
@@ -36,6 +32,8 @@ pub struct Seen {
     pub is_at_rest: bool,
     /// Whether nobody has ever opened it.
     pub is_fresh: bool,
+    /// Whether any anchor is left.
+    pub has_anchors: bool,
     /// Bytes of the volume.
     pub size: u64,
     /// Bytes that are free for files,
@@ -67,7 +65,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let Some(last) = last.filter(|_| highest >= anchor.rest) else {
         return Err(OpenError::NoSuperblock { highest });
     };
-    let is_at_rest = last.number == anchor.rest;
+    let (is_at_rest, has_anchors) = (last.number == anchor.rest, !anchor.is_rebuilt());
     let shape = anchor.shape;
     let held = pins::kept(&last.snapshots, last.snapshots.line_slots, last.units / shape.block);
     let units = (anchor.free.saturating_sub(held), Recorded::of(&last));
@@ -78,6 +76,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
         label: anchor.label,
         is_at_rest,
         is_fresh: is_at_rest && last.number == 1,
+        has_anchors,
         size: shape.units * UNIT as u64,
         free: free * UNIT as u64,
         reserved: reserved(&shape, last.reserve) * UNIT as u64,
@@ -111,7 +110,7 @@ pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), Open
 /// and stopped; the device stays open. A cut leaves one reserve or the other.
 ///
 /// # Errors
-/// [`OpenError::NotAtRest`]; others as [`open`].
+/// [`OpenError::NotAtRest`]; [`OpenError::Full`]; others as [`open`].
 ///
 /// # Panics
 /// When it is more than [`MOST_RESERVE`].
@@ -124,20 +123,8 @@ pub async fn set_reserve(
     if !look(&**device).await?.is_at_rest {
         return Err(OpenError::NotAtRest);
     }
-    let options = OpenOptions { keeps_device: true, ..OpenOptions::default() };
+    let (keeps_device, reserve) = (true, Some(percent));
+    let options = OpenOptions { keeps_device, reserve, ..OpenOptions::default() };
     let files = open(device.clone(), runtime.clone(), &options).await?;
-    let changed = files.engine().change_reserve(percent).await;
-    files.shutdown().await?;
-    Ok(changed?)
-}
-
-impl Shadow {
-    /// The reserve is so many percent; when this ends, an update is durable that says so.
-    async fn change_reserve(&self, percent: u8) -> Result<(), FsError> {
-        self.commits.superblock.borrow_mut().reserve = percent;
-        let sequence = self.next.replace(self.next.get() + 1);
-        self.commits.stage(Staged { sequence, ..Staged::default() });
-        self.commits.commit_soon();
-        Ok(self.settle().await?)
-    }
+    files.shutdown().await.map_err(OpenError::of_commit)
 }

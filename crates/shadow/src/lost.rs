@@ -84,18 +84,25 @@ pub(crate) async fn rebuilt(device: &dyn BlockDevice) -> Result<Anchor, Lost> {
     anchor_of(secret, &found).ok_or(Lost::Nothing)
 }
 
-/// What follows an anchor that may not be the newest: none of one turn is left. It names the zones
-/// of the newest superblocks that any slot has.
+/// What follows an anchor that may not be the newest: none of the other turn is left. If the volume
+/// was stopped with the newest superblock that any slot has, it is the same; else it names the zones
+/// of the newest ones.
 ///
 /// # Errors
 /// Those of the disk: what cannot be read may be the last.
 pub(crate) async fn succeeded(device: &dyn BlockDevice, left: Anchor) -> Result<Anchor, IoError> {
     let mut volumes = volumes(device, &left.shape).await?;
-    let found = volumes.remove(&left.secret);
-    let Some(next) = found.and_then(|found| anchor_of(left.secret, &found)) else {
-        return Ok(left);
-    };
-    Ok(Anchor { number: next.number.max(left.number + ANCHORS), ..next })
+    let found = volumes.remove(&left.secret).unwrap_or_default();
+    let number = left.number + ANCHORS;
+    let Some(next) = anchor_of(left.secret, &found) else { return Ok(left) };
+    let (last, newest) = found.last_key_value().expect("an anchor was made of it");
+    if last.0 == left.rest {
+        return Ok(Anchor { number, ..left });
+    }
+    // A label is given to a volume that is stopped, and its next opening tells superblocks.
+    let is_told = left.number < newest.volume.anchor;
+    let label = if is_told { next.label } else { left.label };
+    Ok(Anchor { number: next.number.max(number), label, ..next })
 }
 
 /// The anchor of which superblocks tell.

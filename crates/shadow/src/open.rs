@@ -60,6 +60,9 @@ pub struct OpenOptions {
     pub keeps_data: bool,
     /// Whether a stop leaves the device open, for whoever goes on with it.
     pub keeps_device: bool,
+    /// Percent of the space that only root may fill from the first update on: at most
+    /// [`MOST_RESERVE`](crate::format::superblock::MOST_RESERVE). None leaves it as it is.
+    pub reserve: Option<u8>,
     /// How often access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
 }
@@ -71,6 +74,7 @@ impl Default for OpenOptions {
             cache_bytes: 256 << 20,
             keeps_data: true,
             keeps_device: false,
+            reserve: None,
             housekeeping_interval: Duration::from_secs(5),
         }
     }
@@ -112,6 +116,8 @@ pub async fn open(
     let answers = read_answers(&nodes, &shape, &superblock, &unfolded);
     let (log, remembered) = try_join(map, answers).await?;
     let chains = superblock.chains.clone();
+    let reserve = options.reserve.unwrap_or(superblock.reserve);
+    let superblock = Superblock { reserve, ..superblock };
     let found = Found { anchor, superblock, at, unfolded, log, pins };
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
     commits.pass_number(highest);

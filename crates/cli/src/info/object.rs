@@ -40,6 +40,7 @@ pub(super) struct Info {
     pub(super) directories: u64,
     pub(super) free_inodes: u64,
     pub(super) needs_check: bool,
+    pub(super) has_anchors: Option<bool>,
     pub(super) superblock_hash_fits: Option<bool>,
     pub(super) check_hashes: Option<Vec<String>>,
     pub(super) flags: Option<Vec<String>>,
@@ -95,7 +96,10 @@ impl Info {
         live: Live,
     ) -> Result<Self, Failure> {
         let on_disk = match known {
-            Some(known) => gather(volume, known),
+            // Its opening wrote anchors, if it has any.
+            Some(known) => {
+                Self { has_anchors: known.has_anchors.map(|_| true), ..gather(volume, known) }
+            }
             None => gather(volume, &look(volume, Access::Glance)?),
         };
         let info = Self {
@@ -151,6 +155,7 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         directories: found.directories,
         free_inodes: found.free_files,
         needs_check: found.needs_check,
+        has_anchors: found.has_anchors,
         superblock_hash_fits: ufs2.map(|_| found.doubt.is_none()),
         check_hashes: ufs2.map(|it| owned(&it.check_hashes)),
         flags: ufs2.map(|it| owned(&it.flags)),

@@ -1,12 +1,20 @@
 //! The lines that `duramen info` prints for people.
 
+use std::path::Path;
+
 use designs::{DESIGNS, Design, DiskRole};
 
 use super::live::Reclaim;
 use super::object::{Info, State};
 use crate::calendar::show_time;
+use crate::failure::spell_out;
 use crate::sets::Status;
 use crate::size::show_size;
+use crate::words::quoted;
+
+/// What is said of anchors that are not there.
+const LOST: &str = "lost, all four; what follows is from superblocks that were found, and the next \
+                    server, or 'duramen fsck --repair', writes anchors anew";
 
 /// The lines for people.
 pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
@@ -45,6 +53,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let has = |what: fn(&Design) -> bool| DESIGNS.of_engine(&info.engine).any(what);
     let (has_policies, may_log) =
         (has(|design| design.policy.is_some()), has(|design| design.has(DiskRole::Log)));
+    let volume = quoted(Path::new(&info.volume));
     let lines = [
         ("volume", Some(info.volume.clone())),
         ("disk", Some(info.raid.as_ref().map_or_else(|| info.disk.clone(), Status::summary))),
@@ -53,6 +62,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         ("log", may_log.then_some(log)),
         ("answers", may_log.then_some(answers)),
         ("state", Some(state.into())),
+        ("anchors", (info.has_anchors == Some(false)).then(|| spell_out(LOST, &volume))),
     ];
     let mut lines = told(lines);
     lines.extend(describe_serving(info));

@@ -215,6 +215,12 @@ fn a_bare_disk_has_the_socket_that_is_named() {
     assert_eq!((&told["state"], &told["policy"]), (&"served".into(), &Value::Null));
     assert_eq!((&told["softdep"], &told["durability"]), (&Value::Null, &"durable".into()));
     assert_eq!(info(&disk, &[])["state"], "in_use");
+    let shadow = folder.path("shadow.img");
+    on("mkfs", &shadow, &["--bare", "--size", "16M", "--engine", "shadow"]).good();
+    let serving_shadow = Serving::start(&[&shadow], &[]);
+    let told = info(&shadow, &[]);
+    assert_eq!((&told["state"], &told["engine"]), (&"in_use".into(), &"shadow".into()));
+    assert!(serving_shadow.stop().success());
     let other = folder.path("other.img");
     on("mkfs", &other, &["--bare", "--size", "16M"]).good();
     let more = [&control[..], &["--listen", "127.0.0.1:0"]].concat();

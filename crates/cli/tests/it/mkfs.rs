@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, assert_clean, duramen, on, pause};
+use crate::common::{Folder, SmallHost, assert_clean, duramen, on, pause};
 
 #[test]
 fn a_new_name_becomes_a_folder_with_settings_and_a_clean_disk() {
@@ -239,35 +238,6 @@ fn one_volume_under_two_names_is_told_and_stays_clean() {
         duramen(&["serve".to_owned(), whole.clone(), other]).failed(2, "are one volume");
     }
     assert_clean(&disk);
-}
-
-/// A host with little space: a file system in memory, while it lives.
-struct SmallHost {
-    place: PathBuf,
-    _folder: Folder,
-}
-
-impl SmallHost {
-    /// One of this size, as `mount` takes it; none where nothing can be mounted.
-    fn new(size: &str) -> Option<SmallHost> {
-        let folder = Folder::new();
-        let place = folder.path("small");
-        fs::create_dir(&place).expect("a new folder");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&place);
-        let is_mounted = mount.status().is_ok_and(|status| status.success());
-        if !is_mounted {
-            println!("SKIPPED: nothing can be mounted here");
-        }
-        is_mounted.then(|| SmallHost { place, _folder: folder })
-    }
-}
-
-impl Drop for SmallHost {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.place).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "nobody uses it any more");
-    }
 }
 
 /// As on a host that is full: a folder in which there is room for the disk and not for the log.

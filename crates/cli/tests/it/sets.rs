@@ -12,7 +12,7 @@ use raid::label::{Label, Standing, places};
 use serde_json::Value;
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, Run, assert_clean, duramen, on, pause};
+use crate::common::{Folder, Run, assert_clean, bytes_read, duramen, on, pause};
 
 /// Between two looks at a server.
 const TRY: Duration = Duration::from_millis(100);
@@ -449,6 +449,17 @@ fn a_policy_and_a_label_are_changed_on_a_set_as_on_a_disk() {
     assert_eq!((&info["policy"], &info["label"]), (&"softdep".into(), &"archive".into()));
     assert_eq!(info["raid"]["level"], "raid5");
     place.assert_whole(&[("one", &letter(1)), ("two", &letter(2))]);
+}
+
+#[test]
+fn a_set_whose_volume_was_tuned_has_nothing_to_bring_home() {
+    for (level, engine) in [("--raid1", "ffs"), ("--raid5", "shadow")] {
+        let place = Place::made(level, 3, &["--engine", engine]);
+        let read = || bytes_read(&["info", text(&place.volume)]);
+        let before = read();
+        on("tune", &place.volume, &["--label", "archive"]).good();
+        assert_eq!(read(), before, "{level}: the log of the set is read, too");
+    }
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! A volume of engine `shadow`, from the command line.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, duramen, follow, on};
+use crate::common::{Folder, SmallHost, duramen, duramen_in_time, follow, on};
 
 fn made(folder: &Folder, more: &[&str]) -> PathBuf {
     let volume = folder.path("volume");
@@ -279,6 +281,35 @@ fn what_only_root_may_fill_is_said_when_it_is_made_and_changed_later() {
     on("mkfs", &plain, &["--size", "8M"]).good();
     let said = on("tune", &plain, &["--reserve", "5"]).failed(2, "engine ffs keeps the reserve");
     assert!(said.contains("with which it was made"), "{said}");
+}
+
+/// As much is free where the disk lies as one update takes, more, or less.
+#[test]
+fn a_reserve_for_which_there_is_no_room_is_refused_at_once() {
+    let Some(host) = SmallHost::new("4M") else { return };
+    let (image, filler) = (host.place.join("disk.img"), host.place.join("filler"));
+    let mut outcomes = BTreeSet::new();
+    for pages in 0..6 {
+        on("mkfs", &image, &["--bare", "--size", "64M", "--engine", "shadow"]).good();
+        let mut file = fs::File::create(&filler).expect("a new file");
+        while file.write_all(&[1; 4096]).is_ok() {}
+        let length = file.metadata().expect("it is there").len();
+        file.set_len(length - pages * 4096).expect("it is ours");
+        drop(file);
+        let words = ["tune", image.to_str().expect("plain"), "--reserve", "5"];
+        let run = duramen_in_time(&words);
+        outcomes.insert(run.code);
+        if run.code == 0 {
+            assert!(run.good().ends_with("keeps 5 percent of its space for root\n"));
+        } else {
+            run.failed(1, "what holds the disk is full");
+        }
+        fs::remove_file(&filler).expect("it is there");
+        assert!(Serving::start(&[&image], &[]).stop().success());
+        on("tune", &image, &["--reserve", "5"]).good();
+        fs::remove_file(&image).expect("it is there");
+    }
+    assert_eq!(outcomes, BTreeSet::from([0, 1]));
 }
 
 /// Blocks of metadata of one volume stand where those of another were.

@@ -1,16 +1,20 @@
 //! What stands on a disk in the UFS2 format.
 
-use block::{BlockDevice, Buffer};
+use std::collections::BTreeSet;
+
+use block::{BlockDevice, Buffer, IoError};
 use ffs::soft_flag;
 use ufs2::layout::{
     BadSuperblock, ByteOrder, Geometry, ROOT_INODE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC,
     SUPERBLOCK_ROOM, Superblock, flags,
 };
 use ufs2::mark::{Mark, PolicyKind, policy_of};
+use ufs2::mkfs::{self, Plan};
 
 use crate::design::Design;
 use crate::errors::{LookError, OpenError};
 use crate::found::{Found, FoundUfs2};
+use crate::made::MkfsOptions;
 
 /// Where the magic number stands: the last field of a superblock, in the writer's byte order.
 const MAGIC_AT: usize = SUPERBLOCK_ADDRESS as usize + 1372;
@@ -82,6 +86,7 @@ fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) ->
         needs_log: !is_clean && has_log,
         needs_check: flags & (flags::NEEDS_FSCK | flags::UNCLEAN) != 0,
         is_fresh: doubt.is_none() && is_fresh(superblock, geometry),
+        has_anchors: None,
         only_read: (geometry.byte_order == ByteOrder::Big).then_some("big-endian"),
         doubt,
         size: geometry.byte_address(geometry.size),
@@ -143,6 +148,41 @@ fn is_fresh(superblock: &Superblock, geometry: &Geometry) -> bool {
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// What is left of a file system that has lost its superblock: a copy of that, where one stands in
+/// file systems of the usual shapes.
+pub(super) async fn find_lost(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoError> {
+    let size = device.geometry().size;
+    for at in copies(size, device.geometry().logical_sector_size) {
+        if at + SUPERBLOCK_ROOM > size {
+            continue;
+        }
+        let mut bytes = device.read(at, Buffer::unfilled(SUPERBLOCK_ROOM as usize)).await?;
+        if Geometry::parse_any_order(&mut bytes).is_ok() {
+            return Ok(Some("a UFS2 file system that has lost its superblock"));
+        }
+    }
+    Ok(None)
+}
+
+/// Where copies of the superblock stand on a disk of so many bytes, in the first groups and in the
+/// last, if it was made with blocks and fragments of any size and all else as usual.
+fn copies(size: u64, sector: u32) -> BTreeSet<u64> {
+    let mut places = BTreeSet::new();
+    for block_size in (12..=16).map(|power| 1 << power) {
+        for fragment_size in (0..=3).map(|power| block_size >> power) {
+            let (block_size, fragment_size) = (Some(block_size), Some(fragment_size));
+            let options = MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() };
+            let planned = mkfs::plan(size, sector.into(), &options.of_ufs2(sector));
+            let Ok(Plan { geometry, .. }) = planned else { continue };
+            let groups = [0, 1, geometry.group_count - 1].into_iter();
+            let groups = groups.filter(|&group| group < geometry.group_count);
+            let place = |group| geometry.byte_address(geometry.backup_superblock_fragment(group));
+            places.extend(groups.map(place));
+        }
+    }
+    places
 }
 
 /// Notes the policy of a volume at rest, as far as the format has a place for it.

@@ -271,6 +271,7 @@ pub(crate) const fn work(open: Open) -> Work {
         recognise: look::recognise,
         is_begun: is_begun_mark,
         look: |device| look::look(device).boxed_local(),
+        find_lost: |device| look::find_lost(device).boxed_local(),
         note_policy: |device, design| look::note_policy(device, design).boxed_local(),
         set_label: |device, label| {
             async move { Ok(label::set(device, label).await?) }.boxed_local()

@@ -7,7 +7,7 @@ mod check;
 
 use std::rc::Rc;
 
-use block::BlockDevice;
+use block::{BlockDevice, IoError};
 use futures::FutureExt;
 use runtime::{Random, Runtime, Timestamp};
 use shadow::format::superblock::MOST_RESERVE;
@@ -84,8 +84,8 @@ impl From<&OpenOptions> for shadow::OpenOptions {
     fn from(options: &OpenOptions) -> Self {
         let OpenOptions { read_only, cache_bytes, keeps_data, housekeeping_interval, .. } =
             *options;
-        let keeps_device = false;
-        Self { read_only, cache_bytes, keeps_data, keeps_device, housekeeping_interval }
+        let usual = Self::default();
+        Self { read_only, cache_bytes, keeps_data, housekeeping_interval, ..usual }
     }
 }
 
@@ -97,6 +97,7 @@ impl From<Seen> for Found {
             label,
             is_clean: is_at_rest,
             is_fresh,
+            has_anchors: Some(seen.has_anchors),
             size,
             free,
             reserved,
@@ -176,6 +177,16 @@ async fn open(disks: Disks, runtime: Runtime, options: &OpenOptions) -> Result<O
     Ok(Opened::new(shadow::open(disks.volume, runtime, &options.into()).await?))
 }
 
+/// What is left of a volume that has lost the anchors in front.
+async fn find_lost(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoError> {
+    match shadow::look(device).await {
+        Ok(_) => Ok(Some("a volume of engine shadow that has lost anchors")),
+        Err(shadow::OpenError::NoVolume | shadow::OpenError::Unfinished) => Ok(None),
+        Err(shadow::OpenError::Io(error)) => Err(error),
+        Err(_) => Ok(Some("what is left of a damaged volume of engine shadow")),
+    }
+}
+
 /// Opens a volume and stops it: what was only cut off is at rest then.
 async fn bring_to_rest(device: &Rc<dyn BlockDevice>, runtime: &Runtime) -> Result<(), OpenError> {
     let options = shadow::OpenOptions { keeps_device: true, ..shadow::OpenOptions::default() };
@@ -205,6 +216,7 @@ pub(crate) const WORK: Work = Work {
     },
     is_begun: shadow::format::anchor::is_begun,
     look: |device| shadow::look(device).map(|seen| Ok(seen?.into())).boxed_local(),
+    find_lost: |device| find_lost(device).boxed_local(),
     open: |disks, runtime, options, _| open(disks, runtime, options).boxed_local(),
     prepare: |_, _, _, _| {
         let (replayed, has_given_up, refused) = (None, false, None);

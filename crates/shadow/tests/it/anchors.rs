@@ -3,7 +3,7 @@
 use enginekit::Volume;
 use shadow::format::UNIT;
 use shadow::format::anchor::Anchor;
-use shadow::{Law, Shadow, check};
+use shadow::{Law, Shadow, check, look, set_label};
 use sim::{Executor, Image};
 use vfs::{FileSystem, FsError};
 
@@ -75,4 +75,31 @@ fn a_check_tells_of_a_turn_that_is_lost() {
         let laws: Vec<Law> = found.wrong.into_iter().map(|wrong| wrong.law).collect();
         assert_eq!(laws, expected, "{rotten:?}");
     }
+}
+
+/// A label is in anchors alone until the next opening.
+#[test]
+fn a_label_outlives_the_other_turn() {
+    let executor = Executor::new(3);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
+    executor.block_on(writes(&disk, &executor, 5)).expect("there is room");
+    let (value, image) = last_value(&disk.contents()).expect("it is well");
+    let (executor, disk) = disk_of(&image);
+    executor.block_on(set_label(&*disk, "pears")).expect("it is at rest");
+    let labelled = disk.contents();
+    let number = newest(&labelled).number;
+    for (rotten, label, is_at_rest) in [(number - 1, "pears", true), (number, "", true)] {
+        let image = without_turn(&labelled, rotten);
+        let (executor, disk) = disk_of(&image);
+        let seen = executor.block_on(look(&*disk)).expect("it is there");
+        assert_eq!((seen.label.as_str(), seen.is_at_rest), (label, is_at_rest), "{rotten}");
+        let (found, after) = last_value(&image).expect("it is well");
+        assert_eq!((found, newest(&after).label.as_str()), (value, label), "{rotten}");
+    }
+    // The newest is left, and the volume was killed since.
+    let (executor, disk) = disk_of(&labelled);
+    executor.block_on(writes(&disk, &executor, 1)).expect("there is room");
+    let killed = without_turn(&disk.contents(), newest(&disk.contents()).number - 1);
+    let (found, after) = last_value(&killed).expect("it is well");
+    assert_eq!((found, newest(&after).label.as_str()), (Some(0), "pears"));
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Verb};
 use enginekit::Volume;
 use shadow::format::anchor::Anchor;
 use shadow::format::superblock::Superblock;
@@ -10,7 +10,7 @@ use shadow::{
     Law, MkfsError, MkfsOptions, OpenError, OpenOptions, Shadow, check, look, open, plan, repair,
     set_reserve,
 };
-use sim::{Choice, Disk, Executor, Image, Prng};
+use sim::{Choice, Disk, Effect, Executor, Fault, Image, Prng};
 use vfs::{Credentials, FileSystem, FsError, ObjectId, Requester, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
@@ -179,6 +179,30 @@ fn it_is_changed_at_rest_and_a_cut_leaves_one_or_the_other() {
     let disk: Rc<dyn BlockDevice> = Disk::new(&executor, used(new(0), false));
     let refused = executor.block_on(set_reserve(&disk, &executor.runtime(), 5));
     assert_eq!(refused, Err(OpenError::NotAtRest));
+}
+
+/// Each write, and all after it, finds no room below.
+#[test]
+fn without_room_it_is_refused_and_nothing_waits() {
+    let image = used(new(0), true);
+    let reserves = [0, 5].map(|percent| reserved(&new(percent)));
+    let (mut nth, mut refused) = (1, 0);
+    loop {
+        let executor = Executor::new(9);
+        let disk = Disk::new(&executor, image.clone());
+        disk.inject(Fault::on(Verb::Write, Effect::NoSpace).nth(nth).forever());
+        let device: Rc<dyn BlockDevice> = disk.clone();
+        let set = executor.block_on(set_reserve(&device, &executor.runtime(), 5));
+        let image = disk.contents();
+        assert!(reserves.contains(&reserved(&image)), "write {nth}");
+        assert_eq!(findings(&image), Ok(()), "write {nth}");
+        if set.is_ok() {
+            break;
+        }
+        assert_eq!(set, Err(OpenError::Full), "write {nth}");
+        (nth, refused) = (nth + 1, refused + 1);
+    }
+    assert!(refused > 3, "{refused}");
 }
 
 #[test]

@@ -76,6 +76,23 @@ pub(crate) fn duramen<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
     run(Command::new(env!("CARGO_BIN_EXE_duramen")).args(arguments))
 }
 
+/// Runs `duramen` with these arguments. What has not ended after a minute ends with code 124.
+pub(crate) fn duramen_in_time<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
+    run(Command::new("timeout").args(["60", env!("CARGO_BIN_EXE_duramen")]).args(arguments))
+}
+
+/// Runs `duramen` with these arguments, however it ends. Says how many bytes it has read; nothing
+/// where the kernel does not count that.
+pub(crate) fn bytes_read(arguments: &[&str]) -> Option<u64> {
+    // The kernel counts for a process what its children have read that it has waited for.
+    let script = "\"$@\" > /dev/null 2>&1; exec cat /proc/self/io";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_duramen")]).args(arguments);
+    let told = run(&mut shell).output;
+    let read = told.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.map_or_else(|| skip("the kernel does not count"), |read| read.parse().ok())
+}
+
 /// Runs what is advised between quotes, from the word on with which that begins, as a shell takes
 /// it.
 #[track_caller]
@@ -142,6 +159,35 @@ pub(crate) fn assert_clean(image: &Path) {
             assert!(output.status.success() && text.contains("clean, 0 errors"), "{text}");
         }
         Err(error) => skip(&format!("python3 cannot be run: {error}")).unwrap_or(()),
+    }
+}
+
+/// A host with little space: a file system in memory, while it lives.
+pub(crate) struct SmallHost {
+    pub(crate) place: PathBuf,
+    _folder: Folder,
+}
+
+impl SmallHost {
+    /// One of this size, as `mount` takes it; none where nothing can be mounted.
+    pub(crate) fn new(size: &str) -> Option<SmallHost> {
+        let folder = Folder::new();
+        let place = folder.path("small");
+        fs::create_dir(&place).expect("a new folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&place);
+        let is_mounted = mount.status().is_ok_and(|status| status.success());
+        if !is_mounted {
+            println!("SKIPPED: nothing can be mounted here");
+        }
+        is_mounted.then(|| SmallHost { place, _folder: folder })
+    }
+}
+
+impl Drop for SmallHost {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.place).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "nobody uses it any more");
     }
 }
 

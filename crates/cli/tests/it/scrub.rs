@@ -1,0 +1,99 @@
+//! Scrubs that do not come to their end: what they have found is told all the same.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::common::{Folder, on};
+
+fn made(folder: &Folder) -> PathBuf {
+    let volume = folder.path("data");
+    on("mkfs", &volume, &["--engine", "shadow", "--size", "8M"]).good();
+    volume
+}
+
+/// Answers on the socket of a volume as a server whose scrub is in this state, and has this error.
+/// Gives the routes that are asked for.
+fn pretend(volume: &Path, state: &'static str, error: Value) -> Receiver<String> {
+    let listener = UnixListener::bind(volume.join("control.sock")).expect("nobody serves it");
+    let (tell, told) = channel();
+    let lost = json!([{ "path": "/bad", "snapshot": null, "offset": 4096 }]);
+    let done = json!({ "done_bytes": 4096, "total_bytes": 8192, "mended": 1 });
+    let mut scrub = json!({ "lost": lost, "error": error });
+    let all = done.as_object().expect("it is one").clone();
+    scrub.as_object_mut().expect("it is one").extend(all);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).expect("a request");
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            let route = request.split(' ').nth(1).expect("a route").to_owned();
+            let body = match route.as_str() {
+                "/v1/scrub" => json!({ "job": 7 }),
+                "/v1/info" => json!({ "scrub": scrub }),
+                _ => json!({ "state": state, "done": 4096, "total": 8192 }),
+            };
+            let body = body.to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).expect("it is read");
+            if tell.send(route).is_err() {
+                return; // the test has ended
+            }
+        }
+    });
+    told
+}
+
+/// What is told as text of what the server has found.
+const FOUND: &str = "lost: /bad: from byte 4096 on\n";
+const DONE: &str = "4 KiB of 8 KiB compared with their checksums, 1 places mended\n";
+
+#[test]
+fn what_a_server_has_found_is_told_if_its_scrub_fails() {
+    let reasons = [
+        (Value::Null, "it has failed; the server's log says why"),
+        ("the volume has stopped".into(), "the volume has stopped"),
+    ];
+    for (error, why) in reasons {
+        let folder = Folder::new();
+        let volume = made(&folder);
+        let _routes = pretend(&volume, "failed", error);
+        let run = on("scrub", &volume, &[]);
+        assert!(run.output.starts_with(FOUND) && run.output.ends_with(DONE), "{run:?}");
+        run.failed(1, why);
+        let run = on("scrub", &volume, &["--json"]);
+        let told: Value = serde_json::from_str(&run.output).expect("JSON");
+        assert_eq!((&told["lost"][0]["path"], &told["mended"]), (&"/bad".into(), &1.into()));
+        assert!(told["error"].as_str().is_some_and(|error| error.contains(why)), "{told}");
+        run.failed(1, why);
+    }
+}
+
+#[test]
+fn what_a_server_has_found_is_told_if_the_scrub_is_ended() {
+    let folder = Folder::new();
+    let volume = made(&folder);
+    let routes = pretend(&volume, "running", Value::Null);
+    let mut scrub = Command::new(env!("CARGO_BIN_EXE_duramen"));
+    scrub.arg("scrub").arg(&volume).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let scrub = scrub.spawn().expect("the program was just built");
+    let asked = |route: &str| routes.iter().any(|asked| asked == route);
+    assert!(asked("/v1/jobs/7"), "by then it hears signals");
+    let sent = Command::new("kill").args(["-INT", &scrub.id().to_string()]).status();
+    assert!(sent.expect("kill is there").success());
+    let Output { status, stdout, stderr } = scrub.wait_with_output().expect("it is our child");
+    let (output, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(output.starts_with(FOUND) && output.ends_with(DONE), "{output}");
+    assert!(errors.ends_with("the scrub was ended; nothing that was right has changed\n"));
+    assert_eq!(status.code(), Some(1));
+    assert!(asked("/v1/jobs/7/cancel") && asked("/v1/info"));
+    fs::remove_file(volume.join("control.sock")).expect("it is there");
+    on("scrub", &volume, &[]).good();
+}
