@@ -23,6 +23,7 @@
 //! Not asserted: 1 and 2, of which scrubs beside callers tell.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -403,7 +404,7 @@ impl Scrub<'_> {
     }
 
     /// Others go on meanwhile, memory is kept in bounds, and an order to end is heard.
-    async fn take_turns(&mut self) -> Result<(), ScrubError> {
+    pub(crate) async fn take_turns(&mut self) -> Result<(), ScrubError> {
         self.steps += 1;
         self.nodes.relieve();
         if self.steps.is_multiple_of(STEPS) {
@@ -418,7 +419,7 @@ impl Scrub<'_> {
     }
 
     /// Waits for the device.
-    async fn work<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn work<T>(&self, work: impl Future<Output = T>) -> T {
         match &self.way {
             Some(way) => way.work(work).await,
             None => work.await,
@@ -438,7 +439,7 @@ impl Scrub<'_> {
         Ok(())
     }
 
-    fn go_on(&mut self) -> Result<(), ScrubError> {
+    pub(crate) fn go_on(&mut self) -> Result<(), ScrubError> {
         self.scrubbed.mended += self.nodes.mended() - self.counted; // on the way
         self.counted = self.nodes.mended();
         let scrubbed = &mut self.scrubbed;
@@ -494,8 +495,7 @@ impl Scrub<'_> {
             self.go_on()?;
             self.give_way().await?;
         }
-        self.name_damage().await;
-        Ok(())
+        self.name_damage().await
     }
 
     /// Reads blocks that stand near each other.
@@ -607,14 +607,19 @@ impl Scrub<'_> {
         }
     }
 
-    /// Tells what was lost since this was done before, with the names of files.
-    async fn name_damage(&mut self) {
+    /// Tells what was lost since this was done before, with the names of files. If the scrub ends
+    /// meanwhile, they are told without.
+    async fn name_damage(&mut self) -> Result<(), ScrubError> {
         let mut damage = std::mem::take(&mut self.damage);
         if damage.is_empty() {
-            return;
+            return Ok(());
         }
         damage.sort_unstable();
-        let named = self.names_of(&damage).await;
+        let found = self.names_of(&damage).await;
+        let (named, done) = match found {
+            Ok(named) => (named, Ok(())),
+            Err(error) => (BTreeMap::new(), Err(error)),
+        };
         let name = |told: &Told| told.name.as_bytes().escape_ascii().to_string();
         let snapshot = self.held.as_ref().map(name);
         for one in damage {
@@ -630,6 +635,7 @@ impl Scrub<'_> {
             }
         }
         (self.watch)(&self.scrubbed);
+        done
     }
 
     fn tell(&mut self, lost: Lost) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use directory::chunk;
 use directory::entry::CHUNK_SIZE;
 use vfs::FileKind;
+use vnode::scrub::ScrubError;
 
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
@@ -23,20 +24,23 @@ type Name = (u64, String);
 impl Scrub<'_> {
     /// Paths to the files that have lost something, as far as there are any, and how many bytes a
     /// leaf of them has.
-    pub(crate) async fn names_of(&self, damage: &[Damage]) -> BTreeMap<u64, (String, u64)> {
-        let mut wanted: Vec<(u64, u64)> =
-            damage.iter().filter(|it| it.first <= it.last).map(|it| (it.first, it.last)).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
+    ///
+    /// # Errors
+    /// [`ScrubError::Ended`]; [`ScrubError::Stopped`].
+    pub(crate) async fn names_of(
+        &mut self,
+        damage: &[Damage],
+    ) -> Result<BTreeMap<u64, (String, u64)>, ScrubError> {
+        let wanted = ranges_of(damage);
         let mut paths = BTreeMap::new();
         if wanted.is_empty() {
-            return paths;
+            return Ok(paths);
         }
         let mut ups: BTreeMap<u64, Option<String>> = BTreeMap::new();
-        for (ino, (holder, name)) in self.find_names(&wanted).await {
+        for (ino, (holder, name)) in self.find_names(&wanted).await? {
             let up = match ups.get(&holder) {
                 Some(up) => up.clone(),
-                None => self.path_to(holder).await,
+                None => self.path_to(holder).await?,
             };
             let leaf = self.leaf_bytes(self.kind_of(ino).await);
             if let Some(up) = &up {
@@ -47,7 +51,13 @@ impl Scrub<'_> {
         if wanted.iter().any(|(first, last)| (*first..=*last).contains(&ROOT)) {
             paths.insert(ROOT, ("/".to_owned(), self.leaf_bytes(FileKind::Directory)));
         }
-        paths
+        Ok(paths)
+    }
+
+    /// An order to end is heard at once, and others go on meanwhile.
+    async fn turn(&mut self) -> Result<(), ScrubError> {
+        self.go_on()?;
+        self.take_turns().await
     }
 
     /// A file of which that is not known any more counts as one with data.
@@ -56,27 +66,31 @@ impl Scrub<'_> {
     }
 
     async fn facts_of(&self, ino: u64) -> Option<(Stem, Facts)> {
-        let home = self.nodes.get(&self.inodes, 0, ino / INODES).await.ok()??;
+        let home = self.work(self.nodes.get(&self.inodes, 0, ino / INODES)).await.ok()??;
         let facts = home.inode(ino % INODES, Record::facts)?;
         Some((Stem::File(ino, home, ino % INODES), facts))
     }
 
     /// A name of each of these files.
-    async fn find_names(&self, wanted: &[(u64, u64)]) -> BTreeMap<u64, Name> {
+    async fn find_names(
+        &mut self,
+        wanted: &[(u64, u64)],
+    ) -> Result<BTreeMap<u64, Name>, ScrubError> {
         let is_wanted = |ino: u64| {
-            // Ranges are few, and of files that lost something one each.
             let place = wanted.partition_point(|(first, _)| *first <= ino);
-            wanted[..place].iter().rev().any(|(_, last)| ino <= *last)
+            wanted[..place].last().is_some_and(|(_, last)| ino <= *last)
         };
         let mut found = BTreeMap::new();
         for block in 0..self.next_ino.div_ceil(INODES) {
+            self.turn().await?;
             for ino in block * INODES..(block + 1) * INODES {
-                let Ok(Some(_)) = self.nodes.get(&self.inodes, 0, block).await else { break };
+                let block = self.work(self.nodes.get(&self.inodes, 0, block)).await;
+                let Ok(Some(_)) = block else { break };
                 let Some((stem, facts)) = self.facts_of(ino).await else { continue };
                 if facts.kind != FileKind::Directory {
                     continue;
                 }
-                self.nodes.relieve();
+                self.turn().await?;
                 for start in (0..facts.size).step_by(CHUNK_SIZE) {
                     let Some(bytes) = self.chunk(&stem, start).await else { continue };
                     for entry in chunk::entries(&bytes).filter_map(Result::ok) {
@@ -90,23 +104,29 @@ impl Scrub<'_> {
                 }
             }
         }
-        found
+        Ok(found)
     }
 
     /// The path to a directory, without a slash at its end; none if it cannot be told.
-    async fn path_to(&self, directory: u64) -> Option<String> {
+    async fn path_to(&mut self, directory: u64) -> Result<Option<String>, ScrubError> {
         let (mut at, mut names) = (directory, Vec::new());
         while at != ROOT {
-            if names.len() == DEEPEST {
-                return None;
-            }
-            let above = self.entry(at, |name, _| name == b"..").await?.0;
-            let (_, name) =
-                self.entry(above, |name, ino| ino == at && !matches!(name, b"." | b"..")).await?;
+            self.turn().await?;
+            let Some((above, name)) = self.step_up(at).await.filter(|_| names.len() < DEEPEST)
+            else {
+                return Ok(None);
+            };
             names.push(name);
             at = above;
         }
-        Some(names.iter().rev().map(|name| format!("/{name}")).collect())
+        Ok(Some(names.iter().rev().map(|name| format!("/{name}")).collect()))
+    }
+
+    /// The directory above one, and the name that it has there.
+    async fn step_up(&self, directory: u64) -> Option<(u64, String)> {
+        let above = self.entry(directory, |name, _| name == b"..").await?.0;
+        let is_it = |name: &[u8], ino| ino == directory && !matches!(name, b"." | b"..");
+        Some((above, self.entry(above, is_it).await?.1))
     }
 
     /// The first entry of a directory that is looked for: which file, and the name.
@@ -129,8 +149,23 @@ impl Scrub<'_> {
 
     async fn chunk(&self, stem: &Stem, start: u64) -> Option<Vec<u8>> {
         let index = start / CHUNK_SIZE as u64;
-        let node = self.nodes.get(stem, 0, index / CHUNKS).await.ok()??;
+        let node = self.work(self.nodes.get(stem, 0, index / CHUNKS)).await.ok()??;
         let at = size_of::<Head>() + (index % CHUNKS) as usize * CHUNK_SIZE;
         Some(node.read(|bytes| bytes[at..at + CHUNK_SIZE].to_vec()))
     }
+}
+
+/// The numbers of files that have lost something, in ranges that rise and have nothing in common.
+fn ranges_of(damage: &[Damage]) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> =
+        damage.iter().filter(|it| it.first <= it.last).map(|it| (it.first, it.last)).collect();
+    all.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (first, last) in all {
+        match ranges.last_mut() {
+            Some(before) if first <= before.1 => before.1 = before.1.max(last),
+            _ => ranges.push((first, last)),
+        }
+    }
+    ranges
 }

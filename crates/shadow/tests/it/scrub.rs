@@ -330,6 +330,26 @@ pub(crate) fn what_is_being_written_is_not_judged() -> Result<(), String> {
     })
 }
 
+/// Looking for names goes through all directories.
+#[test]
+fn it_ends_while_it_looks_for_names() {
+    let mut image = filled();
+    let is_of_large = |unit: &u64| owners(&unit_of(&image, *unit)) == ["/large"];
+    let of_large = (0..image.size() / UNIT).find(is_of_large).expect("it has some");
+    image.write(of_large * UNIT + 9, b"rot");
+    let (whole, _) = scrubbed(image.clone()).expect("it is opened");
+    assert_eq!(paths(&whole), BTreeSet::from([Some("/large")]));
+    let (executor, mut calls, mut last) = (Executor::new(1), 0, Vec::new());
+    let ended = executor.block_on(scrub(Disk::new(&executor, image), &mut |scrubbed| {
+        calls += u64::from(scrubbed.done_bytes == whole.done_bytes);
+        last.clone_from(&scrubbed.lost);
+        calls < 4
+    }));
+    assert_eq!(ended.expect("it is opened").map(drop), Err(ScrubError::Ended));
+    let lost = Lost { path: None, snapshot: None, offset: of_large * UNIT };
+    assert_eq!(last, [lost], "it is told all the same");
+}
+
 #[test]
 fn an_update_on_its_way_is_not_judged() {
     assert_eq!(what_is_being_written_is_not_judged(), Ok(()));
