@@ -73,6 +73,8 @@ planted::bugs! {
     BelievedGathering,
     /// Any other version of a block is the right one.
     BelievedVersions,
+    /// A check forgets what stood where a snapshot has a block that cannot be read.
+    PassedOver,
     /// A repair writes over what the old tree needs.
     OverwrittenRepairs,
     /// A repair writes copies before the superblock is durable that says where there is room.

@@ -33,3 +33,4 @@ mod sparse;
 mod steps;
 mod strays;
 mod turns;
+mod unread;

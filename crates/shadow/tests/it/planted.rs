@@ -28,6 +28,7 @@ use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go
 use crate::steps::steps_are_gone_on_with;
 use crate::strays::copies_spare_what_may_come_back;
 use crate::turns::appends_follow_the_turns;
+use crate::unread::what_others_share_is_held_once;
 
 type Scenario = fn() -> Result<(), String>;
 
@@ -78,6 +79,7 @@ fn every_bug_is_found() {
             Bug::LeftAnchors => a_turn_may_rot,
             Bug::OneTwice => zones_stay_until_two_are_newer,
             Bug::FailedByRefusals => refusals_pass,
+            Bug::PassedOver => what_others_share_is_held_once,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
             Bug::EarlyCopies => copies_spare_what_may_come_back,
             Bug::BelievedVersions => the_other_copy_mends,
