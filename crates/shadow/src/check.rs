@@ -7,7 +7,8 @@
 //! The live tree comes first, and then that of each snapshot, from the newest on. Of each is looked
 //! at what the one before it does not have at the same place: so a block is looked at where it is
 //! held last, and what is known of a tree becomes what is known of the next by what these differ
-//! in. A finding is told of the newest tree that has it.
+//! in. A finding is told of the newest tree that has it. What a tree has behind a block that cannot
+//! be read, the next may have, and so may those before it: nothing is held twice by that.
 //!
 //! Invariants:
 //! 1. What is known of the tree that is looked at is what its blocks say that can be read.
@@ -169,8 +170,9 @@ pub(crate) struct Look<'a> {
     tree: Tree,
     /// What that says.
     pub(crate) says: Says,
-    /// Blocks of it that were not looked into, by owner, level and index.
-    passed: BTreeSet<(u64, u8, u64)>,
+    /// Blocks of it that were not looked into, by owner, level and index, and the last tree before
+    /// it of which it is known what was there.
+    passed: BTreeMap<(u64, u8, u64), Option<Stem>>,
     /// Blocks of metadata that were written by this update, or one before it, count as pinned.
     pinned_until: u64,
     /// Snapshots that hold something, and the updates that made them.
@@ -262,7 +264,7 @@ impl<'a> Look<'a> {
             findings: Findings::default(),
             tree: Tree { snapshot: None, inodes: Stem::Inodes, newest: 0 },
             says: Says::default(),
-            passed: BTreeSet::new(),
+            passed: BTreeMap::new(),
             pinned_until: 0,
             holders: Vec::new(),
             died: BTreeMap::new(),

@@ -73,6 +73,8 @@ planted::bugs! {
     BelievedGathering,
     /// Any other version of a block is the right one.
     BelievedVersions,
+    /// A check forgets what stood where a snapshot has a block that cannot be read.
+    PassedOver,
     /// A repair writes over what the old tree needs.
     OverwrittenRepairs,
     /// A repair writes copies before the superblock is durable that says where there is room.
@@ -111,8 +113,8 @@ planted::bugs! {
     LeftAnchors,
     /// Places of a tree with what is left of a rotten list are given to others.
     ReusedPlaces,
-    /// A snapshot that needs a fold waits until no caller has anything to do.
-    PinsAtRest,
+    /// A snapshot that needs a fold waits for one, also where there is no room below.
+    EndlessFolds,
     /// The superblock of an opening counts for two when a zone leaves the anchors.
     OneTwice,
     /// A block that was read hangs from what led to it before it was.

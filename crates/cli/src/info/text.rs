@@ -13,8 +13,9 @@ use crate::size::show_size;
 use crate::words::quoted;
 
 /// What is said of anchors that are not there.
-const LOST: &str = "lost, all four; what follows is from superblocks that were found, and the next \
-                    server, or 'duramen fsck --repair', writes anchors anew";
+const LOST: &str = "lost, all four or both copies of one; what follows is from superblocks that \
+                    were found, and the next server, or 'duramen fsck --repair', writes anchors \
+                    anew";
 
 /// The lines for people.
 pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {

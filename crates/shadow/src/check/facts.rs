@@ -1,7 +1,6 @@
 //! What a tree says of its files and their names, and whether that fits together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, kind_bits};
@@ -213,47 +212,53 @@ impl Look<'_> {
     }
 
     /// A block of inodes is another one than before.
-    pub(super) async fn inodes(&mut self, was: Option<Rc<Node>>, is: Option<Rc<Node>>, block: u64) {
+    pub(super) async fn inodes(&mut self, was: &Side, is: &Side, block: u64) {
         (self.progress)(self.done.0.min(self.done.1), self.done.1);
         for slot in 0..INODES {
-            let record = |home: &Rc<Node>| {
-                let record = home.inode(slot, |record| *record);
+            let record = |side: &Side| {
+                let record = side.block()?.inode(slot, |record| *record);
                 (!record.is_free()).then_some(record)
             };
-            let (before, now) = (was.as_ref().and_then(record), is.as_ref().and_then(record));
+            let (before, now) = (record(was), record(is));
             let bytes = |record: &Option<Record>| record.map(|it| it.as_bytes().to_vec());
-            if bytes(&before) == bytes(&now) {
+            let is_known = !was.is_lost || now.is_none();
+            if is_known && bytes(&before) == bytes(&now) {
                 continue;
             }
             let ino = block * INODES + slot;
-            let read = |home: &Option<Rc<Node>>, record: Option<Record>| {
+            let read = |side: &Side, record: Option<Record>| {
                 let facts = record.filter(|_| is_number(ino))?.facts()?;
-                Some((Stem::File(ino, home.clone()?, slot), facts))
+                Some((Stem::File(ino, side.block()?.clone(), slot), facts))
             };
-            let file = read(&is, now);
+            let file = read(is, now);
             if now.is_some() && file.is_none() {
                 self.wrong(Law::Inode, Some(ino), "what makes no sense", "an inode");
             }
-            self.file(ino, read(&was, before), file).await;
+            self.file(ino, (was, read(was, before)), (is, file)).await;
         }
     }
 
-    async fn file(&mut self, ino: u64, was: Option<(Stem, Facts)>, is: Option<(Stem, Facts)>) {
-        let side = |file: &Option<(Stem, Facts)>| {
+    async fn file(
+        &mut self,
+        ino: u64,
+        (old, was): (&Side, Option<(Stem, Facts)>),
+        (new, is): (&Side, Option<(Stem, Facts)>),
+    ) {
+        let root = |home: &Side, file: &Option<(Stem, Facts)>| {
             let file = file.as_ref().filter(|(_, facts)| !facts.is_inline());
-            Side::at_root(file.map(|(stem, _)| stem.clone()))
+            home.of_file(file.map(|(stem, _)| stem.clone()))
         };
+        let (before, after) = (root(old, &was), root(new, &is));
         let known = self.says.files.get(&ino);
         (self.says.leaves, self.says.chunks) = known.map_or((0, 0), |it| (it.leaves, it.chunks));
         let is_names = |file: &Option<(Stem, Facts)>| {
             file.as_ref().map(|(_, facts)| facts.kind == FileKind::Directory)
         };
-        let none = Side::at_root(None);
         if is_names(&was) == is_names(&is) {
-            self.differ_from(&side(&was), &side(&is)).await;
+            self.differ_from(&before, &after).await;
         } else {
-            self.differ_from(&side(&was), &none).await;
-            self.differ_from(&none, &side(&is)).await;
+            self.differ_from(&before, &new.of_file(None)).await;
+            self.differ_from(&Side::at_root(None), &after).await;
         }
         let now = is.as_ref().map(|(_, facts)| Known {
             kind: facts.kind,
@@ -292,16 +297,12 @@ impl Look<'_> {
     }
 
     /// A block of names is another one than before.
-    pub(super) fn names(
-        &mut self,
-        ino: u64,
-        index: u64,
-        was: Option<Rc<Node>>,
-        is: Option<Rc<Node>>,
-    ) {
-        let (mut before, chunks, _) = was.map_or_else(Default::default, |node| entries_of(&node));
+    pub(super) fn names(&mut self, ino: u64, index: u64, was: &Side, is: &Side) {
+        let known = was.block().filter(|_| !was.is_lost);
+        let (mut before, chunks, _) = known.map_or_else(Default::default, |it| entries_of(it));
         self.says.chunks = self.says.chunks.saturating_sub(chunks);
-        let (mut now, chunks, wrong) = is.map_or_else(Default::default, |node| entries_of(&node));
+        let (mut now, chunks, wrong) =
+            is.block().map_or_else(Default::default, |it| entries_of(it));
         self.says.chunks += chunks;
         if let Some(at) = wrong {
             let at = index * CHUNKS * CHUNK_SIZE as u64 + at;

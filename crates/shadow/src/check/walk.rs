@@ -3,6 +3,10 @@
 //! Two trees are gone through side by side. Where both have the same pointer, all that hangs from
 //! it is the same. Else a block *goes*, or *comes*, or both; what is known of the first tree is
 //! changed then by what the two blocks say.
+//!
+//! Where a block cannot be read, what hangs from it is *lost*: it goes out of what is known. The
+//! tree behind that one may have it still, and so may a tree in front. So what comes there is
+//! compared with the last tree that was read there: what both have is held, and is not known.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -18,6 +22,7 @@ use crate::format::record::Run;
 use crate::format::{FAN, UNIT, sum};
 use crate::mend::mend;
 use crate::nodes::{Node, Nodes, Parent, Stem};
+use crate::planted::{Bug, is_planted};
 
 /// A tree, and where one is in it.
 #[derive(Clone)]
@@ -26,15 +31,28 @@ pub(super) struct Side {
     stem: Option<Stem>,
     /// The block from which the places hang that are looked at; none at the root, and above it.
     above: Option<Rc<Node>>,
+    /// Whether what hangs here is none of what is known, since it, or what was there in a tree
+    /// between this one and the one that is looked at, cannot be read.
+    pub(super) is_lost: bool,
 }
 
 impl Side {
     pub(super) fn at_root(stem: Option<Stem>) -> Self {
-        Self { stem, above: None }
+        Self { stem, above: None, is_lost: false }
+    }
+
+    /// The root of a file, or of nothing, whose inode stands here.
+    pub(super) fn of_file(&self, stem: Option<Stem>) -> Self {
+        Self { stem, above: None, is_lost: self.is_lost }
     }
 
     fn below(&self, above: Option<Rc<Node>>) -> Self {
-        Self { stem: self.stem.clone(), above }
+        Self { stem: self.stem.clone(), above, is_lost: self.is_lost }
+    }
+
+    /// The block from which the places hang that are looked at; of a leaf itself.
+    pub(super) fn block(&self) -> Option<&Rc<Node>> {
+        self.above.as_ref()
     }
 
     fn height(&self, nodes: &Nodes) -> Option<u8> {
@@ -120,76 +138,99 @@ impl Look<'_> {
             let nodes = self.nodes.clone();
             // A lower tree has its root below the first place.
             let is_lower = |side: &Side| side.height(&nodes).is_some_and(|height| height < level);
-            let has_lower = is_lower(was) || is_lower(is);
             let (left, met) = (was.parent(&nodes, level), is.parent(&nodes, level));
             for index in places {
                 let before = pointer(&nodes, left.as_ref(), index);
                 let now = pointer(&nodes, met.as_ref(), index);
-                let (mut old, mut new) = (None, None);
+                let (mut old, mut new) = (was.below(None), is.below(None));
                 if before != now {
-                    old = self.leave((was, met.is_some()), level, index, before).await;
+                    old = self.leave((was, before), (is, met.is_some()), level, index).await;
                     new = self.meet((is, met.as_ref()), level, index, now).await;
+                } else if was.is_lost && !now.is_null() {
+                    (old, new) = self.find_again(was, is, level, index, now).await;
                 } else if let Some(changed) = changed(&nodes, was, level, index)
                     && let Some(stem) = &is.stem
                 {
-                    old = Some(changed);
-                    new = nodes.get(stem, level, index).await.ok().flatten();
+                    old = was.below(Some(changed));
+                    new = is.below(nodes.get(stem, level, index).await.ok().flatten());
                 }
-                let leads_on = old.is_some() || new.is_some() || has_lower && index == 0;
-                if leads_on {
-                    self.differ_below((was, old), (is, new), level, index).await;
+                if new.is_lost && !is.is_lost {
+                    self.pass((is, level, index), &old);
+                }
+                let has_lower = index == 0 && (is_lower(&old) || is_lower(&new));
+                let leads_on = old.above.is_some() || new.above.is_some() || has_lower;
+                if leads_on && !(old.is_lost && new.is_lost) {
+                    self.differ_below(&old, &new, level, index).await;
                 }
             }
         }
         .boxed_local()
     }
 
-    async fn differ_below(
-        &mut self,
-        (was, old): (&Side, Option<Rc<Node>>),
-        (is, new): (&Side, Option<Rc<Node>>),
-        level: u8,
-        index: u64,
-    ) {
+    async fn differ_below(&mut self, was: &Side, is: &Side, level: u8, index: u64) {
         if level > 0 {
-            let (was, is) = (was.below(old), is.below(new));
-            return self.differ_at(&was, &is, level - 1, index * FAN..(index + 1) * FAN).await;
+            return self.differ_at(was, is, level - 1, index * FAN..(index + 1) * FAN).await;
         }
         match is.stem.as_ref().or(was.stem.as_ref()) {
-            Some(Stem::Inodes | Stem::Pinned(_)) => self.inodes(old, new, index).await,
-            Some(Stem::File(ino, ..)) => self.names(*ino, index, old, new),
+            Some(Stem::Inodes | Stem::Pinned(_)) => self.inodes(was, is, index).await,
+            Some(Stem::File(ino, ..)) => self.names(*ino, index, was, is),
             _ => {}
         }
     }
 
-    /// The tree before had a block that this one has not. Gives it, if it was looked into. If it is
-    /// known what this one has at its place, that has to be older.
+    /// A block at a place of a tree comes into what is known, or goes out of it.
+    fn count(&mut self, stem: &Stem, level: u8, pointer: Pointer, comes: bool) {
+        let is_data = level == 0 && stem.holds_data();
+        if !is_data && is_pinnable(stem) {
+            self.says.count_node(pointer.birth.get() <= self.pinned_until, comes);
+        }
+        if level == 0 {
+            let leaves = &mut self.says.leaves;
+            *leaves = if comes { *leaves + 1 } else { leaves.saturating_sub(1) };
+        }
+    }
+
+    /// This tree has a block that cannot be read: what comes at its place in another is compared
+    /// with what was there before, if that was known.
+    fn pass(&mut self, (side, level, index): (&Side, u8, u64), before: &Side) {
+        let Some(stem) = &side.stem else { return };
+        let before = before.stem.clone().filter(|_| !is_planted(Bug::PassedOver));
+        self.passed.insert((stem.owner(), level, index), before);
+    }
+
+    /// The tree before had a block that this one has not. Gives what is there to be compared with.
+    /// If it is known what this one has at its place, that has to be older.
     async fn leave(
         &mut self,
-        (side, is_known): (&Side, bool),
+        (was, pointer): (&Side, Pointer),
+        (is, is_known): (&Side, bool),
         level: u8,
         index: u64,
-        pointer: Pointer,
-    ) -> Option<Rc<Node>> {
-        let stem = side.stem.as_ref().filter(|_| !pointer.is_null())?;
+    ) -> Side {
+        let nothing = was.below(None);
+        let Some(stem) = was.stem.as_ref().filter(|_| !pointer.is_null()) else { return nothing };
         let newest = self.tree.newest;
         if is_known && pointer.birth.get() <= newest {
             let found = format!("nothing of a block that update {} wrote", pointer.birth);
             let expected = format!("that one, or one behind update {newest} in the tree after it");
             self.wrong(Law::Birth, file_of(stem), found, expected);
         }
-        let is_data = level == 0 && stem.holds_data();
-        if !is_data {
-            self.says.count_node(pointer.birth.get() <= self.pinned_until, false);
-        }
-        if level == 0 {
-            self.says.leaves = self.says.leaves.saturating_sub(1);
-        }
-        if is_data || self.passed.remove(&(stem.owner(), level, index)) {
-            return None;
+        if !was.is_lost {
+            self.count(stem, level, pointer, false);
         }
         let nodes = self.nodes.clone();
-        nodes.get(stem, level, index).await.ok().flatten()
+        let place = (stem.owner(), level, index);
+        if level == 0 && stem.holds_data() || is.is_lost && self.passed.contains_key(&place) {
+            return nothing;
+        }
+        let Some(before) = self.passed.remove(&place) else {
+            return was.below(nodes.get(stem, level, index).await.ok().flatten());
+        };
+        let above = match &before {
+            Some(stem) => nodes.get(stem, level, index).await.ok().flatten(),
+            None => None,
+        };
+        Side { stem: before, above, is_lost: true }
     }
 
     /// This tree has a block that the one before it has not. Gives it, if it can be looked into.
@@ -199,27 +240,41 @@ impl Look<'_> {
         level: u8,
         index: u64,
         pointer: Pointer,
-    ) -> Option<Rc<Node>> {
-        let stem = side.stem.as_ref().filter(|_| !pointer.is_null())?;
+    ) -> Side {
+        let nothing = side.below(None);
+        let Some(stem) = side.stem.as_ref().filter(|_| !pointer.is_null()) else { return nothing };
         self.born(file_of(stem), pointer, parent.and_then(birth_above));
-        let is_data = level == 0 && stem.holds_data();
-        if !is_data && is_pinnable(stem) {
-            self.says.count_node(pointer.birth.get() <= self.pinned_until, true);
-        }
-        if level == 0 {
-            self.says.leaves += 1;
-        }
-        if is_data {
+        self.count(stem, level, pointer, true);
+        if level == 0 && stem.holds_data() {
             if self.hold_data(stem, index, pointer) {
                 self.data(stem, index, pointer).await;
             }
-            return None;
+            return nothing;
         }
         let found = self.hold_node(stem, (level, index), pointer).await;
-        if found.is_none() {
-            self.passed.insert((stem.owner(), level, index));
+        Side { is_lost: found.is_none(), ..side.below(found) }
+    }
+
+    /// This tree has a block that was lost on the way here from the tree that `was` is: it is held,
+    /// and comes into what is known. Gives it as both have it.
+    async fn find_again(
+        &mut self,
+        was: &Side,
+        is: &Side,
+        level: u8,
+        index: u64,
+        pointer: Pointer,
+    ) -> (Side, Side) {
+        let (mut old, mut new) = (was.below(None), is.below(None));
+        if let (Some(before), Some(now)) = (&was.stem, &is.stem) {
+            self.count(now, level, pointer, true);
+            if level > 0 || !now.holds_data() {
+                let nodes = self.nodes.clone();
+                old.above = nodes.get(before, level, index).await.ok().flatten();
+                new.above = nodes.get(now, level, index).await.ok().flatten();
+            }
         }
-        found
+        (old, new)
     }
 
     /// A file holds a block of data, if nothing else holds its place.

@@ -51,10 +51,11 @@ fn replace(image: &mut Image, unit: u64, before: &[u8], bytes: &[u8]) {
     }
 }
 
-/// Units with a block of this kind, owner and index, the oldest first, for which `is_used` is true.
+/// Units with a block of this kind, owner, level and index, the oldest first, for which `is_used`
+/// is true.
 pub(crate) fn versions(
     image: &Image,
-    (kind, owner, index): (Kind, u64, u64),
+    (kind, owner, level, index): (Kind, u64, u8, u64),
     is_used: impl Fn(u64) -> bool,
 ) -> Vec<u64> {
     let number = |bytes: &[u8], at: usize| {
@@ -63,8 +64,9 @@ pub(crate) fn versions(
     let mut found: Vec<(u64, u64)> = Vec::new();
     for unit in 32..image.size() / UNIT - 2 {
         let bytes = unit_of(image, unit);
-        let is_it = bytes.starts_with(b"DuSh") && bytes[6] == kind as u8 && bytes[16] == 0;
-        if is_it && (number(&bytes, 8), number(&bytes, 24)) == (owner, index) && is_used(unit) {
+        let is_it = bytes.starts_with(b"DuSh") && bytes[6] == kind as u8;
+        let place = [8, 16, 24].map(|at| number(&bytes, at));
+        if is_it && place == [owner, level.into(), index] && is_used(unit) {
             found.push((number(&bytes, 32), unit));
         }
     }

@@ -81,7 +81,7 @@ pub(crate) fn of_three_trees() -> Image {
 /// The units of a block that trees hold: of `one`, of `two`, and of the live tree, unless some have
 /// the same.
 pub(crate) fn units(image: &Image, kind: Kind, owner: u64, index: u64) -> Vec<u64> {
-    versions(image, (kind, owner, index), |unit| {
+    versions(image, (kind, owner, 0, index), |unit| {
         let mut rotten = image.clone();
         rotten.write(unit * UNIT + 77, &[unit_of(image, unit)[77] ^ 4]);
         findings(&rotten).is_err()

@@ -3,7 +3,7 @@
 mod anchors;
 mod answers;
 mod bench;
-mod busy;
+
 mod compaction;
 mod costs;
 mod discards;
@@ -36,3 +36,5 @@ mod sparse;
 mod steps;
 mod strays;
 mod turns;
+mod unmade;
+mod unread;

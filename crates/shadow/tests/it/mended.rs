@@ -18,7 +18,7 @@ use crate::repair::repaired;
 use crate::scrub::UNIT;
 
 /// What is told of a file, by tree and path: its data, or why it cannot be read.
-type All = BTreeMap<(u32, String), Result<Vec<u8>, FsError>>;
+pub(crate) type All = BTreeMap<(u32, String), Result<Vec<u8>, FsError>>;
 
 /// All that a tree has below a directory.
 async fn gather(volume: &Volume<Shadow>, tree: u32, path: &str, id: ObjectId, all: &mut All) {
@@ -40,7 +40,7 @@ async fn gather(volume: &Volume<Shadow>, tree: u32, path: &str, id: ObjectId, al
 }
 
 /// What the trees of a stopped volume have, and the disk when it is stopped again.
-fn shown(image: &Image, trees: &[u32]) -> Result<(Image, All), String> {
+pub(crate) fn shown(image: &Image, trees: &[u32]) -> Result<(Image, All), String> {
     on(image, async |volume| {
         let mut all = All::new();
         for &tree in trees {

@@ -8,7 +8,6 @@ use shadow::planted::{Bug, plant};
 use crate::anchors::a_turn_may_rot;
 use crate::answers::answers_survive;
 use crate::bench::Setting;
-use crate::busy::{lists_grow_after_one_has_rotted, snapshots_wait_for_no_rest};
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
 use crate::discards::cuts_leave_one_or_the_other;
 use crate::faults::{
@@ -30,6 +29,8 @@ use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go
 use crate::steps::steps_are_gone_on_with;
 use crate::strays::copies_spare_what_may_come_back;
 use crate::turns::appends_follow_the_turns;
+use crate::unmade::{lists_grow_after_one_has_rotted, snapshots_wait_for_no_room_below};
+use crate::unread::what_others_share_is_held_once;
 
 type Scenario = fn() -> Result<(), String>;
 
@@ -79,11 +80,12 @@ fn every_bug_is_found() {
             Bug::NewestAnchor => anchors_of_another_are_passed_over,
             Bug::LeftAnchors => a_turn_may_rot,
             Bug::ReusedPlaces => lists_grow_after_one_has_rotted,
-            Bug::PinsAtRest => snapshots_wait_for_no_rest,
+            Bug::EndlessFolds => snapshots_wait_for_no_room_below,
             Bug::OneTwice => zones_stay_until_two_are_newer,
             Bug::FailedByRefusals => refusals_pass,
             Bug::StaleParents => trees_grow_while_they_are_read,
             Bug::UnheldNodes => what_is_on_its_way_stays_here,
+            Bug::PassedOver => what_others_share_is_held_once,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
             Bug::EarlyCopies => copies_spare_what_may_come_back,
             Bug::BelievedVersions => the_other_copy_mends,
