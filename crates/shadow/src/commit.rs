@@ -368,43 +368,13 @@ impl Commits {
         }
     }
 
-    /// Waits until an update is durable that folds, whatever callers go on with.
-    ///
-    /// # Errors
-    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
-    /// room below.
-    pub(crate) async fn folded(self: &Rc<Self>) -> Result<(), FsError> {
-        self.fold_soon();
-        let is_to_come = || self.is_running.get() || self.is_due();
-        while is_to_come() && self.is_fold_wanted.get() {
-            self.next_release().await?;
-        }
-        let updates = self.counts().updates;
-        while self.is_running.get() && self.counts().updates == updates {
-            self.next_release().await?;
-        }
-        Ok(())
-    }
-
-    /// Waits until an update has ended, or cannot.
-    async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
-        if self.horizon.has_stopped() {
-            return Err(FsError::Io);
-        }
-        if self.is_refused() && !is_planted(Bug::EndlessFolds) {
-            return Err(FsError::NoSpace);
-        }
-        self.kick();
-        self.released.wait().await;
-        Ok(())
-    }
-
     /// Whether something was staged that is not sealed.
     pub(crate) fn has_staged(&self) -> bool {
         self.open.borrow().through > 0
     }
 
-    fn is_due(&self) -> bool {
+    /// Whether something is to go out.
+    pub(crate) fn is_due(&self) -> bool {
         self.pending.borrow().is_some() || self.open.borrow().is_due
     }
 
@@ -449,7 +419,8 @@ impl Commits {
         self.is_running.get()
     }
 
-    fn kick(self: &Rc<Self>) {
+    /// What is due goes out.
+    pub(crate) fn kick(self: &Rc<Self>) {
         if !self.is_held.get() && !self.is_running.replace(true) {
             let this = self.clone();
             self.runtime.tasks.spawn(async move { this.run().await }.boxed_local());

@@ -56,6 +56,37 @@ impl Commits {
         self.commit_soon();
     }
 
+    /// Waits until an update is durable that folds, whatever callers go on with.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
+    /// room below.
+    pub(crate) async fn folded(self: &Rc<Self>) -> Result<(), FsError> {
+        self.fold_soon();
+        let is_to_come = || self.is_busy() || self.is_due();
+        while is_to_come() && self.is_fold_wanted.get() {
+            self.next_release().await?;
+        }
+        let updates = self.counts().updates;
+        while self.is_busy() && self.counts().updates == updates {
+            self.next_release().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until an update has ended, or cannot.
+    async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
+        if self.horizon.has_stopped() {
+            return Err(FsError::Io);
+        }
+        if self.is_refused() && !is_planted(Bug::EndlessFolds) {
+            return Err(FsError::NoSpace);
+        }
+        self.kick();
+        self.released.wait().await;
+        Ok(())
+    }
+
     /// Folds while nothing is on its way, so that the map tells all. What it changes goes with the
     /// next update.
     ///

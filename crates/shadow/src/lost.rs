@@ -85,8 +85,8 @@ pub(crate) async fn rebuilt(device: &dyn BlockDevice) -> Result<Anchor, Lost> {
 }
 
 /// What follows an anchor that may not be the newest: none of the other turn is left. If the volume
-/// was stopped with the newest superblock that any slot has, it is the same; else it names the zones
-/// of the newest ones.
+/// was stopped with the newest superblock that any slot has, it says the same; else it names the
+/// zones of the newest ones.
 ///
 /// # Errors
 /// Those of the disk: what cannot be read may be the last.
