@@ -66,7 +66,8 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     let has_answers = has_answers(&nodes, &shape, &found).await?;
     let bare = bare(found.clone(), has_answers);
     let nodes = nodes_of(device.clone(), &anchor, &bare);
-    if root_of(&nodes, &Stem::Inodes).await?.is_none() {
+    let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
+    if root.is_none_or(|root| root.inode(ROOT, Record::facts).is_none()) {
         return Err(OpenError::Damaged("it has no root"));
     }
     let next = highest + 1;
@@ -350,26 +351,16 @@ async fn kept_snapshots(
     Ok(kept)
 }
 
-/// Whether a snapshot has a root directory.
-///
-/// # Errors
-/// Those of the disk, which may read it some day.
-async fn has_root(nodes: &Nodes, told: &Told) -> Result<bool, OpenError> {
-    let root = root_of(nodes, &Stem::Pinned(Rc::new(told.inodes))).await?;
-    Ok(root.is_some_and(|root| root.kind == FileKind::Directory))
-}
-
-/// What the inode of the root says in a tree, if that is there and makes sense.
-///
-/// # Errors
-/// Those of the disk, which may read it some day.
-async fn root_of(nodes: &Nodes, inodes: &Stem) -> Result<Option<Facts>, OpenError> {
-    let home = match nodes.get(inodes, 0, ROOT / INODES).await {
+/// Whether a snapshot has a root directory, or one that the disk may read some day.
+async fn has_root(nodes: &Rc<Nodes>, told: &Told) -> Result<bool, OpenError> {
+    let inodes = Stem::Pinned(Rc::new(told.inodes));
+    let home = match nodes.get(&inodes, 0, ROOT / INODES).await {
         Ok(home) => home,
         Err(FsError::Corrupt) => None,
         Err(error) => return Err(error.into()),
     };
-    Ok(home.and_then(|home| home.inode(ROOT % INODES, Record::facts)))
+    let root = home.and_then(|home| home.inode(ROOT % INODES, Record::facts));
+    Ok(root.is_some_and(|root| root.kind == FileKind::Directory))
 }
 
 /// The snapshots, and the slots of their lines, which say what there is in each.
