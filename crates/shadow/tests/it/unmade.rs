@@ -1,10 +1,16 @@
-//! Snapshots of a volume that has no room below, and of one with a list that has rotted.
+//! Snapshots of a volume whose callers never rest, of one that has no room below, and of one with a
+//! list that has rotted.
 
+use std::cell::Cell;
+use std::pin::pin;
 use std::time::Duration;
 
 use block::Verb;
 use enginekit::Volume;
+use enginekit::random::Seeded;
 use enginekit::snapshots::{delete, pin as make};
+use futures::future::{Either, join, join_all, select};
+use runtime::Random;
 use shadow::format::UNIT;
 use shadow::format::head::{Kind, index};
 use shadow::{Shadow, repair};
@@ -38,6 +44,63 @@ pub(crate) fn snapshots_wait_for_no_room_below() -> Result<(), String> {
 #[test]
 fn snapshots_are_refused_where_there_is_no_room_below() {
     assert_eq!(snapshots_wait_for_no_room_below(), Ok(()));
+}
+
+/// How often a snapshot is made, of which some need a fold.
+const SNAPSHOTS: u64 = 80;
+/// No snapshot takes longer.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// So many callers write as fast as they can, while snapshots come and go.
+fn made_beside(writers: usize, bytes: u64) -> Result<(), String> {
+    let executor = Executor::new(5);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, bytes)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let clock = executor.runtime().clock;
+        let has_ended = Cell::new(false);
+        let write = async |number: usize| {
+            let file = volume.create(volume.files.root(), &format!("w{number}")).await?;
+            for at in 0.. {
+                if has_ended.get() {
+                    break;
+                }
+                let data = vec![at as u8; 4096];
+                volume.write(file, at % 4 * 4096, data, Stability::FileSync).await?;
+            }
+            Ok::<_, FsError>(())
+        };
+        let snapshots = async {
+            let chance = Seeded::new(9);
+            for number in 0..SNAPSHOTS {
+                clock.sleep(Duration::from_micros(chance.next_u64() % 20_000)).await;
+                let name = format!("s{number}");
+                let snapshot = pin!(make(&volume, &name));
+                match select(snapshot, clock.sleep(LONGEST)).await {
+                    Either::Left((made, _)) => made.map_err(|error| error.to_string())?,
+                    Either::Right(_) => return Err(format!("{name} waits")),
+                };
+                delete(&volume, &name, true).await.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        };
+        let snapshots = async {
+            let made = snapshots.await;
+            has_ended.set(true);
+            made
+        };
+        // Writers come first: whoever waits for an update hears of it before a snapshot does.
+        let (written, made) = join(join_all((0..writers).map(write)), snapshots).await;
+        written.into_iter().collect::<Result<Vec<()>, _>>().map_err(|error| error.to_string())?;
+        made
+    })
+}
+
+/// Callers that are busy keep no snapshot from being made.
+#[test]
+fn snapshots_are_made_beside_busy_callers() {
+    assert_eq!(made_beside(1, 24 << 20), Ok(()));
+    assert_eq!(made_beside(4, 2 << 20), Ok(()));
 }
 
 /// Uses a volume, and stops it.
