@@ -31,7 +31,7 @@ use crate::folder::{parent, real_place, sync_folder};
 use crate::log::log_size_for;
 use crate::making::{Making, Stage};
 use crate::mkfs_arguments::MkfsArguments;
-use crate::occupied::{refuse_foreign_folder, what_is_lost_on, what_is_on};
+use crate::occupied::{refuse_foreign_folder, refuse_occupied, what_is_on};
 use crate::set_state;
 use crate::size::show_size;
 use crate::stack::{at_once, fill};
@@ -223,13 +223,7 @@ fn open_member(
     let disk = DiskFile::open(path, Access::ReadWrite)?;
     arguments.check_size(path, disk.geometry().size)?;
     if !arguments.force {
-        let what = match what_is_on(&disk, path)? {
-            None => what_is_lost_on(&disk, path)?,
-            what => what,
-        };
-        if let Some(what) = what {
-            return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
-        }
+        refuse_occupied(&disk, path, what_is_on(&disk, path)?)?;
     }
     Ok(disk)
 }

@@ -18,7 +18,7 @@ use crate::log::{self, LOG_NAME, log_size_for};
 use crate::make_set;
 use crate::mkfs_arguments::MkfsArguments;
 use crate::occupied::{
-    head, is_begun, is_leftover, on_it, refuse_foreign_folder, was_never_written, what_is_lost_on,
+    head, is_begun, is_leftover, on_it, refuse_foreign_folder, refuse_occupied, was_never_written,
 };
 use crate::redo_log::other_version;
 use crate::set_state::STATE_NAME;
@@ -323,13 +323,7 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path, may_be_left: bool) -> Res
     let head = head(&disk, path)?;
     let is_left = may_be_left && is_left(&disk, path, &head);
     if !arguments.force && !is_left {
-        let what = match on_it(&head).or(of_a_volume(path)) {
-            None => what_is_lost_on(&disk, path)?,
-            what => what,
-        };
-        if let Some(what) = what {
-            return Err(Failure::Occupied { path: path.to_owned(), what: what.to_owned() });
-        }
+        refuse_occupied(&disk, path, on_it(&head).or(of_a_volume(path)))?;
     }
     let is_other = arguments.size.is_some_and(|wanted| wanted != size);
     if is_left && is_other {

@@ -44,15 +44,26 @@ pub(crate) fn what_is_on(disk: &DiskFile, path: &Path) -> Result<Option<&'static
     Ok(on_it(&head).or_else(|| at_the_end(disk.geometry().size, read)))
 }
 
-/// What a disk holds that begins with zeros: its first bytes may be lost. Nothing is looked for on
-/// one that was never written.
+/// Refuses a disk of which this is known, or that has something which has lost its first bytes.
 ///
 /// # Errors
-/// [`Failure::Device`].
-pub(crate) fn what_is_lost_on(
+/// [`Failure::Occupied`]; [`Failure::Device`].
+pub(crate) fn refuse_occupied(
     disk: &DiskFile,
     path: &Path,
-) -> Result<Option<&'static str>, Failure> {
+    known: Option<&'static str>,
+) -> Result<(), Failure> {
+    let what = match known {
+        None => what_is_lost_on(disk, path)?,
+        known => known,
+    };
+    let refused = |what: &str| Failure::Occupied { path: path.to_owned(), what: what.to_owned() };
+    what.map_or(Ok(()), |what| Err(refused(what)))
+}
+
+/// What a disk holds that begins with zeros: its first bytes may be lost. Nothing is looked for on
+/// one that was never written.
+fn what_is_lost_on(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
     let head = head(disk, path)?;
     if head.iter().any(|&byte| byte != 0) || was_never_written(path, &head) {
         return Ok(None);
