@@ -23,7 +23,7 @@ pub struct Found {
     pub is_fresh: bool,
     /// What it is that can only be read, if it is that.
     pub only_read: Option<&'static str>,
-    /// Whether an anchor is left that says where its superblocks stand, if its engine has some.
+    /// Whether anchors are left that say where its superblocks stand, if its engine has some.
     pub has_anchors: Option<bool>,
     /// Why not all may be true that it says.
     pub doubt: Option<String>,

@@ -74,8 +74,11 @@ impl Commits {
         Ok(())
     }
 
-    /// Waits until an update has ended, or cannot.
-    async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
+    /// Waits until an update has ended, or something was given back.
+    ///
+    /// # Errors
+    /// As [`Commits::folded`].
+    pub(crate) async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
         if self.horizon.has_stopped() {
             return Err(FsError::Io);
         }

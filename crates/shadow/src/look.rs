@@ -32,7 +32,7 @@ pub struct Seen {
     pub is_at_rest: bool,
     /// Whether nobody has ever opened it.
     pub is_fresh: bool,
-    /// Whether any anchor is left.
+    /// Whether anchors are left that say where its newest superblock may stand.
     pub has_anchors: bool,
     /// Bytes of the volume.
     pub size: u64,

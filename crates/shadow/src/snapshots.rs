@@ -117,14 +117,11 @@ impl Shadow {
                 return Ok(true);
             }
             // Records tell of some more: a fold frees it.
-            if self.commits.horizon.has_stopped() || self.commits.unfoldable.get() > unfoldable {
+            if self.commits.unfoldable.get() > unfoldable {
                 return Err(FsError::Io);
             }
-            if self.commits.is_refused() {
-                return Err(FsError::NoSpace);
-            }
             self.commits.fold_soon();
-            self.released().wait().await;
+            self.commits.next_release().await?;
         }
     }
 

@@ -178,7 +178,7 @@ impl Anchor {
         !is_begun(head) && units.into_iter().any(|unit| alone(unit, Kind::Anchor).is_some())
     }
 
-    /// Whether superblocks alone say it: there is none on the disk.
+    /// Whether superblocks alone say it: the disk has none, or none of a turn.
     pub fn is_rebuilt(&self) -> bool {
         self.rest == 0
     }
