@@ -60,13 +60,24 @@ impl<E: Engine> Files<E> {
             self.wait_for_chains().await;
             self.engine.settle().await
         };
-        match select(pin!(all_home), pin!(self.refused_for_long())).await {
-            Either::Left((settled, _)) => settled?,
-            // The next start brings it home, or gives it up if no caller was told of it.
-            Either::Right(_) => return Err(FsError::NoSpace),
-        }
+        // If there is no room, the next start brings it home, or gives it up if no caller was told.
+        self.unless_refused(async { Ok(all_home.await?) }).await?;
         while self.more_space().await {}
         self.check_running()
+    }
+
+    /// Does something, unless what is to become durable waits for room below for too long.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] then, besides those of what is done.
+    async fn unless_refused<T>(
+        &self,
+        work: impl Future<Output = Result<T, FsError>>,
+    ) -> Result<T, FsError> {
+        match select(pin!(work), pin!(self.refused_for_long())).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(FsError::NoSpace),
+        }
     }
 
     /// Completes when what the log has has waited for room below for [`REFUSED_MOST`].
@@ -116,9 +127,6 @@ impl<E: Engine> Files<E> {
     /// begins then.
     async fn end_snapshot_changes(&self) -> Result<Option<Permit>, FsError> {
         let Some(book) = &self.snapshots else { return Ok(None) };
-        match select(pin!(book.changing.exclusive()), pin!(self.refused_for_long())).await {
-            Either::Left((permit, _)) => Ok(Some(permit)),
-            Either::Right(_) => Err(FsError::NoSpace),
-        }
+        self.unless_refused(async { Ok(Some(book.changing.exclusive().await)) }).await
     }
 }
