@@ -54,8 +54,10 @@ fn number(owner: u64, level: u8, index: u64) -> u64 {
 pub(crate) struct Anew<'a> {
     stem: Stem,
     index: u64,
-    /// What leads to it stays in memory.
+    /// What leads to it stays in memory,
     _parent: Parent,
+    /// and so does it, if it is there.
+    here: Option<Rc<Node>>,
     _loading: Option<Loading<'a, Node>>,
 }
 
@@ -473,20 +475,21 @@ impl Nodes {
     ) -> Result<Anew<'a>, FsError> {
         loop {
             let parent = self.make_parent(&stem, 0, index, made).await?;
-            let is_here = self.find(&stem, 0, index).is_some();
-            if is_here || others.iter().any(|other| other.index == index) {
-                return Ok(Anew { stem, index, _parent: parent, _loading: None });
+            let here = self.find(&stem, 0, index);
+            if here.is_some() || others.iter().any(|other| other.index == index) {
+                return Ok(Anew { stem, index, _parent: parent, here, _loading: None });
             }
             if let Some(loading) = self.cache.begin(number(stem.owner(), 0, index)) {
-                return Ok(Anew { stem, index, _parent: parent, _loading: Some(loading) });
+                let loading = Some(loading);
+                return Ok(Anew { stem, index, _parent: parent, here, _loading: loading });
             }
             self.cache.wait().await;
         }
     }
 
     /// The block of such a leaf, which is to be filled and marked at once.
-    pub(crate) fn begin_anew(&self, Anew { stem, index, .. }: &Anew<'_>) -> Rc<Node> {
-        if let Some(node) = self.find(stem, 0, *index) {
+    pub(crate) fn begin_anew(&self, Anew { stem, index, here, .. }: &Anew<'_>) -> Rc<Node> {
+        if let Some(node) = here.clone().or_else(|| self.find(stem, 0, *index)) {
             return node;
         }
         // The tree may have become higher since.
