@@ -7,11 +7,11 @@ use std::rc::Rc;
 use cache::{Budget, DataPath};
 use runtime::Runtime;
 use runtime::sync::Signal;
-use vfs::FsError;
+use vfs::{FsError, Sequence};
 use vnode::{Limits, Space as Kind, Vnode};
 
 use crate::callers::Callers;
-use crate::commit::{Commits, Counts};
+use crate::commit::{Commits, Counts, Staged};
 use crate::compaction::Compaction;
 use crate::format::inode::Record;
 use crate::format::{FIRST, INODES, ROOT, UNIT};
@@ -124,6 +124,24 @@ impl Shadow {
             }
         }
         self.space.has_blocks(blocks + pool, units, kind != Kind::Reserved)
+    }
+
+    /// Blocks of metadata go out with the next update, as they are, if there is room for so many
+    /// units of them and of what leads to them; says with which change.
+    pub(crate) fn write_again(
+        &self,
+        nodes: impl IntoIterator<Item = Rc<Node>>,
+        units: u64,
+    ) -> Option<Sequence> {
+        let has_room = || self.has_room_for(0, (units, units), Kind::Reserved, true);
+        if self.commits.is_refused() || !has_room() {
+            return None;
+        }
+        nodes.into_iter().for_each(|node| self.nodes.mark(&node));
+        let sequence = self.next.replace(self.next.get() + 1);
+        self.commits.stage(Staged { sequence, ..Staged::default() });
+        self.commits.commit_soon();
+        Some(Sequence(sequence))
     }
 
     /// Units of metadata that a change of a leaf takes at most: with what leads to it, and to the

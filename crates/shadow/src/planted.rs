@@ -79,6 +79,8 @@ planted::bugs! {
     OverwrittenRepairs,
     /// A repair writes copies before the superblock is durable that says where there is room.
     EarlyCopies,
+    /// A scrub tells that it mended what is not durable yet.
+    EarlyMending,
     /// A scrub looks at what is being written.
     ScrubbedWrites,
     /// What is compacted takes the place of what was written meanwhile.

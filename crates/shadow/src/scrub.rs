@@ -3,7 +3,8 @@
 //! Metadata is walked through as readers see it, and the places of blocks are gathered with their
 //! checksums, so many at a time as there is memory for. These are sorted by where they stand and
 //! read in that order, in large pieces. What is wrong is mended if the disk has another version of
-//! it, or if it is metadata and in memory; else it is lost, and named with the file whose it is.
+//! it. If it is metadata of the live tree, and in memory, it is written elsewhere with the next
+//! update. Else it is lost, and named with the file whose it is.
 //!
 //! The live tree comes first, and then what each snapshot holds and neither that nor a snapshot
 //! before it does. What of the live tree was freed before it was read is read with the snapshot.
@@ -19,8 +20,9 @@
 //!    began.
 //! 2. What is told as lost is what a pointer leads to, which is as it was when the block was read.
 //! 3. No more than [`BATCH`] blocks are gathered at once.
+//! 4. What is told as mended is durable.
 //!
-//! Not asserted: 1 and 2, of which scrubs beside callers tell.
+//! Not asserted: 1 and 2, of which scrubs beside callers tell; 4, of which cuts after scrubs do.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -32,7 +34,8 @@ use cache::{Budget, DataPath};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use runtime::sync::yield_now;
-use vfs::{FileKind, FsError, SnapshotNumber};
+use vfs::{FileKind, FsError, Sequence, SnapshotNumber};
+use vnode::Engine;
 use vnode::scrub::{Lost, ScrubError, Scrubbed, Watch};
 
 use crate::anchors::find_anchor;
@@ -112,8 +115,8 @@ pub(crate) struct Scrub<'a> {
     until: u64,
     /// and of that was looked at with the live tree.
     seen: Seen,
-    /// The one that makes updates; none where the volume is not open.
-    commits: Option<&'a Commits>,
+    /// None where it is not open.
+    volume: Option<&'a Shadow>,
     /// How it gives way to callers, if there may be some.
     way: Option<GiveWay<'a>>,
     ends: &'a Cell<bool>,
@@ -129,6 +132,8 @@ pub(crate) struct Scrub<'a> {
     steps: u64,
     /// How many blocks had been mended as they were read when that was counted last.
     counted: u64,
+    /// Changes with which what rotted on the disk is written again.
+    again: Vec<Sequence>,
     scrubbed: Scrubbed,
     damage: Vec<Damage>,
     watch: Watch<'a>,
@@ -160,7 +165,7 @@ pub async fn scrub(
         since: 0,
         until: 0,
         seen: Seen::default(),
-        commits: None,
+        volume: None,
         way: None,
         ends: &ends,
         block: shape.block,
@@ -170,6 +175,7 @@ pub async fn scrub(
         batch: Vec::new(),
         steps: 0,
         counted: 0,
+        again: Vec::new(),
         scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
         damage: Vec::new(),
         watch,
@@ -208,7 +214,7 @@ impl Shadow {
             since: 0,
             until: 0,
             seen: Seen::default(),
-            commits: Some(&self.commits),
+            volume: Some(self),
             way: Some(GiveWay::new(&self.callers, &*self.runtime.clock)),
             ends: &self.scrubbing.ends,
             block: self.per_block(),
@@ -218,6 +224,7 @@ impl Shadow {
             batch: Vec::new(),
             steps: 0,
             counted: self.nodes.mended(),
+            again: Vec::new(),
             scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
             damage: Vec::new(),
             watch,
@@ -244,11 +251,11 @@ impl Shadow {
     }
 }
 
-impl Scrub<'_> {
+impl<'a> Scrub<'a> {
     async fn all(mut self, holding: Vec<Told>) -> Result<Scrubbed, ScrubError> {
         let of_snapshots = [Stem::Snapshots, Stem::Lists, Stem::Died];
         let others = [Stem::Map, Stem::Log, Stem::Answers, Stem::Inodes];
-        self.until = match self.commits {
+        self.until = match self.volume {
             Some(_) => self.begun, // there may be a snapshot soon
             None => holding.iter().map(|told| told.update).max().unwrap_or(0),
         };
@@ -291,7 +298,7 @@ impl Scrub<'_> {
 
     /// Snapshots of higher numbers than this one, when they are on the disk.
     async fn made_since(&mut self, last: u32) -> Result<Vec<Told>, ScrubError> {
-        let Some(commits) = self.commits else { return Ok(Vec::new()) };
+        let Some(commits) = self.commits() else { return Ok(Vec::new()) };
         let mut made = commits.pins.holding();
         made.retain(|told| told.number > last);
         let update = made.last().map_or(0, |told| told.update);
@@ -439,13 +446,18 @@ impl Scrub<'_> {
         Ok(())
     }
 
+    /// What makes updates; nothing where the volume is not open.
+    fn commits(&self) -> Option<&'a Commits> {
+        self.volume.map(|volume| &*volume.commits)
+    }
+
     pub(crate) fn go_on(&mut self) -> Result<(), ScrubError> {
         self.scrubbed.mended += self.nodes.mended() - self.counted; // on the way
         self.counted = self.nodes.mended();
         let scrubbed = &mut self.scrubbed;
         scrubbed.total_bytes = scrubbed.total_bytes.max(scrubbed.done_bytes);
         let is_wanted = (self.watch)(scrubbed);
-        let has_stopped = self.commits.is_some_and(|commits| commits.horizon.has_stopped());
+        let has_stopped = self.commits().is_some_and(|commits| commits.horizon.has_stopped());
         match (is_wanted && !self.ends.get(), has_stopped) {
             (_, true) => Err(ScrubError::Stopped),
             (false, _) => Err(ScrubError::Ended),
@@ -495,6 +507,7 @@ impl Scrub<'_> {
             self.go_on()?;
             self.give_way().await?;
         }
+        self.come_to_rest().await?;
         self.name_damage().await
     }
 
@@ -539,6 +552,11 @@ impl Scrub<'_> {
             self.scrubbed.mended += 1;
             return Some(bytes);
         }
+        if let Some(sequence) = self.write_again(block).await {
+            self.again.push(sequence);
+            self.seen.remove(block.at / unit); // a snapshot may hold it
+            return None;
+        }
         // Invariant 2.
         if !looks_again || self.is_there(block).await {
             let damage = self.damage_of(block);
@@ -549,6 +567,29 @@ impl Scrub<'_> {
         None
     }
 
+    /// A block that is in memory, and no longer on the disk, goes elsewhere; says with which change.
+    async fn write_again(&self, block: &Block) -> Option<Sequence> {
+        let volume = self.volume.filter(|_| self.held.is_none() && block.owner != RECORDS)?;
+        let stem = self.stem_of(block.owner).await.ok()??;
+        let node = self.nodes.find(&stem, block.level, block.index)?;
+        let is_it =
+            node.pointer().offset() == block.at && node.pointer().birth.get() == block.birth;
+        is_it.then(|| volume.write_again([node], volume.cost_of(&stem)))?
+    }
+
+    /// What is written again is mended when it is durable.
+    async fn come_to_rest(&mut self) -> Result<(), ScrubError> {
+        let last = self.again.last().filter(|_| !is_planted(Bug::EarlyMending));
+        if let Some((volume, &last)) = self.volume.zip(last) {
+            while volume.horizon().through() < last {
+                self.go_on()?;
+                volume.released().wait().await;
+            }
+        }
+        self.scrubbed.mended += self.again.drain(..).len() as u64; // invariant 4
+        Ok(())
+    }
+
     /// Whether a pointer still leads to a block as it was gathered. Nothing is awaited between the
     /// look and the answer.
     async fn is_there(&self, block: &Block) -> bool {
@@ -556,7 +597,7 @@ impl Scrub<'_> {
             return false;
         }
         if block.owner == RECORDS {
-            let Some(commits) = self.commits else { return true };
+            let Some(commits) = self.commits() else { return true };
             let (units, unit) = (&commits.unfolded.borrow().units, block.at / UNIT as u64);
             return units.first() == self.oldest.as_ref() && units.contains(&unit);
         }
@@ -569,23 +610,27 @@ impl Scrub<'_> {
 
     /// Whether the snapshot that it goes through, if it does, holds what it did.
     fn is_held_still(&self) -> bool {
-        let (Some(commits), Some(told)) = (self.commits, &self.held) else { return true };
+        let (Some(commits), Some(told)) = (self.commits(), &self.held) else { return true };
         let now = commits.pins.told(SnapshotNumber(told.number));
         now.is_some_and(|(now, _)| now.state != State::Gone)
     }
 
     async fn pointer_to(&self, block: &Block) -> Result<Pointer, FsError> {
-        let stem = match (block.owner, Stem::of_superblock(block.owner)) {
-            (0, _) => self.inodes.clone(),
-            (_, Some(stem)) => stem,
-            (ino, None) => {
-                let home = self.nodes.get(&self.inodes, 0, ino / INODES).await?;
-                let Some(home) = home else { return Ok(Pointer::NULL) };
-                Stem::File(ino, home, ino % INODES)
-            }
-        };
+        let Some(stem) = self.stem_of(block.owner).await? else { return Ok(Pointer::NULL) };
         let parent = self.nodes.parent(&stem, block.level, block.index).await?;
         Ok(parent.map_or(Pointer::NULL, |parent| self.nodes.child_of(&parent, block.index)))
+    }
+
+    /// What a tree hangs from; nothing if it is that of a file whose block of inodes is not there.
+    async fn stem_of(&self, owner: u64) -> Result<Option<Stem>, FsError> {
+        match (owner, Stem::of_superblock(owner)) {
+            (0, _) => Ok(Some(self.inodes.clone())),
+            (_, Some(stem)) => Ok(Some(stem)),
+            (ino, None) => {
+                let home = self.nodes.get(&self.inodes, 0, ino / INODES).await?;
+                Ok(home.map(|home| Stem::File(ino, home, ino % INODES)))
+            }
+        }
     }
 
     /// Which files have lost something with a block, and what.

@@ -25,7 +25,6 @@ use vnode::{
 };
 
 use crate::apply::{Applied, Freed, first_chunk};
-use crate::commit::Staged;
 use crate::content::Payload;
 use crate::engine::{File, MOST_LINKS, Shadow};
 use crate::format::head::Head;
@@ -415,16 +414,10 @@ impl Engine for Shadow {
         // What was touched stays in memory no longer, whatever becomes of it.
         let touched = self.touched.take();
         let cost = touched.len() as u64 * self.cost_of_inode();
-        let has_room = || self.has_room(0, cost, Kind::Reserved, true);
         // A crash may lose an access time, and so may a full volume, or what is full below it.
-        if touched.is_empty() || self.commits.is_refused() || !has_room() {
-            return;
+        if !touched.is_empty() {
+            self.write_again(touched.into_values().filter(|home| !home.is_gone()), cost);
         }
-        let homes = touched.values().filter(|home| !home.is_gone());
-        homes.for_each(|home| self.nodes.mark(home));
-        let sequence = self.next.replace(self.next.get() + 1);
-        self.commits.stage(Staged { sequence, ..Staged::default() });
-        self.commits.commit_soon();
     }
 
     async fn end_background(&self) {
@@ -434,11 +427,13 @@ impl Engine for Shadow {
 
     async fn come_to_rest(&self) -> Result<(), FsError> {
         self.write_times().await;
-        Ok(self.settle().await?)
+        if self.commits.has_staged() {
+            self.commits.commit_soon();
+        }
+        self.commits.idle().await
     }
 
     async fn close(&self) -> Result<(), FsError> {
-        self.settle().await?;
         self.commits.idle().await?;
         let is_full = |error: IoError| if error.is_full() { FsError::NoSpace } else { FsError::Io };
         self.commits.rest().await.map_err(is_full)?;

@@ -23,7 +23,8 @@ use crate::numbers::updates_pass_what_a_cut_left;
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
 use crate::repair::a_cut_leaves_the_old_tree_or_the_new;
 use crate::scrub::{
-    nothing_is_found_beside_callers, the_other_copy_mends, what_is_being_written_is_not_judged,
+    memory_mends, nothing_is_found_beside_callers, the_other_copy_mends,
+    what_is_being_written_is_not_judged,
 };
 use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
 use crate::steps::steps_are_gone_on_with;
@@ -93,6 +94,7 @@ fn every_bug_is_found() {
             Bug::MovedOverWrites => callers_write_meanwhile,
             Bug::EarlyDiscards => cuts_leave_one_or_the_other,
             Bug::MovedPins => snapshots_stay,
+            Bug::EarlyMending => memory_mends,
             Bug::ScrubbedWrites => what_is_being_written_is_not_judged,
             Bug::UncountedTransfers => appends_follow_the_turns,
             Bug::BoundlessTrees => || {

@@ -475,6 +475,57 @@ pub(crate) async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], Fs
     Ok([volume.read(small).await?, volume.read(large).await?])
 }
 
+/// Inodes, names and pointers rot on the disk that are all in memory, and perhaps held by a
+/// snapshot. Gives what a scrub finds, and what a cut leaves after it.
+fn scrubbed_in_memory(with_snapshot: bool) -> Result<(Scrubbed, Image), String> {
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, filled());
+    let found = executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        if with_snapshot {
+            pin(&volume, "early").await.map_err(|error| error.to_string())?;
+        }
+        let before = read_all(&volume).await.map_err(|error| error.to_string())?;
+        volume.settle().await;
+        let image = disk.contents();
+        for unit in 0..image.size() / UNIT {
+            let bytes = unit_of(&image, unit);
+            if bytes.starts_with(b"DuSh") && (4..=6).contains(&bytes[6]) {
+                disk.rot(unit * UNIT + 70, 2);
+            }
+        }
+        let engine = volume.files.store().engine();
+        let found = engine.scrub(&mut |_| true).await.map_err(|error| error.to_string())?;
+        let after = read_all(&volume).await.map_err(|error| error.to_string())?;
+        if after == before { Ok(found) } else { Err("files are others".to_owned()) }
+    })?;
+    Ok((found, disk.crash(&mut Prng::new(1))))
+}
+
+pub(crate) fn memory_mends() -> Result<(), String> {
+    let (found, image) = scrubbed_in_memory(false)?;
+    if !found.lost.is_empty() || found.mended < 10 {
+        return Err(format!("all of it is in memory, and {found:?}"));
+    }
+    findings(&image)?;
+    let (found, image) = scrubbed_in_memory(true)?;
+    let of_snapshot = |lost: &Lost| lost.snapshot.as_deref() == Some("early");
+    if found.lost.is_empty() || !found.lost.iter().all(of_snapshot) || found.mended < 10 {
+        return Err(format!("a snapshot has lost it alone, and {found:?}"));
+    }
+    let executor = Executor::new(4);
+    let disk = Disk::new(&executor, image);
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        read_all(&volume).await.map(drop).map_err(|error| error.to_string())
+    })
+}
+
+#[test]
+fn what_is_in_memory_is_written_again() {
+    assert_eq!(memory_mends(), Ok(()));
+}
+
 #[test]
 fn what_rots_on_one_disk_is_read_of_the_other_and_mended() {
     assert_eq!(the_other_copy_mends(), Ok(()));

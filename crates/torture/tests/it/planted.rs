@@ -303,6 +303,7 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "OverwrittenRepairs",
     "EarlyCopies",
     "ScrubbedWrites",
+    "EarlyMending",
     "KeptPlans",
     "HollowClaims",
     "WrongBirths",
