@@ -354,18 +354,12 @@ impl Commits {
     /// Waits until nothing is on its way, and nothing is to be.
     ///
     /// # Errors
-    /// [`FsError::Io`] when nothing becomes durable any more.
+    /// As [`Commits::next_release`].
     pub(crate) async fn idle(self: &Rc<Self>) -> Result<(), FsError> {
-        loop {
-            if self.horizon.has_stopped() {
-                return Err(FsError::Io);
-            }
-            if !self.is_running.get() && !self.is_due() {
-                return Ok(());
-            }
-            self.kick();
-            self.released.wait().await;
+        while self.is_busy() || self.is_due() {
+            self.next_release().await?;
         }
+        if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(()) }
     }
 
     /// Whether something was staged that is not sealed.

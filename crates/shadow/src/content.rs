@@ -133,6 +133,9 @@ impl Shadow {
             if self.commits.horizon.has_stopped() {
                 return Err(FsError::Io);
             }
+            if self.commits.is_refused() && !update.manner.goes_on {
+                return Err(FsError::NoSpace);
+            }
             let sort = update.sort();
             if !update.may_take_pool() || !self.more_comes(sort, waits.is_some()) {
                 return Err(FsError::NoSpace);

@@ -59,8 +59,7 @@ impl Commits {
     /// Waits until an update is durable that folds, whatever callers go on with.
     ///
     /// # Errors
-    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
-    /// room below.
+    /// As [`Commits::next_release`].
     pub(crate) async fn folded(self: &Rc<Self>) -> Result<(), FsError> {
         self.fold_soon();
         let is_to_come = || self.is_busy() || self.is_due();
@@ -77,7 +76,8 @@ impl Commits {
     /// Waits until an update has ended, or something was given back.
     ///
     /// # Errors
-    /// As [`Commits::folded`].
+    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
+    /// room below.
     pub(crate) async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
         if self.horizon.has_stopped() {
             return Err(FsError::Io);

@@ -4,10 +4,12 @@ use block::Verb;
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
 use futures::FutureExt;
+use futures::future::{Either, select};
 use shadow::format::anchor::Anchor;
 use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Trace};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 use vfs::{FileSystem, FsError, Stability};
 
@@ -554,6 +556,33 @@ pub(crate) fn refusals_pass() -> Result<(), String> {
 #[test]
 fn a_volume_that_finds_no_room_below_goes_on_when_there_is_some() {
     assert_eq!(refusals_pass(), Ok(()));
+}
+
+#[test]
+fn a_stop_that_finds_no_room_below_says_so_and_is_tried_again() {
+    for nth in 1..=5 {
+        let executor = Executor::new(nth);
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+        executor.block_on(async {
+            let runtime = executor.runtime();
+            let volume = opened(runtime.clone(), &disk).await.expect("it is new");
+            let file = volume.create(volume.files.root(), "file").await.expect("there is room");
+            let data = vec![1; 9000];
+            volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+            runtime.clock.sleep(Duration::from_secs(2)).await;
+            volume.read(file).await.expect("it is there"); // so that there is an access time
+            disk.inject(Fault::on(Verb::Write, Effect::NoSpace).nth(nth).forever());
+            let long = runtime.clock.sleep(Duration::from_secs(60));
+            match select(pin!(volume.files.shutdown()), long).await {
+                Either::Left((stopped, _)) => assert_eq!(stopped, Err(FsError::NoSpace), "{nth}"),
+                Either::Right(_) => panic!("write {nth}: it waits"),
+            }
+            disk.heal();
+            runtime.clock.sleep(Duration::from_secs(2)).await;
+            assert_eq!(volume.files.shutdown().await, Ok(()), "write {nth}");
+        });
+        assert_eq!(findings(&disk.contents()), Ok(()), "write {nth}");
+    }
 }
 
 /// A return from an image, in which what was told is there, and one thing more is done.
