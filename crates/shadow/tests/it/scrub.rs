@@ -10,12 +10,13 @@ use bytes::Bytes;
 use enginekit::Volume;
 use enginekit::snapshots::pin;
 use futures::FutureExt;
-use shadow::{OpenOptions, Shadow, check, open, scrub};
+use shadow::{Law, OpenOptions, Shadow, check, open, scrub};
 use sim::{Disk, Executor, Image, Latency, Options, Prng, Timing, presets};
 use vfs::{Credentials, FileSystem, FsError, Stability};
 use vnode::scrub::{Lost, ScrubError, Scrubbed};
 
 use crate::bench::{Setting, findings, made, opened};
+use crate::judged::found;
 
 pub(crate) const UNIT: u64 = 4096;
 
@@ -171,6 +172,19 @@ fn offsets_are_those_of_the_file() {
     }
     let expected: BTreeSet<u64> = (0..200_000 / UNIT).map(|block| block * UNIT).collect();
     assert_eq!(offsets, expected);
+}
+
+#[test]
+fn what_rots_behind_the_end_of_a_file_is_told_once() {
+    let image = filled();
+    let units = 0..image.size() / UNIT;
+    let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
+    let mut of_small = units.filter(|&unit| is_last(unit_of(&image, unit)));
+    let mut rotten = image.clone();
+    rotten.write((of_small.next().expect("it has data") + 1) * UNIT - 1, &[1]);
+    let found = found(&rotten).expect("it can be checked");
+    let laws: Vec<Law> = found.wrong.iter().map(|wrong| wrong.law).collect();
+    assert_eq!(laws, [Law::Data]);
 }
 
 /// Callers change files at random.
