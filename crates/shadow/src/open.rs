@@ -10,13 +10,13 @@
 //! durable, and only then is the volume served.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::scratch::ScratchDevice;
-use block::{BlockDevice, Buffer, Durability, IoError};
-use bytes::Bytes;
+use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use cache::{Budget, DataPath};
 use futures::future::try_join;
 use runtime::Runtime;
@@ -285,8 +285,13 @@ pub(crate) async fn believe(
         device.write(at * UNIT as u64, block, Durability::Plain).await?;
     }
     for listed in &superblock.listed {
-        let bytes: Bytes = read_listed(device, listed).await?.freeze();
-        device.write(listed.offset(), vec![bytes], Durability::Plain).await?;
+        // A mirror may give its other copy this time.
+        let bytes = read_listed(device, listed).await?;
+        if !fits(listed, &bytes) {
+            let length = bytes.len() as u64;
+            return Err(IoError::new(Verb::Read, listed.offset(), length, ErrorKind::InvalidData));
+        }
+        device.write(listed.offset(), vec![bytes.freeze()], Durability::Plain).await?;
     }
     device.flush().await
 }
