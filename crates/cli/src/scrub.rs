@@ -313,7 +313,7 @@ impl Scrubs {
             job.end(match done {
                 Ok(_) => End::Done,
                 Err(ScrubError::Ended) => End::Cancelled,
-                Err(ScrubError::Busy | ScrubError::Stopped) => End::Failed,
+                Err(ScrubError::Busy | ScrubError::NoRoom | ScrubError::Stopped) => End::Failed,
             });
         };
         self.runtime.tasks.spawn(scrub.boxed_local());

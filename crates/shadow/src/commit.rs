@@ -351,6 +351,17 @@ impl Commits {
         if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(hold) }
     }
 
+    /// Waits until all that was staged is durable, and nothing is on its way.
+    ///
+    /// # Errors
+    /// As [`Commits::next_release`].
+    pub(crate) async fn all_durable(self: &Rc<Self>) -> Result<(), FsError> {
+        if self.has_staged() {
+            self.commit_soon();
+        }
+        self.idle().await
+    }
+
     /// Waits until nothing is on its way, and nothing is to be.
     ///
     /// # Errors

@@ -35,7 +35,6 @@ use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use runtime::sync::yield_now;
 use vfs::{FileKind, FsError, Sequence, SnapshotNumber};
-use vnode::Engine;
 use vnode::scrub::{Lost, ScrubError, Scrubbed, Watch};
 
 use crate::anchors::find_anchor;
@@ -230,10 +229,7 @@ impl Shadow {
             watch,
         };
         // Those of an update on its way are on the disk when it is durable.
-        while self.commits.superblock.borrow().durable < last.number {
-            scrub.go_on()?; // where there is no room below, it may never be
-            self.released().wait().await;
-        }
+        scrub.until_durable(last.number).await?;
         let scrubbed = async {
             scrub.records(last.record, self.nodes.secret()).await;
             scrub.all(self.pins.holding()).await
@@ -301,13 +297,27 @@ impl<'a> Scrub<'a> {
         let Some(commits) = self.commits() else { return Ok(Vec::new()) };
         let mut made = commits.pins.holding();
         made.retain(|told| told.number > last);
-        let update = made.last().map_or(0, |told| told.update);
-        while commits.superblock.borrow().durable < update {
-            self.go_on()?;
-            commits.released.wait().await;
-        }
+        self.until_durable(made.last().map_or(0, |told| told.update)).await?;
         self.next_ino = commits.next_ino.get();
         Ok(made)
+    }
+
+    /// Waits for an update.
+    async fn until_durable(&mut self, number: u64) -> Result<(), ScrubError> {
+        self.until(|commits| commits.superblock.borrow().durable >= number).await
+    }
+
+    /// Waits for what updates make so. Where there is no room below, it may never be.
+    async fn until(&mut self, is_so: impl Fn(&Commits) -> bool) -> Result<(), ScrubError> {
+        let Some(volume) = self.volume else { return Ok(()) };
+        while !is_so(&volume.commits) {
+            self.go_on()?;
+            volume.commits.next_release().await.map_err(|error| match error {
+                FsError::NoSpace => ScrubError::NoRoom,
+                _ => ScrubError::Stopped,
+            })?;
+        }
+        Ok(())
     }
 
     /// Goes through the records since the last fold, which are few.
@@ -579,12 +589,9 @@ impl<'a> Scrub<'a> {
 
     /// What is written again is mended when it is durable.
     async fn come_to_rest(&mut self) -> Result<(), ScrubError> {
-        let last = self.again.last().filter(|_| !is_planted(Bug::EarlyMending));
-        if let Some((volume, &last)) = self.volume.zip(last) {
-            while volume.horizon().through() < last {
-                self.go_on()?;
-                volume.released().wait().await;
-            }
+        let last = self.again.last().filter(|_| !is_planted(Bug::EarlyMending)).copied();
+        if let Some(last) = last {
+            self.until(|commits| commits.horizon.through() >= last).await?;
         }
         self.scrubbed.mended += self.again.drain(..).len() as u64; // invariant 4
         Ok(())

@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use vfs::{FsError, Snapshot, SnapshotNumber};
-use vnode::{Engine, SnapshotChange, Space as Kind};
+use vnode::{SnapshotChange, Space as Kind};
 
 use crate::commit::{Hold, Pin};
 use crate::engine::Shadow;
@@ -40,7 +40,7 @@ impl Shadow {
             SnapshotChange::RolledBack(number) => {
                 self.end_compaction().await; // the volume is stopped next
                 let hold = loop {
-                    self.settle().await?;
+                    self.commits.all_durable().await?;
                     let hold = self.commits.hold().await?;
                     if !self.commits.has_staged() {
                         break hold;

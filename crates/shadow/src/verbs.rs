@@ -427,10 +427,7 @@ impl Engine for Shadow {
 
     async fn come_to_rest(&self) -> Result<(), FsError> {
         self.write_times().await;
-        if self.commits.has_staged() {
-            self.commits.commit_soon();
-        }
-        self.commits.idle().await
+        self.commits.all_durable().await
     }
 
     async fn close(&self) -> Result<(), FsError> {

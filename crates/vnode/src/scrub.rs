@@ -34,6 +34,9 @@ pub enum ScrubError {
     /// It was told to end.
     #[error("it was told to end")]
     Ended,
+    /// What was changed last is not on the disk, and may not be for long.
+    #[error("what was changed last waits for room: what holds the disk is full")]
+    NoRoom,
     /// The volume takes no calls any more.
     #[error("the volume has stopped")]
     Stopped,

@@ -1,17 +1,22 @@
 //! Calls of the disk that fail: what was answered stays, and what cannot be kept is not answered.
 
-use block::Verb;
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, Verb};
+use bytes::Bytes;
 use enginekit::random::Seeded;
 use enginekit::volume::Actor;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use shadow::format::anchor::Anchor;
+use shadow::{OpenError, OpenOptions, open};
 use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Trace};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 use vfs::{FileSystem, FsError, Stability};
+use vnode::scrub::{ScrubError, Scrubbed};
 
 use crate::bench::{Setting, findings, made, opened};
 
@@ -420,6 +425,64 @@ fn an_opening_that_cannot_read_is_refused_and_loses_nothing() {
     assert_eq!(what_cannot_be_read_is_not_passed(), Ok(()));
 }
 
+/// A mirror, of which a read at a place where there was one before gives another version.
+struct TwoVersions {
+    disk: Rc<Disk>,
+    seen: RefCell<BTreeSet<u64>>,
+}
+
+impl BlockDevice for TwoVersions {
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        let is_first = self.seen.borrow_mut().insert(offset);
+        let read = self.disk.read(offset, buffer);
+        async move {
+            let bytes = read.await?;
+            let mut other = Buffer::copied(&bytes);
+            other[9] ^= u8::from(!is_first);
+            Ok(other)
+        }
+        .boxed_local()
+    }
+
+    fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
+        self.disk.write(offset, data, durability)
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.disk.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Io<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn close(&self) -> Io<()> {
+        self.disk.close()
+    }
+}
+
+#[test]
+fn what_is_written_again_at_a_return_is_what_was_compared() {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        volume.create(volume.files.root(), "file").await.expect("there is room");
+    });
+    let image = disk.contents();
+    let executor = Executor::new(2);
+    let disk = Disk::new(&executor, image.clone());
+    let mirror = Rc::new(TwoVersions { disk: disk.clone(), seen: RefCell::default() });
+    let options = OpenOptions::default();
+    let refused = executor.block_on(open(mirror, executor.runtime(), &options));
+    assert!(matches!(refused.map(drop), Err(OpenError::Io(_))), "it does not know which is right");
+    assert_eq!(disk.contents(), image);
+}
+
 /// Whether the newest anchor is at one end alone.
 fn is_alone(image: &Image) -> bool {
     let units = image.size() / 4096;
@@ -556,6 +619,29 @@ pub(crate) fn refusals_pass() -> Result<(), String> {
 #[test]
 fn a_volume_that_finds_no_room_below_goes_on_when_there_is_some() {
     assert_eq!(refusals_pass(), Ok(()));
+}
+
+#[test]
+fn a_scrub_that_waits_for_room_below_says_so() {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
+    executor.block_on(async {
+        let runtime = executor.runtime();
+        let volume = opened(runtime.clone(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        disk.inject(Fault::on(Verb::Write, Effect::NoSpace).nth(1).forever());
+        assert_eq!(volume.create(root, "file").await.map(drop), Err(FsError::Io));
+        let engine = volume.files.store().engine();
+        let mut all = |_: &Scrubbed| true;
+        let scrub = pin!(engine.scrub(&mut all));
+        match select(scrub, runtime.clock.sleep(Duration::from_secs(60))).await {
+            Either::Left((scrubbed, _)) => assert_eq!(scrubbed, Err(ScrubError::NoRoom)),
+            Either::Right(_) => panic!("it waits"),
+        }
+        disk.heal();
+        runtime.clock.sleep(Duration::from_secs(2)).await;
+        assert!(engine.scrub(&mut |_| true).await.is_ok_and(|found| found.lost.is_empty()));
+    });
 }
 
 #[test]
