@@ -80,9 +80,9 @@ pub(crate) enum Failure {
         /// What was ended.
         what: &'static str,
     },
-    /// What is asked of the snapshots of a volume is not done.
+    /// What is asked of a volume cannot be done as it is now.
     #[error("{}: {why}", path.display())]
-    Snapshots {
+    NotDone {
         /// Which volume.
         path: PathBuf,
         /// Why not.

@@ -233,7 +233,7 @@ impl Place {
     }
 
     fn failure(&self, why: impl ToString) -> Failure {
-        Failure::Snapshots { path: self.volume.path.clone(), why: why.to_string() }
+        Failure::NotDone { path: self.volume.path.clone(), why: why.to_string() }
     }
 
     async fn create(&self, name: &str) -> Result<Told, Failure> {
@@ -254,7 +254,7 @@ impl Place {
         let mut name = stamp.to_owned();
         for number in 2..=MOST_AT_ONCE {
             match self.create(&name).await {
-                Err(Failure::Snapshots { why, .. }) if why == Wrong::Taken(name).to_string() => {
+                Err(Failure::NotDone { why, .. }) if why == Wrong::Taken(name).to_string() => {
                     name = format!("{stamp}-{number}");
                 }
                 made => return made,
