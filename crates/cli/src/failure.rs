@@ -161,6 +161,12 @@ pub(crate) enum Failure {
         /// What it says instead.
         why: String,
     },
+    /// The server of a volume was there, and is not any more.
+    #[error("{}: the server has ended", path.display())]
+    ServerEnded {
+        /// Which volume.
+        path: PathBuf,
+    },
     /// The control channel cannot be had.
     #[error(transparent)]
     Claim(#[from] server::control::ClaimError),

@@ -46,6 +46,9 @@ Examples:
 Exit codes: 0 nothing is lost; 1 something is, or it could not be done; 2 the command line makes no
 sense.";
 
+/// So often a server is asked at last that does not tell of the scrub, as one that is about to end.
+const ASKED_AT_LAST: u32 = 25;
+
 /// The arguments of `duramen scrub`.
 #[derive(Args, Debug)]
 pub(crate) struct ScrubArguments {
@@ -181,8 +184,13 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
     let Some(answer) = order::post(socket, &volume.path, "/v1/scrub", &json!({}))? else {
         return Ok(None);
     };
-    let (place, job) = (socket.to_owned(), answer.clone());
-    let follow = move || order::follow(&place, &job, "scrubbing");
+    let (place, path, job) = (socket.to_owned(), volume.path.clone(), answer.clone());
+    let follow = move || {
+        let mut last = None;
+        let look = || last = told_by(&place, &path).ok().or_else(|| last.take());
+        let done = order::follow(&place, &path, &job, "scrubbing", look);
+        (last, done)
+    };
     let followed = reactor::block_on(|_| async {
         let followed = server::unless_ended(elsewhere(follow).boxed_local()).await?;
         Ok::<_, Failure>(match followed {
@@ -191,14 +199,17 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
         })
     });
     let followed = followed.map_err(Failure::Start)??;
-    let done = followed.unwrap_or_else(|| {
+    let (last, done) = followed.unwrap_or_else(|| {
         let route = format!("/v1/jobs/{}/cancel", answer["job"]);
         let _ = client::post(socket, &route, String::new()); // it may have ended
-        Err(ended(volume))
+        (None, Err(ended(volume)))
     });
-    let scrub = match told_by(socket) {
-        Ok(scrub) => scrub,
-        Err(failure) => return Err(done.err().unwrap_or(failure)),
+    let (scrub, done) = match (told_in_time(socket, &volume.path), last) {
+        (Ok(scrub), _) => (scrub, done),
+        // What was found last may not be all.
+        (Err(failure @ Failure::ServerEnded { .. }), Some(last)) => (last, Err(failure)),
+        (Err(failure), Some(last)) => (last, done.and(Err(failure))),
+        (Err(failure), None) => return Err(done.err().unwrap_or(failure)),
     };
     // What the server tells of a job is whether it failed, and not why.
     let done = done.map_err(|failure| match (failure, &scrub.error) {
@@ -208,10 +219,21 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
     Ok(Some((scrub, done)))
 }
 
+/// What the server of a volume tells of its last scrub. One that is about to end is waited for.
+fn told_in_time(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
+    for _ in 0..ASKED_AT_LAST {
+        match told_by(socket, volume) {
+            Err(Failure::Control { .. }) => order::pause(),
+            told => return told,
+        }
+    }
+    told_by(socket, volume)
+}
+
 /// What the server of a volume tells of its last scrub.
-fn told_by(socket: &Path) -> Result<Scrub, Failure> {
+fn told_by(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
     let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
-    let told = client::get(socket, "/v1/info").map_err(|error| refused(&error.to_string()))?;
+    let told = order::get(socket, volume, "/v1/info")?;
     let info: Value = serde_json::from_str(&told.body).unwrap_or_default();
     let scrub = serde_json::from_value(info["scrub"].clone());
     scrub.map_err(|_| refused("it tells nothing of the scrub"))

@@ -201,7 +201,8 @@ fn ask(volume: &Volume, order: &str, said: &Value) -> Result<Option<Value>, Fail
 
 /// Waits for the end of a job of the server.
 fn follow(volume: &Volume, answer: &Value, doing: &'static str) -> Result<(), Failure> {
-    order::follow(&volume.socket().expect("it was asked"), answer, doing)
+    let socket = volume.socket().expect("it was asked");
+    order::follow(&socket, &volume.path, answer, doing, || ())
 }
 
 /// Opens the set of a volume that nobody serves, and changes it.

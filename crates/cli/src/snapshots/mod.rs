@@ -18,7 +18,6 @@ mod verbs;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use runtime::Runtime;
@@ -32,7 +31,7 @@ use crate::browse::show_name;
 use crate::calendar::{show_stamp, show_time};
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
-use crate::order::{bar, is_done};
+use crate::order::{ASK_AGAIN, bar, is_done};
 use crate::size::show_size;
 use crate::volume::Volume;
 use here::Here;
@@ -58,9 +57,6 @@ A server makes them by itself if volume.toml says so:
   [snapshots]
   hourly = 24                                   one each hour, and keep the last 24
   daily = 30                                    one each day, and keep the last 30";
-
-/// How often the server is asked how far a job is.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// So many names are tried that begin with the same time.
 const MOST_AT_ONCE: u32 = 1000;

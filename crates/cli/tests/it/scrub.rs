@@ -77,6 +77,35 @@ fn what_a_server_has_found_is_told_if_its_scrub_fails() {
 }
 
 #[test]
+fn what_a_server_has_found_is_told_if_the_server_ends() {
+    for is_json in [false, true] {
+        let folder = Folder::new();
+        let volume = made(&folder);
+        let routes = pretend(&volume, "running", Value::Null);
+        let mut scrub = Command::new(env!("CARGO_BIN_EXE_duramen"));
+        scrub.arg("scrub").arg(&volume).args(is_json.then_some("--json"));
+        let scrub = scrub.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let scrub = scrub.expect("the program was just built");
+        // It has answered one of these wholly by the time of the other.
+        let told = routes.iter().filter(|asked| asked == "/v1/info").take(2).count();
+        assert_eq!(told, 2, "it is asked what it has found");
+        drop(routes);
+        let Output { status, stdout, stderr } = scrub.wait_with_output().expect("it is our child");
+        let (output, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert_eq!(status.code(), Some(1), "{errors}");
+        assert!(errors.contains("data: the server has ended\n"), "{errors}");
+        if is_json {
+            let told: Value = serde_json::from_str(&output).expect("JSON");
+            assert_eq!((&told["lost"][0]["path"], &told["mended"]), (&"/bad".into(), &1.into()));
+            let why = told["error"].as_str().expect("it says why");
+            assert!(why.ends_with("the server has ended"), "{told}");
+        } else {
+            assert!(output.starts_with(FOUND) && output.ends_with(DONE), "{output}");
+        }
+    }
+}
+
+#[test]
 fn what_a_server_has_found_is_told_if_the_scrub_is_ended() {
     let folder = Folder::new();
     let volume = made(&folder);
