@@ -21,7 +21,8 @@ pub(crate) const UNKNOWN: u16 = 404;
 /// Sends an order for the volume of this path. `None` if nobody serves it.
 ///
 /// # Errors
-/// [`Failure`], with what the server says.
+/// With what the server says, [`Failure::Usage`] for what makes no sense, and
+/// [`Failure::NotDone`] for what cannot be done now; [`Failure::Control`].
 pub(crate) fn post(
     socket: &Path,
     volume: &Path,
@@ -36,9 +37,13 @@ pub(crate) fn post(
             let body = serde_json::from_str(&answer.body);
             body.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
         }
-        Ok(answer) if matches!(answer.status, 400 | 409) => {
+        Ok(answer) if answer.status == 400 => {
             let why = answer.error().unwrap_or_default();
             Err(Failure::Usage(format!("{}: {why}", volume.display())))
+        }
+        Ok(answer) if answer.status == 409 => {
+            let why = answer.error().unwrap_or_default();
+            Err(Failure::NotDone { path: volume.to_owned(), why })
         }
         Ok(answer) => {
             Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
-use block::file::{Access, DiskFile, OpenError};
+use block::file::{Access, DiskFile};
 use clap::Args;
 use designs::{OpenEngine, Opened, ScrubError, Scrubbed};
 use futures::FutureExt;
@@ -243,13 +243,7 @@ fn told_by(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
 async fn here(volume: &Volume, runtime: Runtime) -> Result<Outcome, Failure> {
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk: DiskFile| -> Rc<dyn BlockDevice> { disks.device(disk) };
-    let opened = volume.open(Access::ReadWrite, &open, &runtime).await;
-    let stack = opened.map_err(|failure| match failure {
-        Failure::Open(OpenError::Locked(path) | OpenError::Busy(path)) => {
-            Failure::Usage(format!("{} is in use by another program", path.display()))
-        }
-        other => other,
-    })?;
+    let stack = volume.open(Access::ReadWrite, &open, &runtime).await?;
     Ok(scrub_all(volume, stack).await)
 }
 

@@ -10,6 +10,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::common::serving::{Serving, put};
 use crate::common::{Folder, on};
 
 fn made(folder: &Folder) -> PathBuf {
@@ -73,6 +74,42 @@ fn what_a_server_has_found_is_told_if_its_scrub_fails() {
         assert_eq!((&told["lost"][0]["path"], &told["mended"]), (&"/bad".into(), &1.into()));
         assert!(told["error"].as_str().is_some_and(|error| error.contains(why)), "{told}");
         run.failed(1, why);
+    }
+}
+
+#[test]
+fn a_volume_that_is_busy_is_no_fault_of_the_command_line() {
+    let folder = Folder::new();
+    let volume = made(&folder);
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "a", b"first");
+    // The image alone does not say that it is that of a folder.
+    let link = folder.path("link");
+    fs::hard_link(volume.join("disk.img"), &link).expect("there is room");
+    for command in ["scrub", "tune"] {
+        let more: &[&str] = if command == "tune" { &["--label", "x"] } else { &[] };
+        on(command, &link, more).failed(1, "is in use by another program");
+    }
+    serving.kill();
+    on("tune", &volume, &["--label", "x"]).failed(1, "it was not stopped cleanly");
+}
+
+#[test]
+fn a_scrub_that_is_refused_is_no_fault_of_the_command_line() {
+    for (status, code) in [("409 Conflict", 1), ("400 Bad Request", 2)] {
+        let folder = Folder::new();
+        let volume = made(&folder);
+        let listener = UnixListener::bind(volume.join("control.sock")).expect("nobody serves it");
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let length = stream.read(&mut [0; 4096]).expect("a request");
+            assert!(length > 0, "it asks for something");
+            let body = json!({ "error": "the volume is being scrubbed already" }).to_string();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).expect("it is read");
+        });
+        let said = on("scrub", &volume, &[]).failed(code, "the volume is being scrubbed already");
+        assert!(said.starts_with(&format!("duramen: {}: the", volume.display())), "{said}");
     }
 }
 
