@@ -1,7 +1,7 @@
 //! `duramen snapshot`, on volumes that are served and that nobody serves.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::serving::{Serving, put, remove};
-use crate::common::{Folder, Run, duramen, on, pause};
+use crate::common::{Folder, Run, SmallHost, duramen, on, pause};
 
 /// Runs `duramen snapshot COMMAND VOLUME MORE...`.
 fn snapshot(command: &str, volume: &Path, more: &[&str]) -> Run {
@@ -276,6 +276,38 @@ fn a_bare_disk_is_asked_for_at_the_socket_that_is_named() {
     assert!(said.contains("data.img"), "{said}");
     assert!(serving.stop().success());
     assert_eq!(names(&disk), ["before", "served"]);
+}
+
+/// What holds the disk is full: nothing has failed.
+#[test]
+fn what_finds_no_room_where_the_disk_lies_is_told_so_and_goes_on_when_there_is_some() {
+    const FULL: &str = "no space is left where its disk lies; ";
+    let Some(host) = SmallHost::new("16M") else { return };
+    let (volume, filler) = (host.place.join("data"), host.place.join("filler"));
+    on("mkfs", &volume, &["--engine", "shadow", "--size", "64M"]).good();
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "a", b"first");
+    snapshot("create", &volume, &["old"]).good();
+    let mut file = fs::File::create(&filler).expect("a new file");
+    while file.write_all(&[1; 4096]).is_ok() {}
+    drop(file); // it would keep its space
+    let make = |number: u32| {
+        let name = number.to_string();
+        let run = snapshot("create", &volume, &[&name]);
+        (run.code != 0).then_some((name, run))
+    };
+    let (name, refused) = (0..1000).find_map(make).expect("there is little room");
+    refused.failed(1, &format!("{FULL}the snapshot may come to be when there is some"));
+    snapshot("delete", &volume, &["old"]).failed(1, FULL);
+    snapshot("list", &volume, &[]).failed(1, FULL);
+    fs::remove_file(&filler).expect("it is ours");
+    while snapshot("list", &volume, &[]).code != 0 {
+        pause(Duration::from_millis(100));
+    }
+    assert_eq!(names(&volume).last(), Some(&name), "it came to be");
+    snapshot("create", &volume, &["new"]).good();
+    assert!(serving.stop().success());
+    assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
 }
 
 #[test]
