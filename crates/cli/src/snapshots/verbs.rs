@@ -12,6 +12,9 @@ use vfs::{
 
 use crate::browse::show_name;
 
+/// So many snapshots are named in a sentence.
+const MOST_NAMED: usize = 10;
+
 /// What is told of a snapshot. The names are those of the JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
@@ -63,13 +66,20 @@ pub(super) enum Wrong {
     Other(FsError),
 }
 
+/// Names, and of many how many there are and the last of them.
 fn listed(names: &[String]) -> String {
-    names.iter().map(|name| show_name(name.as_bytes())).collect::<Vec<_>>().join(", ")
+    let last = &names[names.len().saturating_sub(MOST_NAMED)..];
+    let shown = last.iter().map(|name| show_name(name.as_bytes())).collect::<Vec<_>>().join(", ");
+    if last.len() == names.len() {
+        return shown;
+    }
+    format!("{}, the last of which are {shown}", names.len())
 }
 
 fn those(known: &[String]) -> String {
     match known {
         [] => "there is none".to_owned(),
+        known if known.len() > MOST_NAMED => format!("there are {}", listed(known)),
         known => format!("there are these: {}", listed(known)),
     }
 }

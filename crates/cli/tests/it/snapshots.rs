@@ -311,6 +311,20 @@ fn what_finds_no_room_where_the_disk_lies_is_told_so_and_goes_on_when_there_is_s
 }
 
 #[test]
+fn of_many_snapshots_the_last_are_named() {
+    let folder = Folder::new();
+    let volume = made(&folder);
+    let create = |number: u32| snapshot("create", &volume, &[&format!("s{number}")]).good();
+    (0..10).for_each(|number| drop(create(number)));
+    let said = snapshot("delete", &volume, &["nope"]).failed(1, "; there are these: s0, s1, ");
+    assert!(said.ends_with(", s9\n"), "{said}");
+    (10..12).for_each(|number| drop(create(number)));
+    let said = snapshot("delete", &volume, &["nope"]);
+    let said = said.failed(1, "; there are 12, the last of which are s2, s3, ");
+    assert!(said.ends_with(", s10, s11\n"), "{said}");
+}
+
+#[test]
 fn a_rollback_asks_no_server() {
     let told = duramen(&["snapshot", "rollback", "--help"]).good();
     assert!(told.contains("--delete-newer") && !told.contains("--control"), "{told}");
