@@ -1,17 +1,14 @@
 //! Scrubs that do not come to their end: what they have found is told all the same.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put};
-use crate::common::{Folder, on};
+use crate::common::{Folder, on, pretend};
 
 fn made(folder: &Folder) -> PathBuf {
     let volume = folder.path("data");
@@ -21,35 +18,20 @@ fn made(folder: &Folder) -> PathBuf {
 
 /// Answers on the socket of a volume as a server whose scrub is in this state, and has this error.
 /// Gives the routes that are asked for.
-fn pretend(volume: &Path, state: &'static str, error: Value) -> Receiver<String> {
-    let listener = UnixListener::bind(volume.join("control.sock")).expect("nobody serves it");
-    let (tell, told) = channel();
+fn scrubbing(volume: &Path, state: &'static str, error: Value) -> Receiver<String> {
     let lost = json!([{ "path": "/bad", "snapshot": null, "offset": 4096 }]);
     let done = json!({ "done_bytes": 4096, "total_bytes": 8192, "mended": 1 });
     let mut scrub = json!({ "lost": lost, "error": error });
     let all = done.as_object().expect("it is one").clone();
     scrub.as_object_mut().expect("it is one").extend(all);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            let mut request = [0; 4096];
-            let length = stream.read(&mut request).expect("a request");
-            let request = String::from_utf8_lossy(&request[..length]).into_owned();
-            let route = request.split(' ').nth(1).expect("a route").to_owned();
-            let body = match route.as_str() {
-                "/v1/scrub" => json!({ "job": 7 }),
-                "/v1/info" => json!({ "scrub": scrub }),
-                _ => json!({ "state": state, "done": 4096, "total": 8192 }),
-            };
-            let body = body.to_string();
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-            stream.write_all((head + &body).as_bytes()).expect("it is read");
-            if tell.send(route).is_err() {
-                return; // the test has ended
-            }
-        }
-    });
-    told
+    pretend(volume, move |route| {
+        let body = match route {
+            "/v1/scrub" => json!({ "job": 7 }),
+            "/v1/info" => json!({ "scrub": scrub }),
+            _ => json!({ "state": state, "done": 4096, "total": 8192 }),
+        };
+        (200, body)
+    })
 }
 
 /// What is told as text of what the server has found.
@@ -65,7 +47,7 @@ fn what_a_server_has_found_is_told_if_its_scrub_fails() {
     for (error, why) in reasons {
         let folder = Folder::new();
         let volume = made(&folder);
-        let _routes = pretend(&volume, "failed", error);
+        let _routes = scrubbing(&volume, "failed", error);
         let run = on("scrub", &volume, &[]);
         assert!(run.output.starts_with(FOUND) && run.output.ends_with(DONE), "{run:?}");
         run.failed(1, why);
@@ -96,19 +78,12 @@ fn a_volume_that_is_busy_is_no_fault_of_the_command_line() {
 
 #[test]
 fn a_scrub_that_is_refused_is_no_fault_of_the_command_line() {
-    for (status, code) in [("409 Conflict", 1), ("400 Bad Request", 2)] {
+    for (status, code) in [(409, 1), (400, 2)] {
         let folder = Folder::new();
         let volume = made(&folder);
-        let listener = UnixListener::bind(volume.join("control.sock")).expect("nobody serves it");
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("a connection");
-            let length = stream.read(&mut [0; 4096]).expect("a request");
-            assert!(length > 0, "it asks for something");
-            let body = json!({ "error": "the volume is being scrubbed already" }).to_string();
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-            stream.write_all((head + &body).as_bytes()).expect("it is read");
-        });
-        let said = on("scrub", &volume, &[]).failed(code, "the volume is being scrubbed already");
+        let why = "the volume is being scrubbed already";
+        let _routes = pretend(&volume, move |_| (status, json!({ "error": why })));
+        let said = on("scrub", &volume, &[]).failed(code, why);
         assert!(said.starts_with(&format!("duramen: {}: the", volume.display())), "{said}");
     }
 }
@@ -118,7 +93,7 @@ fn what_a_server_has_found_is_told_if_the_server_ends() {
     for is_json in [false, true] {
         let folder = Folder::new();
         let volume = made(&folder);
-        let routes = pretend(&volume, "running", Value::Null);
+        let routes = scrubbing(&volume, "running", Value::Null);
         let mut scrub = Command::new(env!("CARGO_BIN_EXE_duramen"));
         scrub.arg("scrub").arg(&volume).args(is_json.then_some("--json"));
         let scrub = scrub.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -146,7 +121,7 @@ fn what_a_server_has_found_is_told_if_the_server_ends() {
 fn what_a_server_has_found_is_told_if_the_scrub_is_ended() {
     let folder = Folder::new();
     let volume = made(&folder);
-    let routes = pretend(&volume, "running", Value::Null);
+    let routes = scrubbing(&volume, "running", Value::Null);
     let mut scrub = Command::new(env!("CARGO_BIN_EXE_duramen"));
     scrub.arg("scrub").arg(&volume).stdout(Stdio::piped()).stderr(Stdio::piped());
     let scrub = scrub.spawn().expect("the program was just built");
