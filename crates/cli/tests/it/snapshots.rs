@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put, remove};
-use crate::common::{Folder, Run, SmallHost, duramen, on, pause};
+use crate::common::{Folder, Run, SmallHost, duramen, on, pause, pretend};
 
 /// Runs `duramen snapshot COMMAND VOLUME MORE...`.
 fn snapshot(command: &str, volume: &Path, more: &[&str]) -> Run {
@@ -155,7 +155,7 @@ fn a_volume_goes_back_to_what_it_held() {
     assert_eq!(on("ls", &volume, &[]).good(), "a\nb\nc\n");
     let told = snapshot("rollback", &volume, &["with-a", "--delete-newer", "--json"]).good();
     let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(told, serde_json::json!({ "name": "with-a", "deleted": ["with-b", "with-c"] }));
+    assert_eq!(told, json!({ "name": "with-a", "deleted": ["with-b", "with-c"] }));
     assert_eq!(on("ls", &volume, &[]).good(), "a\n");
     assert_eq!(on("cat", &volume, &["a"]).good(), "first");
     assert_eq!(list(&volume).as_array().map(Vec::len), Some(1), "the others are wholly gone");
@@ -308,6 +308,33 @@ fn what_finds_no_room_where_the_disk_lies_is_told_so_and_goes_on_when_there_is_s
     snapshot("create", &volume, &["new"]).good();
     assert!(serving.stop().success());
     assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
+}
+
+/// Many deletions may end between two questions, and a server does not remember them all.
+#[test]
+fn a_deletion_that_the_server_has_forgotten_is_looked_for() {
+    let folder = Folder::new();
+    let volume = made(&folder);
+    snapshot("create", &volume, &["old"]).good();
+    let deleting = json!({ "state": "deleting", "freed_bytes": 4096 });
+    let mut one = list(&volume)[0].clone();
+    one.as_object_mut().expect("it is one").extend(deleting.as_object().expect("it is").clone());
+    let pretend_that = |listed: Value| {
+        let answer = json!({ "job": 7, "snapshot": one });
+        pretend(&volume, move |route| match route {
+            "/v1/snapshots/delete" => (200, answer.clone()),
+            "/v1/snapshots" => (200, listed.clone()),
+            _ => (404, json!({ "error": "there is no such job; there are these: none" })),
+        })
+    };
+    let asked = pretend_that(json!([]));
+    let said = snapshot("delete", &volume, &["old"]).good();
+    assert!(said.ends_with("snapshot 'old' is deleted, and 4 KiB are free again\n"), "{said}");
+    assert_eq!(asked.iter().take(3).count(), 3, "the order, the job, and what is left");
+    fs::remove_file(volume.join("control.sock")).expect("it is there");
+    let _asked = pretend_that(json!([one]));
+    let said = snapshot("delete", &volume, &["old"]);
+    said.failed(1, "it knows nothing of the deletion any more, and some is left to be done");
 }
 
 #[test]
