@@ -111,6 +111,8 @@ fn what_it_has_no_use_for_is_refused() {
         assert!(!volume.exists(), "{words:?}: nothing is left");
     }
     on("mkfs", &volume, &["--engine", "shadow", "--size", "200K"]).failed(1, "too few");
+    let one_zone = ["--engine", "shadow", "--size", "64M", "--zone-size", "64M"];
+    on("mkfs", &volume, &one_zone).failed(1, "zones of 67108864 bytes are too large for a disk of");
     let zones = on("mkfs", &volume, &["--size", "8M", "--zone-size", "64K"]);
     zones.failed(1, "a UFS2 file system has no zones");
     let volume = made(&folder, &[]);
