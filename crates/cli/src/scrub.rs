@@ -25,6 +25,7 @@ use server::reactor;
 
 use crate::elsewhere::elsewhere;
 use crate::failure::{Failure, spell_out};
+use crate::found::found_on;
 use crate::order::{self, bar};
 use crate::size::show_size;
 use crate::stack::Stack;
@@ -244,6 +245,10 @@ async fn here(volume: &Volume, runtime: Runtime) -> Result<Outcome, Failure> {
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk: DiskFile| -> Rc<dyn BlockDevice> { disks.device(disk) };
     let stack = volume.open(Access::ReadWrite, &open, &runtime).await?;
+    if let Err(failure) = found_on(volume.design(), &*stack.disk, &volume.disk_path).await {
+        stack.close(volume).await?;
+        return Err(failure);
+    }
     Ok(scrub_all(volume, stack).await)
 }
 

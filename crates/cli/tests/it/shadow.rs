@@ -314,6 +314,26 @@ fn a_reserve_for_which_there_is_no_room_is_refused_at_once() {
     assert_eq!(outcomes, BTreeSet::from([0, 1]));
 }
 
+#[test]
+fn settings_that_name_another_engine_are_told_with_what_is_there() {
+    let folder = Folder::new();
+    for (engine, other) in [("ffs", "engine = \"shadow\""), ("shadow", "policy = \"sync\"")] {
+        let volume = folder.path(engine);
+        on("mkfs", &volume, &["--engine", engine, "--size", "16M"]).good();
+        fs::write(volume.join("volume.toml"), other).expect("there is room");
+        let what = format!("the disk holds a volume of engine {engine}: correct the volume.toml");
+        on("info", &volume, &[]).failed(1, &what);
+        on("ls", &volume, &[]).failed(1, &what);
+        for more in [&[][..], &["--repair"]] {
+            on("fsck", &volume, more).failed(8, &what);
+        }
+        if engine == "ffs" {
+            on("scrub", &volume, &[]).failed(1, &what);
+            duramen(&["snapshot", "list", &volume.display().to_string()]).failed(1, &what);
+        }
+    }
+}
+
 /// Blocks of metadata of one volume stand where those of another were.
 fn overwritten(folder: &Folder) -> PathBuf {
     let [volume, other] = ["volume", "other"].map(|name| {
