@@ -106,15 +106,40 @@ type Outcome = (Scrub, Result<(), Failure>);
 /// # Errors
 /// [`Failure`], also when something is lost.
 pub(crate) fn run(arguments: &ScrubArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    match scrub(arguments) {
+        Ok((volume, outcome)) => tell(outcome, &volume, arguments.json, output),
+        Err(failure) => {
+            if arguments.json {
+                let error = Some(failure.to_string());
+                print_json(&Scrub { error, ..Scrub::default() }, output)?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Scrubs.
+///
+/// # Errors
+/// [`Failure`] if it was not begun.
+fn scrub(arguments: &ScrubArguments) -> Result<(Volume, Outcome), Failure> {
     let volume = Volume::find(&arguments.volume)?;
     refuse_unsummed(&volume)?;
     let socket = arguments.control.clone().or_else(|| volume.socket());
-    let served = socket.map(|socket| by_server(&volume, &socket)).transpose()?.flatten();
+    let served = match &socket {
+        Some(socket) => by_server(&volume, socket)?,
+        None => None,
+    };
     let outcome = match served {
         Some(outcome) => outcome,
         None => reactor::block_on(|runtime| here(&volume, runtime)).map_err(Failure::Start)??,
     };
-    tell(outcome, &volume, arguments.json, output)
+    Ok((volume, outcome))
+}
+
+fn print_json(scrub: &Scrub, output: &mut dyn Write) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(scrub).expect("all keys are names");
+    Ok(writeln!(output, "{text}")?)
 }
 
 /// Says what a scrub has come to.
@@ -131,8 +156,7 @@ fn tell(
         scrub.error.get_or_insert_with(|| failure.to_string());
     }
     if is_json {
-        let text = serde_json::to_string_pretty(&scrub).expect("all keys are names");
-        writeln!(output, "{text}")?;
+        print_json(&scrub, output)?;
     } else {
         describe(&scrub, volume, output)?;
     }

@@ -77,6 +77,21 @@ fn a_volume_that_is_busy_is_no_fault_of_the_command_line() {
 }
 
 #[test]
+fn what_cannot_be_scrubbed_is_told_to_programs_as_well() {
+    let folder = Folder::new();
+    let [nowhere, plain, empty] = ["nowhere", "plain", "empty"].map(|name| folder.path(name));
+    on("mkfs", &plain, &["--size", "8M"]).good();
+    fs::write(&empty, []).expect("there is room");
+    for (volume, code) in [(nowhere, 1), (plain, 2), (empty, 2)] {
+        let run = on("scrub", &volume, &["--json"]);
+        let told: Value = serde_json::from_str(&run.output).expect("JSON");
+        assert_eq!(told["lost"], json!([]));
+        run.failed(code, told["error"].as_str().expect("it says why"));
+        assert_eq!(on("scrub", &volume, &[]).output, "");
+    }
+}
+
+#[test]
 fn a_scrub_that_is_refused_is_no_fault_of_the_command_line() {
     for (status, code) in [(409, 1), (400, 2)] {
         let folder = Folder::new();
