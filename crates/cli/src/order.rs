@@ -5,12 +5,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use block::file::OpenError;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use server::control::Answer;
 use server::control::client::{self, AskError};
 
 use crate::failure::Failure;
+use crate::volume::Volume;
 
 /// How often the server is asked how far a job is.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -48,6 +50,19 @@ pub(crate) fn post(
         Ok(answer) => {
             Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))
         }
+    }
+}
+
+/// Why a volume is not opened that a server could have been asked for. What asks the server of a
+/// bare disk has to be told where.
+pub(crate) fn or_ask(failure: Failure, volume: &Volume, socket: Option<&Path>) -> Failure {
+    match failure {
+        Failure::Open(OpenError::Locked(_) | OpenError::Busy(_)) if socket.is_none() => {
+            let why = "it is in use by another program; if that is a server with '--control PATH', \
+                       say the same here, else stop it first";
+            Failure::NotDone { path: volume.path.clone(), why: why.to_owned() }
+        }
+        other => other,
     }
 }
 

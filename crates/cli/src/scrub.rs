@@ -132,7 +132,9 @@ fn scrub(arguments: &ScrubArguments) -> Result<(Volume, Outcome), Failure> {
     };
     let outcome = match served {
         Some(outcome) => outcome,
-        None => reactor::block_on(|runtime| here(&volume, runtime)).map_err(Failure::Start)??,
+        None => reactor::block_on(|runtime| here(&volume, runtime))
+            .map_err(Failure::Start)?
+            .map_err(|failure| order::or_ask(failure, &volume, socket.as_deref()))?,
     };
     Ok((volume, outcome))
 }

@@ -31,7 +31,7 @@ use crate::browse::show_name;
 use crate::calendar::{show_stamp, show_time};
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
-use crate::order::{ASK_AGAIN, UNKNOWN, bar, is_done};
+use crate::order::{self, ASK_AGAIN, UNKNOWN, bar, is_done};
 use crate::size::show_size;
 use crate::volume::Volume;
 use here::Here;
@@ -234,7 +234,7 @@ impl Place {
 
     async fn create(&self, name: &str) -> Result<Told, Failure> {
         let Some(answer) = self.order("create", json!({ "name": name })).await? else {
-            return Here::open(self).await?.create(name).await;
+            return self.open_here().await?.create(name).await;
         };
         if answer.get("job").is_none() {
             return self.understood(answer);
@@ -262,13 +262,22 @@ impl Place {
     async fn list(&self) -> Result<Vec<Told>, Failure> {
         match self.ask(|socket| client::get(&socket, "/v1/snapshots")).await? {
             Some(answer) => self.understood(answer),
-            None => here::list(self).await,
+            None => here::list(self).await.map_err(|failure| self.or_ask(failure)),
         }
+    }
+
+    /// Opens the volume, which no server has that was asked.
+    async fn open_here(&self) -> Result<Here<'_>, Failure> {
+        Here::open(self).await.map_err(|failure| self.or_ask(failure))
+    }
+
+    fn or_ask(&self, failure: Failure) -> Failure {
+        order::or_ask(failure, &self.volume, self.socket.as_deref())
     }
 
     async fn delete(&self, name: &str) -> Result<Told, Failure> {
         let Some(answer) = self.order("delete", json!({ "name": name })).await? else {
-            return Here::open(self).await?.delete(name).await;
+            return self.open_here().await?.delete(name).await;
         };
         let left = "interrupted: the snapshot is found no more, and the server goes on with its \
                     deletion";

@@ -272,8 +272,13 @@ fn a_bare_disk_is_asked_for_at_the_socket_that_is_named() {
     snapshot("create", &disk, &with("before")).good();
     let serving = Serving::start(&[&disk], &control);
     snapshot("create", &disk, &with("served")).good();
-    let said = snapshot("create", &disk, &["alone"]).failed(1, "in use");
-    assert!(said.contains("data.img"), "{said}");
+    for (command, name) in [("create", &["alone"][..]), ("delete", &["before"]), ("list", &[])] {
+        let said = snapshot(command, &disk, name).failed(1, "in use");
+        assert!(said.contains("data.img: ") && said.contains("'--control PATH'"), "{said}");
+    }
+    let said = snapshot("rollback", &disk, &["before"]).failed(1, "in use");
+    assert!(said.contains("stop the other one first"), "{said}");
+    on("scrub", &disk, &[]).failed(1, "'--control PATH'");
     assert!(serving.stop().success());
     assert_eq!(names(&disk), ["before", "served"]);
 }
