@@ -80,9 +80,9 @@ pub(crate) enum Failure {
         /// What was ended.
         what: &'static str,
     },
-    /// What is asked of the snapshots of a volume is not done.
+    /// What is asked of a volume cannot be done as it is now.
     #[error("{}: {why}", path.display())]
-    Snapshots {
+    NotDone {
         /// Which volume.
         path: PathBuf,
         /// Why not.
@@ -108,12 +108,14 @@ pub(crate) enum Failure {
     #[error("interrupted: no volume was made, and {0}")]
     Interrupted(&'static str),
     /// The disk holds no file system that we can use.
-    #[error("{}: {source}{}", path.display(), superblock_advice(source))]
+    #[error("{}: {source}{}", path.display(), superblock_advice(source, *other))]
     Superblock {
         /// Which disk.
         path: PathBuf,
         /// Why not.
         source: LookError,
+        /// The engine of what it holds instead, if it is that of another one.
+        other: Option<&'static str>,
     },
     /// No file system could be made.
     #[error("cannot make a file system on {}: {source}", path.display())]
@@ -160,6 +162,12 @@ pub(crate) enum Failure {
         path: PathBuf,
         /// What it says instead.
         why: String,
+    },
+    /// The server of a volume was there, and is not any more.
+    #[error("{}: the server has ended", path.display())]
+    ServerEnded {
+        /// Which volume.
+        path: PathBuf,
     },
     /// The control channel cannot be had.
     #[error(transparent)]
@@ -258,13 +266,20 @@ fn name_disks(disks: &[PathBuf]) -> String {
 }
 
 /// What can be done about a superblock that is none: the disk may hold copies of a good one.
-fn superblock_advice(error: &LookError) -> &'static str {
+fn superblock_advice(error: &LookError, other: Option<&str>) -> String {
+    const COPIES: &str =
+        "; if there was a file system, 'duramen fsck' looks for a copy of its superblock";
     match error {
-        LookError::NoVolume { has_copies: true, .. } => {
-            "; if there was a file system, 'duramen fsck' looks for a copy of its superblock"
-        }
-        LookError::NoVolume { .. } | LookError::Device(_) => "",
+        LookError::NoVolume { has_copies: true, .. } if other.is_none() => COPIES.to_owned(),
+        LookError::NoVolume { .. } | LookError::Device(_) => other_advice(other),
     }
+}
+
+/// What can be done if a disk holds a volume of another engine than was said.
+pub(crate) fn other_advice(other: Option<&str>) -> String {
+    let advice =
+        |engine| format!("; the disk holds a volume of engine {engine}: correct the volume.toml");
+    other.map_or_else(String::new, advice)
 }
 
 impl Failure {

@@ -21,11 +21,26 @@ pub(crate) async fn found_on(
     device: &dyn BlockDevice,
     path: &Path,
 ) -> Result<Found, Failure> {
+    let error = match (design.work().look)(device).await {
+        Ok(found) => return Ok(found),
+        Err(error) => error,
+    };
     let path = path.to_owned();
-    (design.work().look)(device).await.map_err(|error| match error {
+    Err(match error {
         LookError::Device(source) => Failure::Device { path, source },
-        source @ LookError::NoVolume { .. } => Failure::Superblock { path, source },
+        source @ LookError::NoVolume { .. } => {
+            let other = other_on(design, device).await;
+            Failure::Superblock { path, source, other }
+        }
     })
+}
+
+/// The engine of what a device holds, if that is not the one of this design. Nothing if that may be
+/// what was there before.
+pub(crate) async fn other_on(design: &Design, device: &dyn BlockDevice) -> Option<&'static str> {
+    let (other, found) = DESIGNS.look(device).await?;
+    let is_sure = found.has_anchors != Some(false);
+    (is_sure && other.engine != design.engine).then_some(other.engine)
 }
 
 /// Looks at the volume of a design on a disk that is one file or device.

@@ -35,7 +35,8 @@ use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, other_advice};
+use crate::found::other_on;
 use crate::saved;
 use crate::stack::Stack;
 use crate::volume::Volume;
@@ -118,15 +119,17 @@ impl Run<'_> {
 enum Unchecked {
     /// Nothing was looked at: the sentence says where.
     Volume(Failure),
-    /// The check did not come to its end.
-    Check(PathBuf, CheckError),
+    /// The check did not come to its end; the engine of what is there instead, if there is that.
+    Check(PathBuf, CheckError, Option<&'static str>),
 }
 
 impl fmt::Display for Unchecked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Volume(failure) => failure.fmt(f),
-            Self::Check(volume, error) => write!(f, "{}: {error}", volume.display()),
+            Self::Check(volume, error, other) => {
+                write!(f, "{}: {error}{}", volume.display(), other_advice(*other))
+            }
         }
     }
 }
@@ -183,7 +186,13 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     let check = ready.design.work().check;
     let report = check(&ready.device, &runtime, &options, tell).await;
     watch.end();
-    let report = report.map_err(|error| Unchecked::Check(arguments.volume.clone(), error))?;
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => {
+            let other = other_on(ready.design, &*ready.device).await;
+            return Err(Unchecked::Check(arguments.volume.clone(), error, other));
+        }
+    };
     let took = runtime.clock.now().since(start);
     if let Some(path) = ready.saved {
         saved::remove(path).map_err(Unchecked::Volume)?;

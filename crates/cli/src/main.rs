@@ -76,8 +76,8 @@ const AFTER_HELP: &str = "\
 A VOLUME is one of:
   a folder       that 'duramen mkfs' made: disk.img holds the file system, volume.toml its engine
                  and policy, log.img its log
-  an image file  with a UFS2 file system in it, whoever made it
-  a device       such as /dev/sdb1, with a UFS2 file system on it
+  an image file  with a file system in it: UFS2, whoever made it, or that of engine 'shadow'
+  a device       such as /dev/sdb1, with one on it
 
 Examples:
   duramen mkfs data --size 100G      make a volume in the new folder 'data'

@@ -5,19 +5,26 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use block::file::OpenError;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
+use server::control::Answer;
 use server::control::client::{self, AskError};
 
 use crate::failure::Failure;
+use crate::volume::Volume;
 
 /// How often the server is asked how far a job is.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The status of an answer about a job that the server does not know.
+pub(crate) const UNKNOWN: u16 = 404;
 
 /// Sends an order for the volume of this path. `None` if nobody serves it.
 ///
 /// # Errors
-/// [`Failure`], with what the server says.
+/// With what the server says, [`Failure::Usage`] for what makes no sense, and
+/// [`Failure::NotDone`] for what cannot be done now; [`Failure::Control`].
 pub(crate) fn post(
     socket: &Path,
     volume: &Path,
@@ -32,9 +39,13 @@ pub(crate) fn post(
             let body = serde_json::from_str(&answer.body);
             body.map(Some).map_err(|_| refused("its answer is of another version".to_owned()))
         }
-        Ok(answer) if matches!(answer.status, 400 | 409) => {
+        Ok(answer) if answer.status == 400 => {
             let why = answer.error().unwrap_or_default();
             Err(Failure::Usage(format!("{}: {why}", volume.display())))
+        }
+        Ok(answer) if answer.status == 409 => {
+            let why = answer.error().unwrap_or_default();
+            Err(Failure::NotDone { path: volume.to_owned(), why })
         }
         Ok(answer) => {
             Err(refused(answer.error().unwrap_or_else(|| "it does not say why".to_owned())))
@@ -42,24 +53,62 @@ pub(crate) fn post(
     }
 }
 
-/// Waits for the end of a job of the server, with a bar.
+/// Why a volume is not opened that a server could have been asked for. What asks the server of a
+/// bare disk has to be told where.
+pub(crate) fn or_ask(failure: Failure, volume: &Volume, socket: Option<&Path>) -> Failure {
+    match failure {
+        Failure::Open(OpenError::Locked(_) | OpenError::Busy(_)) if socket.is_none() => {
+            let why = "it is in use by another program; if that is a server with '--control PATH', \
+                       say the same here, else stop it first";
+            Failure::NotDone { path: volume.path.clone(), why: why.to_owned() }
+        }
+        other => other,
+    }
+}
+
+/// Asks the server of the volume of this path, which was there just now.
+///
+/// # Errors
+/// [`Failure::ServerEnded`] if it is not there any more; [`Failure::Control`].
+pub(crate) fn get(socket: &Path, volume: &Path, route: &str) -> Result<Answer, Failure> {
+    client::get(socket, route).map_err(|error| match error {
+        AskError::Nobody(_) => Failure::ServerEnded { path: volume.to_owned() },
+        error => Failure::Control { path: socket.to_owned(), why: error.to_string() },
+    })
+}
+
+/// Waits for the end of a job of the server, with a bar, and does `look` each time it has asked.
 ///
 /// # Errors
 /// [`Failure`] if it did not come to its end.
-pub(crate) fn follow(socket: &Path, answer: &Value, doing: &'static str) -> Result<(), Failure> {
+pub(crate) fn follow(
+    socket: &Path,
+    volume: &Path,
+    answer: &Value,
+    doing: &'static str,
+    mut look: impl FnMut(),
+) -> Result<(), Failure> {
     let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
     let job = answer["job"].as_u64().ok_or_else(|| refused("it names no job"))?;
     let bar = bar(doing);
     loop {
-        let told = client::get(socket, &format!("/v1/jobs/{job}"));
-        let told = told.map_err(|error| refused(&error.to_string()))?;
+        let told = get(socket, volume, &format!("/v1/jobs/{job}"))?;
+        if told.status == UNKNOWN {
+            return Err(refused("it knows nothing of the job: it may be a server that came later"));
+        }
         let view: Value = serde_json::from_str(&told.body).unwrap_or_default();
         if is_done(&view, &bar).map_err(refused)? {
             return Ok(());
         }
-        #[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
-        thread::sleep(ASK_AGAIN);
+        look();
+        pause();
     }
+}
+
+/// Waits until it is time to ask a server again.
+#[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
+pub(crate) fn pause() {
+    thread::sleep(ASK_AGAIN);
 }
 
 /// Whether a job is done of which this is told; the bar says how far it is.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 
 use block::BlockDevice;
-use block::file::{Access, DiskFile, OpenError};
+use block::file::{Access, DiskFile};
 use clap::Args;
 use designs::{OpenEngine, Opened, ScrubError, Scrubbed};
 use futures::FutureExt;
@@ -25,6 +25,7 @@ use server::reactor;
 
 use crate::elsewhere::elsewhere;
 use crate::failure::{Failure, spell_out};
+use crate::found::found_on;
 use crate::order::{self, bar};
 use crate::size::show_size;
 use crate::stack::Stack;
@@ -45,6 +46,9 @@ Examples:
 
 Exit codes: 0 nothing is lost; 1 something is, or it could not be done; 2 the command line makes no
 sense.";
+
+/// So often a server is asked at last that does not tell of the scrub, as one that is about to end.
+const ASKED_AT_LAST: u32 = 25;
 
 /// The arguments of `duramen scrub`.
 #[derive(Args, Debug)]
@@ -102,15 +106,42 @@ type Outcome = (Scrub, Result<(), Failure>);
 /// # Errors
 /// [`Failure`], also when something is lost.
 pub(crate) fn run(arguments: &ScrubArguments, output: &mut dyn Write) -> Result<(), Failure> {
+    match scrub(arguments) {
+        Ok((volume, outcome)) => tell(outcome, &volume, arguments.json, output),
+        Err(failure) => {
+            if arguments.json {
+                let error = Some(failure.to_string());
+                print_json(&Scrub { error, ..Scrub::default() }, output)?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Scrubs.
+///
+/// # Errors
+/// [`Failure`] if it was not begun.
+fn scrub(arguments: &ScrubArguments) -> Result<(Volume, Outcome), Failure> {
     let volume = Volume::find(&arguments.volume)?;
     refuse_unsummed(&volume)?;
     let socket = arguments.control.clone().or_else(|| volume.socket());
-    let served = socket.map(|socket| by_server(&volume, &socket)).transpose()?.flatten();
+    let served = match &socket {
+        Some(socket) => by_server(&volume, socket)?,
+        None => None,
+    };
     let outcome = match served {
         Some(outcome) => outcome,
-        None => reactor::block_on(|runtime| here(&volume, runtime)).map_err(Failure::Start)??,
+        None => reactor::block_on(|runtime| here(&volume, runtime))
+            .map_err(Failure::Start)?
+            .map_err(|failure| order::or_ask(failure, &volume, socket.as_deref()))?,
     };
-    tell(outcome, &volume, arguments.json, output)
+    Ok((volume, outcome))
+}
+
+fn print_json(scrub: &Scrub, output: &mut dyn Write) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(scrub).expect("all keys are names");
+    Ok(writeln!(output, "{text}")?)
 }
 
 /// Says what a scrub has come to.
@@ -127,8 +158,7 @@ fn tell(
         scrub.error.get_or_insert_with(|| failure.to_string());
     }
     if is_json {
-        let text = serde_json::to_string_pretty(&scrub).expect("all keys are names");
-        writeln!(output, "{text}")?;
+        print_json(&scrub, output)?;
     } else {
         describe(&scrub, volume, output)?;
     }
@@ -181,8 +211,13 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
     let Some(answer) = order::post(socket, &volume.path, "/v1/scrub", &json!({}))? else {
         return Ok(None);
     };
-    let (place, job) = (socket.to_owned(), answer.clone());
-    let follow = move || order::follow(&place, &job, "scrubbing");
+    let (place, path, job) = (socket.to_owned(), volume.path.clone(), answer.clone());
+    let follow = move || {
+        let mut last = None;
+        let look = || last = told_by(&place, &path).ok().or_else(|| last.take());
+        let done = order::follow(&place, &path, &job, "scrubbing", look);
+        (last, done)
+    };
     let followed = reactor::block_on(|_| async {
         let followed = server::unless_ended(elsewhere(follow).boxed_local()).await?;
         Ok::<_, Failure>(match followed {
@@ -191,14 +226,17 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
         })
     });
     let followed = followed.map_err(Failure::Start)??;
-    let done = followed.unwrap_or_else(|| {
+    let (last, done) = followed.unwrap_or_else(|| {
         let route = format!("/v1/jobs/{}/cancel", answer["job"]);
         let _ = client::post(socket, &route, String::new()); // it may have ended
-        Err(ended(volume))
+        (None, Err(ended(volume)))
     });
-    let scrub = match told_by(socket) {
-        Ok(scrub) => scrub,
-        Err(failure) => return Err(done.err().unwrap_or(failure)),
+    let (scrub, done) = match (told_in_time(socket, &volume.path), last) {
+        (Ok(scrub), _) => (scrub, done),
+        // What was found last may not be all.
+        (Err(failure @ Failure::ServerEnded { .. }), Some(last)) => (last, Err(failure)),
+        (Err(failure), Some(last)) => (last, done.and(Err(failure))),
+        (Err(failure), None) => return Err(done.err().unwrap_or(failure)),
     };
     // What the server tells of a job is whether it failed, and not why.
     let done = done.map_err(|failure| match (failure, &scrub.error) {
@@ -208,10 +246,21 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
     Ok(Some((scrub, done)))
 }
 
+/// What the server of a volume tells of its last scrub. One that is about to end is waited for.
+fn told_in_time(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
+    for _ in 0..ASKED_AT_LAST {
+        match told_by(socket, volume) {
+            Err(Failure::Control { .. }) => order::pause(),
+            told => return told,
+        }
+    }
+    told_by(socket, volume)
+}
+
 /// What the server of a volume tells of its last scrub.
-fn told_by(socket: &Path) -> Result<Scrub, Failure> {
+fn told_by(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
     let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
-    let told = client::get(socket, "/v1/info").map_err(|error| refused(&error.to_string()))?;
+    let told = order::get(socket, volume, "/v1/info")?;
     let info: Value = serde_json::from_str(&told.body).unwrap_or_default();
     let scrub = serde_json::from_value(info["scrub"].clone());
     scrub.map_err(|_| refused("it tells nothing of the scrub"))
@@ -221,13 +270,11 @@ fn told_by(socket: &Path) -> Result<Scrub, Failure> {
 async fn here(volume: &Volume, runtime: Runtime) -> Result<Outcome, Failure> {
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk: DiskFile| -> Rc<dyn BlockDevice> { disks.device(disk) };
-    let opened = volume.open(Access::ReadWrite, &open, &runtime).await;
-    let stack = opened.map_err(|failure| match failure {
-        Failure::Open(OpenError::Locked(path) | OpenError::Busy(path)) => {
-            Failure::Usage(format!("{} is in use by another program", path.display()))
-        }
-        other => other,
-    })?;
+    let stack = volume.open(Access::ReadWrite, &open, &runtime).await?;
+    if let Err(failure) = found_on(volume.design(), &*stack.disk, &volume.disk_path).await {
+        stack.close(volume).await?;
+        return Err(failure);
+    }
     Ok(scrub_all(volume, stack).await)
 }
 

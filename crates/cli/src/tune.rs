@@ -158,18 +158,18 @@ async fn change_disk(
     let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
     let (path, words) = (volume.path.display(), volume.words());
     if !found.is_clean || found.is_torn {
-        let sentence = format!(
-            "{path} was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
+        let why = format!(
+            "it was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
              --repair {words}', before it is changed"
         );
-        return Err(Failure::Usage(sentence));
+        return Err(Failure::NotDone { path: volume.path.clone(), why });
     }
     if let Some(what) = found.only_read {
         return Err(Failure::Usage(format!("{path} is {what}: it can only be read")));
     }
     if let Some(doubt) = &found.doubt {
-        let sentence = format!("{path}: {doubt}: check it with 'duramen fsck {words}' first");
-        return Err(Failure::Usage(sentence));
+        let why = format!("{doubt}: check it with 'duramen fsck {words}' first");
+        return Err(Failure::NotDone { path: volume.path.clone(), why });
     }
     let refused = |error: OpenError| Failure::refused(&volume.path, volume.words(), error);
     if let Some(percent) = arguments.reserve

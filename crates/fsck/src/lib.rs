@@ -188,6 +188,12 @@ pub enum CheckError {
     /// No superblock, and no copy of one, or none that fits the disk.
     #[error("{}", .0.sentence())]
     Superblock(#[from] BadSuperblock),
+    /// No superblock, and no copy where there would be one if all was as usual.
+    #[error(
+        "{}; 'duramen fsck --full' looks for a copy of its superblock on the whole disk",
+        .0.sentence()
+    )]
+    NoCopyNear(BadSuperblock),
     /// The disk failed.
     #[error("the disk cannot be read or written: {0}")]
     Device(#[from] IoError),

@@ -72,6 +72,19 @@ pub enum MkfsError {
         /// Bytes of the disk.
         size: u64,
     },
+    /// The zones that were asked for are too large for the disk.
+    #[error(
+        "zones of {zone_size} bytes are too large for a disk of {size}: there has to be room for \
+         files beside what a volume keeps for itself, as there is with zones of {usual}"
+    )]
+    Zone {
+        /// Bytes of a zone.
+        zone_size: u64,
+        /// Bytes of the disk.
+        size: u64,
+        /// Bytes of the zones that would be taken if nothing was said.
+        usual: u64,
+    },
     /// The disk is too large.
     #[error("{size} bytes are too many: a volume has less than 512 PiB")]
     Large {
@@ -107,7 +120,7 @@ pub fn plan(size: u64, options: &MkfsOptions) -> Result<Shape, MkfsError> {
         return Err(MkfsError::Large { size });
     }
     if !shape.is_legal() || for_files(&shape) < LEAST {
-        return Err(MkfsError::Small { size });
+        return Err(too_small(size, options));
     }
     if options.reserve > MOST_RESERVE.into() {
         return Err(MkfsError::Reserve(options.reserve));
@@ -116,6 +129,18 @@ pub fn plan(size: u64, options: &MkfsOptions) -> Result<Shape, MkfsError> {
         return Err(MkfsError::Label);
     }
     Ok(shape)
+}
+
+/// There is no room for files on a disk of this size: with such zones, or with any.
+fn too_small(size: u64, options: &MkfsOptions) -> MkfsError {
+    let usual = usual_zone(size, options.block_size);
+    let as_usual = MkfsOptions { zone_size: None, ..options.clone() };
+    match options.zone_size {
+        Some(zone_size) if zone_size > usual && plan(size, &as_usual).is_ok() => {
+            MkfsError::Zone { zone_size, size, usual }
+        }
+        _ => MkfsError::Small { size },
+    }
 }
 
 /// Bytes of a zone if nothing is said: 64 MiB, and of a small disk so few that it has 16 of them.

@@ -55,6 +55,10 @@ pub enum SnapshotsShown {
 /// be changed they give [`FsError::ReadOnly`].
 #[async_trait(?Send)]
 pub trait Snapshots {
+    /// Whether what is changed does not become durable before there is more room below the disk. A
+    /// verb that gives [`FsError::Io`] meanwhile may come to be then.
+    fn has_no_room_below(&self) -> bool;
+
     /// Makes a snapshot. It holds all that was answered before it was asked for, UNSTABLE data
     /// among it, and is durable with this answer. A file that becomes shorter in steps, or goes in
     /// steps, is in it as before them or as behind them. Of what else is asked for meanwhile it

@@ -124,6 +124,11 @@ impl Horizon {
         }
     }
 
+    /// Whether it stands, and nothing has failed: then it may move again.
+    pub fn is_standing(&self) -> bool {
+        self.0.stands.get() && !self.has_stopped()
+    }
+
     /// Waits until everything up to `sequence` is durable, however long that takes. For work that
     /// no caller waits for.
     ///
@@ -278,12 +283,14 @@ mod tests {
         };
         assert_eq!(known(false), [Ok(true), Ok(false)]);
         assert_eq!(known(true), [Ok(true), Err(Lost)]);
+        assert!(horizon.is_standing());
         assert_eq!(known(false), [Ok(true), Ok(false)], "it may move again");
-        assert!(!horizon.has_failed() && !horizon.has_stopped());
+        assert!(!horizon.has_failed() && !horizon.has_stopped() && !horizon.is_standing());
         horizon.fail();
         assert!(horizon.has_failed() && horizon.has_stopped());
         assert_eq!(known(false), [Err(Lost); 2]);
         assert_eq!(known(true), [Err(Lost); 2]);
+        assert!(!horizon.is_standing(), "it does not move again");
     }
 
     #[test]

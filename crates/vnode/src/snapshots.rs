@@ -207,6 +207,10 @@ impl<E: Engine> Files<E> {
 
 #[async_trait(?Send)]
 impl<E: Engine> Snapshots for Files<E> {
+    fn has_no_room_below(&self) -> bool {
+        self.engine.horizon().is_standing()
+    }
+
     async fn pin(&self, name: &Name) -> Sealed<Result<Snapshot, FsError>> {
         let done = self.do_pin(name).await;
         self.seal_change(done)

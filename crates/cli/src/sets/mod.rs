@@ -16,7 +16,7 @@ mod status;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use block::file::{Access, OpenError};
+use block::file::Access;
 use clap::{Args, Subcommand};
 use runtime::Runtime;
 use serde::Serialize;
@@ -201,7 +201,8 @@ fn ask(volume: &Volume, order: &str, said: &Value) -> Result<Option<Value>, Fail
 
 /// Waits for the end of a job of the server.
 fn follow(volume: &Volume, answer: &Value, doing: &'static str) -> Result<(), Failure> {
-    order::follow(&volume.socket().expect("it was asked"), answer, doing)
+    let socket = volume.socket().expect("it was asked");
+    order::follow(&socket, &volume.path, answer, doing, || ())
 }
 
 /// Opens the set of a volume that nobody serves, and changes it.
@@ -210,18 +211,15 @@ fn change<T>(
     work: impl AsyncFnOnce(&Orders, &Stack) -> Result<T, Refused>,
 ) -> Result<T, Failure> {
     let changed = reactor::block_on(|runtime: Runtime| async move {
-        let opened = volume.open(Access::ReadWrite, &at_once, &runtime).await;
-        let stack = opened.map_err(|failure| match failure {
-            Failure::Open(OpenError::Locked(path) | OpenError::Busy(path)) => {
-                Failure::Usage(format!("{} is in use by another program", path.display()))
-            }
-            other => other,
-        })?;
+        let stack = volume.open(Access::ReadWrite, &at_once, &runtime).await?;
         let set = stack.set.as_ref().expect("it stands on one");
         let orders = Orders::new(volume, set, Jobs::default(), at_once, &runtime);
         let done = work(&orders, &stack).await;
         stack.close(volume).await?;
-        done.map_err(|refused| Failure::Usage(format!("{}: {refused}", volume.path.display())))
+        done.map_err(|refused| match refused {
+            Refused::Senseless(why) => Failure::Usage(format!("{}: {why}", volume.path.display())),
+            refused => Failure::NotDone { path: volume.path.clone(), why: refused.to_string() },
+        })
     });
     changed.map_err(Failure::Start)?
 }

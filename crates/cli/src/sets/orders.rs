@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 
-use super::scrub::named;
+use super::scrub::{named, unscrubbed};
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::folder::real_place;
@@ -87,7 +87,7 @@ fn whole(path: PathBuf) -> Result<PathBuf, Refused> {
     if path.is_absolute() { Ok(path) } else { Err(Refused::Senseless(why.to_owned())) }
 }
 
-/// It cannot be done, for this reason.
+/// It cannot be done now, for this reason.
 fn refusal(why: impl ToString) -> Refused {
     Refused::Conflict(why.to_string())
 }
@@ -172,7 +172,8 @@ impl Orders {
     pub(super) async fn add_spare(&self, path: &Path, force: bool) -> Result<(), Refused> {
         let Label { layout, set, .. } = self.open.set.label();
         if layout.level.spare_of(layout.members) == 0 {
-            return Err(refusal(format_args!("{} has no use for a spare", layout.level)));
+            let why = format!("{} has no use for a spare", layout.level);
+            return Err(Refused::Senseless(why));
         }
         let path = real_place(path);
         let place = path.clone();
@@ -294,10 +295,12 @@ impl Orders {
         let Label { slots, layout, .. } = self.open.set.label();
         let refuse = |why: String| Err(refusal(why));
         let Some(old) = slots.get(slot).copied() else {
-            return refuse(format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1));
+            let why = format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1);
+            return Err(Refused::Senseless(why));
         };
         if layout.level.spare_of(layout.members) == 0 {
-            return refuse(format!("{} has nothing to make a member of", layout.level));
+            let why = format!("{} has nothing to make a member of", layout.level);
+            return Err(Refused::Senseless(why));
         }
         if self.open.set.status().rebuild.is_some() {
             return refuse("a member is being made already".to_owned());
@@ -437,12 +440,11 @@ impl Orders {
 
     /// Looks at all of the set, as a job that other tasks go on beside. Its number.
     fn begin_scrub(&self) -> Result<u64, Refused> {
-        let refused = |error: ScrubError| Err(refusal(error));
         if self.open.set.layout().level == Level::Striped {
-            return refused(ScrubError::Striped);
+            return Err(unscrubbed(ScrubError::Striped));
         }
         if self.is_scrubbing.replace(true) {
-            return refused(ScrubError::Busy);
+            return Err(unscrubbed(ScrubError::Busy));
         }
         let job = self.jobs.begin("scrub", 0, "bytes", false);
         let (id, orders, job) = (job.id(), self.clone(), Rc::new(job));

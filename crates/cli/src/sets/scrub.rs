@@ -12,6 +12,7 @@ use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
 use bytes::Bytes;
 use designs::{CheckOptions, DataPlace};
 use futures::FutureExt;
+use raid::ScrubError;
 use runtime::Runtime;
 use serde_json::json;
 use server::control::Refused;
@@ -33,7 +34,9 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
         Some(answer) => {
             follow(volume, &answer, "scrubbing")?;
             let scrub = told(volume).and_then(|status| status.scrub);
-            scrub.ok_or_else(|| Failure::Usage("the server tells nothing of it".to_owned()))?
+            let path = volume.socket().expect("it was asked");
+            let why = "it tells nothing of the scrub".to_owned();
+            scrub.ok_or(Failure::Control { path, why })?
         }
         None => change(volume, async |orders, _| {
             let bar = bar("scrubbing");
@@ -44,7 +47,7 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
             });
             let scrubbed = scrubbed.await;
             bar.finish_and_clear();
-            let scrub = scrubbed.map_err(|error| Refused::Conflict(error.to_string()))?;
+            let scrub = scrubbed.map_err(unscrubbed)?;
             Ok(orders.named(scrub).await)
         })?,
     };
@@ -55,6 +58,14 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
     }
     let bytes = scrub.lost_bytes();
     if bytes > 0 { Err(Failure::Lost { path: volume.path.clone(), bytes }) } else { Ok(()) }
+}
+
+/// A set is not scrubbed, for this reason.
+pub(super) fn unscrubbed(why: ScrubError) -> Refused {
+    match why {
+        ScrubError::Striped => Refused::Senseless(why.to_string()),
+        ScrubError::Busy | ScrubError::Stopped => Refused::Conflict(why.to_string()),
+    }
 }
 
 fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<(), Failure> {

@@ -12,6 +12,7 @@ use super::verbs::{self, Told, Wrong};
 use super::{Place, shown};
 use crate::engine::open_volume;
 use crate::failure::Failure;
+use crate::found::found_on;
 use crate::order::bar;
 use crate::stack::at_once;
 
@@ -36,6 +37,7 @@ pub(super) async fn list(place: &Place) -> Result<Vec<Told>, Failure> {
         return Err(told(Wrong::HasNone));
     }
     let stack = volume.open(Access::ReadOnly, &at_once, runtime).await?;
+    found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
     let disks = Disks::alone(Rc::new(ScratchDevice::new(stack.disk)));
     let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
     let open = volume.design().work().open;

@@ -33,6 +33,9 @@ use crate::words;
 /// How long who asks for a snapshot waits for it. One that takes longer becomes a job.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often a step is tried that finds no room below the volume's disk.
+const ROOM_LOOK: Duration = Duration::from_secs(1);
+
 /// See the module's prose. A clone is of the same volume.
 #[derive(Clone)]
 pub(crate) struct Keeper {
@@ -160,10 +163,15 @@ impl Keeper {
 
     /// Has a snapshot found no more. What it holds becomes free by and by.
     pub(super) async fn delete(&self, name: &str) -> Result<Told, Wrong> {
-        let told = verbs::delete(&*self.files, name).await?;
-        self.begin_job(&told);
-        self.go_on();
-        Ok(told)
+        let told = verbs::delete(&*self.files, name).await;
+        if let Ok(told) = &told {
+            self.begin_job(told);
+        }
+        // If there is no room below, it may be deleted later.
+        if matches!(told, Ok(_) | Err(Wrong::NoRoomBelow(_))) {
+            self.go_on();
+        }
+        told
     }
 
     /// Goes on with all deletions that were begun, beside everything else.
@@ -182,10 +190,17 @@ impl Keeper {
         self.runtime.tasks.spawn(work.boxed_local());
     }
 
-    /// Takes steps until nothing is being deleted any more, or one fails.
+    /// Takes steps until nothing is being deleted any more, or one fails. It waits for room below.
     async fn delete_all(&self) {
         loop {
-            let Ok(all) = self.list().await else { return };
+            let all = match self.list().await {
+                Ok(all) => all,
+                Err(Wrong::NoRoomBelow(_)) => {
+                    self.runtime.clock.sleep(ROOM_LOOK).await;
+                    continue;
+                }
+                Err(_) => return self.work.jobs.borrow_mut().clear(), // each has failed
+            };
             let Some(one) = all.iter().find(|told| told.is_deleting()) else {
                 // What was over before its job began is done, too.
                 let ended = self.work.jobs.take();
@@ -198,6 +213,10 @@ impl Keeper {
             let end = match step {
                 Ok(false) => continue,
                 Ok(true) => End::Done,
+                Err(Wrong::NoRoomBelow(_)) => {
+                    self.runtime.clock.sleep(ROOM_LOOK).await;
+                    continue;
+                }
                 Err(_) => End::Failed,
             };
             if let Some(job) = self.work.jobs.borrow_mut().remove(&one.number) {

@@ -18,7 +18,6 @@ mod verbs;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use runtime::Runtime;
@@ -32,7 +31,7 @@ use crate::browse::show_name;
 use crate::calendar::{show_stamp, show_time};
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
-use crate::order::{bar, is_done};
+use crate::order::{self, ASK_AGAIN, UNKNOWN, bar, is_done};
 use crate::size::show_size;
 use crate::volume::Volume;
 use here::Here;
@@ -58,9 +57,6 @@ A server makes them by itself if volume.toml says so:
   [snapshots]
   hourly = 24                                   one each hour, and keep the last 24
   daily = 30                                    one each day, and keep the last 30";
-
-/// How often the server is asked how far a job is.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// So many names are tried that begin with the same time.
 const MOST_AT_ONCE: u32 = 1000;
@@ -233,12 +229,12 @@ impl Place {
     }
 
     fn failure(&self, why: impl ToString) -> Failure {
-        Failure::Snapshots { path: self.volume.path.clone(), why: why.to_string() }
+        Failure::NotDone { path: self.volume.path.clone(), why: why.to_string() }
     }
 
     async fn create(&self, name: &str) -> Result<Told, Failure> {
         let Some(answer) = self.order("create", json!({ "name": name })).await? else {
-            return Here::open(self).await?.create(name).await;
+            return self.open_here().await?.create(name).await;
         };
         if answer.get("job").is_none() {
             return self.understood(answer);
@@ -254,7 +250,7 @@ impl Place {
         let mut name = stamp.to_owned();
         for number in 2..=MOST_AT_ONCE {
             match self.create(&name).await {
-                Err(Failure::Snapshots { why, .. }) if why == Wrong::Taken(name).to_string() => {
+                Err(Failure::NotDone { why, .. }) if why == Wrong::Taken(name).to_string() => {
                     name = format!("{stamp}-{number}");
                 }
                 made => return made,
@@ -266,18 +262,32 @@ impl Place {
     async fn list(&self) -> Result<Vec<Told>, Failure> {
         match self.ask(|socket| client::get(&socket, "/v1/snapshots")).await? {
             Some(answer) => self.understood(answer),
-            None => here::list(self).await,
+            None => here::list(self).await.map_err(|failure| self.or_ask(failure)),
         }
+    }
+
+    /// Opens the volume, which no server has that was asked.
+    async fn open_here(&self) -> Result<Here<'_>, Failure> {
+        Here::open(self).await.map_err(|failure| self.or_ask(failure))
+    }
+
+    fn or_ask(&self, failure: Failure) -> Failure {
+        order::or_ask(failure, &self.volume, self.socket.as_deref())
     }
 
     async fn delete(&self, name: &str) -> Result<Told, Failure> {
         let Some(answer) = self.order("delete", json!({ "name": name })).await? else {
-            return Here::open(self).await?.delete(name).await;
+            return self.open_here().await?.delete(name).await;
         };
         let left = "interrupted: the snapshot is found no more, and the server goes on with its \
                     deletion";
-        self.follow(&answer, "deleting", left).await?;
-        self.understood(answer["snapshot"].clone())
+        let gone: Told = self.understood(answer["snapshot"].clone())?;
+        let is_known = self.follow(&answer, "deleting", left).await?;
+        if !is_known && self.list().await?.iter().any(|told| told.number == gone.number) {
+            let why = "it knows nothing of the deletion any more, and some is left to be done";
+            return Err(self.refused(why));
+        }
+        Ok(gone)
     }
 
     /// Gives the names of those that were deleted for it.
@@ -295,10 +305,19 @@ impl Place {
         self.ask(move |socket| client::post(&socket, &route, said.to_string())).await
     }
 
+    /// Asks the server of the volume. `None` if no server has it.
     async fn ask(
         &self,
         ask: impl FnOnce(PathBuf) -> Result<Answer, AskError> + Send + 'static,
     ) -> Result<Option<Value>, Failure> {
+        self.answer(ask).await?.map(|answer| self.body(&answer)).transpose()
+    }
+
+    /// The same with the whole answer, whatever its status is.
+    async fn answer(
+        &self,
+        ask: impl FnOnce(PathBuf) -> Result<Answer, AskError> + Send + 'static,
+    ) -> Result<Option<Answer>, Failure> {
         let Some(socket) = self.socket.clone() else { return Ok(None) };
         let asked = elsewhere(move || ask(socket));
         let interrupted = "interrupted: the server was asked, and may do it all the same";
@@ -306,16 +325,18 @@ impl Place {
         match answer.ok_or_else(|| self.failure(interrupted))? {
             Err(AskError::Nobody(_)) => Ok(None),
             Err(error) => Err(self.refused(error)),
-            Ok(answer) if answer.status == 200 => {
-                let body = serde_json::from_str(&answer.body);
-                body.map(Some).map_err(|_| self.refused("its answer is of another version"))
-            }
-            Ok(answer) => {
-                let why = answer.error().unwrap_or_else(|| "it does not say why".to_owned());
-                let is_told = matches!(answer.status, 400 | 409);
-                Err(if is_told { self.failure(why) } else { self.refused(why) })
-            }
+            Ok(answer) => Ok(Some(answer)),
         }
+    }
+
+    fn body(&self, answer: &Answer) -> Result<Value, Failure> {
+        if answer.status == 200 {
+            let body = serde_json::from_str(&answer.body);
+            return body.map_err(|_| self.refused("its answer is of another version"));
+        }
+        let why = answer.error().unwrap_or_else(|| "it does not say why".to_owned());
+        let is_told = matches!(answer.status, 400 | 409);
+        Err(if is_told { self.failure(why) } else { self.refused(why) })
     }
 
     /// The server was asked, and does not do it.
@@ -329,7 +350,13 @@ impl Place {
     }
 
     /// Waits for the end of a job of the server. `left` is said if it is not waited for any more.
-    async fn follow(&self, answer: &Value, doing: &'static str, left: &str) -> Result<(), Failure> {
+    /// Says whether it is known that the job is done: the server forgets those that have ended.
+    async fn follow(
+        &self,
+        answer: &Value,
+        doing: &'static str,
+        left: &str,
+    ) -> Result<bool, Failure> {
         let job = answer["job"].as_u64().ok_or_else(|| self.refused("it names no job"))?;
         let bar = bar(doing);
         loop {
@@ -337,11 +364,14 @@ impl Place {
                 return Err(self.failure(left));
             }
             let route = format!("/v1/jobs/{job}");
-            let view = self.ask(move |socket| client::get(&socket, &route)).await?;
-            let view =
-                view.ok_or_else(|| self.refused("it has ended, and left some to be done"))?;
-            if is_done(&view, &bar).map_err(|why| self.refused(why))? {
-                return Ok(());
+            let told = self.answer(move |socket| client::get(&socket, &route)).await?;
+            let told =
+                told.ok_or_else(|| self.refused("it has ended, and left some to be done"))?;
+            if told.status == UNKNOWN {
+                return Ok(false);
+            }
+            if is_done(&self.body(&told)?, &bar).map_err(|why| self.refused(why))? {
+                return Ok(true);
             }
             self.interrupt.unless_heard(self.runtime.clock.sleep(ASK_AGAIN)).await;
         }

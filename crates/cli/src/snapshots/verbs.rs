@@ -12,6 +12,9 @@ use vfs::{
 
 use crate::browse::show_name;
 
+/// So many snapshots are named in a sentence.
+const MOST_NAMED: usize = 10;
+
 /// What is told of a snapshot. The names are those of the JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
@@ -55,19 +58,28 @@ pub(super) enum Wrong {
     ReadOnly,
     #[error("there is no room for what that needs")]
     NoRoom,
+    #[error("no space is left where its disk lies; {0}")]
+    NoRoomBelow(&'static str),
     #[error("its disk has failed, or it is being stopped")]
     Failed,
     #[error("{0}")]
     Other(FsError),
 }
 
+/// Names, and of many how many there are and the last of them.
 fn listed(names: &[String]) -> String {
-    names.iter().map(|name| show_name(name.as_bytes())).collect::<Vec<_>>().join(", ")
+    let last = &names[names.len().saturating_sub(MOST_NAMED)..];
+    let shown = last.iter().map(|name| show_name(name.as_bytes())).collect::<Vec<_>>().join(", ");
+    if last.len() == names.len() {
+        return shown;
+    }
+    format!("{}, the last of which are {shown}", names.len())
 }
 
 fn those(known: &[String]) -> String {
     match known {
         [] => "there is none".to_owned(),
+        known if known.len() > MOST_NAMED => format!("there are {}", listed(known)),
         known => format!("there are these: {}", listed(known)),
     }
 }
@@ -114,6 +126,18 @@ impl Told {
     }
 }
 
+/// Why a volume does not do something. `later` says what comes of it if its disk only waits for
+/// room.
+fn because(error: FsError, of: &dyn Snapshots, later: &'static str) -> Wrong {
+    match error {
+        FsError::Io if of.has_no_room_below() => Wrong::NoRoomBelow(later),
+        FsError::NoSpace if of.has_no_room_below() => {
+            Wrong::NoRoomBelow("nothing is changed before there is some")
+        }
+        error => error.into(),
+    }
+}
+
 fn of(files: &dyn FileSystem) -> Result<&dyn Snapshots, Wrong> {
     files.snapshots().ok_or(Wrong::HasNone)
 }
@@ -141,7 +165,9 @@ async fn opened<T>(sealed: Sealed<Result<T, FsError>>) -> Result<T, FsError> {
 /// # Errors
 /// [`Wrong`].
 pub(super) async fn list(files: &dyn FileSystem) -> Result<Vec<Told>, Wrong> {
-    let all = of(files)?.list().open().await.map_err(FsError::from)?;
+    const LATER: &str = "which snapshots there are is told when there is some";
+    let of = of(files)?;
+    let all = of.list().open().await.map_err(|lost| because(lost.into(), of, LATER))?;
     Ok(all.into_inner().into_iter().map(Told::from).collect())
 }
 
@@ -150,10 +176,11 @@ pub(super) async fn list(files: &dyn FileSystem) -> Result<Vec<Told>, Wrong> {
 /// # Errors
 /// [`Wrong`].
 pub(super) async fn create(files: &dyn FileSystem, name: &str) -> Result<Told, Wrong> {
+    const LATER: &str = "the snapshot may come to be when there is some";
     let (of, parsed) = (of(files)?, parse(name)?);
     let made = opened(of.pin(&parsed).await).await.map_err(|error| match error {
         FsError::Exists => Wrong::Taken(name.to_owned()),
-        error => error.into(),
+        error => because(error, of, LATER),
     })?;
     let told = list(files).await?.into_iter().find(|told| told.number == made.number.0);
     Ok(told.unwrap_or_else(|| (made, SnapshotUsage::default()).into())) // it may be deleted again
@@ -165,8 +192,12 @@ pub(super) async fn create(files: &dyn FileSystem, name: &str) -> Result<Told, W
 /// # Errors
 /// [`Wrong`].
 pub(super) async fn delete(files: &dyn FileSystem, name: &str) -> Result<Told, Wrong> {
+    const LATER: &str = "the snapshot may be deleted when there is some";
     let (of, parsed) = (of(files)?, parse(name)?);
     let gone = opened(of.delete(&parsed).await).await;
+    if let Err(error @ (FsError::Io | FsError::NoSpace)) = gone {
+        return Err(because(error, of, LATER));
+    }
     let all = list(files).await?;
     match gone {
         Ok(gone) => {
@@ -191,7 +222,10 @@ fn absent(name: &str, all: &[Told]) -> Wrong {
 /// # Errors
 /// [`Wrong`].
 pub(super) async fn delete_step(files: &dyn FileSystem, number: u32) -> Result<bool, Wrong> {
-    Ok(opened(of(files)?.delete_step(SnapshotNumber(number)).await).await?)
+    const LATER: &str = "its deletion goes on when there is some";
+    let of = of(files)?;
+    let step = opened(of.delete_step(SnapshotNumber(number)).await).await;
+    step.map_err(|error| because(error, of, LATER))
 }
 
 /// The snapshots that are newer than one, which is found.

@@ -119,7 +119,7 @@ fn a_volume_changes_its_policy_when_it_was_stopped_cleanly() {
     let folder = Folder::new();
     let volume = folder.path("data");
     killed(&volume);
-    on("tune", &volume, &["--policy", "sync"]).failed(2, "not stopped cleanly");
+    on("tune", &volume, &["--policy", "sync"]).failed(1, "not stopped cleanly");
     assert!(Serving::start(&[&volume], &[]).stop().success());
     assert!(on("tune", &volume, &["--policy", "sync"]).good().contains("policy sync"));
     assert!(!volume.join("log.img").exists());

@@ -1,16 +1,14 @@
 //! Scrubs that do not come to their end: what they have found is told all the same.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::sync::mpsc::Receiver;
 
 use serde_json::{Value, json};
 
-use crate::common::{Folder, on};
+use crate::common::serving::{Serving, put};
+use crate::common::{Folder, on, pretend};
 
 fn made(folder: &Folder) -> PathBuf {
     let volume = folder.path("data");
@@ -20,35 +18,20 @@ fn made(folder: &Folder) -> PathBuf {
 
 /// Answers on the socket of a volume as a server whose scrub is in this state, and has this error.
 /// Gives the routes that are asked for.
-fn pretend(volume: &Path, state: &'static str, error: Value) -> Receiver<String> {
-    let listener = UnixListener::bind(volume.join("control.sock")).expect("nobody serves it");
-    let (tell, told) = channel();
+fn scrubbing(volume: &Path, state: &'static str, error: Value) -> Receiver<String> {
     let lost = json!([{ "path": "/bad", "snapshot": null, "offset": 4096 }]);
     let done = json!({ "done_bytes": 4096, "total_bytes": 8192, "mended": 1 });
     let mut scrub = json!({ "lost": lost, "error": error });
     let all = done.as_object().expect("it is one").clone();
     scrub.as_object_mut().expect("it is one").extend(all);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            let mut request = [0; 4096];
-            let length = stream.read(&mut request).expect("a request");
-            let request = String::from_utf8_lossy(&request[..length]).into_owned();
-            let route = request.split(' ').nth(1).expect("a route").to_owned();
-            let body = match route.as_str() {
-                "/v1/scrub" => json!({ "job": 7 }),
-                "/v1/info" => json!({ "scrub": scrub }),
-                _ => json!({ "state": state, "done": 4096, "total": 8192 }),
-            };
-            let body = body.to_string();
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-            stream.write_all((head + &body).as_bytes()).expect("it is read");
-            if tell.send(route).is_err() {
-                return; // the test has ended
-            }
-        }
-    });
-    told
+    pretend(volume, move |route| {
+        let body = match route {
+            "/v1/scrub" => json!({ "job": 7 }),
+            "/v1/info" => json!({ "scrub": scrub }),
+            _ => json!({ "state": state, "done": 4096, "total": 8192 }),
+        };
+        (200, body)
+    })
 }
 
 /// What is told as text of what the server has found.
@@ -64,7 +47,7 @@ fn what_a_server_has_found_is_told_if_its_scrub_fails() {
     for (error, why) in reasons {
         let folder = Folder::new();
         let volume = made(&folder);
-        let _routes = pretend(&volume, "failed", error);
+        let _routes = scrubbing(&volume, "failed", error);
         let run = on("scrub", &volume, &[]);
         assert!(run.output.starts_with(FOUND) && run.output.ends_with(DONE), "{run:?}");
         run.failed(1, why);
@@ -77,10 +60,83 @@ fn what_a_server_has_found_is_told_if_its_scrub_fails() {
 }
 
 #[test]
+fn a_volume_that_is_busy_is_no_fault_of_the_command_line() {
+    let folder = Folder::new();
+    let volume = made(&folder);
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "a", b"first");
+    // The image alone does not say that it is that of a folder.
+    let link = folder.path("link");
+    fs::hard_link(volume.join("disk.img"), &link).expect("there is room");
+    for command in ["scrub", "tune"] {
+        let more: &[&str] = if command == "tune" { &["--label", "x"] } else { &[] };
+        on(command, &link, more).failed(1, "is in use by another program");
+    }
+    serving.kill();
+    on("tune", &volume, &["--label", "x"]).failed(1, "it was not stopped cleanly");
+}
+
+#[test]
+fn what_cannot_be_scrubbed_is_told_to_programs_as_well() {
+    let folder = Folder::new();
+    let [nowhere, plain, empty] = ["nowhere", "plain", "empty"].map(|name| folder.path(name));
+    on("mkfs", &plain, &["--size", "8M"]).good();
+    fs::write(&empty, []).expect("there is room");
+    for (volume, code) in [(nowhere, 1), (plain, 2), (empty, 2)] {
+        let run = on("scrub", &volume, &["--json"]);
+        let told: Value = serde_json::from_str(&run.output).expect("JSON");
+        assert_eq!(told["lost"], json!([]));
+        run.failed(code, told["error"].as_str().expect("it says why"));
+        assert_eq!(on("scrub", &volume, &[]).output, "");
+    }
+}
+
+#[test]
+fn a_scrub_that_is_refused_is_no_fault_of_the_command_line() {
+    for (status, code) in [(409, 1), (400, 2)] {
+        let folder = Folder::new();
+        let volume = made(&folder);
+        let why = "the volume is being scrubbed already";
+        let _routes = pretend(&volume, move |_| (status, json!({ "error": why })));
+        let said = on("scrub", &volume, &[]).failed(code, why);
+        assert!(said.starts_with(&format!("duramen: {}: the", volume.display())), "{said}");
+    }
+}
+
+#[test]
+fn what_a_server_has_found_is_told_if_the_server_ends() {
+    for is_json in [false, true] {
+        let folder = Folder::new();
+        let volume = made(&folder);
+        let routes = scrubbing(&volume, "running", Value::Null);
+        let mut scrub = Command::new(env!("CARGO_BIN_EXE_duramen"));
+        scrub.arg("scrub").arg(&volume).args(is_json.then_some("--json"));
+        let scrub = scrub.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let scrub = scrub.expect("the program was just built");
+        // It has answered one of these wholly by the time of the other.
+        let told = routes.iter().filter(|asked| asked == "/v1/info").take(2).count();
+        assert_eq!(told, 2, "it is asked what it has found");
+        drop(routes);
+        let Output { status, stdout, stderr } = scrub.wait_with_output().expect("it is our child");
+        let (output, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert_eq!(status.code(), Some(1), "{errors}");
+        assert!(errors.contains("data: the server has ended\n"), "{errors}");
+        if is_json {
+            let told: Value = serde_json::from_str(&output).expect("JSON");
+            assert_eq!((&told["lost"][0]["path"], &told["mended"]), (&"/bad".into(), &1.into()));
+            let why = told["error"].as_str().expect("it says why");
+            assert!(why.ends_with("the server has ended"), "{told}");
+        } else {
+            assert!(output.starts_with(FOUND) && output.ends_with(DONE), "{output}");
+        }
+    }
+}
+
+#[test]
 fn what_a_server_has_found_is_told_if_the_scrub_is_ended() {
     let folder = Folder::new();
     let volume = made(&folder);
-    let routes = pretend(&volume, "running", Value::Null);
+    let routes = scrubbing(&volume, "running", Value::Null);
     let mut scrub = Command::new(env!("CARGO_BIN_EXE_duramen"));
     scrub.arg("scrub").arg(&volume).stdout(Stdio::piped()).stderr(Stdio::piped());
     let scrub = scrub.spawn().expect("the program was just built");

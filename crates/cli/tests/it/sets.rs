@@ -303,9 +303,9 @@ fn a_member_that_was_taken_out_stays_out() {
     let serving = Serving::start(&[&place.volume], &[]);
     place.raid(&["fail", "1"]).good();
     put(&serving, "data", "one", &letter(1));
-    place.raid(&["fail", "1"]).failed(2, "slot 1 has no member that is up to date");
+    place.raid(&["fail", "1"]).failed(1, "slot 1 has no member that is up to date");
     place.raid(&["fail", "0"]).good();
-    place.raid(&["fail", "2"]).failed(2, "the member of slot 2 is needed");
+    place.raid(&["fail", "2"]).failed(1, "the member of slot 2 is needed");
     serving.kill();
     let serving = Serving::start(&[&place.volume], &[]);
     assert_eq!(place.status()["state"], "degraded");
@@ -313,7 +313,7 @@ fn a_member_that_was_taken_out_stays_out() {
     assert_eq!([0, 1].map(|slot| place.state_of(slot)), ["stale", "stale"]);
     place.assert_whole(&[("one", &letter(1))]);
     // Without a server it is made again here and now.
-    place.raid(&["replace", "1", text(&place.disks[1])]).failed(2, "a member of a set of disks");
+    place.raid(&["replace", "1", text(&place.disks[1])]).failed(1, "a member of a set of disks");
     place.raid(&["replace", "1", text(&place.disks[1]), "--force"]).good();
     assert_eq!(place.state_of(1), "in_sync");
 }
@@ -372,7 +372,7 @@ fn a_set_without_redundancy_needs_all_of_its_disks() {
     place.assert_whole(&[("one", &letter(1))]);
     assert_eq!(place.status()["stripe_unit_bytes"], 16384);
     place.raid(&["replace", "0", "/dev/null"]).failed(2, "raid0 has nothing to make a member of");
-    place.raid(&["fail", "0"]).failed(2, "is needed");
+    place.raid(&["fail", "0"]).failed(1, "is needed");
     wipe(&place.disks[0]);
     let refused = on("ls", &place.volume, &[]);
     assert!(refused.code == 1 && refused.errors.contains("it takes 2"), "{}", refused.errors);
@@ -422,9 +422,9 @@ fn a_command_line_that_makes_no_sense_changes_nothing() {
     assert!(refused.errors.contains("in use by another program"), "{}", refused.errors);
     let refused = on("fsck", &place.volume, &[]);
     assert!(refused.errors.contains("in use by another program"), "{}", refused.errors);
-    place.raid(&["replace", "1", disk(0)]).failed(2, "slot 1 has a good member");
+    place.raid(&["replace", "1", disk(0)]).failed(1, "slot 1 has a good member");
     place.raid(&["replace", "7", disk(0)]).failed(2, "there is no slot 7: there are 0 to 2");
-    place.raid(&["replace", "1", disk(0), "--force"]).failed(2, "is a member already");
+    place.raid(&["replace", "1", disk(0), "--force"]).failed(1, "is a member already");
     assert!(serving.stop().success());
     let plain = place.folder.path("plain");
     on("mkfs", &plain, &["--size", "16M"]).good();
@@ -437,7 +437,7 @@ fn a_policy_and_a_label_are_changed_on_a_set_as_on_a_disk() {
     let serving = Serving::start(&[&place.volume], &[]);
     put(&serving, "data", "one", &letter(1));
     serving.kill();
-    on("tune", &place.volume, &["--policy", "log"]).failed(2, "was not stopped cleanly");
+    on("tune", &place.volume, &["--policy", "log"]).failed(1, "was not stopped cleanly");
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
     on("tune", &place.volume, &["--policy", "log", "--label", "archive"]).good();
     let serving = Serving::start(&[&place.volume], &[]);
@@ -509,15 +509,15 @@ fn what_may_not_be_changed_stays_as_it_is() {
     let (before, new) = (settings(), place.folder.path("new"));
     wipe(&new);
     let serving = Serving::start(&[&place.volume], &["--read-only"]);
-    place.raid(&["fail", "1"]).failed(2, "is served read-only");
-    place.raid(&["replace", "1", text(&new), "--force"]).failed(2, "is served read-only");
+    place.raid(&["fail", "1"]).failed(1, "is served read-only");
+    place.raid(&["replace", "1", text(&new), "--force"]).failed(1, "is served read-only");
     assert!(serving.stop().success());
     on("mkfs", &place.volume, &["--size", "16M"]).failed(1, "a volume on a set of disks");
     let small = place.folder.path("small");
     File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
-    place.raid(&["replace", "1", text(&small), "--force"]).failed(2, "stripes");
+    place.raid(&["replace", "1", text(&small), "--force"]).failed(1, "stripes");
     let serving = Serving::start(&[&place.volume], &[]);
-    place.raid(&["replace", "1", text(&small), "--force"]).failed(2, "stripes");
+    place.raid(&["replace", "1", text(&small), "--force"]).failed(1, "stripes");
     assert_eq!(place.status()["state"], "clean");
     assert_eq!(settings(), before);
     // What was taken out while it is served can be put in again.
@@ -658,8 +658,8 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
     let serving = Serving::start(&[&place.volume], &[]);
     put(&serving, "data", "one", &letter(1));
-    place.raid(&["spare", text(&small)]).failed(2, "stripes");
-    place.raid(&["spare", spare]).failed(2, "is a spare already");
+    place.raid(&["spare", text(&small)]).failed(1, "stripes");
+    place.raid(&["spare", spare]).failed(1, "is a spare already");
     place.raid(&["spare", text(&other)]).good();
     place.raid(&["fail", "1"]).good();
     put(&serving, "data", "two", &letter(2));

@@ -75,7 +75,7 @@ fn one_that_was_killed_is_brought_back_by_a_server_or_a_repair() {
         assert_eq!(told(&volume)["state"], "unclean");
     };
     kill("a");
-    on("tune", &volume, &["--label", "x"]).failed(2, "was not stopped cleanly");
+    on("tune", &volume, &["--label", "x"]).failed(1, "was not stopped cleanly");
     on("cat", &volume, &["a"]).failed(1, "was not stopped cleanly");
     let before = fs::read(volume.join("disk.img")).expect("it is there");
     let said = on("fsck", &volume, &[]).good();
@@ -111,6 +111,8 @@ fn what_it_has_no_use_for_is_refused() {
         assert!(!volume.exists(), "{words:?}: nothing is left");
     }
     on("mkfs", &volume, &["--engine", "shadow", "--size", "200K"]).failed(1, "too few");
+    let one_zone = ["--engine", "shadow", "--size", "64M", "--zone-size", "64M"];
+    on("mkfs", &volume, &one_zone).failed(1, "zones of 67108864 bytes are too large for a disk of");
     let zones = on("mkfs", &volume, &["--size", "8M", "--zone-size", "64K"]);
     zones.failed(1, "a UFS2 file system has no zones");
     let volume = made(&folder, &[]);
@@ -265,7 +267,7 @@ fn what_only_root_may_fill_is_said_when_it_is_made_and_changed_later() {
     assert!(reserved().abs_diff(4 * five) < 32768, "a server tells it, too");
     on("tune", &volume, &["--reserve", "0"]).failed(1, "another program");
     serving.kill();
-    on("tune", &volume, &["--reserve", "0"]).failed(2, "was not stopped cleanly");
+    on("tune", &volume, &["--reserve", "0"]).failed(1, "was not stopped cleanly");
     assert!(Serving::start(&[&volume], &[]).stop().success());
     on("tune", &volume, &["--reserve", "21"]).failed(1, "0 to 20 percent of the space, and not 21");
     assert_eq!(on("tune", &volume, &["--reserve", "much"]).code, 2);
@@ -310,6 +312,26 @@ fn a_reserve_for_which_there_is_no_room_is_refused_at_once() {
         fs::remove_file(&image).expect("it is there");
     }
     assert_eq!(outcomes, BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn settings_that_name_another_engine_are_told_with_what_is_there() {
+    let folder = Folder::new();
+    for (engine, other) in [("ffs", "engine = \"shadow\""), ("shadow", "policy = \"sync\"")] {
+        let volume = folder.path(engine);
+        on("mkfs", &volume, &["--engine", engine, "--size", "16M"]).good();
+        fs::write(volume.join("volume.toml"), other).expect("there is room");
+        let what = format!("the disk holds a volume of engine {engine}: correct the volume.toml");
+        on("info", &volume, &[]).failed(1, &what);
+        on("ls", &volume, &[]).failed(1, &what);
+        for more in [&[][..], &["--repair"]] {
+            on("fsck", &volume, more).failed(8, &what);
+        }
+        if engine == "ffs" {
+            on("scrub", &volume, &[]).failed(1, &what);
+            duramen(&["snapshot", "list", &volume.display().to_string()]).failed(1, &what);
+        }
+    }
 }
 
 /// Blocks of metadata of one volume stand where those of another were.

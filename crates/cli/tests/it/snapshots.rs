@@ -1,15 +1,15 @@
 //! `duramen snapshot`, on volumes that are served and that nobody serves.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::serving::{Serving, put, remove};
-use crate::common::{Folder, Run, duramen, on, pause};
+use crate::common::{Folder, Run, SmallHost, duramen, on, pause, pretend};
 
 /// Runs `duramen snapshot COMMAND VOLUME MORE...`.
 fn snapshot(command: &str, volume: &Path, more: &[&str]) -> Run {
@@ -155,7 +155,7 @@ fn a_volume_goes_back_to_what_it_held() {
     assert_eq!(on("ls", &volume, &[]).good(), "a\nb\nc\n");
     let told = snapshot("rollback", &volume, &["with-a", "--delete-newer", "--json"]).good();
     let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(told, serde_json::json!({ "name": "with-a", "deleted": ["with-b", "with-c"] }));
+    assert_eq!(told, json!({ "name": "with-a", "deleted": ["with-b", "with-c"] }));
     assert_eq!(on("ls", &volume, &[]).good(), "a\n");
     assert_eq!(on("cat", &volume, &["a"]).good(), "first");
     assert_eq!(list(&volume).as_array().map(Vec::len), Some(1), "the others are wholly gone");
@@ -272,10 +272,88 @@ fn a_bare_disk_is_asked_for_at_the_socket_that_is_named() {
     snapshot("create", &disk, &with("before")).good();
     let serving = Serving::start(&[&disk], &control);
     snapshot("create", &disk, &with("served")).good();
-    let said = snapshot("create", &disk, &["alone"]).failed(1, "in use");
-    assert!(said.contains("data.img"), "{said}");
+    for (command, name) in [("create", &["alone"][..]), ("delete", &["before"]), ("list", &[])] {
+        let said = snapshot(command, &disk, name).failed(1, "in use");
+        assert!(said.contains("data.img: ") && said.contains("'--control PATH'"), "{said}");
+    }
+    let said = snapshot("rollback", &disk, &["before"]).failed(1, "in use");
+    assert!(said.contains("stop the other one first"), "{said}");
+    on("scrub", &disk, &[]).failed(1, "'--control PATH'");
     assert!(serving.stop().success());
     assert_eq!(names(&disk), ["before", "served"]);
+}
+
+/// What holds the disk is full: nothing has failed.
+#[test]
+fn what_finds_no_room_where_the_disk_lies_is_told_so_and_goes_on_when_there_is_some() {
+    const FULL: &str = "no space is left where its disk lies; ";
+    let Some(host) = SmallHost::new("16M") else { return };
+    let (volume, filler) = (host.place.join("data"), host.place.join("filler"));
+    on("mkfs", &volume, &["--engine", "shadow", "--size", "64M"]).good();
+    let serving = Serving::start(&[&volume], &[]);
+    put(&serving, "data", "a", b"first");
+    snapshot("create", &volume, &["old"]).good();
+    let mut file = fs::File::create(&filler).expect("a new file");
+    while file.write_all(&[1; 4096]).is_ok() {}
+    drop(file); // it would keep its space
+    let make = |number: u32| {
+        let name = number.to_string();
+        let run = snapshot("create", &volume, &[&name]);
+        (run.code != 0).then_some((name, run))
+    };
+    let (name, refused) = (0..1000).find_map(make).expect("there is little room");
+    refused.failed(1, &format!("{FULL}the snapshot may come to be when there is some"));
+    snapshot("delete", &volume, &["old"]).failed(1, FULL);
+    snapshot("list", &volume, &[]).failed(1, FULL);
+    fs::remove_file(&filler).expect("it is ours");
+    while snapshot("list", &volume, &[]).code != 0 {
+        pause(Duration::from_millis(100));
+    }
+    assert_eq!(names(&volume).last(), Some(&name), "it came to be");
+    snapshot("create", &volume, &["new"]).good();
+    assert!(serving.stop().success());
+    assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
+}
+
+/// Many deletions may end between two questions, and a server does not remember them all.
+#[test]
+fn a_deletion_that_the_server_has_forgotten_is_looked_for() {
+    let folder = Folder::new();
+    let volume = made(&folder);
+    snapshot("create", &volume, &["old"]).good();
+    let deleting = json!({ "state": "deleting", "freed_bytes": 4096 });
+    let mut one = list(&volume)[0].clone();
+    one.as_object_mut().expect("it is one").extend(deleting.as_object().expect("it is").clone());
+    let pretend_that = |listed: Value| {
+        let answer = json!({ "job": 7, "snapshot": one });
+        pretend(&volume, move |route| match route {
+            "/v1/snapshots/delete" => (200, answer.clone()),
+            "/v1/snapshots" => (200, listed.clone()),
+            _ => (404, json!({ "error": "there is no such job; there are these: none" })),
+        })
+    };
+    let asked = pretend_that(json!([]));
+    let said = snapshot("delete", &volume, &["old"]).good();
+    assert!(said.ends_with("snapshot 'old' is deleted, and 4 KiB are free again\n"), "{said}");
+    assert_eq!(asked.iter().take(3).count(), 3, "the order, the job, and what is left");
+    fs::remove_file(volume.join("control.sock")).expect("it is there");
+    let _asked = pretend_that(json!([one]));
+    let said = snapshot("delete", &volume, &["old"]);
+    said.failed(1, "it knows nothing of the deletion any more, and some is left to be done");
+}
+
+#[test]
+fn of_many_snapshots_the_last_are_named() {
+    let folder = Folder::new();
+    let volume = made(&folder);
+    let create = |number: u32| snapshot("create", &volume, &[&format!("s{number}")]).good();
+    (0..10).for_each(|number| drop(create(number)));
+    let said = snapshot("delete", &volume, &["nope"]).failed(1, "; there are these: s0, s1, ");
+    assert!(said.ends_with(", s9\n"), "{said}");
+    (10..12).for_each(|number| drop(create(number)));
+    let said = snapshot("delete", &volume, &["nope"]);
+    let said = said.failed(1, "; there are 12, the last of which are s2, s3, ");
+    assert!(said.ends_with(", s10, s11\n"), "{said}");
 }
 
 #[test]

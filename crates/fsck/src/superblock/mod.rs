@@ -52,14 +52,20 @@ pub(super) struct Found {
 /// Finds the superblock, and says what is wrong with the one at its place. Puts nothing there.
 ///
 /// # Errors
-/// [`CheckError::Superblock`] when there is none, and no copy that could take its place.
+/// [`CheckError::Superblock`] when there is none, and no copy that could take its place;
+/// [`CheckError::NoCopyNear`] when the whole disk was not looked through for one.
 pub(super) async fn find(
     disk: &Overlay<'_>,
     log: &mut Log,
     full: bool,
 ) -> Result<Found, CheckError> {
     let gathered = candidates::gather(disk, full).await?;
-    let chosen = choose(disk, &gathered).await?;
+    let chosen = choose(disk, &gathered).await.map_err(|error| match error {
+        CheckError::Superblock(bad @ BadSuperblock::Missing { .. }) if !full => {
+            CheckError::NoCopyNear(bad)
+        }
+        other => other,
+    })?;
     let (base, mark) = base(&gathered, &chosen, log)?;
     let mut mender = Mender { disk, log, chosen: &chosen, block: base.block, mark: &mark };
     mender.settings();

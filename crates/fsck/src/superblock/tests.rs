@@ -280,7 +280,7 @@ fn a_full_search_finds_a_copy_that_nothing_points_at() {
     let backup = geometry.byte_address(geometry.backup_superblock_fragment(0));
     image.write(backup, &[0; ROOM]);
     let (found, _) = try_find(&image, false, Log::new(None));
-    assert!(matches!(found, Err(CheckError::Superblock(BadSuperblock::Missing { found: 0 }))));
+    assert!(matches!(found, Err(CheckError::NoCopyNear(BadSuperblock::Missing { found: 0 }))));
     assert_recovered(&image, &original, true);
 }
 

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. A job that has ended does not change any more.
-//! 2. The book keeps [`KEPT`] jobs that have ended at most, the newest.
+//! 2. The book keeps [`KEPT`] jobs of a kind that have ended at most, the newest. Where many of one
+//!    kind end at once, no other is forgotten for them.
 //!
 //! Not asserted: 1, which taking the [`Job`] keeps.
 
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// So many jobs that have ended are remembered.
+/// So many jobs of a kind that have ended are remembered.
 const KEPT: usize = 32;
 
 /// The jobs of a volume. A clone is the same book.
@@ -163,10 +164,12 @@ impl Jobs {
             End::Failed => State::Failed,
         };
         book.ended.insert(id, View { state, ..running.view(id) });
-        if book.ended.len() > KEPT {
-            book.ended.pop_first();
+        let of_kind = book.ended.values().filter(|view| view.kind == running.kind);
+        let of_kind: Vec<u64> = of_kind.map(|view| view.id).collect();
+        if of_kind.len() > KEPT {
+            book.ended.remove(&of_kind[0]);
         }
-        assert!(book.ended.len() <= KEPT, "invariant 2: {} have ended", book.ended.len());
+        assert!(of_kind.len() <= KEPT + 1, "invariant 2: {} have ended", of_kind.len());
     }
 }
 
@@ -250,8 +253,13 @@ mod tests {
         for _ in 0..KEPT + 2 {
             jobs.begin("check", 1, "groups", false).end(End::Done);
         }
-        let ids: Vec<u64> = jobs.list().iter().map(|view| view.id).collect();
+        let ids = || jobs.list().iter().map(|view| view.id).collect::<Vec<u64>>();
         let expected: Vec<u64> = [1].into_iter().chain(4..KEPT as u64 + 4).collect();
-        assert_eq!(ids, expected, "the one that runs is kept");
+        assert_eq!(ids(), expected, "the one that runs is kept");
+        for _ in 0..KEPT + 1 {
+            jobs.begin("deletion", 1, "bytes", false).end(End::Done);
+        }
+        assert!(ids().starts_with(&expected), "those of another kind are kept");
+        assert_eq!(ids().len(), expected.len() + KEPT);
     }
 }

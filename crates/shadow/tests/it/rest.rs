@@ -175,6 +175,11 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
     for size in [0, 8192, 512 << 10, 700 << 10] {
         assert!(matches!(of(size, 4096, 64 << 10), Err(MkfsError::Small { .. })), "{size}");
     }
+    for (size, usual) in [(64 << 20, 4 << 20), (1 << 20, 64 << 10)] {
+        let refused = of(size, 8192, 64 << 20).expect_err("all is one zone");
+        let said = matches!(refused, MkfsError::Zone { usual: said, .. } if said == usual);
+        assert!(said, "{refused:?}");
+    }
     assert!(matches!(of(u64::MAX, 4096, 64 << 10), Err(MkfsError::Large { .. })));
     for size in [2 << 20, 5 << 20, 64 << 20, 1 << 40] {
         let shape = plan(size, &MkfsOptions::default()).expect("it is large enough");

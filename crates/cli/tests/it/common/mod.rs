@@ -3,11 +3,16 @@
 pub(crate) mod serving;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
+
+use serde_json::Value;
 
 /// A new folder that goes away with this value.
 pub(crate) struct Folder(PathBuf);
@@ -160,6 +165,33 @@ pub(crate) fn assert_clean(image: &Path) {
         }
         Err(error) => skip(&format!("python3 cannot be run: {error}")).unwrap_or(()),
     }
+}
+
+/// Answers on the socket of a volume as a server that has this status and this object for a route.
+/// Gives the routes that are asked for; it ends with the first that nobody takes any more.
+pub(crate) fn pretend(
+    volume: &Path,
+    answer: impl Fn(&str) -> (u16, Value) + Send + 'static,
+) -> Receiver<String> {
+    let listener = UnixListener::bind(volume.join("control.sock")).expect("nobody serves it");
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).expect("a request");
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            let route = request.split(' ').nth(1).expect("a route").to_owned();
+            let (status, body) = answer(&route);
+            let body = body.to_string();
+            let head = format!("HTTP/1.1 {status} -\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).expect("it is read");
+            if tell.send(route).is_err() {
+                return;
+            }
+        }
+    });
+    told
 }
 
 /// A host with little space: a file system in memory, while it lives.
