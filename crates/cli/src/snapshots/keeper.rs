@@ -2,8 +2,9 @@
 //! go on beside its clients.
 //!
 //! One task takes the steps of all deletions, one after the other, in the order of the snapshots;
-//! each step is durable before the next begins. So clients wait for a step at most. What a stop or
-//! a cut left of a deletion is gone on with when the volume is served again.
+//! each step is durable before the next begins. So clients wait for a step at most. A step that
+//! fails is tried again later. What a stop or a cut left of a deletion is gone on with when the
+//! volume is served again.
 //!
 //! Invariants:
 //! 1. One task at most takes steps.
@@ -35,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a step is tried that finds no room below the volume's disk.
 const ROOM_LOOK: Duration = Duration::from_secs(1);
+
+/// How often one is tried that fails.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// See the module's prose. A clone is of the same volume.
 #[derive(Clone)]
@@ -190,8 +194,9 @@ impl Keeper {
         self.runtime.tasks.spawn(work.boxed_local());
     }
 
-    /// Takes steps until nothing is being deleted any more, or one fails. It waits for room below.
+    /// Takes steps until nothing is being deleted any more, or the volume has stopped.
     async fn delete_all(&self) {
+        let mut has_failed = false;
         loop {
             let all = match self.list().await {
                 Ok(all) => all,
@@ -206,36 +211,43 @@ impl Keeper {
                 let ended = self.work.jobs.take();
                 return ended.into_values().for_each(|job| job.end(End::Done));
             };
-            all.iter().filter(|told| told.is_deleting()).for_each(|told| self.begin_job(told));
+            if !has_failed {
+                all.iter().filter(|told| told.is_deleting()).for_each(|told| self.begin_job(told));
+            }
             assert!(!self.work.steps.replace(true), "invariant 1: two tasks take steps");
             let step = verbs::delete_step(&*self.files, one.number).await;
             self.work.steps.set(false);
-            let end = match step {
-                Ok(false) => continue,
-                Ok(true) => End::Done,
-                Err(Wrong::NoRoomBelow(_)) => {
-                    self.runtime.clock.sleep(ROOM_LOOK).await;
-                    continue;
+            has_failed = false;
+            match step {
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Some(job) = self.work.jobs.borrow_mut().remove(&one.number) {
+                        let (_, total) = one.progress();
+                        job.advance(total, total);
+                        job.end(End::Done);
+                    }
                 }
-                Err(_) => End::Failed,
-            };
-            if let Some(job) = self.work.jobs.borrow_mut().remove(&one.number) {
-                let (_, total) = one.progress();
-                if end == End::Done {
-                    job.advance(total, total);
+                Err(Wrong::NoRoomBelow(_)) => self.runtime.clock.sleep(ROOM_LOOK).await,
+                Err(wrong) => {
+                    has_failed = true;
+                    self.fail_jobs(one, &wrong);
+                    self.runtime.clock.sleep(PAUSE).await;
                 }
-                job.end(end);
-            }
-            if let Err(wrong) = step {
-                self.say(format_args!(
-                    "snapshot '{}' is not deleted wholly yet: {wrong}; that goes on when the \
-                     volume is served again",
-                    one.name
-                ));
-                self.work.jobs.borrow_mut().clear(); // each has failed
-                return;
             }
         }
+    }
+
+    /// Tells those who wait for deletions that a step of one has failed. There will be others.
+    fn fail_jobs(&self, one: &Told, wrong: &Wrong) {
+        let failed = self.work.jobs.take();
+        if !failed.is_empty() {
+            self.say(format_args!(
+                "snapshot '{}' is not deleted wholly yet: {wrong}; that is tried again every \
+                 minute, and when the volume is served again",
+                one.name
+            ));
+        }
+        failed.into_values().for_each(|job| job.end(End::Failed));
     }
 
     /// Has the job of a deletion tell how far it is.

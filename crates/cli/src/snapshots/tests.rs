@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use designs::SHADOW;
+use block::Verb;
+use designs::{Disks, MkfsOptions, OpenOptions, SHADOW};
 use duramen_settings::{Settings, SnapshotsSettings};
 use futures::FutureExt;
 use futures::future::{Either, LocalBoxFuture, join_all, select};
@@ -13,7 +14,7 @@ use ram::{Disk, Platter, RamOptions};
 use runtime::{Clock, Instant, Runtime, Timestamp};
 use serde_json::{Value, json};
 use server::control::{Jobs, Refused};
-use sim::Executor;
+use sim::{Effect, Executor, Fault, Image};
 use vfs::{CreateHow, FileSystem, Name, Requester, SetAttributes};
 
 use super::Place;
@@ -337,6 +338,65 @@ fn a_deletion_that_meets_a_stop_has_failed_and_is_not_lost() {
         assert_eq!(served.states(), ["failed"]);
         let served = Served::again(executor, served.disk.platter()).await;
         assert_eq!(served.names().await, (vec![], 1));
+    });
+}
+
+/// Snapshots of a volume of engine `shadow` on this disk.
+async fn on_a_disk(runtime: &Runtime, disk: &Rc<sim::Disk>) -> (Keeper, Jobs) {
+    let disks = Disks { volume: disk.clone(), log: None };
+    let (open, options) = (SHADOW.work().open, OpenOptions::default());
+    let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
+    let jobs = Jobs::default();
+    let files = opened.expect("it is well").files;
+    (Keeper::new("volume".into(), files, jobs.clone(), runtime), jobs)
+}
+
+/// The same with a new volume, of which a snapshot is just being deleted.
+async fn that_deletes(executor: &Executor) -> (Rc<sim::Disk>, Keeper, Jobs) {
+    let disk = sim::Disk::new(executor, Image::zeroed(SIZE));
+    let runtime = executor.runtime();
+    let made = MkfsOptions { zone_size: Some(256 << 10), ..MkfsOptions::default() };
+    let now = runtime.clock.wall();
+    (SHADOW.work().make)(&*disk, &made, &*runtime.random, now).await.expect("it has room");
+    let (keeper, jobs) = on_a_disk(&runtime, &disk).await;
+    for name in ["a", "b"] {
+        keeper.create(name).await.expect("it is new");
+    }
+    keeper.delete("a").await.expect("it is there");
+    (disk, keeper, jobs)
+}
+
+#[test]
+fn a_deletion_that_finds_no_room_below_goes_on_when_there_is_some() {
+    run(async |executor| {
+        let (disk, keeper, jobs) = that_deletes(executor).await;
+        disk.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+        executor.runtime().clock.sleep(HOUR).await;
+        assert_eq!(jobs.told()[0]["state"], "running");
+        disk.heal();
+        executor.runtime().clock.sleep(HOUR).await;
+        assert_eq!(jobs.told()[0]["state"], "done");
+        let left = keeper.list().await.expect("it goes on");
+        assert_eq!(left.iter().map(|told| &told.name[..]).collect::<Vec<_>>(), ["b"]);
+    });
+}
+
+#[test]
+fn a_deletion_of_which_a_step_fails_goes_on_later() {
+    run(async |executor| {
+        let (disk, _, _) = that_deletes(executor).await;
+        let runtime = executor.runtime();
+        let disk = sim::Disk::new(executor, disk.contents());
+        let (keeper, jobs) = on_a_disk(&runtime, &disk).await;
+        disk.inject(Fault::on(Verb::Read, Effect::Eio).forever());
+        keeper.go_on();
+        runtime.clock.sleep(HOUR).await;
+        let states = |jobs: &Jobs| jobs.told().as_array().map_or(0, Vec::len);
+        assert_eq!((&jobs.told()[0]["state"], states(&jobs)), (&"failed".into(), 1), "once");
+        disk.heal();
+        runtime.clock.sleep(HOUR).await;
+        let left = keeper.list().await.expect("it goes on");
+        assert_eq!(left.iter().map(|told| &told.name[..]).collect::<Vec<_>>(), ["b"]);
     });
 }
 
