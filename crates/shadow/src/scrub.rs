@@ -577,7 +577,7 @@ impl<'a> Scrub<'a> {
         None
     }
 
-    /// A block that is in memory, and no longer on the disk, goes elsewhere; says with which change.
+    /// A block that is in memory, and on the disk no more, goes elsewhere; says with which change.
     async fn write_again(&self, block: &Block) -> Option<Sequence> {
         let volume = self.volume.filter(|_| self.held.is_none() && block.owner != RECORDS)?;
         let stem = self.stem_of(block.owner).await.ok()??;

@@ -38,3 +38,4 @@ mod strays;
 mod turns;
 mod unmade;
 mod unread;
+mod versions;
