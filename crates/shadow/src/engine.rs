@@ -133,7 +133,7 @@ impl Shadow {
         nodes: impl IntoIterator<Item = Rc<Node>>,
         units: u64,
     ) -> Option<Sequence> {
-        let has_room = || self.has_room_for(0, (units, units), Kind::Reserved, true);
+        let has_room = || self.has_room(0, units, Kind::Reserved, true);
         if self.commits.is_refused() || !has_room() {
             return None;
         }
