@@ -337,16 +337,12 @@ impl Commits {
     /// Waits until nothing is on its way, and lets nothing be sealed.
     ///
     /// # Errors
-    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
-    /// room below.
+    /// As [`Commits::next_release`].
     pub(crate) async fn hold(self: &Rc<Self>) -> Result<Hold, FsError> {
         assert!(!self.is_held.replace(true), "one change of snapshots at a time");
         let hold = Hold(self.clone());
         while self.is_running.get() {
-            if self.is_refused() {
-                return Err(FsError::NoSpace);
-            }
-            self.released.wait().await;
+            self.next_release().await?;
         }
         if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(hold) }
     }

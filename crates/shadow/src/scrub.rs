@@ -562,7 +562,7 @@ impl<'a> Scrub<'a> {
             self.scrubbed.mended += 1;
             return Some(bytes);
         }
-        if let Some(sequence) = self.write_again(block).await {
+        if let Some(sequence) = self.write_again(block, pointer).await {
             self.again.push(sequence);
             self.seen.remove(block.at / unit); // a snapshot may hold it
             return None;
@@ -578,12 +578,11 @@ impl<'a> Scrub<'a> {
     }
 
     /// A block that is in memory, and on the disk no more, goes elsewhere; says with which change.
-    async fn write_again(&self, block: &Block) -> Option<Sequence> {
+    async fn write_again(&self, block: &Block, pointer: Pointer) -> Option<Sequence> {
         let volume = self.volume.filter(|_| self.held.is_none() && block.owner != RECORDS)?;
         let stem = self.stem_of(block.owner).await.ok()??;
         let node = self.nodes.find(&stem, block.level, block.index)?;
-        let is_it =
-            node.pointer().offset() == block.at && node.pointer().birth.get() == block.birth;
+        let is_it = node.pointer() == pointer;
         is_it.then(|| volume.write_again([node], volume.cost_of(&stem)))?
     }
 
