@@ -19,6 +19,7 @@
 //!   boot of the server, and what was answered.
 //! * [`explore`]: short workloads, cut at every write in every way, on the file system alone: what
 //!   comes back is compared with a model.
+//! * `shrink`: a workload that fails, made as small as it can be.
 //! * [`campaign`]: what the program `duramen-torture` runs of all this.
 //!
 //! Architecture invariant: no socket, no reactor, no real clock: it depends on neither tokio nor
@@ -32,5 +33,6 @@ pub mod history;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod protocol;
+mod shrink;
 mod volume;
 pub mod world;

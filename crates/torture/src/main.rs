@@ -7,16 +7,13 @@ use std::time::Instant;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use torture::campaign::concurrent::seed::PartOf;
 use torture::campaign::{
-    Cuts, Options, Outcome, concurrent, conformance, contract, data, faults, nested, retry,
-    sequences, space,
+    Cuts, Options, Outcome, case, concurrent, conformance, contract, data, faults, nested, retry,
+    sequences, space, ways,
 };
 use torture::explore::Counts;
-use torture::explore::case::Case;
 use torture::explore::design::{DELAYED, Design, TRIED};
 use torture::explore::device::Device;
-use torture::explore::ways;
 
 /// A word, what it does, and the function that does it.
 type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
@@ -26,37 +23,41 @@ const CAMPAIGNS: &[Campaign] = &[
     ("seq1", "all workloads of one operation, cut at every write", sequences::singles),
     ("seq2", "all workloads of two operations, cut at every write", sequences::pairs),
     ("nested", "returns that are cut, and the returns after them", nested::nested),
+    ("ways", "every way in and out of a volume, cut and followed by another", ways::ways),
     ("concurrent", "histories of four clients with cuts, explained", concurrent::concurrent),
-    ("data", "what files hold, cut at any event, compared byte by byte", data::data),
+    ("data", "contents of files, cut at any event, compared byte by byte", data::data),
     ("space", "four clients on a volume that is full, stopped, checked, cut", space::space),
     ("retry", "calls that must not run twice, cut and repeated", retry::promised),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
-    #[cfg(feature = "planted-bugs")]
-    ("planted", "which workload brings which planted bug to light", |options| {
-        torture::campaign::planted::planted(options, None)
-    }),
     ("contract", "pairs of writes to a device, any disk of it lost at any cut", contract::contract),
     ("conformance", "random operations, compared with a reference", conformance::random),
+    #[cfg(feature = "planted-bugs")]
+    (
+        PLANTED,
+        "every planted bug, found by its row of the table",
+        torture::campaign::planted::planted,
+    ),
 ];
 
-/// What can be tried of an engine that has no disks.
+/// The campaign that tries the others.
+const PLANTED: &str = "planted";
+
+/// The campaigns of an engine without disks.
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
-/// What can be tried of a set of disks.
-const OF_SETS: [&str; 5] = ["contract", "seq1", "seq2", "faults", "conformance"];
+/// The campaigns on a set of disks.
+const OF_SETS: [&str; 6] = ["contract", "seq1", "seq2", "data", "faults", "conformance"];
 
-/// What is tried of designs alone whose answers outlive a cut.
+/// The campaign of those designs alone whose answers outlive a cut.
 const OF_MEMORABLE: &str = "space";
 
-/// What can be tried of a volume that is declared delayed.
+/// The campaigns of a volume that is declared delayed.
 const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];
 /// The other word of its option.
 const DURABLE: &str = "durable";
 
-/// The word for all of them, one after the other.
+/// The word for all campaigns, one after the other.
 const ALL: &str = "all";
-/// The word for one history of `concurrent`, told in full: its number follows.
-const SEED: &str = "seed";
 /// The word for a violation that is shown again: the line that was printed with it follows.
 const REPLAY: &str = "replay";
 
@@ -67,7 +68,7 @@ struct Arguments {
     /// Which campaign; all of them without
     #[arg(default_value = ALL, value_parser = PossibleValuesParser::new(words()))]
     campaign: String,
-    /// After 'seed', the number of a history; after 'replay', the line of a violation
+    /// After 'replay', the line of a violation; after 'planted', a bug to look for a workload of
     argument: Option<String>,
     #[arg(long, help = engines())]
     engine: Option<String>,
@@ -76,21 +77,22 @@ struct Arguments {
     /// Whether answers wait for the disk: durable, or delayed, which is for seq1, seq2 and nested
     #[arg(long, default_value = DURABLE, value_parser = [DURABLE, DELAYED])]
     durability: String,
-    /// What the volume stands on: plain, raid1 or raid5; of sets there are contract, seq1 and seq2
+    /// Disks of the volume: plain, raid1 or raid5
     #[arg(long, default_value_t)]
     device: Device,
-    #[command(flatten)]
-    part: PartOf,
     /// End with one line of JSON
     #[arg(long)]
     json: bool,
-    /// Everything, and not a sample
-    #[arg(long)]
+    /// Play everything, not a sample
+    #[arg(long, conflicts_with = "seconds")]
     full: bool,
-    /// How many threads
+    /// Draw workloads by the seed until this time is spent
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Number of threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// From which random choices follow
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -103,7 +105,7 @@ struct Run {
 }
 
 fn words() -> Vec<&'static str> {
-    CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL, SEED, REPLAY]).collect()
+    CAMPAIGNS.iter().map(|(word, ..)| *word).chain([ALL, REPLAY]).collect()
 }
 
 /// The engines, for the help.
@@ -130,66 +132,41 @@ fn policies() -> String {
 /// The campaigns, for a user that asks for help.
 fn campaigns() -> String {
     let lines = CAMPAIGNS.iter().map(|(word, about, _)| format!("  {word:<12} {about}\n"));
-    format!(
-        "Campaigns:\n{}\n  {SEED} N       one history of 'concurrent', told in full\n  \
-         {REPLAY} CASE  a violation of 'seq1', 'seq2' or 'nested', shown again",
-        lines.collect::<String>()
-    )
+    format!("Campaigns:\n{}\n  {REPLAY} CASE  a violation, shown again", lines.collect::<String>())
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let Arguments {
-        campaign,
-        argument,
-        engine,
-        policy,
-        durability,
-        device,
-        part,
-        json,
-        full,
-        threads,
-        seed,
-    } = arguments;
-    let design = match Design::find(engine.as_deref(), policy.as_deref()) {
-        Ok(design) if durability == DELAYED => design.delayed(),
+    let Arguments { campaign, argument, json, full, seconds, threads, seed, .. } = &arguments;
+    let design = match arguments.design() {
         Ok(design) => design,
-        Err(unknown) => {
-            eprintln!("duramen-torture: {unknown}");
-            return ExitCode::from(2);
-        }
+        Err(reason) => return refuse(&reason),
     };
-    let design = design.on(device);
-    let options = Options { design, full, threads, seed };
-    match &campaign[..] {
-        SEED => return tell_seed(argument.as_deref(), design, &part),
-        REPLAY => return replay(argument.as_deref()),
-        _ => {}
+    let (full, seconds, threads, seed) = (*full, *seconds, *threads, *seed);
+    let options = Options { design, full, seconds, stops_at_first: false, threads, seed };
+    match (&campaign[..], argument) {
+        (REPLAY, line) => return replay(line.as_deref().unwrap_or_default()),
+        #[cfg(feature = "planted-bugs")]
+        (PLANTED, Some(bug)) => return search(&options, bug),
+        (_, Some(word)) => return refuse(&format!("'{word}' follows no campaign")),
+        (_, None) => {}
     }
     let mut runs = Vec::new();
-    let suits = |word: &&str| {
-        (design.has_disks() || WITHOUT_DISKS.contains(word))
-            && (!design.is_delayed() || OF_DELAYED.contains(word))
-            && (device == Device::Plain || OF_SETS.contains(word))
-            && (*word != OF_MEMORABLE || design.remembers())
-    };
-    for (word, _, function) in CAMPAIGNS.iter().filter(|(word, ..)| suits(word)) {
-        if campaign == ALL || campaign == *word {
+    for (word, _, function) in CAMPAIGNS.iter().filter(|(word, ..)| suits(design, word)) {
+        if campaign == ALL && *word != PLANTED || campaign == *word {
             runs.push(run(word, *function, &options));
         }
     }
     if runs.is_empty() {
         let (without, delayed) = (WITHOUT_DISKS.join(", "), OF_DELAYED.join(", "));
         let sets = OF_SETS.join(", ");
-        eprintln!(
-            "duramen-torture: without disks there are {without}; of a delayed volume, {delayed}; \
-             of a set of disks, {sets}"
-        );
-        return ExitCode::from(2);
+        return refuse(&format!(
+            "without disks there are {without}; of a delayed volume, {delayed}; of a set of disks, \
+             {sets}"
+        ));
     }
     table(&runs);
-    if json {
+    if *json {
         println!("{}", as_json(&runs, design));
     }
     let violations: u64 = runs.iter().map(|run| run.outcome.counts.violations).sum();
@@ -197,46 +174,56 @@ fn main() -> ExitCode {
     if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+impl Arguments {
+    fn design(&self) -> Result<Design, String> {
+        let found = Design::find(self.engine.as_deref(), self.policy.as_deref());
+        let design = found.map_err(|unknown| unknown.to_string())?;
+        let design = if self.durability == DELAYED { design.delayed() } else { design };
+        Ok(design.on(self.device))
+    }
+}
+
+/// Whether a design can be tried by a campaign.
+fn suits(design: Design, word: &str) -> bool {
+    (design.has_disks() || WITHOUT_DISKS.contains(&word))
+        && (!design.is_delayed() || OF_DELAYED.contains(&word))
+        && (design.device() == Device::Plain || OF_SETS.contains(&word))
+        && (word != OF_MEMORABLE || design.remembers())
+}
+
+fn refuse(reason: &str) -> ExitCode {
+    eprintln!("duramen-torture: {reason}");
+    ExitCode::from(2)
+}
+
 /// Shows a violation again.
-fn replay(case: Option<&str>) -> ExitCode {
-    let line = case.unwrap_or_default();
-    if let Ok(ways) = line.parse::<ways::case::Case>() {
-        return tell(&ways, ways.replay());
-    }
-    let case = match line.parse::<Case>() {
-        Ok(case) => case,
-        Err(error) => {
-            eprintln!("duramen-torture: 'replay' wants the line of a violation: {error}");
-            return ExitCode::from(2);
-        }
+fn replay(line: &str) -> ExitCode {
+    let outcome = match case::replay(line) {
+        Ok(outcome) => outcome,
+        Err(reason) => return refuse(&reason),
     };
-    tell(&case, case.replay())
-}
-
-fn tell(case: &dyn std::fmt::Display, found: Result<(), String>) -> ExitCode {
-    match found {
-        Ok(()) => {
-            println!("{case}: nothing is wrong");
-            ExitCode::SUCCESS
-        }
-        Err(reason) => {
-            println!("{case}: {reason}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Tells one history.
-fn tell_seed(number: Option<&str>, design: Design, part: &PartOf) -> ExitCode {
-    let Some(number) = number.and_then(|text| text.parse().ok()) else {
-        eprintln!("duramen-torture: 'seed' wants the number of a history");
-        return ExitCode::from(2);
-    };
-    let outcome = concurrent::seed::seed(number, design, part);
-    for line in outcome.violations.iter().chain(&outcome.remarks) {
+    for line in outcome.remarks.iter().chain(&outcome.violations) {
         println!("{line}");
     }
-    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if outcome.violations.is_empty() {
+        println!("{line}: nothing is wrong");
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Looks for a workload that brings a bug to light.
+#[cfg(feature = "planted-bugs")]
+fn search(options: &Options, bug: &str) -> ExitCode {
+    match bug.parse() {
+        Ok(bug) => {
+            let outcome = torture::campaign::planted::search(options, bug);
+            outcome.remarks.iter().for_each(|line| println!("{line}"));
+            ExitCode::SUCCESS
+        }
+        Err(reason) => refuse(&reason),
+    }
 }
 
 fn run(word: &'static str, function: fn(&Options) -> Outcome, options: &Options) -> Run {

@@ -1,9 +1,12 @@
 //! Campaigns: what `duramen-torture` runs, a module each.
 //!
 //! Every campaign is a function of [`Options`] to an [`Outcome`]: how much was tried, and each
-//! violation with the command that shows it again. Each has a short form, which a test and CI can
-//! afford, and a full one, in which the numbers of the whole are reached.
+//! violation with the command that shows it again ([`case`]). It is cut into pieces, and plays as
+//! many as it is told ([`mod@budget`]): a short sample, everything, or what a number of seconds
+//! allows, drawn by the seed.
 
+mod budget;
+pub mod case;
 pub mod concurrent;
 pub mod conformance;
 pub mod contract;
@@ -12,12 +15,10 @@ pub mod faults;
 pub mod nested;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
-mod progress;
 pub mod retry;
 pub mod sequences;
 pub mod space;
-
-use std::thread;
+pub mod ways;
 
 use crate::explore::Counts;
 use crate::explore::design::Design;
@@ -30,6 +31,10 @@ pub struct Options {
     pub design: Design,
     /// Everything, and not a sample.
     pub full: bool,
+    /// Seconds to spend on pieces that the seed draws; none plays the sample or everything.
+    pub seconds: Option<u64>,
+    /// Whether a thread plays nothing more once it has found a violation.
+    pub stops_at_first: bool,
     /// How many threads work.
     pub threads: usize,
     /// From which all random choices follow.
@@ -39,12 +44,22 @@ pub struct Options {
 impl Options {
     /// The short form of a campaign.
     pub const fn short(design: Design, threads: usize) -> Self {
-        Self { design, full: false, threads, seed: 1 }
+        Self { design, full: false, seconds: None, stops_at_first: false, threads, seed: 1 }
     }
 
-    /// The words of a command line that say the policy and the seed.
-    pub fn words(&self) -> String {
-        format!("{} --seed {}", self.design.words(), self.seed)
+    /// The seed of a random piece.
+    fn seed_of(&self, piece: u64) -> u64 {
+        self.seed.wrapping_mul(1_000_000).wrapping_add(piece)
+    }
+
+    /// How many random pieces to play: of these that the full form has and the short one, or as
+    /// many as the time allows.
+    fn count(&self, (full, short): (u64, u64)) -> u64 {
+        match (self.seconds, self.full) {
+            (Some(_), _) => u64::MAX,
+            (None, true) => full,
+            (None, false) => short,
+        }
     }
 }
 
@@ -85,23 +100,6 @@ impl Outcome {
         }
         self
     }
-}
-
-/// Does parts of a work in as many threads, each in worlds of its own, and adds up. A single part
-/// is done in this thread, so that what was planted in it is there.
-pub fn in_threads<T, F>(mut parts: Vec<T>, work: F) -> Outcome
-where
-    T: Send,
-    F: Fn(T) -> Outcome + Sync,
-{
-    if parts.len() == 1 {
-        return parts.pop().map(work).unwrap_or_default();
-    }
-    thread::scope(|scope| {
-        let workers: Vec<_> = parts.into_iter().map(|part| scope.spawn(|| work(part))).collect();
-        let outcomes = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
-        outcomes.fold(Outcome::default(), Outcome::plus)
-    })
 }
 
 /// What a panic says.

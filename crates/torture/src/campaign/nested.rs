@@ -10,12 +10,9 @@
 //! sample, in which is each return that does what no other does ([`Further::Sample`]).
 
 use super::sequences::{all_pairs, all_singles, explore};
-use super::{Options, Outcome, in_threads};
+use super::{Options, Outcome};
 use crate::explore::Explorer;
 use crate::explore::nested::Further;
-use crate::explore::ways::scene::Scene;
-use crate::explore::ways::way::Way;
-use crate::explore::ways::{Effort, Ways, beginnings};
 
 /// How many returns are cut, one after the other.
 const DEPTH: usize = 2;
@@ -26,34 +23,18 @@ pub fn nested(options: &Options) -> Outcome {
     let (of_pairs, short) = if has_many { (Further::Sample, 200) } else { (Further::All, 100) };
     let singles = all_singles(options.design);
     let every = if singles.len().is_multiple_of(7) { 8 } else { 7 };
-    let stride = if options.full { every } else { short };
+    let stride = match (options.seconds, options.full) {
+        (Some(_), _) => 1,
+        (None, true) => every,
+        (None, false) => short,
+    };
     let pairs = all_pairs(options.design).into_iter().step_by(stride).collect();
     let of_singles = if options.full { Further::All } else { of_pairs };
+    // Of a time that is given each part has half.
+    let half = Options { seconds: options.seconds.map(|seconds| seconds.div_ceil(2)), ..*options };
     let parts = [(singles, of_singles), (pairs, of_pairs)];
     let explore = |(workloads, further)| {
-        explore(options, workloads, |design| Explorer::nested(design, DEPTH, further))
+        explore(&half, workloads, |design| Explorer::nested(design, DEPTH, further))
     };
-    parts.into_iter().map(explore).fold(ways(options), Outcome::plus)
-}
-
-/// Every way in and out of a volume.
-pub fn ways(options: &Options) -> Outcome {
-    let effort = if options.full { Effort::FULL } else { Effort::SHORT };
-    let threads = options.threads.max(1);
-    let all = beginnings(options.design);
-    let part = |first: usize| all.iter().skip(first).step_by(threads).copied().collect();
-    let parts: Vec<Vec<(&str, Way)>> = (0..threads).map(part).collect();
-    in_threads(parts, |part| {
-        let mut ways = Ways::new(effort, options.seed);
-        let mut outcome = Outcome::default();
-        for (name, way) in part {
-            match Scene::new(options.design, name) {
-                Ok(scene) => ways.explore(&scene, way),
-                Err(reason) => outcome.violations.push(format!("scene {name}: {reason}")),
-            }
-        }
-        outcome.violations.extend(ways.violations.iter().map(ToString::to_string));
-        outcome.counts = ways.counts;
-        outcome
-    })
+    parts.into_iter().map(explore).fold(Outcome::default(), Outcome::plus)
 }

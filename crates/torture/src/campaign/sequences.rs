@@ -1,11 +1,15 @@
 //! All workloads of one and of two operations, in every style, cut at every event in every way.
 
-use super::progress::Progress;
-use super::{Options, Outcome, in_threads};
+use super::budget::spend_on_list;
+use super::{Options, Outcome, case};
 use crate::explore::Explorer;
+use crate::explore::case::{Case, Violation};
 use crate::explore::design::Design;
 use crate::explore::device::Device;
 use crate::explore::op::{Op, operations};
+
+/// The word of a case: a workload, and how its power is cut.
+pub(super) const WORD: &str = "cut";
 
 /// Of so many pairs one is tried on a set of disks, where each cut loses each disk.
 const OF_SETS: usize = 20;
@@ -15,6 +19,11 @@ const OF_SETS: usize = 20;
 const OF_SINGLES: (usize, usize) = (1000, 25);
 const OF_PAIRS: usize = 10;
 
+/// Workloads of one piece. Neighbours begin alike, and share images.
+const PIECE: usize = 4;
+/// Violations of a thread that are made small. One fault shows itself in many workloads.
+const SHRUNK: usize = 1;
+
 /// All workloads of one operation.
 pub fn singles(options: &Options) -> Outcome {
     let mixtures = if options.full { OF_SINGLES.0 } else { OF_SINGLES.1 };
@@ -23,9 +32,10 @@ pub fn singles(options: &Options) -> Outcome {
     })
 }
 
-/// All workloads of two operations; on a set of disks one of so many.
+/// All workloads of two operations; on a set of disks one of so many, unless seconds bound them.
 pub fn pairs(options: &Options) -> Outcome {
-    let one_of = if options.design.device() == Device::Plain { 1 } else { OF_SETS };
+    let is_bounded = options.design.device() == Device::Plain || options.seconds.is_some();
+    let one_of = if is_bounded { 1 } else { OF_SETS };
     explore(options, all_pairs(options.design).into_iter().step_by(one_of).collect(), |design| {
         Explorer::new(design).with_mixtures(OF_PAIRS)
     })
@@ -41,29 +51,58 @@ pub(super) fn all_pairs(design: Design) -> Vec<Vec<Op>> {
     list.iter().flat_map(|one| list.iter().map(move |two| pair(one, two))).collect()
 }
 
-/// Neighbours stay together, because they begin alike and share images.
+/// What a thread has of the workloads so far.
+struct State {
+    explorer: Explorer,
+    first: Option<Op>,
+    shrunk: usize,
+}
+
+/// Explores workloads, in pieces of a few neighbours.
 pub(super) fn explore(
     options: &Options,
     workloads: Vec<Vec<Op>>,
     explorer: impl Fn(Design) -> Explorer + Sync,
 ) -> Outcome {
-    let progress = Progress::of(workloads.len());
-    let share = workloads.len().div_ceil(options.threads.max(1));
-    in_threads(workloads.chunks(share).collect(), |part| {
-        let mut explorer = explorer(options.design);
-        let mut first = None;
-        for ops in part {
-            if first != ops.first() {
-                first = ops.first();
-                explorer.forget();
-            }
-            explorer.explore_all(ops);
-            progress.one();
-        }
-        // What is wrong once is wrong often: to make all of it small would take for ever.
-        let small = explorer.violations.iter().take(3).map(|one| one.clone().shrunk().to_string());
-        let rest = explorer.violations.iter().skip(3).map(ToString::to_string);
-        let violations = small.chain(rest).collect();
-        Outcome { counts: explorer.counts, violations, ..Outcome::default() }
+    let pieces: Vec<&[Vec<Op>]> =
+        workloads.chunk_by(|one, next| one.len() > 1 && one[0] == next[0]).collect();
+    let pieces: Vec<&[Vec<Op>]> = pieces.iter().flat_map(|alike| alike.chunks(PIECE)).collect();
+    let shrunk = if options.stops_at_first { SHRUNK } else { 0 };
+    let state = || State { explorer: explorer(options.design), first: None, shrunk };
+    spend_on_list(options, &pieces, state, |state, piece| {
+        piece.iter().map(|ops| state.explore(ops)).fold(Outcome::default(), Outcome::plus)
     })
+}
+
+impl State {
+    fn explore(&mut self, ops: &[Op]) -> Outcome {
+        if self.first.as_ref() != ops.first() {
+            self.first = ops.first().cloned();
+            self.explorer.forget();
+        }
+        self.explorer.explore_all(ops);
+        let counts = std::mem::take(&mut self.explorer.counts);
+        let found = std::mem::take(&mut self.explorer.violations);
+        let told = found.into_iter().map(|one| {
+            self.shrunk += 1;
+            told(&if self.shrunk <= SHRUNK { one.shrunk() } else { one })
+        });
+        Outcome { counts, violations: told.collect(), ..Outcome::default() }
+    }
+}
+
+/// A violation with the line that shows it again.
+pub(super) fn told(violation: &Violation) -> String {
+    let Violation { case, reason } = violation;
+    case::told(reason, WORD, case.design, &case.details())
+}
+
+/// Shows a case again.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let case = Case::of(design, details).map_err(|error| error.to_string())?;
+    let found = case.replay().err().map(|reason| told(&Violation { case, reason }));
+    Ok(Outcome { violations: found.into_iter().collect(), ..Outcome::default() })
 }

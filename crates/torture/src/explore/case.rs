@@ -1,10 +1,10 @@
 //! A cut as a line of text: what `duramen-torture replay` shows again.
 //!
 //! ```text
-//! sync: together: create bar guarded, remove foo; 12 0 1 [1100]; 3 1
+//! together: create bar guarded, remove foo; 12 0 1 [1100]; 3 1
 //! ```
 //!
-//! The policy, the style, the operations, and then each cut: after so many events of the workload,
+//! The style, the operations, and then each cut: after so many events of the workload,
 //! and of the return behind it, the power went, and this became of the pending writes (lost, whole,
 //! or these sectors of it), with a stroke between disks. Without a cut, it is about the answers.
 
@@ -73,6 +73,34 @@ impl Case {
     }
 }
 
+impl Case {
+    /// The line without its design.
+    pub fn details(&self) -> String {
+        let ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();
+        let steps: String = self.steps.iter().map(|step| format!("; {step}")).collect();
+        format!("{}: {}{steps}", self.style.name(), ops.join(", "))
+    }
+
+    /// The case of a design and a line without it.
+    ///
+    /// # Errors
+    /// What of the line is wrong.
+    pub fn of(design: Design, details: &str) -> Result<Self, NoCase> {
+        let mut parts = details.split(';');
+        let workload = parts.next().unwrap_or_default();
+        let (style, ops) = workload.split_once(':').ok_or_else(|| no("workload", workload))?;
+        let style = style.trim();
+        let named = |one: &&Style| one.name() == style;
+        let op = |op: &str| op.trim().parse().map_err(|()| no("operation", op.trim()));
+        Ok(Self {
+            design,
+            style: *Style::ALL.iter().find(named).ok_or_else(|| no("style", style))?,
+            ops: ops.split(',').map(op).collect::<Result<_, _>>()?,
+            steps: parts.map(str::parse).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
 fn cut(recording: &super::Recording, step: &Step) -> Result<Images, String> {
     let cut = recording.cuts().nth(step.position);
     let images = cut.and_then(|cut| cut.images(&step.loss));
@@ -87,15 +115,13 @@ impl fmt::Display for Step {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();
-        write!(f, "{}: {}: {}", self.design.case_name(), self.style.name(), ops.join(", "))?;
-        self.steps.iter().try_for_each(|step| write!(f, "; {step}"))
+        write!(f, "{}: {}", self.design.case_name(), self.details())
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  cargo xtask torture replay '{}'", self.reason, self.case)
+        write!(f, "{}\n  {}", self.reason, self.case)
     }
 }
 
@@ -125,22 +151,8 @@ impl FromStr for Case {
     type Err = NoCase;
 
     fn from_str(text: &str) -> Result<Self, NoCase> {
-        let mut parts = text.split(';');
-        let workload = parts.next().unwrap_or_default();
-        let [policy, style, ops] = *workload.splitn(3, ':').map(str::trim).collect::<Vec<_>>()
-        else {
-            return Err(no("workload", workload));
-        };
-        let named = |one: &&Style| one.name() == style;
-        Ok(Self {
-            design: Design::named(policy).ok_or_else(|| no("policy", policy))?,
-            style: *Style::ALL.iter().find(named).ok_or_else(|| no("style", style))?,
-            ops: ops
-                .split(',')
-                .map(|op| op.trim().parse().map_err(|()| no("operation", op)))
-                .collect::<Result<_, _>>()?,
-            steps: parts.map(str::parse).collect::<Result<_, _>>()?,
-        })
+        let (design, details) = text.split_once(':').ok_or_else(|| no("workload", text))?;
+        Self::of(Design::named(design).ok_or_else(|| no("design", design))?, details)
     }
 }
 
@@ -177,7 +189,8 @@ mod tests {
     #[test]
     fn what_is_no_case_is_refused_with_the_reason() {
         let refused = |text: &str| text.parse::<Case>().expect_err(text).to_string();
-        assert_eq!(refused("sync: together"), "this is no case: 'sync: together' is no workload");
+        assert_eq!(refused("sync: together"), "this is no case: ' together' is no workload");
+        assert!(refused("luck: together: remove foo").contains("'luck' is no design"));
         assert!(refused("sync: twice: remove foo").contains("'twice' is no style"));
         assert!(refused("sync: together: remove baz").contains("'remove baz' is no operation"));
         assert!(refused("sync: together: remove foo; x").contains("'x' is no position"));

@@ -129,6 +129,8 @@ impl Design {
     pub const LOG: Self = Self::of(&FFS_LOG);
     /// UFS2 with soft updates.
     pub const SOFTDEP: Self = Self::of(&FFS_SOFTDEP);
+    /// Shadow paging.
+    pub const SHADOW: Self = Self::of(&designs::SHADOW);
     /// The engine over memory.
     pub const RAM: Self = Self::of(&ENGINE_RAM);
 
@@ -156,7 +158,8 @@ impl Design {
             Some((before, device)) => (before, device.parse().ok()?),
             None => (name, Device::Plain),
         };
-        let named = Self::all().find(|design| design.name() == name)?.on(device);
+        let all = TRIED.all().iter().map(|entry| Self::of(entry));
+        let named = all.into_iter().find(|design| design.name() == name)?.on(device);
         Some(if is_delayed { named.delayed() } else { named })
     }
 

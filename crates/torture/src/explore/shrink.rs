@@ -1,24 +1,44 @@
 //! A violation as small as it can be: fewer operations, then simpler ones, then fewer writes that
 //! survive.
 
+use std::ops::Range;
+
 use super::case::{Case, Violation};
 use super::nested::Further;
 use super::op::{Mode, Op, Part, Stable};
 use super::{Explorer, Style};
+use crate::shrink::{Smaller, shrink};
+
+/// Workloads that are explored at most.
+const ATTEMPTS: usize = 300;
 
 impl Violation {
     /// The smallest violation that this one leads to: of any reason, for what is wrong once shows
     /// itself in many ways.
     pub fn shrunk(self) -> Self {
-        let mut least = self;
-        while let Some(smaller) = workloads_below(&least.case)
-            .into_iter()
-            .find_map(|(ops, style)| nested(&least.case).least(&ops, style))
-        {
-            least = smaller;
-        }
-        let Case { style, ops, .. } = &least.case;
-        nested(&least.case).least(ops, *style).unwrap_or(least)
+        let least = |case: Case| {
+            let least = nested(&case).least(&case.ops, case.style)?;
+            Some((least.case, least.reason))
+        };
+        let (case, reason) = shrink(self.case, self.reason, ATTEMPTS, least);
+        let (case, reason) = least(case.clone()).unwrap_or((case, reason));
+        Self { case, reason }
+    }
+}
+
+/// An operation fewer may make a simpler style fail, so it is left out among the simpler variants.
+impl Smaller for Case {
+    fn parts(&self) -> usize {
+        0
+    }
+
+    fn without(&self, _: Range<usize>) -> Option<Self> {
+        None
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let smaller = |(ops, style)| Self { ops, style, ..self.clone() };
+        workloads_below(self).into_iter().map(smaller).collect()
     }
 }
 

@@ -1,11 +1,9 @@
 //! The tests of this crate as one program: what they share is compiled and linked once.
 
 mod concurrent;
-mod conformance;
 mod contract;
 mod crashes;
 mod data;
-mod faults;
 mod groups;
 mod in_flight;
 mod late_duplicates;
@@ -18,6 +16,3 @@ mod planted;
 mod procedures;
 mod retry;
 mod seen;
-mod sequences;
-mod space;
-mod ways;

@@ -6,15 +6,15 @@
 //! * [`words`] and [`wire`]: calls and answers as the model understands them;
 //! * [`model`] and [`content`]: the server as it should be, what a cut may take included;
 //! * [`search`]: the checker, for durable linearizability;
-//! * [`shrink`]: a violation made small; [`seed`]: one workload, told in full.
+//! * [`shrink`]: a violation made small; [`case`]: a workload as a line, which shows it again.
 //!
 //! What the model allows after a cut is what `docs/durability.md` says, and nothing more.
 
+pub mod case;
 pub mod content;
 pub mod model;
 pub mod play;
 pub mod search;
-pub mod seed;
 pub mod shrink;
 pub mod wire;
 pub mod words;
@@ -22,10 +22,11 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 
-use super::{Cuts, Options, Outcome, in_threads, message};
+use super::budget::spend;
+use super::{Cuts, Options, Outcome, message};
 use crate::explore::Counts;
-use crate::explore::design::Design;
 use crate::history::Call;
+pub(super) use case::{WORD, replay};
 use model::State;
 use nfs3_types::nfs3::nfsstat3;
 use play::Played;
@@ -65,21 +66,27 @@ impl Verdict {
 
 /// Plays histories and checks each.
 pub fn concurrent(options: &Options) -> Outcome {
-    let count = if options.full { FULL } else { SHORT };
-    let threads = options.threads.max(1) as u64;
-    let first = options.seed * FULL;
-    let outcome = in_threads((0..threads).collect(), |part| {
-        let seeds = (first..first + count).skip(part as usize).step_by(threads as usize);
-        seeds.map(|seed| outcome(seed, options.design)).fold(Outcome::default(), Outcome::plus)
-    });
-    if options.design.has_disks() { outcome } else { outcome.with_cuts(LEAST_CUTS.min(count / 5)) }
+    let outcome = spend(
+        options,
+        options.count((FULL, SHORT)),
+        || (),
+        |(), number| outcome(options.seed_of(number), options),
+    );
+    let played = outcome.counts.workloads;
+    if options.design.has_disks() { outcome } else { outcome.with_cuts(LEAST_CUTS.min(played / 5)) }
 }
 
-fn outcome(seed: u64, design: Design) -> Outcome {
-    let workload = Workload::draw(seed, design);
+fn outcome(seed: u64, options: &Options) -> Outcome {
+    let workload = Workload::draw(seed, options.design);
     let verdict = judge(&workload);
     let (counts, cuts) = (verdict.counts(), verdict.cuts);
-    let violation = verdict.violation.map(|reason| shrink::report(&workload, &reason));
+    let violation = verdict.violation.map(|reason| {
+        if options.stops_at_first {
+            case::told(&workload, &reason)
+        } else {
+            shrink::report(&workload, &reason)
+        }
+    });
     Outcome { counts, violations: violation.into_iter().collect(), cuts, ..Outcome::default() }
 }
 

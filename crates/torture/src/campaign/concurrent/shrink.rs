@@ -1,82 +1,53 @@
-//! A violation made small: steps, clients and cuts are left out for as long as it still fails.
+//! A violation made small: cuts, clients and steps are left out for as long as it still fails.
 //!
-//! What is left out changes when everything else happens, so each smaller workload is tried in a
+//! Leaving out a step changes when everything else happens, so each smaller workload is tried in a
 //! few worlds.
 
-use super::judge;
+use std::ops::Range;
+
 use super::workload::{Part, Workload};
+use super::{case, judge};
+use crate::shrink::{self, Smaller};
 
-/// So many worlds each part is tried in.
+/// Worlds in which each part is tried.
 const WORLDS: u64 = 40;
-/// So many workloads are played at most.
-const TRIES: usize = 5_000;
+/// Parts that are tried at most.
+const ATTEMPTS: usize = 125;
 
-/// A violation as it is told: why, and what repeats it, small if that is possible.
+/// A violation as it is reported: the reason, and the line that shows it again, small if possible.
 pub fn report(workload: &Workload, reason: &str) -> String {
     let (small, reason) = shrink(workload, reason.to_owned());
-    format!("{small}\n{} of {} steps: {reason}", small.steps().len(), workload.steps().len())
+    let (few, all) = (small.steps().len(), workload.steps().len());
+    case::told(&small, &format!("{few} of {all} steps: {reason}"))
 }
 
 /// The smallest part that was found to fail, and why.
 pub fn shrink(workload: &Workload, reason: String) -> (Workload, String) {
-    let mut shrinking = Shrinking { small: workload.clone(), reason, tries: TRIES };
-    loop {
-        let before = shrinking.small.as_part();
-        shrinking.leave_out_cuts();
-        let mut size = before.steps.len().div_ceil(2);
-        while size > 0 {
-            shrinking.leave_out_steps(size);
-            size /= 2;
-        }
-        if shrinking.small.as_part() == before || shrinking.tries == 0 {
-            return (shrinking.small, shrinking.reason);
-        }
-    }
+    shrink::shrink(workload.clone(), reason, ATTEMPTS, |smaller| {
+        let own = smaller.world;
+        let worlds = std::iter::once(own).chain((0..WORLDS).filter(|&world| world != own));
+        let in_world = |world| Part { world, ..smaller.as_part() };
+        let workloads =
+            worlds.map(|world| Workload::part(smaller.seed, smaller.design, &in_world(world)));
+        let mut failing = workloads.filter_map(|one| Some((judge(&one).violation?, one)));
+        failing.next().map(|(reason, one)| (one, reason))
+    })
 }
 
-struct Shrinking {
-    small: Workload,
-    reason: String,
-    tries: usize,
-}
-
-impl Shrinking {
-    /// Takes a part if it fails in some world.
-    fn take(&mut self, part: Part) -> bool {
-        let seed = self.small.seed;
-        let worlds =
-            std::iter::once(part.world).chain((0..WORLDS).filter(|&one| one != part.world));
-        for world in worlds {
-            if self.tries == 0 {
-                return false;
-            }
-            self.tries -= 1;
-            let part = Part { world, ..part.clone() };
-            let smaller = Workload::part(seed, self.small.design, &part);
-            if let Some(reason) = judge(&smaller).violation {
-                (self.small, self.reason) = (smaller, reason);
-                return true;
-            }
-        }
-        false
+/// Its parts are its cuts, then its steps.
+impl Smaller for Workload {
+    fn parts(&self) -> usize {
+        self.cuts.len() + self.steps().len()
     }
 
-    fn leave_out_cuts(&mut self) {
-        for number in self.small.as_part().cuts {
-            let mut part = self.small.as_part();
-            part.cuts.retain(|&one| one != number);
-            self.take(part);
-        }
-    }
-
-    fn leave_out_steps(&mut self, size: usize) {
-        let mut at = 0;
-        while at < self.small.steps().len() {
-            let mut part = self.small.as_part();
-            part.steps.drain(at..(at + size).min(part.steps.len()));
-            if !self.take(part) {
-                at += size;
-            }
-        }
+    fn without(&self, parts: Range<usize>) -> Option<Self> {
+        let Part { steps, cuts, world } = self.as_part();
+        let is_kept = |place: usize| !parts.contains(&place);
+        let behind = cuts.len();
+        let place = |(place, cut)| is_kept(place).then_some(cut);
+        let cuts = cuts.into_iter().enumerate().filter_map(place).collect();
+        let place = |(place, step)| is_kept(behind + place).then_some(step);
+        let steps = steps.into_iter().enumerate().filter_map(place).collect();
+        Some(Self::part(self.seed, self.design, &Part { steps, cuts, world }))
     }
 }

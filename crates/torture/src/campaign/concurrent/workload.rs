@@ -5,12 +5,10 @@
 //! A step names a file by its place; the client uses the handle that it last knew for this place,
 //! which may be stale by then, and asks for one (LOOKUP) where it knows none.
 
-use crate::explore::design::Design;
-use std::fmt;
-
 use sim::Prng;
 
 use super::words::How;
+use crate::explore::design::Design;
 
 /// How many clients there are.
 pub const CLIENTS: usize = 4;
@@ -283,33 +281,5 @@ fn name_step(value: u8, prng: &mut Prng) -> Step {
         12 => Step::Link(spot(prng), spot(prng)),
         13 => Step::List { below: prng.chance(1, 3), plus: prng.chance(1, 2) },
         _ => Step::Lookup(spot(prng)),
-    }
-}
-
-/// What repeats it.
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = Self::draw(self.seed, self.design);
-        write!(f, "cargo xtask torture seed {}", self.seed)?;
-        if self.design != Design::default() {
-            write!(f, " {}", self.design.words())?;
-        }
-        if self.world != whole.world {
-            write!(f, " --world {}", self.world)?;
-        }
-        if self.clients != whole.clients {
-            let steps = self.steps();
-            let steps: Vec<_> = steps.iter().map(|(client, at)| format!("{client}.{at}")).collect();
-            write!(
-                f,
-                " --steps {}",
-                if steps.is_empty() { "none".into() } else { steps.join(",") }
-            )?;
-        }
-        if self.cuts.len() != whole.cuts.len() {
-            let cuts: Vec<_> = self.cuts.iter().map(|(number, _)| number.to_string()).collect();
-            write!(f, " --cuts {}", if cuts.is_empty() { "none".into() } else { cuts.join(",") })?;
-        }
-        Ok(())
     }
 }

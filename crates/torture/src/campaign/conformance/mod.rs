@@ -34,7 +34,6 @@ mod listing;
 pub(super) mod reference;
 mod rights;
 pub(super) mod session;
-mod shrink;
 pub(super) mod stamp;
 pub(super) mod step;
 #[cfg(test)]
@@ -48,10 +47,11 @@ use std::sync::Mutex;
 use ram::RamOptions;
 use sim::Prng;
 
-use super::{Options, Outcome, in_threads};
+use super::budget::spend;
+use super::{Options, Outcome, case};
 use crate::explore::Counts;
 use crate::explore::design::Design;
-use crate::explore::device::Device;
+use crate::shrink::{Steps, shrink};
 use crate::world::WorldOptions;
 use generate::Generator;
 use session::{Session, Statuses, users};
@@ -61,8 +61,10 @@ use step::Step;
 const STEPS: usize = 2000;
 /// Worlds of the full form, and of the short one.
 const WORLDS: (u64, u64) = (500, 10);
-/// Names the steps of a world that are to be repeated: `SEED:STEP,STEP,...`.
-const VARIABLE: &str = "DURAMEN_CONFORMANCE";
+/// The word of a case: the seed of a world, and its steps.
+pub(super) const WORD: &str = "conformance";
+/// Runs of a world that failed, with fewer steps each.
+const ATTEMPTS: usize = 400;
 
 /// Where the two sides came apart.
 struct Mismatch {
@@ -94,25 +96,22 @@ impl Setting {
 
 /// Random operations against the reference.
 pub fn random(options: &Options) -> Outcome {
-    if let Ok(text) = std::env::var(VARIABLE) {
-        return repeat(&text, options.design);
-    }
-    let worlds = if options.full { WORLDS.0 } else { WORLDS.1 };
-    let threads = options.threads.max(1) as u64;
-    let first = options.seed.wrapping_mul(1_000_000);
-    let parts = (0..threads).map(|part| (part..worlds).step_by(threads as usize));
     let all = Mutex::new(Statuses::new());
-    let mut outcome = in_threads(parts.collect(), |part| {
-        let mut statuses = Statuses::new();
-        let setting = |index| Setting { seed: first.wrapping_add(index), design: options.design };
-        let worlds = part.map(|index| world_with(setting(index), &mut statuses));
-        let outcome = worlds.fold(Outcome::default(), Outcome::plus);
-        let mut all = all.lock().expect("nothing panics while it holds this");
-        for (key, count) in statuses {
-            *all.entry(key).or_default() += count;
-        }
-        outcome
-    });
+    let mut outcome = spend(
+        options,
+        options.count(WORLDS),
+        || (),
+        |(), number| {
+            let mut statuses = Statuses::new();
+            let setting = Setting { seed: options.seed_of(number), design: options.design };
+            let outcome = world_with(setting, ATTEMPTS, &mut statuses);
+            let mut all = all.lock().expect("nothing panics while it holds this");
+            for (key, count) in statuses {
+                *all.entry(key).or_default() += count;
+            }
+            outcome
+        },
+    );
     let all = all.into_inner().expect("nothing panics while it holds this");
     let refusals: u64 = all.iter().filter(|((_, status), _)| *status != 0).map(|(_, n)| n).sum();
     let answers: u64 = all.values().sum();
@@ -123,23 +122,13 @@ pub fn random(options: &Options) -> Outcome {
     outcome
 }
 
-/// One world: its steps, and if they fail the fewest that do.
-pub fn world(seed: u64) -> Outcome {
-    world_on(seed, Device::Plain)
+/// One world: its steps until one fails.
+pub fn world(design: Design, seed: u64) -> Outcome {
+    world_with(Setting { seed, design }, 0, &mut Statuses::new())
 }
 
-/// The same of a volume that stands on this.
-pub fn world_on(seed: u64, device: Device) -> Outcome {
-    let design = Design::default().on(device);
-    world_with(Setting { seed, design }, &mut Statuses::new())
-}
-
-/// The same of an engine over memory.
-pub fn world_in_memory(seed: u64) -> Outcome {
-    world_with(Setting { seed, design: Design::RAM }, &mut Statuses::new())
-}
-
-fn world_with(setting: Setting, statuses: &mut Statuses) -> Outcome {
+/// Of steps that fail the fewest are told that this many attempts have found.
+fn world_with(setting: Setting, attempts: usize, statuses: &mut Statuses) -> Outcome {
     let outcome = |steps: usize, violations: Vec<String>| {
         let (workloads, states, images) = (1, steps as u64, 1);
         let counts = Counts { workloads, states, images, violations: violations.len() as u64 };
@@ -148,9 +137,14 @@ fn world_with(setting: Setting, statuses: &mut Statuses) -> Outcome {
     match guarded(|steps| generated(setting, steps, statuses)) {
         Ok(()) => outcome(STEPS, Vec::new()),
         Err(found) => {
-            let steps = found.steps.len();
-            let fewest = shrink::shrink(found, |steps| replayed(setting, steps));
-            outcome(steps, vec![describe(setting, &fewest)])
+            let count = found.steps.len();
+            let again = |Steps(steps): Steps<Step>| {
+                let Mismatch { steps, reason } = replayed(setting, &steps).err()?;
+                Some((Steps(steps), reason))
+            };
+            let Mismatch { steps, reason } = found;
+            let (Steps(steps), reason) = shrink(Steps(steps), reason, attempts, again);
+            outcome(count, vec![describe(setting, &Mismatch { steps, reason })])
         }
     }
 }
@@ -201,30 +195,23 @@ fn guarded(run: impl FnOnce(&mut Vec<Step>) -> Result<(), String>) -> Result<(),
 }
 
 fn describe(setting: Setting, found: &Mismatch) -> String {
-    let numbers: Vec<String> = found.steps.iter().map(|step| step.number.to_string()).collect();
+    let numbers: Vec<usize> = found.steps.iter().map(|step| step.number).collect();
     let steps: String = found.steps.iter().map(|step| format!("\n    {step}")).collect();
-    format!(
-        "{}; {VARIABLE}={}:{} cargo xtask torture conformance{}{steps}",
-        found.reason,
-        setting.seed,
-        numbers.join(","),
-        match (setting.design.has_disks(), setting.design.device()) {
-            (false, _) => " --engine ram".to_owned(),
-            (true, Device::Plain) => String::new(),
-            (true, device) => format!(" --device {device}"),
-        }
-    )
+    let details = format!("{} {}", setting.seed, case::list(&numbers));
+    case::told(&found.reason, WORD, setting.design, &details) + &steps
 }
 
 /// Repeats some steps of a world.
-fn repeat(text: &str, design: Design) -> Outcome {
-    let (seed, numbers) = text.split_once(':').expect("SEED:STEP,STEP,...");
-    let setting = Setting { seed: seed.parse().expect("a seed is a number"), design };
-    let numbers: Vec<usize> =
-        numbers.split(',').map(|number| number.parse().expect("a step is a number")).collect();
+///
+/// # Errors
+/// Why the line names none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let (seed, numbers) = details.split_once(' ').ok_or("a world is a seed and its steps")?;
+    let (seed, numbers) = (case::number(seed)?, case::numbers(numbers)?);
+    let setting = Setting { seed, design };
     let mut drawn = Vec::new();
     let _ = catch_unwind(AssertUnwindSafe(|| generated(setting, &mut drawn, &mut Statuses::new())));
     drawn.retain(|step| numbers.contains(&step.number));
     let violations = replayed(setting, &drawn).err().map(|found| describe(setting, &found));
-    Outcome { violations: violations.into_iter().collect(), ..Outcome::default() }
+    Ok(Outcome { violations: violations.into_iter().collect(), ..Outcome::default() })
 }

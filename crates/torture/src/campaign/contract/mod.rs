@@ -9,55 +9,86 @@
 //! have fits together, and everything is durable. Returns are cut as well.
 //!
 //! # A failure
-//! names the workload and the cut: `DURAMEN_CONTRACT=WORKLOAD` tries that workload alone.
+//! names the workload and the cut, with the line that tries that workload alone.
 
 mod devices;
 mod model;
 mod search;
 mod workload;
 
-use super::progress::Progress;
-use super::{Options, Outcome, in_threads};
+use super::budget::spend_on_list;
+use super::{Options, Outcome, case};
+use crate::explore::design::Design;
 use crate::explore::device::Device;
 use search::Search;
 use workload::Workload;
 
-/// Names a workload that is to be tried alone, in full.
-const VARIABLE: &str = "DURAMEN_CONTRACT";
+/// The word of a case: the seed of the losses, and the workload.
+pub(super) const WORD: &str = "contract";
 /// Of so many workloads one is tried, in the full form and in the short one; which, the seed says:
 /// so many seeds in a row have tried all.
 const ONE_OF: (usize, usize) = (10, 347);
 
 /// The campaign.
 pub fn contract(options: &Options) -> Outcome {
-    if let Ok(name) = std::env::var(VARIABLE) {
-        return named(options, &name);
-    }
     let is_set = options.design.device() != Device::Plain;
     let full = if is_set { ONE_OF.0 } else { 1 };
-    let one_of = if options.full { full } else { ONE_OF.1 };
+    let one_of = match (options.seconds, options.full) {
+        (Some(_), _) => 1,
+        (None, true) => full,
+        (None, false) => ONE_OF.1,
+    };
     let all = workload::all(options.design.device()).into_iter();
     let all: Vec<Workload> = all.skip(options.seed as usize % one_of).step_by(one_of).collect();
-    let threads = options.threads.clamp(1, all.len());
-    let part = |part: usize| all.iter().skip(part).step_by(threads).cloned();
-    let parts: Vec<Vec<Workload>> = (0..threads).map(|number| part(number).collect()).collect();
-    let progress = Progress::of(all.len());
-    in_threads(parts, |part| {
-        let mut search = Search::new(options.full, options.seed);
-        let outcomes = part.iter().map(|workload| {
-            let outcome = search.try_one(workload);
-            progress.one();
-            outcome
-        });
-        outcomes.fold(Outcome::default(), Outcome::plus)
+    let search = || Search::new(options.full, options.seed);
+    spend_on_list(options, &all, search, |search, workload| {
+        told(options.design, options.seed, search.try_one(workload), workload)
     })
 }
 
 /// One workload in this thread, by its name, in the full form.
 ///
-/// # Panics
-/// When there is none of that name.
-pub fn named(options: &Options, name: &str) -> Outcome {
-    let workload = workload::named(options.design.device(), name);
-    Search::thorough(options.seed).try_one(&workload)
+/// # Errors
+/// That there is none of that name.
+pub fn named(options: &Options, name: &str) -> Result<Outcome, String> {
+    let workload = workload::named(options.design.device(), name)?;
+    let found = Search::thorough(options.seed).try_one(&workload);
+    Ok(told(options.design, options.seed, found, &workload))
+}
+
+/// The workload that shows what is planted in this thread in the shortest time.
+#[cfg(feature = "planted-bugs")]
+pub(super) fn quickest(options: &Options, seconds: u64) -> Option<String> {
+    use super::budget::now;
+
+    let mut all = workload::all(options.design.device());
+    all.sort_by_key(|workload| workload.writes.iter().map(|(_, length)| length).sum::<u64>());
+    let end = now() + std::time::Duration::from_secs(seconds);
+    let mut quickest = None;
+    for workload in all {
+        if now() >= end {
+            break;
+        }
+        let start = now();
+        let found = Search::thorough(options.seed).try_one(&workload).violations;
+        let took = now() - start;
+        if !found.is_empty() && quickest.as_ref().is_none_or(|(known, _)| took < *known) {
+            quickest = Some((took, workload.to_string()));
+        }
+    }
+    quickest.map(|(took, workload)| format!("'{workload}' in {took:.1?}"))
+}
+
+fn told(design: Design, seed: u64, outcome: Outcome, workload: &Workload) -> Outcome {
+    let told = |reason: &String| case::told(reason, WORD, design, &format!("{seed} {workload}"));
+    Outcome { violations: outcome.violations.iter().map(told).collect(), ..outcome }
+}
+
+/// Tries a workload again.
+///
+/// # Errors
+/// Why the line names none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let (seed, name) = details.split_once(' ').ok_or("it is a seed and a workload")?;
+    named(&Options { seed: case::number(seed)?, ..Options::short(design, 1) }, name)
 }

@@ -90,11 +90,7 @@ impl Search {
         let mut counts = Counts { workloads: 1, ..Counts::default() };
         if let Err(wrong) = self.cut_all(&base, workload, &mut counts) {
             counts.violations = 1;
-            let device = workload.device;
-            outcome.violations.push(format!(
-                "{wrong}; {}={workload} cargo xtask torture contract --device {device}",
-                super::VARIABLE
-            ));
+            outcome.violations.push(wrong);
         }
         outcome.counts = counts;
         outcome

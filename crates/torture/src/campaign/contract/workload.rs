@@ -157,9 +157,9 @@ pub(super) fn all(device: Device) -> Vec<Workload> {
 
 /// The one of this name.
 ///
-/// # Panics
-/// When there is none.
-pub(super) fn named(device: Device, name: &str) -> Workload {
+/// # Errors
+/// That there is none.
+pub(super) fn named(device: Device, name: &str) -> Result<Workload, String> {
     let found = all(device).into_iter().find(|workload| workload.to_string() == name);
-    found.unwrap_or_else(|| panic!("no workload of {device} is called {name}"))
+    found.ok_or_else(|| format!("no workload of {device} is called {name}"))
 }

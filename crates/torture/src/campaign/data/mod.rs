@@ -33,14 +33,19 @@ pub(super) mod model;
 mod search;
 mod story;
 
-use super::{Options, Outcome, in_threads};
+use super::budget::spend;
+use super::{Options, Outcome, case};
 use crate::explore::design::Design;
+use crate::shrink::{Steps, shrink};
 use generate::generate;
 use search::{Bases, Effort, Found, search};
 use story::Story;
 
-/// Names the story to tell, and its steps if some are left out: `SEED` or `SEED:STEP,STEP,...`.
-const VARIABLE: &str = "DURAMEN_DATA";
+/// The word of a case: the seed of a story, then `full` if each event is cut, or steps if others are
+/// left out.
+pub(super) const WORD: &str = "data";
+/// Behind the seed of a story that is told in the full form.
+const IN_FULL: &str = "full";
 /// How many stories there are, in the full form and in the short one.
 const STORIES: (u64, u64) = (5_000, 200);
 /// In the full form there is a cut at every event; in the short one at so many of each life.
@@ -48,92 +53,53 @@ const FULL: Effort = Effort { cuts: None, losses: 2 };
 const SHORT: Effort = Effort { cuts: Some(12), losses: 1 };
 /// How a story is told again with fewer steps.
 const AGAIN: Effort = Effort { cuts: Some(150), losses: 2 };
-/// So many times at most, for the first violation of a thread.
+/// How often at most, for the first violation of a thread.
 const ATTEMPTS: usize = 60;
 
 /// The campaign.
 pub fn data(options: &Options) -> Outcome {
-    if let Ok(text) = std::env::var(VARIABLE) {
-        return repeat(options, &text);
-    }
-    let stories = if options.full { STORIES.0 } else { STORIES.1 };
-    let threads = options.threads.max(1) as u64;
-    let parts = (0..threads).map(|part| (part..stories).step_by(threads as usize));
-    in_threads(parts.collect(), |part| some(options, part))
+    spend(options, options.count(STORIES), Telling::default, |telling, number| {
+        telling.tell(options, options.seed_of(number))
+    })
 }
 
-/// Some of the stories, by their numbers, in this thread.
-pub fn some(options: &Options, numbers: impl IntoIterator<Item = u64>) -> Outcome {
-    let mut bases = Bases::default();
-    let mut outcome = Outcome::default();
-    for number in numbers {
-        // What is wrong once is wrong often: one of a thread is made small.
-        let is_first = outcome.violations.is_empty();
-        outcome = outcome.plus(tell(options, number, is_first, &mut bases));
-    }
-    outcome
+/// What a thread has of its stories so far.
+#[derive(Default)]
+struct Telling {
+    bases: Bases,
+    /// Whether one has failed, and was made small. What is wrong once is wrong often.
+    has_shrunk: bool,
 }
 
-/// Stories until one shows something, which is told again with fewer steps.
-pub fn first(options: &Options, most: u64) -> Outcome {
-    let mut bases = Bases::default();
-    let mut outcome = Outcome::default();
-    for number in 0..most {
-        outcome = outcome.plus(tell(options, number, true, &mut bases));
-        if !outcome.violations.is_empty() {
-            break;
-        }
-    }
-    outcome
-}
-
-fn tell(options: &Options, number: u64, small: bool, bases: &mut Bases) -> Outcome {
-    let story = generate(options.seed.wrapping_mul(1_000_000).wrapping_add(number));
-    let effort = if options.full { FULL } else { SHORT };
-    let (counts, found) = search(options.design, &story, effort, bases);
-    let violations = found.map(|found| {
-        if small {
-            shrunk(options.design, &story, found, bases)
-        } else {
-            describe(options.design, &story, None, &found, options.full)
-        }
-    });
-    Outcome { counts, violations: violations.into_iter().collect(), ..Outcome::default() }
-}
-
-/// Leaves out steps, many at a time and then fewer, as long as what is left fails.
-fn shrunk(design: Design, story: &Story, found: Found, bases: &mut Bases) -> String {
-    let mut least = None;
-    let mut attempts = 0;
-    let mut try_with = |kept: &[usize], least: &mut Option<(Vec<usize>, Found)>| {
-        let (_, found) = search(design, &story.with(kept), AGAIN, bases);
-        let fails = found.is_some();
-        if let Some(found) = found {
-            *least = Some((kept.to_vec(), found));
-        }
-        fails
-    };
-    let mut kept = story.numbers();
-    if !try_with(&kept, &mut least) {
-        return describe(design, story, None, &found, false);
-    }
-    let mut size = kept.len().div_ceil(2);
-    while size > 0 && attempts < ATTEMPTS {
-        let mut start = 0;
-        while start < kept.len() && attempts < ATTEMPTS {
-            let mut fewer = kept.clone();
-            fewer.drain(start..(start + size).min(kept.len()));
-            attempts += 1;
-            if !fewer.is_empty() && try_with(&fewer, &mut least) {
-                kept = fewer
+impl Telling {
+    fn tell(&mut self, options: &Options, seed: u64) -> Outcome {
+        let design = options.design;
+        let story = generate(seed);
+        let effort = if options.full { FULL } else { SHORT };
+        let (counts, found) = search(design, &story, effort, &mut self.bases);
+        let violations = found.map(|found| {
+            if options.stops_at_first || std::mem::replace(&mut self.has_shrunk, true) {
+                describe(design, &story, None, &found, options.full)
             } else {
-                start += size
+                shrunk(design, &story, found, &mut self.bases, options.full)
             }
-        }
-        size = if size == 1 { 0 } else { size.div_ceil(2) };
+        });
+        Outcome { counts, violations: violations.into_iter().collect(), ..Outcome::default() }
     }
-    let (kept, found) = least.expect("all of it fails");
-    describe(design, story, Some(&kept), &found, false)
+}
+
+/// Tells a story again with fewer steps as long as what is left fails. The cuts of the first time
+/// were others, so all of it may not fail again.
+fn shrunk(design: Design, story: &Story, found: Found, bases: &mut Bases, full: bool) -> String {
+    let mut again = |kept: Steps<usize>| {
+        let (_, found) = search(design, &story.with(&kept.0), AGAIN, bases);
+        found.map(|found| (kept, found))
+    };
+    let Some((all, again_found)) = again(Steps(story.numbers())) else {
+        return describe(design, story, None, &found, full);
+    };
+    let (Steps(kept), found) = shrink(all, again_found, ATTEMPTS, again);
+    describe(design, story, Some(&kept), &found, full)
 }
 
 fn describe(
@@ -143,41 +109,30 @@ fn describe(
     found: &Found,
     full: bool,
 ) -> String {
-    let Story { seed, .. } = story;
-    let steps = kept.map_or_else(String::new, |kept| {
-        let numbers: Vec<String> = kept.iter().map(ToString::to_string).collect();
-        format!(":{}", numbers.join(","))
-    });
-    let told = kept.map_or_else(String::new, |kept| format!("\n{}", story.with(kept)));
-    let full = if full { " --full" } else { "" };
-    format!(
-        "{}; {VARIABLE}={seed}{steps} cargo xtask torture data {}{full}{told}",
-        found.reason,
-        design.words()
-    )
+    let how = match kept {
+        Some(kept) => format!(" {}", case::list(kept)),
+        None if full => format!(" {IN_FULL}"),
+        None => String::new(),
+    };
+    let line = case::told(&found.reason, WORD, design, &format!("{}{how}", story.seed));
+    kept.map_or_else(|| line.clone(), |kept| format!("{line}\n{}", story.with(kept)))
 }
 
-/// Tells a story again: `SEED`, or `SEED:STEP,STEP,...` if steps are left out.
+/// Tells a story again.
 ///
-/// # Panics
-/// When the text is neither.
-pub fn repeat(options: &Options, text: &str) -> Outcome {
-    let (seed, steps) = match text.split_once(':') {
-        Some((seed, steps)) => (seed, Some(steps)),
-        None => (text, None),
-    };
-    let story = generate(seed.parse().expect("a seed is a number"));
-    let number = |number: &str| number.parse().expect("a step is a number");
-    let kept = steps.map(|steps| steps.split(',').map(number).collect::<Vec<usize>>());
-    let design = options.design;
+/// # Errors
+/// Why the line names none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let (seed, how) = details.split_once(' ').unwrap_or((details, ""));
+    let story = generate(case::number(seed)?);
+    let full = how == IN_FULL;
+    let kept = if full || how.is_empty() { None } else { Some(case::numbers(how)?) };
+    let bases = &mut Bases::default();
     let (counts, found) = match &kept {
-        Some(kept) => search(design, &story.with(kept), AGAIN, &mut Bases::default()),
-        None => {
-            let effort = if options.full { FULL } else { SHORT };
-            search(design, &story, effort, &mut Bases::default())
-        }
+        Some(kept) => search(design, &story.with(kept), AGAIN, bases),
+        None => search(design, &story, if full { FULL } else { SHORT }, bases),
     };
-    let describe = |found| describe(design, &story, kept.as_deref(), &found, options.full);
+    let describe = |found| describe(design, &story, kept.as_deref(), &found, full);
     let violations = found.map(describe).into_iter().collect();
-    Outcome { counts, violations, ..Outcome::default() }
+    Ok(Outcome { counts, violations, ..Outcome::default() })
 }

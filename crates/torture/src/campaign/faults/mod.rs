@@ -43,13 +43,15 @@ use std::time::Duration;
 use block::Verb;
 use sim::{Effect, Persistence};
 
-use super::{Options, Outcome, in_threads};
+use super::budget::spend_on_list;
+use super::{Options, Outcome, case};
 use crate::explore::Counts;
+use crate::explore::design::Design;
 use crate::explore::device::Device;
 use trial::{Calls, Phase, PhaseCalls, Place, Strike, count};
 
-/// Names the only fault to try: its number in the list.
-const VARIABLE: &str = "DURAMEN_FAULT";
+/// The word of a case: the seed of the trace, and the number of a fault in the list.
+pub(super) const WORD: &str = "faults";
 /// Every so many calls an effect is tried, in the full form: EIO at all of them.
 const STRIDE: u64 = 7;
 /// The short form tries every so many of those.
@@ -120,114 +122,104 @@ fn means_something(verb: Verb, effect: Effect) -> bool {
 
 /// A fault at every call.
 pub fn everywhere(options: &Options) -> Outcome {
-    let Options { design, seed, .. } = *options;
-    if design.device() != Device::Plain {
-        return match sets::strikes(design, seed) {
-            Ok(strikes) => all(options, &strikes, &|strike| sets::run(design, seed, strike)),
-            Err(reason) => failed(format!("without a fault: {reason}")),
-        };
+    match Faults::of(options.design, options.seed) {
+        Ok(faults) => Outcome { remarks: faults.remarks.clone(), ..Outcome::default() }
+            .plus(faults.play(options)),
+        Err(reason) => failed(format!("without a fault: {reason}")),
     }
-    let calls = match trial::healthy(options.design, options.seed) {
-        Ok(calls) => calls,
-        Err(reason) => return failed(format!("without a fault: {reason}")),
-    };
-    let run = |strike: &Strike| trial::run(design, seed, strike);
-    let mut outcome = all(options, &strikes(&calls), &run);
-    let places = [("the volume", Some(calls.home)), ("the log", calls.log)];
-    for (place, calls) in places.into_iter().filter_map(|(place, calls)| Some((place, calls?))) {
-        let PhaseCalls { trace, back } = calls;
-        outcome.remarks.push(format!(
-            "{place} in a trace of {} operations: {} reads, {} writes, {} flushes; in the return: \
-             {}, {}, {}",
-            workload::OPERATIONS,
-            trace.reads,
-            trace.writes,
-            trace.flushes,
-            back.reads,
-            back.writes,
-            back.flushes
-        ));
-    }
-    outcome
 }
 
-/// All of these faults, or a part of them in the short form.
-fn all<S: Clone + Debug + Sync>(
-    options: &Options,
-    strikes: &[S],
-    run: &(impl Fn(&S) -> Result<(), String> + Sync),
-) -> Outcome {
-    let mut strikes: Vec<(usize, &S)> = strikes.iter().enumerate().collect();
-    if let Ok(text) = std::env::var(VARIABLE) {
-        let only: usize = text.parse().expect("the number of a fault");
-        strikes.retain(|(number, _)| *number == only);
-    } else if !options.full {
-        let start = options.seed as usize % SAMPLE;
-        strikes = strikes.into_iter().skip(start).step_by(SAMPLE).collect();
+/// Tries one fault again.
+///
+/// # Errors
+/// Why the line names none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let (seed, number) = details.split_once(' ').ok_or("a fault is a seed and a number")?;
+    let (seed, number) = (case::number(seed)?, case::number::<usize>(number)?);
+    let faults = Faults::of(design, seed)?;
+    if number >= faults.all.len() {
+        return Err(format!("there are {} faults", faults.all.len()));
     }
-    let threads = options.threads.max(1);
-    let share = strikes.len().div_ceil(threads).max(1);
-    in_threads(strikes.chunks(share).collect(), |part| {
-        let tried = part.iter().map(|(number, strike)| try_one(options, *number, *strike, run));
-        tried.fold(Outcome::default(), Outcome::plus)
-    })
+    Ok(faults.try_one(number))
 }
 
-/// A fault at every so many calls, in this thread, until one shows something.
-pub fn some(options: &Options, every: usize) -> Outcome {
-    let Options { design, seed, .. } = *options;
-    if design.device() != Device::Plain {
-        return match sets::strikes(design, seed) {
-            Ok(all) => some_of(options, &all, every, &|strike| sets::run(design, seed, strike)),
-            Err(reason) => failed(format!("without a fault: {reason}")),
-        };
-    }
-    let calls = match trial::healthy(design, seed) {
-        Ok(calls) => calls,
-        Err(reason) => return failed(format!("without a fault: {reason}")),
-    };
-    some_of(options, &strikes(&calls), every, &|strike| trial::run(design, seed, strike))
+/// A fault, and the trace with it.
+type Fault = Box<dyn Fn() -> (String, Result<(), String>) + Sync>;
+
+/// All faults of a design.
+struct Faults {
+    design: Design,
+    seed: u64,
+    all: Vec<Fault>,
+    /// What the trace asks of each disk.
+    remarks: Vec<String>,
 }
 
-fn some_of<S: Debug>(
-    options: &Options,
-    strikes: &[S],
-    every: usize,
-    run: &impl Fn(&S) -> Result<(), String>,
-) -> Outcome {
-    let mut outcome = Outcome::default();
-    for (number, strike) in strikes.iter().enumerate().step_by(every.max(1)) {
-        outcome = outcome.plus(try_one(options, number, strike, run));
-        if !outcome.violations.is_empty() {
-            break;
+impl Faults {
+    /// Counts the calls of the trace, which must succeed without a fault.
+    fn of(design: Design, seed: u64) -> Result<Self, String> {
+        if design.device() != Device::Plain {
+            let all =
+                boxed(sets::strikes(design, seed)?, move |strike| sets::run(design, seed, strike));
+            return Ok(Self { design, seed, all, remarks: Vec::new() });
         }
+        let calls = trial::healthy(design, seed)?;
+        let all = boxed(strikes(&calls), move |strike| trial::run(design, seed, strike));
+        let places = [("the volume", Some(calls.home)), ("the log", calls.log)];
+        let there = places.into_iter().filter_map(|(place, calls)| Some((place, calls?)));
+        let remarks = there.map(|(place, calls)| remark(place, &calls)).collect();
+        Ok(Self { design, seed, all, remarks })
     }
-    outcome
+
+    /// All of them; in the short form a part, and within a time as many as the seed draws.
+    fn play(&self, options: &Options) -> Outcome {
+        let mut numbers: Vec<usize> = (0..self.all.len()).collect();
+        if !options.full && options.seconds.is_none() {
+            let start = options.seed as usize % SAMPLE;
+            numbers = numbers.into_iter().skip(start).step_by(SAMPLE).collect();
+        }
+        spend_on_list(options, &numbers, || (), |(), &number| self.try_one(number))
+    }
+
+    fn try_one(&self, number: usize) -> Outcome {
+        let verdict = catch_unwind(AssertUnwindSafe(|| self.all[number]()));
+        let reason = match verdict {
+            Ok((_, Ok(()))) => None,
+            Ok((strike, Err(reason))) => Some(format!("{strike}: {reason}")),
+            Err(panic) => Some(format!("a panic: {}", super::message(&*panic))),
+        };
+        let found = u64::from(reason.is_some());
+        let counts = Counts { workloads: 1, states: 1, images: 1, violations: found };
+        let details = format!("{} {number}", self.seed);
+        let told = |reason: String| case::told(&reason, WORD, self.design, &details);
+        let violations = reason.map(told).into_iter().collect();
+        Outcome { counts, violations, ..Outcome::default() }
+    }
+}
+
+fn boxed<S: Debug + Sync + Send + 'static>(
+    strikes: Vec<S>,
+    run: impl Fn(&S) -> Result<(), String> + Copy + Sync + Send + 'static,
+) -> Vec<Fault> {
+    let fault = |strike: S| -> Fault { Box::new(move || (format!("{strike:?}"), run(&strike))) };
+    strikes.into_iter().map(fault).collect()
+}
+
+fn remark(place: &str, PhaseCalls { trace, back }: &PhaseCalls) -> String {
+    format!(
+        "{place} in a trace of {} operations: {} reads, {} writes, {} flushes; in the return: {}, \
+         {}, {}",
+        workload::OPERATIONS,
+        trace.reads,
+        trace.writes,
+        trace.flushes,
+        back.reads,
+        back.writes,
+        back.flushes
+    )
 }
 
 fn failed(violation: String) -> Outcome {
     let counts = Counts { violations: 1, ..Counts::default() };
     Outcome { counts, violations: vec![violation], ..Outcome::default() }
-}
-
-fn try_one<S: Debug>(
-    options: &Options,
-    number: usize,
-    strike: &S,
-    run: &impl Fn(&S) -> Result<(), String>,
-) -> Outcome {
-    let verdict = catch_unwind(AssertUnwindSafe(|| run(strike)));
-    let reason = match verdict {
-        Ok(Ok(())) => None,
-        Ok(Err(reason)) => Some(reason),
-        Err(panic) => Some(format!("a panic: {}", super::message(&*panic))),
-    };
-    let found = u64::from(reason.is_some());
-    let counts = Counts { workloads: 1, states: 1, images: 1, violations: found };
-    let describe = |reason| {
-        let words = options.words();
-        format!("{strike:?}: {reason}; {VARIABLE}={number} cargo xtask torture faults {words}")
-    };
-    let violations = reason.map(describe).into_iter().collect();
-    Outcome { counts, violations, ..Outcome::default() }
 }

@@ -20,9 +20,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use nfs3_types::nfs3::{WRITE3args, nfsstat3};
 
+use super::budget::spend;
 use super::concurrent::LEAST_CUTS;
 use super::concurrent::wire;
-use super::{Cuts, Options, Outcome, in_threads};
+use super::{Cuts, Options, Outcome, case as line};
 use crate::explore::Counts;
 use crate::explore::design::Design;
 use crate::explore::model::View;
@@ -30,6 +31,11 @@ use crate::protocol::{Answer, Procedure, Response};
 use cases::{Case, cases};
 use over_cut::First;
 use stage::{Base, Served, Stage, results};
+
+/// The word of a case: what is expected, the seed, `full` if more is cut, and the call.
+pub(super) const WORD: &str = "retry";
+/// Of a case in the full form.
+const IN_FULL: &str = "full";
 
 /// What a repetition across a cut may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,13 @@ pub enum Expectation {
 }
 
 impl Expectation {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Documented => "documented",
+            Self::Original => "original",
+        }
+    }
+
     /// The server of which it can be expected.
     fn served(self, design: Design) -> Served {
         Served { design, survives: self == Self::Original }
@@ -80,39 +93,37 @@ impl Judge<'_> {
 /// The campaign: what is documented for a cache that dies with the server; and where a policy has a
 /// place for answers, the original answer every time.
 pub fn promised(options: &Options) -> Outcome {
-    let mut all = retry(options, Expectation::Documented);
-    if options.design.remembers() {
-        all = all.plus(retry(options, Expectation::Original));
-    }
+    let expectations: &[Expectation] = if options.design.remembers() {
+        &[Expectation::Documented, Expectation::Original]
+    } else {
+        &[Expectation::Documented]
+    };
+    // Each has its share of a time that is given.
+    let seconds = options.seconds.map(|all| all.div_ceil(expectations.len() as u64));
+    let share = Options { seconds, ..*options };
+    let played = expectations.iter().map(|&expectation| retry(&share, expectation));
+    let all = played.fold(Outcome::default(), Outcome::plus);
     if options.design.has_disks() {
         return all;
     }
     all.with_cuts(if options.full { LEAST_CUTS } else { LEAST_CUTS / 10 })
 }
 
-/// Repeats every call in every way. In full, more of the ways in which a cut can lose writes.
+/// Repeats every call in every way. In full, more of the ways in which a cut can lose writes; where
+/// there is time, again with the losses of another seed.
 pub fn retry(options: &Options, expectation: Expectation) -> Outcome {
-    first(usize::MAX, options, expectation, |_| ())
+    first(usize::MAX, options, expectation)
 }
 
-/// The same of the first calls of the list; what tests plant is told when the work of a thread
-/// begins and ends.
-pub fn first(
-    count: usize,
-    options: &Options,
-    expectation: Expectation,
-    plant: fn(bool),
-) -> Outcome {
-    let threads = options.threads.max(1);
-    in_threads((0..threads).collect(), |part| {
-        let base = Base::new(expectation.served(options.design));
-        let cases = cases(&base.handles);
-        let share = (part..count.min(cases.len())).step_by(threads);
-        plant(true);
-        let outcomes = share.map(|index| one(&base, &cases[index], options, expectation));
-        let outcome = outcomes.fold(Outcome::default(), Outcome::plus);
-        plant(false);
-        outcome
+/// The same of the first calls of the list.
+pub fn first(count: usize, options: &Options, expectation: Expectation) -> Outcome {
+    let base = || Base::new(expectation.served(options.design));
+    let listed = cases(&base().handles).len().min(count) as u64;
+    let pieces = if options.seconds.is_some() { u64::MAX } else { listed };
+    spend(options, pieces, base, |base, piece| {
+        let case = &cases(&base.handles)[(piece % listed) as usize];
+        let seed = options.seed.wrapping_add(piece / listed);
+        one(base, case, &Options { seed, ..*options }, expectation)
     })
 }
 
@@ -129,10 +140,30 @@ fn one(base: &Base, case: &Case, options: &Options, expectation: Expectation) ->
         Err(reason) => judge.violate("the first time", &reason),
     }
     let Judge { counts, violations, cuts, .. } = judge;
-    let full = if options.full { " --full" } else { "" };
-    let again = format!("cargo xtask torture retry {}{full}", options.words());
-    let violations = violations.into_iter().map(|line| format!("{again}\n{line}")).collect();
+    let full = if options.full { format!(" {IN_FULL}") } else { String::new() };
+    let details = format!("{} {}{full} {}", expectation.word(), options.seed, case.name);
+    let told = |reason: String| line::told(&reason, WORD, options.design, &details);
+    let violations = violations.into_iter().map(told).collect();
     Outcome { counts, violations, cuts, ..Outcome::default() }
+}
+
+/// Repeats one call again.
+///
+/// # Errors
+/// Why the line names none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let no = || format!("'{details}' is not what is expected, a seed, and a call");
+    let (word, rest) = details.split_once(' ').ok_or_else(no)?;
+    let (seed, name) = rest.split_once(' ').ok_or_else(no)?;
+    let stripped = name.strip_prefix(IN_FULL).and_then(|name| name.strip_prefix(' '));
+    let (full, name) = stripped.map_or((false, name), |name| (true, name));
+    let known = [Expectation::Documented, Expectation::Original];
+    let expectation = known.into_iter().find(|known| known.word() == word).ok_or_else(no)?;
+    let options = Options { full, seed: line::number(seed)?, ..Options::short(design, 1) };
+    let base = Base::new(expectation.served(design));
+    let cases = cases(&base.handles);
+    let case = cases.iter().find(|case| case.name == name).ok_or_else(no)?;
+    Ok(one(&base, case, &options, expectation))
 }
 
 /// Whether two views are the same but for the numbers of the files.

@@ -32,13 +32,14 @@ mod shown;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Options, Outcome, in_threads, message};
+use super::budget::spend;
+use super::{Options, Outcome, case, message};
 use crate::explore::Counts;
 use crate::explore::design::Design;
 use life::{Setting, live};
 
-/// Names a world that is to be repeated, by its seed.
-const VARIABLE: &str = "DURAMEN_SPACE";
+/// The word of a case: the seed of a world, and how many operations it has.
+pub(super) const WORD: &str = "space";
 /// Worlds, and operations of each above 95 % full, in the full form and in the short one.
 const FULL: (u64, u64) = (50, 2000);
 const SHORT: (u64, u64) = (4, 400);
@@ -46,51 +47,33 @@ const SHORT: (u64, u64) = (4, 400);
 /// The campaign.
 pub fn space(options: &Options) -> Outcome {
     let Options { design, full, .. } = *options;
-    let (worlds, operations) = if full { FULL } else { SHORT };
-    if let Ok(text) = std::env::var(VARIABLE) {
-        return repeat(options, &text);
-    }
-    let threads = options.threads.max(1) as u64;
-    let first = options.seed.wrapping_mul(1_000_000);
-    let parts = (0..threads).map(|part| (part..worlds).step_by(threads as usize));
-    in_threads(parts.collect(), |part| {
-        let seeds = part.map(|index| first.wrapping_add(index));
-        let worlds = seeds.map(|seed| world(Setting { design, seed, operations }, full));
-        worlds.fold(Outcome::default(), Outcome::plus)
-    })
+    let operations = if full { FULL.1 } else { SHORT.1 };
+    spend(
+        options,
+        options.count((FULL.0, SHORT.0)),
+        || (),
+        |(), number| world(Setting { design, seed: options.seed_of(number), operations }),
+    )
 }
 
-/// Worlds of the short form until one shows something.
-pub fn first(design: Design, most: u64) -> Outcome {
-    let mut outcome = Outcome::default();
-    for seed in 0..most {
-        outcome = outcome.plus(world(Setting { design, seed, operations: SHORT.1 }, false));
-        if !outcome.violations.is_empty() {
-            break;
-        }
-    }
-    outcome
-}
-
-/// Repeats a world, by its seed.
+/// Repeats a world.
 ///
-/// # Panics
-/// When the text is no number.
-pub fn repeat(options: &Options, text: &str) -> Outcome {
-    let Options { design, full, .. } = *options;
-    let (_, operations) = if full { FULL } else { SHORT };
-    let seed = text.parse().expect("a seed is a number");
-    world(Setting { design, seed, operations }, full)
+/// # Errors
+/// Why the line names none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let (seed, operations) =
+        details.split_once(' ').ok_or("a world is a seed and a number of operations")?;
+    let (seed, operations) = (case::number(seed)?, case::number(operations)?);
+    Ok(world(Setting { design, seed, operations }))
 }
 
-fn world(setting: Setting, full: bool) -> Outcome {
+fn world(setting: Setting) -> Outcome {
     let mut counts = Counts { workloads: 1, ..Counts::default() };
     let lived = catch_unwind(AssertUnwindSafe(|| live(setting, &mut counts)));
     let lived = lived.unwrap_or_else(|panic| Err(format!("panicked: {}", message(&*panic))));
-    let describe = |reason| {
-        let (words, full) = (setting.design.words(), if full { " --full" } else { "" });
-        format!("{reason}; {VARIABLE}={} cargo xtask torture space {words}{full}", setting.seed)
-    };
+    let Setting { design, seed, operations } = setting;
+    let describe =
+        |reason: String| case::told(&reason, WORD, design, &format!("{seed} {operations}"));
     let violations: Vec<String> = lived.err().map(describe).into_iter().collect();
     counts.violations = violations.len() as u64;
     Outcome { counts, violations, ..Outcome::default() }

@@ -1,10 +1,10 @@
 //! A scene and its steps as a line of text: what `duramen-torture replay` shows again.
 //!
 //! ```text
-//! ways log used: stop cut 12 0 1 / 1; repair killed 7; serve
+//! used: stop cut 12 0 1 / 1; repair killed 7; serve
 //! ```
 //!
-//! The policy, the scene, and then each way: to its end, or cut or killed after so many events; of
+//! The scene, and then each way: to its end, or cut or killed after so many events; of
 //! a cut, the fate of each pending write, with a stroke between disks.
 
 use std::fmt;
@@ -15,10 +15,7 @@ use super::super::design::Design;
 use super::look::look;
 use super::scene::Scene;
 use super::way::{Way, go};
-use super::{End, Step, Violation};
-
-/// The word with which a line begins.
-const WORD: &str = "ways ";
+use super::{End, Step};
 
 /// A scene and its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,37 +54,27 @@ impl fmt::Display for Step {
     }
 }
 
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps: Vec<String> = self.steps.iter().map(Step::to_string).collect();
-        write!(f, "{WORD}{} {}: {}", self.design.name(), self.scene, steps.join("; "))
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  cargo xtask torture replay '{}'", self.reason, self.case)
-    }
-}
-
 /// A line that is no such case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no way: '{0}'")]
 pub struct NoCase(String);
 
-impl FromStr for Case {
-    type Err = NoCase;
+impl Case {
+    /// The line without its design.
+    pub fn details(&self) -> String {
+        let steps: Vec<String> = self.steps.iter().map(Step::to_string).collect();
+        format!("{}: {}", self.scene, steps.join("; "))
+    }
 
-    fn from_str(text: &str) -> Result<Self, NoCase> {
-        let no = || NoCase(text.to_owned());
-        let (scene, steps) =
-            text.strip_prefix(WORD).and_then(|text| text.split_once(':')).ok_or_else(no)?;
-        let (design, scene) = scene.split_once(' ').ok_or_else(no)?;
-        Ok(Self {
-            design: Design::named(design).ok_or_else(no)?,
-            scene: scene.to_owned(),
-            steps: steps.split(';').map(str::parse).collect::<Result<_, _>>()?,
-        })
+    /// The case of a design and a line without it.
+    ///
+    /// # Errors
+    /// That the line is none.
+    pub fn of(design: Design, details: &str) -> Result<Self, NoCase> {
+        let no = || NoCase(details.to_owned());
+        let (scene, steps) = details.split_once(':').ok_or_else(no)?;
+        let steps = steps.split(';').map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Self { design, scene: scene.trim().to_owned(), steps })
     }
 }
 
@@ -119,19 +106,16 @@ mod tests {
 
     #[test]
     fn a_case_is_read_as_it_was_written() {
-        let line =
-            "ways log used: stop cut 12 0 1 / [10]; repair killed 7; tune-sync; serve cut 3  / 1";
-        let case: Case = line.parse().expect("a case");
-        assert_eq!(case.to_string(), line);
+        let line = "used: stop cut 12 0 1 / [10]; repair killed 7; tune-sync; serve cut 3  / 1";
+        let case = Case::of(Design::LOG, line).expect("a case");
+        assert_eq!(case.details(), line);
         assert_eq!(case.steps.len(), 4);
     }
 
     #[test]
     fn what_is_no_case_is_refused() {
-        for line in
-            ["log used: stop", "ways lag used: stop", "ways log used: stay", "ways log x: stop cut"]
-        {
-            assert!(line.parse::<Case>().is_err(), "{line}");
+        for line in ["used stop", "used: stay", "used: stop cut", "used: stop killed"] {
+            assert!(Case::of(Design::LOG, line).is_err(), "{line}");
         }
     }
 }

@@ -1,0 +1,193 @@
+//! How much of a campaign is played: everything, a sample, or what a number of seconds allows.
+//!
+//! A campaign is cut into *pieces*, numbered from 0: a workload, a world, a fault. Threads take the
+//! next number from a common counter, each with a state of its own (volumes that were made, images
+//! that are known), until no piece or no time is left. A piece that was begun is finished, so a
+//! budget is overrun by one piece a thread at most.
+//!
+//! What a piece does follows from its number and from the seed alone, never from the time: how many
+//! pieces fit differs between two machines, and what a piece finds does not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Options, Outcome};
+
+/// Lines of progress of a long campaign.
+const LINES: u64 = 20;
+/// Pieces of a campaign that is long enough for them.
+const LONG: u64 = 100;
+
+/// Hands out the numbers of pieces.
+struct Counter {
+    next: AtomicU64,
+    count: u64,
+    end: Option<Instant>,
+    shows_progress: bool,
+}
+
+impl Counter {
+    fn new(options: &Options, count: u64) -> Self {
+        let seconds = options.seconds.map(Duration::from_secs);
+        let shows_progress = seconds.is_none() && (LONG..u64::MAX).contains(&count);
+        let end = seconds.map(|seconds| now() + seconds);
+        Self { next: AtomicU64::new(0), count, end, shows_progress }
+    }
+
+    fn take(&self) -> Option<u64> {
+        if self.end.is_some_and(|end| now() >= end) {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= self.count {
+            return None;
+        }
+        if self.shows_progress && number > 0 && number.is_multiple_of(self.count / LINES) {
+            eprintln!("{number} of {} pieces", self.count);
+        }
+        Some(number)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a budget is about the time of whoever waits")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Plays pieces until `count` of them are done or the time is spent, and adds up what they found.
+/// Each thread has a state of its own. With one thread everything happens in the caller's, so that
+/// a bug that was planted there is in force.
+pub(super) fn spend<S>(
+    options: &Options,
+    count: u64,
+    state: impl Fn() -> S + Sync,
+    piece: impl Fn(&mut S, u64) -> Outcome + Sync,
+) -> Outcome {
+    let counter = Counter::new(options, count);
+    let work = || {
+        let mut state = state();
+        let mut outcome = Outcome::default();
+        while let Some(number) = counter.take() {
+            outcome = outcome.plus(piece(&mut state, number));
+            if options.stops_at_first && !outcome.violations.is_empty() {
+                break;
+            }
+        }
+        outcome
+    };
+    if options.threads <= 1 {
+        return work();
+    }
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.threads).map(|_| scope.spawn(work)).collect();
+        let outcomes = workers.into_iter().map(|worker| worker.join().expect("it does not panic"));
+        outcomes.fold(Outcome::default(), Outcome::plus)
+    })
+}
+
+/// Plays pieces of a list in an order that the seed gives: what a budget allows is a fresh sample
+/// each time. A list that is played as a whole is played from its beginning.
+pub(super) fn spend_on_list<T: Sync, S>(
+    options: &Options,
+    list: &[T],
+    state: impl Fn() -> S + Sync,
+    piece: impl Fn(&mut S, &T) -> Outcome + Sync,
+) -> Outcome {
+    let order = Order::new(list.len() as u64, options.seconds.map(|_| options.seed));
+    spend(options, list.len() as u64, state, |state, number| {
+        piece(state, &list[order.place(number) as usize])
+    })
+}
+
+/// An order in which each place of a list comes once: from a start on in equal steps, whose length
+/// has no divisor in common with that of the list.
+struct Order {
+    start: u64,
+    step: u64,
+    count: u64,
+}
+
+impl Order {
+    fn new(count: u64, seed: Option<u64>) -> Self {
+        let count = count.max(1);
+        let Some(seed) = seed else { return Self { start: 0, step: 1, count } };
+        let mut prng = sim::Prng::new(seed ^ count);
+        let start = prng.below(count);
+        let mut step = 1 + prng.below(count);
+        while divisor(step, count) > 1 {
+            step += 1;
+        }
+        Self { start, step, count }
+    }
+
+    fn place(&self, number: u64) -> u64 {
+        let place = u128::from(self.start) + u128::from(number) * u128::from(self.step);
+        (place % u128::from(self.count)) as u64
+    }
+}
+
+/// The greatest common divisor.
+fn divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { divisor(other, one % other) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::explore::Counts;
+    use crate::explore::design::Design;
+
+    fn numbers(options: &Options, count: u64) -> Vec<u64> {
+        let seen = Mutex::new(Vec::new());
+        let outcome = spend(
+            options,
+            count,
+            || (),
+            |(), number| {
+                seen.lock().expect("nothing panics").push(number);
+                let counts = Counts { workloads: 1, ..Counts::default() };
+                Outcome { counts, ..Outcome::default() }
+            },
+        );
+        let seen = seen.into_inner().expect("nothing panics");
+        assert_eq!(outcome.counts.workloads, seen.len() as u64);
+        seen
+    }
+
+    #[test]
+    fn every_piece_is_played_once_by_however_many_threads() {
+        for threads in [0, 1, 3] {
+            let options = Options { threads, ..Options::short(Design::SYNC, 1) };
+            let mut seen = numbers(&options, 250);
+            seen.sort_unstable();
+            assert_eq!(seen, (0..250).collect::<Vec<_>>(), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_budget_that_is_spent_plays_nothing_and_an_endless_list_ends_with_it() {
+        let options = Options { seconds: Some(0), ..Options::short(Design::SYNC, 1) };
+        assert_eq!(numbers(&options, 250), []);
+        let options = Options { seconds: Some(1), ..options };
+        assert!(!numbers(&options, u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn an_order_has_every_place_once_and_another_seed_another_order() {
+        for count in [1, 2, 3, 12, 61, 3721] {
+            let orders = [None, Some(1), Some(2)].map(|seed| {
+                let order = Order::new(count, seed);
+                (0..count).map(|number| order.place(number)).collect::<Vec<_>>()
+            });
+            for order in &orders {
+                assert_eq!(order.iter().collect::<BTreeSet<_>>().len() as u64, count);
+            }
+            assert!(count < 12 || orders[1] != orders[2], "{count}");
+            assert_eq!(orders[0], (0..count).collect::<Vec<_>>());
+        }
+    }
+}

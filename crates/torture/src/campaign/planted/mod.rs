@@ -1,0 +1,233 @@
+//! Bugs that are planted, one at a time: a campaign that passes with a bug in it proves nothing.
+//!
+//! Each row of the table names a bug, a design, and the campaign's workload that brings it to
+//! light ([`rows`]). A row is played until its first violation, or until its time is over, which
+//! counts as a violation of the campaign itself. Of every fifth row the line of the violation is
+//! replayed, with the bug, and must show it again. The full form replays all of them, plays the
+//! slow rows, and plays each workload without the bug, which finds nothing; otherwise the
+//! campaigns show that.
+//!
+//! Rows draw nothing by the seed of the run: a bug is found by the same workload each time.
+
+mod rows;
+
+use std::fmt;
+
+use super::budget::{now, spend_on_list};
+use super::retry::Expectation;
+use super::sequences::{self, all_pairs, all_singles};
+use super::ways as campaign_ways;
+use super::{
+    Options, Outcome, case, concurrent, conformance, contract, data, faults, retry, space,
+};
+use crate::explore::design::Design;
+use crate::explore::op::Op;
+use crate::explore::ways::way::Way;
+use crate::explore::ways::{Effort, Ways};
+use crate::explore::{Explorer, Style};
+use crate::planted::{Bug, plant};
+use rows::{ROWS, SLOW_ROWS};
+
+/// Seconds in which a row has to find its bug. Most take a fraction of one.
+const BOUND_SECONDS: u64 = 30;
+
+/// One of this many rows is replayed.
+const REPLAYED_EVERY: usize = 5;
+/// Seconds from which on a row is reported as slow.
+const SLOW_SECONDS: f64 = 1.0;
+
+/// A bug, and how it is brought to light.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    bug: &'static str,
+    design: Design,
+    how: How,
+}
+
+/// The campaign and the workload of a row.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// These operations, cut everywhere.
+    Cut(&'static str),
+    /// A scene of the ways in and out, begun in a way.
+    Way(&'static str, Way, Effort),
+    /// Stories of a seed.
+    Stories(u64),
+    /// Histories of four clients.
+    Histories,
+    /// Calls that are repeated.
+    Calls(Expectation),
+    /// Faults of disks.
+    Faults,
+    /// Full volumes.
+    Worlds,
+    /// Random operations in the world of a seed.
+    Reference(u64),
+    /// A workload of the contract of a device.
+    Contract(&'static str),
+    /// Any case.
+    Case(&'static str),
+}
+
+/// All rows.
+pub fn planted(options: &Options) -> Outcome {
+    let listed = Options { seconds: None, ..*options };
+    let slow = if options.full { SLOW_ROWS } else { &[] };
+    let rows: Vec<(usize, &Row)> = ROWS.iter().chain(slow).enumerate().collect();
+    spend_on_list(
+        &listed,
+        &rows,
+        || (),
+        |(), (number, row)| {
+            row.outcome(options.full, options.full || number.is_multiple_of(REPLAYED_EVERY))
+        },
+    )
+}
+
+/// The names of the bugs that have a row.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.bug)
+}
+
+/// The operations of each row that is cut, with its design.
+pub fn workloads() -> impl Iterator<Item = (Design, Vec<Op>)> {
+    ROWS.iter().filter_map(|row| match row.how {
+        How::Cut(text) => Some((row.design, ops(text))),
+        _ => None,
+    })
+}
+
+fn ops(text: &str) -> Vec<Op> {
+    text.split(", ").map(|op| op.parse().expect(text)).collect()
+}
+
+impl Row {
+    fn outcome(&self, full: bool, replays: bool) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.counts.workloads = 1;
+        let start = now();
+        if let Err(reason) = self.judge((full, replays), &mut outcome) {
+            outcome.counts.violations = 1;
+            outcome.violations.push(format!("{self}: {reason}"));
+        }
+        let seconds = (now() - start).as_secs_f64();
+        if seconds > SLOW_SECONDS {
+            outcome.remarks.push(format!("{self}: {seconds:.1} s"));
+        }
+        outcome
+    }
+
+    fn judge(&self, (full, replays): (bool, bool), outcome: &mut Outcome) -> Result<(), String> {
+        let bug: Bug = self.bug.parse()?;
+        plant(Some(bug));
+        let found = self.play();
+        // The line of a case that the table names is that case.
+        let is_line = matches!(self.how, How::Contract(_) | How::Case(_));
+        let again = |found: &String| if replays && !is_line { again(found) } else { Ok(()) };
+        let again = found.violations.first().map(again);
+        plant(None);
+        outcome.counts.states += found.counts.states;
+        outcome.counts.images += found.counts.images;
+        match again {
+            None => return Err("it is not found".to_owned()),
+            Some(Err(reason)) => return Err(reason),
+            Some(Ok(())) => {}
+        }
+        let silent = full.then(|| self.play().violations).unwrap_or_default();
+        match silent.first() {
+            Some(found) if !self.is_drawn() => Err(format!("without the bug: {found}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it goes on to other workloads until its time is over.
+    fn is_drawn(&self) -> bool {
+        matches!(self.how, How::Stories(_) | How::Histories | How::Faults | How::Worlds)
+    }
+
+    fn play(&self) -> Outcome {
+        let Self { design, .. } = *self;
+        let seconds = Some(BOUND_SECONDS);
+        let short = Options { stops_at_first: true, ..Options::short(design, 1) };
+        let drawn = Options { seconds, ..short };
+        match self.how {
+            How::Cut(text) => explored(design, &ops(text)),
+            How::Way(scene, way, effort) => {
+                campaign_ways::explore(design, scene, way, &mut Ways::new(effort, 1))
+            }
+            How::Stories(seed) => data::data(&Options { seed, ..drawn }),
+            How::Histories => concurrent::concurrent(&Options { seed: 0, ..drawn }),
+            How::Calls(expectation) => retry::retry(&short, expectation),
+            How::Faults => faults::everywhere(&drawn),
+            How::Worlds => space::space(&Options { seed: 0, ..drawn }),
+            How::Reference(seed) => conformance::world(design, seed),
+            How::Contract(workload) => failing(contract::named(&short, workload)),
+            How::Case(line) => failing(case::replay(line)),
+        }
+    }
+}
+
+/// A row that cannot be played finds nothing, and says why.
+fn failing(played: Result<Outcome, String>) -> Outcome {
+    played.unwrap_or_else(|reason| Outcome { remarks: vec![reason], ..Outcome::default() })
+}
+
+/// Explores operations in every style until something is found.
+fn explored(design: Design, ops: &[Op]) -> Outcome {
+    let mut explorer = Explorer::new(design);
+    for &style in Style::ALL {
+        explorer.explore(ops, style);
+        if !explorer.violations.is_empty() {
+            break;
+        }
+    }
+    let violations = explorer.violations.iter().map(sequences::told).collect();
+    Outcome { counts: explorer.counts, violations, ..Outcome::default() }
+}
+
+/// Replays the line of a violation, which shows it again.
+fn again(found: &str) -> Result<(), String> {
+    let line = found.split_once("replay '").and_then(|(_, rest)| rest.split_once('\''));
+    let (line, _) = line.ok_or_else(|| format!("no line shows it again: {found}"))?;
+    let replayed = case::replay(line).map_err(|reason| format!("'{line}': {reason}"))?;
+    if replayed.violations.is_empty() {
+        return Err(format!("'{line}' does not show it again"));
+    }
+    Ok(())
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {:?}", self.bug, self.design.case_name(), self.how)
+    }
+}
+
+/// Which workload brings a bug to light, for whoever adds a row: of a set of disks the quickest that
+/// the seconds allow to find, else the first of those of one operation and then of two.
+pub fn search(options: &Options, bug: Bug) -> Outcome {
+    plant(Some(bug));
+    let line = if let Bug::Raid(_) = bug {
+        contract::quickest(options, options.seconds.unwrap_or(BOUND_SECONDS))
+    } else {
+        first_of_sequences(options.design)
+    };
+    plant(None);
+    let line = line.unwrap_or_else(|| "is not found".to_owned());
+    Outcome { remarks: vec![format!("{bug}: {line}")], ..Outcome::default() }
+}
+
+fn first_of_sequences(design: Design) -> Option<String> {
+    let mut explorer = Explorer::new(design);
+    let mut first = None;
+    for ops in all_singles(design).into_iter().chain(all_pairs(design)) {
+        if first.as_ref() != ops.first() {
+            first = ops.first().cloned();
+            explorer.forget();
+        }
+        explorer.explore_all(&ops);
+        if let Some(violation) = explorer.violations.first() {
+            return Some(sequences::told(&violation.clone().shrunk()));
+        }
+    }
+    None
+}

@@ -1,0 +1,212 @@
+//! Every planted bug that a campaign finds, with the design and the workload that bring it to light.
+
+use super::{How, Row};
+use crate::campaign::retry::Expectation;
+use crate::explore::design::Design;
+use crate::explore::device::Device;
+use crate::explore::ways::Effort;
+use crate::explore::ways::way::Way;
+
+/// UFS2 with soft updates whose answers do not wait for them.
+const DELAYED: Design = Design::SOFTDEP.delayed();
+const MIRRORS: Design = Design::SYNC.on(Device::Raid1);
+const PARITY: Design = Design::SYNC.on(Device::Raid5);
+
+const fn cut(bug: &'static str, design: Design, workload: &'static str) -> Row {
+    Row { bug, design, how: How::Cut(workload) }
+}
+
+const fn ways(
+    bug: &'static str,
+    design: Design,
+    scene: &'static str,
+    way: Way,
+    effort: Effort,
+) -> Row {
+    Row { bug, design, how: How::Way(scene, way, effort) }
+}
+
+const fn row(bug: &'static str, design: Design, how: How) -> Row {
+    Row { bug, design, how }
+}
+
+/// Those that take seconds.
+pub(super) const ROWS: &[Row] = &[
+    // The order in which changes reach the disk.
+    cut("EqualRanks", Design::SYNC, "create bar unchecked"),
+    cut("DroppedFlush", Design::SYNC, "create bar unchecked"),
+    cut("EarlyReceipts", Design::SYNC, "create bar unchecked"),
+    cut("RankTooEarly", Design::SYNC, "rmdir B"),
+    cut("EarlyNames", Design::SYNC, "create bar unchecked"),
+    cut("LateBlocks", Design::SYNC, "mkdir A/C"),
+    cut("LateBits", Design::SYNC, "create bar unchecked"),
+    cut("LateLinks", Design::SYNC, "mkdir A/C"),
+    cut("EarlyLinkDrops", Design::SYNC, "rmdir B"),
+    cut("EarlySizes", Design::SYNC, "write foo append filesync"),
+    cut("EarlyInodeClears", Design::SYNC, "remove foo"),
+    cut("EarlyBits", Design::SYNC, "rmdir B"),
+    cut("DropsFirst", Design::SYNC, "rename foo bar"),
+    cut("EarlyRetargets", Design::SYNC, "rename foo A/foo"),
+    cut("OldestFirst", Design::SYNC, "rename foo A/foo"),
+    cut("ForgottenUndoes", Design::SYNC, "rename foo A/foo"),
+    cut("UnorderedFields", Design::SYNC, "mkdir A/C, symlink A/bar 200"),
+    // Contents of files, and space that is reused.
+    cut("EarlyReuse", Design::SYNC, "write foo append filesync, resize foo 0"),
+    cut("LeakedFragments", Design::SYNC, "create bar unchecked"),
+    cut("RaggedTail", Design::SYNC, "write A/foo append filesync"),
+    cut("EarlyZeros", Design::SYNC, "resize foo 3000"),
+    cut("HollowEnd", Design::SYNC, "resize A/foo 60000"),
+    cut("LazyDataSync", Design::SYNC, "write foo append datasync"),
+    cut("EmptyCommit", Design::SYNC, "write foo append commit"),
+    cut("LandsAfterRemoval", Design::SYNC, "write foo append unstable, rename A/foo foo"),
+    cut("KeepsPages", Design::SYNC, "write foo append unstable, resize foo 0"),
+    cut("UnlockedWrites", Design::SYNC, "write foo append filesync, write foo extend filesync"),
+    cut("SameGeneration", Design::SYNC, "rmdir B"),
+    cut("AnyGeneration", Design::SYNC, "create bar unchecked"),
+    // Replies.
+    cut("UnreceiptedReplies", Design::SYNC, "create bar unchecked"),
+    cut("UnreceiptedAttributes", Design::SYNC, "rmdir B"),
+    cut("UnreceiptedNames", Design::SYNC, "create bar unchecked"),
+    cut("UnreceiptedCommits", Design::SYNC, "write foo append commit"),
+    cut("UnwaitedRemovals", Design::SYNC, "rmdir B"),
+    cut("DroppedLock", Design::SYNC, "write A/foo append filesync, resize A/foo 60000"),
+    cut("ForgottenConnections", Design::SYNC, "create bar unchecked"),
+    cut("UnnotedRunning", Design::SYNC, "create bar unchecked"),
+    cut("ForgottenRefusals", Design::SYNC, "link foo A/foo"),
+    cut("ForgottenLinks", Design::SYNC, "link foo bar"),
+    cut("AnyArguments", Design::SYNC, "create bar unchecked"),
+    cut("OverstatedStability", Design::SYNC, "write foo append unstable"),
+    cut("UnsetVerifier", Design::SYNC, "write foo append filesync"),
+    cut("ConstantVerifier", Design::SYNC, "write foo append filesync"),
+    cut("KeptVerifier", Design::SYNC, "write foo append commit"),
+    cut("HalfVerifier", Design::SYNC, "create bar exclusive"),
+    // Delayed volumes: requests for durability, and the rest after a cut.
+    cut(
+        "AcceptedCommits",
+        Design::SYNC.delayed(),
+        "create bar unchecked, write foo append filesync",
+    ),
+    cut("AcceptedCommits", Design::LOG.delayed(), "create bar unchecked, write foo append commit"),
+    cut("RaisedGenerations", Design::SYNC.delayed(), "create bar unchecked"),
+    cut("RaisedGenerations", Design::LOG.delayed(), "mkdir A/C"),
+    cut("EqualRanks", Design::SYNC.delayed(), "create bar unchecked"),
+    // The order in which soft updates land.
+    cut("EmptiedEarly", DELAYED, "rename A/foo bar, rmdir A"),
+    cut("EarlyDrops", Design::SOFTDEP, "link foo A/bar, remove foo"),
+    cut("EarlyDrops", DELAYED, "link foo bar, remove foo, write bar append commit"),
+    cut("EarlyInodeClears", DELAYED, "link foo bar, remove foo, remove bar"),
+    cut("UnorderedFields", DELAYED, "write foo append unstable, resize foo 0"),
+    cut("UnorderedFields", DELAYED, "rename A/foo foo, rename foo bar"),
+    cut("OldestFirst", DELAYED, "rename foo A/foo"),
+    cut("ForgottenUndoes", DELAYED, "rename foo A/foo"),
+    cut("EarlyReuse", DELAYED, "write foo append filesync, resize foo 0"),
+    cut("EarlyReceipts", Design::SOFTDEP, "create bar unchecked"),
+    cut("DroppedFlush", Design::SOFTDEP, "create bar unchecked"),
+    cut("UnreceiptedReplies", Design::SOFTDEP, "create bar unchecked"),
+    cut("LooseCommits", DELAYED, "rename A B, write B/foo append filesync"),
+    cut("LooseCommits", DELAYED, "rename A B, write B/foo append commit"),
+    cut("AcceptedCommits", DELAYED, "create bar unchecked, write foo append filesync"),
+    cut("RaisedGenerations", DELAYED, "create bar unchecked"),
+    // Snapshots, of which the tests of `shadow` find more.
+    cut("ForgottenPins", Design::SHADOW, "write foo overlap filesync"),
+    cut("KeptDeaths", Design::SHADOW, "resize foo 0"),
+    // Ways in and out of a volume.
+    ways("HastyStop", Design::SYNC, "used", Way::Stop, Effort::FIRST),
+    ways("HastyRepairs", Design::SYNC, "used", Way::Repair, Effort::FIRST),
+    ways("TornMemory", Design::LOG, "rest", Way::Serve, Effort::FIRST),
+    ways("ReplayedRest", Design::LOG, "used", Way::Stop, Effort::FIRST),
+    ways("ReplayedRest", Design::LOG, "used", Way::Repair, Effort::FIRST),
+    ways("DroppedChains", Design::LOG, "chain", Way::Repair, Effort::FIRST),
+    ways("UnwaitedChains", Design::LOG, "chain", Way::Stop, Effort::FIRST),
+    ways("RetoldFirsts", Design::LOG, "long", Way::Shorten, Effort::FIRST),
+    ways("BelievedCaches", Design::LOG, "used", Way::Work, Effort::SHORT),
+    // Bytes of WRITE, the log and COMMIT.
+    row("ShortCommits", Design::SYNC, How::Stories(1)),
+    row("ShortCommits", Design::LOG, How::Stories(1)),
+    row("EmptyCommit", Design::SYNC, How::Stories(1)),
+    row("TornTails", Design::SYNC, How::Stories(1)),
+    row("TornTails", Design::LOG, How::Stories(1)),
+    row("NoRevokes", Design::LOG, How::Stories(1)),
+    row("NoFreeingRevokes", Design::LOG, How::Stories(1)),
+    row("EarlyEntries", Design::LOG, How::Stories(1)),
+    row("LateCover", Design::LOG, How::Stories(1)),
+    row("EagerHead", Design::LOG, How::Stories(1)),
+    row("UnlandedDelays", Design::LOG, How::Stories(1)),
+    row("UnseenDelays", Design::LOG, How::Stories(1)),
+    row("OvertakenDelays", Design::LOG, How::Stories(1)),
+    row("LaterRuns", Design::LOG, How::Stories(1)),
+    row("ShorterRuns", Design::LOG, How::Stories(1)),
+    row("FragmentTails", Design::LOG, How::Stories(1)),
+    row("ReplayedRest", Design::LOG, How::Stories(1)),
+    row("VacatedData", Design::SYNC, How::Stories(1)),
+    row("VacatedData", Design::LOG, How::Stories(1)),
+    row("HastyCandidates", Design::SOFTDEP, How::Case("data softdep: 1004728 full")),
+    row("HastyCandidates", Design::SOFTDEP, How::Case("data softdep: 1003194 full")),
+    // Histories of several clients.
+    row("EarlyReceipts", Design::SYNC, How::Histories),
+    row("EqualRanks", Design::SYNC, How::Histories),
+    row("ConstantVerifier", Design::SYNC, How::Histories),
+    row("UnwaitedLooks", Design::SYNC, How::Histories),
+    row("ConnectionInKey", Design::SYNC, How::Histories),
+    row("UnnotedRunning", Design::SYNC, How::Histories),
+    row("PassedAnswers", Design::LOG, How::Histories),
+    row("UnkeptAnswers", Design::LOG, How::Histories),
+    row("UninheritedAnswers", Design::LOG, How::Histories),
+    row("UntoldAnswers", Design::LOG, How::Histories),
+    row("NoOrder", Design::RAM, How::Histories),
+    row("StagedReceipts", Design::RAM, How::Histories),
+    row("ForgottenAnswers", Design::RAM, How::Histories),
+    // Calls that are repeated.
+    row("ConnectionInKey", Design::SYNC, How::Calls(Expectation::Documented)),
+    row("UnnotedRunning", Design::SYNC, How::Calls(Expectation::Documented)),
+    row("XidAlone", Design::SYNC, How::Calls(Expectation::Documented)),
+    row("EarlyReceipts", Design::SYNC, How::Calls(Expectation::Documented)),
+    row("journal/EarlyAnswers", Design::LOG, How::Calls(Expectation::Documented)),
+    row("UnkeptAnswers", Design::LOG, How::Calls(Expectation::Original)),
+    row("HalfAnswers", Design::LOG, How::Calls(Expectation::Original)),
+    // Errors of disks.
+    row("IgnoredFlushErrors", Design::SYNC, How::Faults),
+    row("ForgottenPayloadErrors", Design::SYNC, How::Faults),
+    row("KeptVerifier", Design::SYNC, How::Faults),
+    row("ServingOn", Design::SYNC, How::Faults),
+    row("IgnoredLogErrors", Design::LOG, How::Faults),
+    row("RottenLosses", Design::LOG, How::Faults),
+    // Full volumes.
+    row("KeptPlans", Design::SHADOW, How::Worlds),
+    row("KeptRecords", Design::SHADOW, How::Worlds),
+    row("UnfoldedFrees", Design::SHADOW, How::Worlds),
+    // Replies that a reference gives otherwise.
+    row("LeakedFragments", Design::SYNC, How::Reference(3)),
+    row("StaleChangeTimes", Design::SYNC, How::Reference(3)),
+    // Sets of disks.
+    row("raid/DataFirst", PARITY, How::Contract("raid5-3-Apart-0+512-3584+1024")),
+    row("raid/DataFirst", MIRRORS, How::Contract("raid1-2-Apart-0+512-3072+1536")),
+    row("raid/EarlyBits", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
+    row("raid/EarlyBits", MIRRORS, How::Contract("raid1-2-Flushed-0+512-0+512-fresh")),
+    row("raid/EarlyPlaces", PARITY, How::Contract("raid5-3-Vacated-0+512-0+8192")),
+    row("raid/EarlyPlaces", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
+    row("raid/ForgottenSums", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
+    row("raid/HalfReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+512-0w2")),
+    row("raid/HastyMembers", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
+    row("raid/HastyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
+    row("raid/LonelyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
+    row("raid/LonelyReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
+    row("raid/OldRecords", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
+    row("raid/OldStripes", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
+    row("raid/StaleBlocks", PARITY, How::Contract("raid5-4-Together-0+4096-3584+1024")),
+    row("raid/StaleParity", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),
+    row("raid/UnjudgedReads", MIRRORS, How::Contract("raid1-2-Flushed-0+512-3584+1024")),
+    row("raid/UnjudgedReads", PARITY, How::Contract("raid5-3-Flushed-0+8192-3584+1024")),
+    row("raid/UnloggedMaps", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
+    row("raid/UnsummedRecords", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
+    row("raid/UntoldLosses", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),
+    row("raid/UnzeroedStripes", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
+];
+
+/// Those that take minutes, each for a bug that another row finds in seconds.
+pub(super) const SLOW_ROWS: &[Row] = &[
+    row("raid/HalfReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
+    row("raid/HastyMembers", PARITY, How::Contract("raid5-3-Rebuilt-0+8192-3584+1024")),
+    row("raid/OldRecords", PARITY, How::Contract("raid5-3-Returned-0+8192-4096+16384")),
+    row("raid/OldStripes", PARITY, How::Contract("raid5-3-Vacated-0+16896-0+8192")),
+];

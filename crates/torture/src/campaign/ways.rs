@@ -1,0 +1,51 @@
+//! Every way in and out of a volume: `explore::ways` over all scenes of a design, a piece for each
+//! scene and the way by which it begins.
+
+use super::budget::spend_on_list;
+use super::{Options, Outcome, case};
+use crate::explore::design::Design;
+use crate::explore::ways::case::Case;
+use crate::explore::ways::scene::Scene;
+use crate::explore::ways::way::Way;
+use crate::explore::ways::{Effort, Violation, Ways, beginnings};
+
+/// The word of a case.
+pub(super) const WORD: &str = "ways";
+
+/// The campaign.
+pub fn ways(options: &Options) -> Outcome {
+    let effort = if options.full { Effort::FULL } else { Effort::SHORT };
+    let all = beginnings(options.design);
+    let state = || Ways::new(effort, options.seed);
+    spend_on_list(options, &all, state, |ways, &(name, way)| {
+        explore(options.design, name, way, ways)
+    })
+}
+
+/// One scene, begun in one way.
+pub fn explore(design: Design, name: &str, way: Way, ways: &mut Ways) -> Outcome {
+    let violations = match Scene::new(design, name) {
+        Ok(scene) => {
+            ways.explore(&scene, way);
+            std::mem::take(&mut ways.violations).iter().map(told).collect()
+        }
+        Err(reason) => vec![format!("scene {name}: {reason}")],
+    };
+    let counts = std::mem::take(&mut ways.counts);
+    Outcome { counts, violations, ..Outcome::default() }
+}
+
+fn told(violation: &Violation) -> String {
+    let Violation { case, reason } = violation;
+    case::told(reason, WORD, case.design, &case.details())
+}
+
+/// Shows a case again.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    let case = Case::of(design, details).map_err(|error| error.to_string())?;
+    let found = case.replay().err().map(|reason| told(&Violation { case, reason }));
+    Ok(Outcome { violations: found.into_iter().collect(), ..Outcome::default() })
+}
