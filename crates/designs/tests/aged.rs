@@ -1,7 +1,7 @@
 //! How fast random overwrites are on volumes that are old and nearly full, beside a log: in the
 //! virtual time of one disk of today, so that the numbers are exact.
 //!
-//! `DURAMEN_AGED="MIB PERCENT..."` measures volumes of so many MiB, so full; with `snapshots` as
+//! `DURAMEN_CASE="MIB PERCENT..."` measures volumes of so many MiB, so full; with `snapshots` as
 //! its first word, with such made meanwhile.
 
 use std::rc::Rc;
@@ -193,7 +193,7 @@ fn overwrites_of_an_old_volume_are_faster_than_with_a_log() {
 
 #[test]
 fn old_volumes_are_measured() {
-    let Ok(asked) = std::env::var("DURAMEN_AGED") else { return };
+    let Ok(asked) = std::env::var("DURAMEN_CASE") else { return };
     let numbers = asked.strip_prefix("snapshots");
     let snapshots = if numbers.is_some() { SNAPSHOTS } else { 0 };
     let words = numbers.unwrap_or(&asked).split_whitespace();

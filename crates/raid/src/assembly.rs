@@ -446,10 +446,10 @@ mod tests {
         })
     }
 
-    /// Invariant 2 of the crate. `DURAMEN_HISTORIES` asks for more.
+    /// Invariant 2 of the crate. `DURAMEN_RUNS` asks for more.
     #[test]
     fn no_member_is_read_that_has_missed_what_was_acknowledged() {
-        let count = std::env::var("DURAMEN_HISTORIES").ok();
+        let count = std::env::var("DURAMEN_RUNS").ok();
         let count = count.and_then(|count| count.parse().ok()).unwrap_or(20_000);
         assert_eq!(first_wrong_of(count), None);
     }

@@ -1,7 +1,7 @@
 //! Makes a workload that fails as small as it can: one shrinker for all campaigns.
 //!
-//! It is delta debugging: parts are left out, half of them at a time, then a quarter, down to single
-//! ones, for as long as what is left fails; then the domain offers variants that are simpler in
+//! It is delta debugging: parts are left out, half of them at a time, then a quarter, down to
+//! single ones, for as long as what is left fails; then the domain offers variants that are simpler in
 //! another way. Both are repeated until neither helps or the attempts are spent.
 //!
 //! A smaller workload may fail for another reason. It counts: a fault shows itself in many ways.
@@ -36,8 +36,8 @@ impl<T: Clone> Smaller for Steps<T> {
     }
 }
 
-/// The smallest workload that was found to fail, with its failure. `play` gives a workload's failure
-/// and what was played, which may be less than what was asked for.
+/// The smallest workload that was found to fail, with its failure. `play` gives a workload's
+/// failure and what was played, which may be less than what was asked for.
 pub(crate) fn shrink<W: Smaller, F>(
     workload: W,
     failure: F,

@@ -4,12 +4,14 @@
 //! out of date. What changes how many writes an engine makes, or when, changes the page as well.
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use crate::failure::While;
 use crate::temporary::TemporaryFolder;
-use crate::{Failure, Repository, Result, Totals, command};
+use crate::{Failure, Repository, Result, Totals, command, program};
 
 const PAGE: &str = "docs/lab.md";
 const PICTURES: &str = "docs/lab";
@@ -28,21 +30,30 @@ const END: &str = "```\n<!-- end of figures -->";
 pub fn write(repository: &Repository) -> Result<()> {
     let path = repository.root().join(PAGE);
     let mut page = fs::read_to_string(&path).while_doing(PAGE)?;
+    let lab = program::built(repository, "duramen-lab")?;
     for paper in PAPERS {
-        let figures = run(repository, paper, &repository.root().join(PICTURES))?;
+        let figures = run(&lab, paper, &repository.root().join(PICTURES))?;
         page = with_figures(&page, paper.0, &figures)?;
     }
     fs::write(&path, page).while_doing(PAGE)
 }
 
 /// Runs the lab, and says whether the page shows what it gives. Every figure of the paper is
-/// reproduced, or it is said why not: else the lab fails.
-pub(crate) fn test(repository: &Repository) -> Result<Totals> {
+/// reproduced, or it is said why not: else the lab fails. The papers are run at once: virtual time
+/// does not know.
+pub(crate) fn test(repository: &Repository, lab: &Path) -> Result<Totals> {
     let new = TemporaryFolder::new("lab")?;
     let page = fs::read_to_string(repository.root().join(PAGE)).while_doing(PAGE)?;
     let mut stale = Vec::new();
-    for paper in PAPERS {
-        let figures = run(repository, paper, new.path())?;
+    let figures = thread::scope(|scope| {
+        let pictures = new.path();
+        let run = |paper| scope.spawn(move || run(lab, paper, pictures));
+        let running: Vec<_> = PAPERS.into_iter().map(run).collect();
+        let ended =
+            running.into_iter().map(|run| run.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect::<Result<Vec<_>>>()
+    })?;
+    for (paper, figures) in PAPERS.into_iter().zip(figures) {
         if with_figures(&page, paper.0, &figures)? != page {
             stale.push(format!("{PAGE} ({})", paper.0));
         }
@@ -66,15 +77,10 @@ pub(crate) fn test(repository: &Repository) -> Result<Totals> {
     }
 }
 
-fn run(
-    repository: &Repository,
-    (paper, options): (&str, &[&str]),
-    pictures: &Path,
-) -> Result<String> {
-    let mut lab = Command::new("cargo");
-    lab.args(["run", "--quiet", "--release", "--package", "duramen-lab", "--"]);
+fn run(lab: &Path, (paper, options): (&str, &[&str]), pictures: &Path) -> Result<String> {
+    let mut lab = Command::new(lab);
     lab.args(["paper", paper]).args(options).args(["--check", "--svg"]).arg(pictures);
-    command::capture(lab.current_dir(repository.root()))
+    command::capture(&mut lab)
 }
 
 /// The page with these figures of a paper in the place of its own.

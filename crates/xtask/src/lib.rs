@@ -26,6 +26,7 @@
 //! meets the product as a stranger would: as a binary, a socket and a disk image.
 
 pub mod bench_test;
+mod budgets;
 pub mod client_test;
 mod clock;
 mod command;

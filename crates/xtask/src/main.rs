@@ -26,7 +26,7 @@ enum Chore {
     /// Installs what the tests need (Debian packages, one Python library, cargo-mutants)
     Setup,
     /// Runs everything that a change must pass, and prints the totals
-    Test,
+    Test(Test),
     /// Checks the repository itself: lengths, crate edges, dead files, banned words and more
     Tidy,
     /// Feeds damaged bytes to the decoders; with --help after it, says how
@@ -53,6 +53,16 @@ enum Chore {
     Flame(Flame),
     /// Boots a Linux guest and runs a script in it, in the mount of a server of this machine
     Guest(GuestArguments),
+}
+
+#[derive(Args)]
+struct Test {
+    /// Play all campaigns in full, all scenarios and measurements: some hours
+    #[arg(long)]
+    full: bool,
+    /// Seed of what is drawn [default: from the hash of the commit]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
 }
 
 #[derive(Args)]
@@ -233,7 +243,9 @@ fn main() -> ExitCode {
 fn carry_out(repository: &Repository) -> Result<ExitCode> {
     match Arguments::parse().chore {
         Chore::Setup => setup::everything(repository).map(|()| ExitCode::SUCCESS),
-        Chore::Test => test::run(repository).map(passed),
+        Chore::Test(Test { full, seed }) => {
+            test::run(repository, &test::Plan { full, seed }).map(passed)
+        }
         Chore::Tidy => tidy::run(repository).map(passed),
         Chore::Fuzz(ProgramArguments { arguments }) => {
             program::fuzz(repository, &arguments).map(|()| ExitCode::SUCCESS)
@@ -242,7 +254,7 @@ fn carry_out(repository: &Repository) -> Result<ExitCode> {
             program::torture(repository, &arguments).map(|()| ExitCode::SUCCESS)
         }
         Chore::ClientTest(ClientTest { full, verbose, keep, scenarios }) => {
-            let plan = client_test::Plan { full, verbose, keep, scenarios };
+            let plan = client_test::Plan { full, verbose, keep, scenarios, program: None };
             let totals = client_test::run(repository, &plan)?;
             println!("{totals}");
             Ok(passed(totals.failed == 0))

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use std::path::PathBuf;
+
 use crate::{Repository, Result, command};
 
 /// Feeds damaged bytes to the decoders. Built with all checks that a debug build has.
@@ -13,6 +15,14 @@ pub fn fuzz(repository: &Repository, arguments: &[OsString]) -> Result<()> {
 /// named. See docs/simulation.md.
 pub fn torture(repository: &Repository, arguments: &[OsString]) -> Result<()> {
     run(repository, &["--release", "--package", "duramen-torture"], arguments)
+}
+
+/// Builds a program, fast; gives its path.
+pub(crate) fn built(repository: &Repository, package: &str) -> Result<PathBuf> {
+    let mut cargo = std::process::Command::new("cargo");
+    cargo.args(["build", "--quiet", "--release", "--package", package, "--bin", package]);
+    command::run(cargo.current_dir(repository.root()))?;
+    Ok(repository.target().join("release").join(package))
 }
 
 fn run(repository: &Repository, which: &[&str], arguments: &[OsString]) -> Result<()> {

@@ -10,10 +10,9 @@
 //!    ends as if nothing had happened.
 //!
 //! Nothing panics, nothing waits for what never comes, nothing reads the disk again and again.
-//! `DURAMEN_DISK_FUZZ=100000 cargo test --release -p ffs --test it disk_fuzz` makes so many cases,
-//! and `DURAMEN_SEED=SEED` that one alone. One repaired disk in 100 is shown to the independent
-//! checker too; `DURAMEN_SHOWN=N` shows one in N, so that 1 shows all. With `--nocapture` it says
-//! how many that were, and which case took longest.
+//! `DURAMEN_RUNS=100000 cargo test --release -p ffs --test it disk_fuzz` makes so many cases,
+//! and `DURAMEN_CASE=SEED` that one alone. One repaired disk in 100 is shown to the independent
+//! checker too. With `--nocapture` it says how many that were, and which case took longest.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -317,15 +316,15 @@ fn bases() -> Vec<Base> {
 #[test]
 fn damaged_disks_are_served_or_refused_and_repaired() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let count = number("DURAMEN_DISK_FUZZ").unwrap_or(CASES);
-    let seeds: Vec<u64> = match number("DURAMEN_SEED") {
+    let count = number("DURAMEN_RUNS").unwrap_or(CASES);
+    let seeds: Vec<u64> = match number("DURAMEN_CASE") {
         Some(seed) => vec![seed],
         None => (0..count).chain(REGRESSIONS).collect(),
     };
     let bases = bases();
     let oracles = bases.iter().map(Oracle::new).collect();
     let aimed = bases.iter().map(aimed).collect();
-    let shown = number("DURAMEN_SHOWN").unwrap_or(SHOWN).max(1);
+    let shown = SHOWN;
     let (judged, repaired, cuts, longest) = (0, 0, 0, (Duration::ZERO, 0));
     let mut fuzzer = Fuzzer { bases, aimed, oracles, shown, judged, repaired, cuts, longest };
     let mut failures = Vec::new();
@@ -334,14 +333,14 @@ fn damaged_disks_are_served_or_refused_and_repaired() {
         let run = std::panic::AssertUnwindSafe(|| fuzzer.case(seed));
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => {}
-            Ok(Err(wrong)) => failures.push(format!("DURAMEN_SEED={seed} {wrong}")),
-            Err(_) => failures.push(format!("DURAMEN_SEED={seed} a panic")),
+            Ok(Err(wrong)) => failures.push(format!("DURAMEN_CASE={seed} {wrong}")),
+            Err(_) => failures.push(format!("DURAMEN_CASE={seed} a panic")),
         }
         fuzzer.longest = fuzzer.longest.max((begun.elapsed(), seed));
     }
     let Fuzzer { repaired, cuts, judged, longest, .. } = fuzzer;
     println!("{count} cases, {repaired} repaired, {cuts} repairs cut, {judged} judged by others");
-    println!("the longest took {} ms: DURAMEN_SEED={}", longest.0.as_millis(), longest.1);
+    println!("the longest took {} ms: DURAMEN_CASE={}", longest.0.as_millis(), longest.1);
     let count = failures.len();
     failures.truncate(30);
     assert!(count == 0, "{count} failures:\n{}", failures.join("\n"));

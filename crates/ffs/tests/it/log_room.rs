@@ -1,6 +1,6 @@
 //! A log that is filled over and over: room is made all the time, and nobody waits long for it.
 //!
-//! Time is virtual, so the longest wait is exact. `DURAMEN_FILLS` says how often the log is filled.
+//! Time is virtual, so the longest wait is exact. `DURAMEN_RUNS` says how often the log is filled.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const CLIENTS: u32 = 32;
 
 fn fills() -> u64 {
-    std::env::var("DURAMEN_FILLS").map_or(2, |text| text.parse().expect("a number"))
+    std::env::var("DURAMEN_RUNS").map_or(2, |text| text.parse().expect("a number"))
 }
 
 async fn opened(executor: &Executor, disks: &Pair<Rc<Disk>>) -> (Volume, Rc<Files>) {

@@ -1,14 +1,13 @@
 //! Coming back takes as long as the live log is, however large the volume.
 //!
-//! Real files, and real time, which is printed and not judged: `DURAMEN_FILES=100000 cargo test
-//! --release -p ffs --test it log_scale -- --nocapture`. With `DURAMEN_LAZY` the sync never begins
-//! by itself, so that all of it is live.
+//! Real files, and real time, which is printed and not judged: `DURAMEN_RUNS=100000 cargo test
+//! --release -p ffs --test it log_scale -- --nocapture`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
@@ -71,11 +70,7 @@ impl Callers {
 
 async fn opened(world: &World, files: &[Scratch; 2]) -> (Volume, Option<Replayed>) {
     let [home, log] = files.each_ref().map(Scratch::device);
-    let mut options = OpenOptions::default();
-    if std::env::var_os("DURAMEN_LAZY").is_some() {
-        options.log.sync_interval = Duration::from_secs(3600);
-        options.log.sync_bytes = LARGEST_LOG;
-    }
+    let options = OpenOptions::default();
     let opened = open_with_log(home, Some(log), world.runtime(), &options, &mut |_| ()).await;
     let opened = opened.unwrap_or_else(|error| panic!("{error}"));
     (Volume { files: Namespace::new(opened.files), root: Requester::root() }, opened.replayed)
@@ -127,7 +122,7 @@ fn come_back(label: &str, size: u64, count: u64) -> (f64, Replayed) {
 
 #[test]
 fn a_large_volume_is_back_as_soon_as_a_small_one() {
-    let count = std::env::var("DURAMEN_FILES").map_or(1000, |text| text.parse().expect("a number"));
+    let count = std::env::var("DURAMEN_RUNS").map_or(1000, |text| text.parse().expect("a number"));
     for (label, size) in [("1 GiB", 1 << 30), ("64 GiB", 64 << 30)] {
         let (took_ms, replayed) = come_back(&label.replace(' ', "-"), size, count);
         println!("{label}, {count} files: back in {took_ms:.1} ms; {replayed:?}");

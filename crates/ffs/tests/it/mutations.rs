@@ -7,7 +7,7 @@
 //! *undetectable*, when any value of them is legal; and *missed*. Missed must be none.
 //!
 //! An ordinary run takes a sample. Everything, and every repaired disk before the independent
-//! checker: `DURAMEN_MUTATIONS=1 cargo test --release -p ffs --test it mutations`; another number N
+//! checker: `DURAMEN_RUNS=1 cargo test --release -p ffs --test it mutations`; another number N
 //! takes every Nth damage. `DURAMEN_CASE=BASE/NUMBER` takes one alone, in both forms.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ struct Choice {
 
 impl Choice {
     fn of(base: &str) -> Option<Self> {
-        let stride = std::env::var("DURAMEN_MUTATIONS").ok().and_then(|text| text.parse().ok());
+        let stride = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok());
         let stride = stride.unwrap_or(STRIDE).max(1);
         let Ok(only) = std::env::var("DURAMEN_CASE") else {
             return Some(Self { stride, only: None });

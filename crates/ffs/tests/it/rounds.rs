@@ -11,9 +11,9 @@ use ufs2::mkfs::MkfsOptions;
 use crate::common::cutting::sizes;
 use crate::common::fill::round::Rounds;
 
-/// How many rounds a volume goes through: more with `DURAMEN_ROUNDS`.
+/// How many rounds a volume goes through: more with `DURAMEN_RUNS`.
 fn rounds() -> u64 {
-    let wanted = std::env::var("DURAMEN_ROUNDS").ok();
+    let wanted = std::env::var("DURAMEN_RUNS").ok();
     wanted.and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 

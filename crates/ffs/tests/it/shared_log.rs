@@ -1,6 +1,6 @@
 //! One log for several volumes.
 //!
-//! `DURAMEN_LIVES` says how many lives are led.
+//! `DURAMEN_RUNS` says how many lives are led.
 
 use crate::common::absent::{full_and_nowhere_to_save, saved_and_absent};
 use crate::common::sharing::{large_file_that_goes, large_writes, life, one_that_stops};
@@ -11,7 +11,7 @@ use crate::common::strays::{
 
 #[test]
 fn volumes_that_share_a_log_keep_what_they_told_over_many_boots() {
-    let lives = std::env::var("DURAMEN_LIVES").map_or(6, |text| text.parse().expect("a number"));
+    let lives = std::env::var("DURAMEN_RUNS").map_or(6, |text| text.parse().expect("a number"));
     for seed in 1..=lives {
         life(seed).unwrap_or_else(|wrong| panic!("{wrong}"));
     }

@@ -67,7 +67,7 @@ fn record_truncations(seed: u64) -> Pair<Trace> {
     })
 }
 
-/// `DURAMEN_CUTS` says how often each of four runs is cut.
+/// `DURAMEN_RUNS` says how often each of four runs is cut.
 fn keeps_the_contract(seed: u64, setting: &Setting) {
     for (policy, runs) in [(PolicyKind::Sync, 4), (PolicyKind::SoftUpdates, 4)] {
         for seed in (seed..).step_by(1000).take(runs) {

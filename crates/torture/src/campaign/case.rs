@@ -30,16 +30,6 @@ const WORDS: &[(&str, Replay)] = &[
     (conformance::WORD, conformance::replay),
 ];
 
-/// A line of a violation, behind its reason.
-pub(super) fn told(reason: &str, word: &str, design: Design, details: &str) -> String {
-    format!("{reason}\n  {}", command(word, design, details))
-}
-
-/// The command that shows a violation again.
-pub(super) fn command(word: &str, design: Design, details: &str) -> String {
-    format!("cargo xtask torture replay '{word} {}: {details}'", design.case_name())
-}
-
 /// Shows a violation again.
 ///
 /// # Errors
@@ -58,22 +48,6 @@ pub fn replay(line: &str) -> Result<Outcome, String> {
     play(known, details.trim())
 }
 
-/// A number in the details of a line.
-pub(super) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("'{text}' is no number"))
-}
-
-/// Numbers with commas between them; a dash stands for none.
-pub(super) fn list(numbers: &[usize]) -> String {
-    let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-    if numbers.is_empty() { "-".to_owned() } else { numbers.join(",") }
-}
-
-/// What [`list`] has written.
-pub(super) fn numbers(text: &str) -> Result<Vec<usize>, String> {
-    if text == "-" { Ok(Vec::new()) } else { text.split(',').map(number).collect() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,13 +61,5 @@ mod tests {
         for (word, _) in WORDS {
             assert!(replay(&format!("{word} log: nonsense")).is_err(), "{word}");
         }
-    }
-
-    #[test]
-    fn numbers_are_read_as_they_were_written() {
-        for some in [vec![], vec![3], vec![0, 12, 5]] {
-            assert_eq!(numbers(&list(&some)), Ok(some));
-        }
-        assert!(numbers("").is_err() && numbers("1,").is_err());
     }
 }

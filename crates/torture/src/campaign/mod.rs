@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod contract;
 pub mod data;
 pub mod faults;
+mod line;
 pub mod nested;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

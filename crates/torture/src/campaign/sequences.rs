@@ -1,7 +1,7 @@
 //! All workloads of one and of two operations, in every style, cut at every event in every way.
 
 use super::budget::spend_on_list;
-use super::{Options, Outcome, case};
+use super::{Options, Outcome, line};
 use crate::explore::Explorer;
 use crate::explore::case::{Case, Violation};
 use crate::explore::design::Design;
@@ -94,7 +94,7 @@ impl State {
 /// A violation with the line that shows it again.
 pub(super) fn told(violation: &Violation) -> String {
     let Violation { case, reason } = violation;
-    case::told(reason, WORD, case.design, &case.details())
+    line::told(reason, WORD, case.design, &case.details())
 }
 
 /// Shows a case again.

@@ -2,7 +2,7 @@
 //! scene and the way by which it begins.
 
 use super::budget::spend_on_list;
-use super::{Options, Outcome, case};
+use super::{Options, Outcome, line};
 use crate::explore::design::Design;
 use crate::explore::ways::case::Case;
 use crate::explore::ways::scene::Scene;
@@ -37,7 +37,7 @@ pub fn explore(design: Design, name: &str, way: Way, ways: &mut Ways) -> Outcome
 
 fn told(violation: &Violation) -> String {
     let Violation { case, reason } = violation;
-    case::told(reason, WORD, case.design, &case.details())
+    line::told(reason, WORD, case.design, &case.details())
 }
 
 /// Shows a case again.

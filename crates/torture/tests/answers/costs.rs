@@ -71,7 +71,7 @@ fn an_answer_that_survives_costs_a_part_of_its_call() {
 }
 
 /// Says to the program that is counted what to create: how many, and whether answers survive.
-const COUNTED: &str = "DURAMEN_COUNTED_CREATES";
+const COUNTED: &str = "DURAMEN_COUNTED";
 /// Few, and three times as many: what is done once does not count.
 const FEW: u32 = if cfg!(debug_assertions) { 100 } else { 1000 };
 

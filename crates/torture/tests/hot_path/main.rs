@@ -51,7 +51,7 @@ impl Bound {
 }
 
 /// Says to the program that is counted what to do: the kind of call, and how far to go.
-const COUNTED: &str = "DURAMEN_COUNTED_CALLS";
+const COUNTED: &str = "DURAMEN_COUNTED";
 
 /// How far the program goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,18 +39,18 @@ fn bad_client() -> ClientOptions {
 
 /// The seeds to run: so many, or those from the first to before the second number of the variable.
 fn seeds(count: u64) -> Range<u64> {
-    let Ok(text) = std::env::var("DURAMEN_SEEDS") else { return 0..count };
+    let Ok(text) = std::env::var("DURAMEN_CASE") else { return 0..count };
     let range = text.split_once("..").map(|(first, end)| (first.parse(), end.parse()));
     match range {
         Some((Ok(first), Ok(end))) => first..end,
-        _ => panic!("DURAMEN_SEEDS is two numbers, as in 0..1000"),
+        _ => panic!("DURAMEN_CASE is two numbers, as in 0..1000"),
     }
 }
 
 /// What repeats a run.
 fn again(seed: u64) -> String {
     let end = seed + 1;
-    format!("DURAMEN_SEEDS={seed}..{end} cargo test -p duramen-torture --test it crashes")
+    format!("DURAMEN_CASE={seed}..{end} cargo test -p duramen-torture --test it crashes")
 }
 
 /// Begins the work of all clients; how many have ended.

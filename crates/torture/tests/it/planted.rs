@@ -1,5 +1,5 @@
-//! Every planted bug stands in a table: the campaign `planted` has a row that finds it, or the tests
-//! of the crate whose rule it breaks do. And a violation is made small.
+//! Every planted bug stands in a table: the campaign `planted` has a row that finds it, or the
+//! tests of the crate whose rule it breaks do. And a violation is made small.
 //!
 //! `duramen-torture planted BUG` looks for a workload of the campaigns seq1 and seq2 that brings a
 //! bug to light. The bugs in the lists below are beyond that: `EarlyRefusals`, `SmallReserve` and

@@ -1,6 +1,6 @@
 //! The acceptance test: the real Linux client at work on a volume, and what is on the disk then.
 //!
-//! 1. A new volume is made and served, by the release binary, on a port of 127.0.0.1.
+//! 1. A new volume is made and served, by the program, on a port of 127.0.0.1.
 //! 2. Guests mount it and run the [`scenarios`], one after the other, each in a fresh kernel. In
 //!    two of them the server is killed again and again; its clients must notice nothing.
 //! 3. A last guest lists the whole tree as NFS shows it: the *manifest*.
@@ -35,11 +35,12 @@ mod zeros;
 
 use std::fs;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use judges::Evidence;
 use report::Report;
+pub(crate) use scenarios::sample;
 use scenarios::{Apart, Together};
 
 use crate::failure::While;
@@ -58,6 +59,8 @@ pub struct Plan {
     pub keep: bool,
     /// The scenarios to run; all of them if this is empty.
     pub scenarios: Vec<String>,
+    /// The program to test, in the place of a release that is built.
+    pub program: Option<PathBuf>,
 }
 
 /// Where a part of the test happens, and with what.
@@ -76,7 +79,10 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
     let (together, apart) = scenarios::chosen(plan)?;
     let folder = TemporaryFolder::new("client-test")?;
     let folder = if plan.keep { folder.keep() } else { folder };
-    let binary = duramen::build(repository)?;
+    let binary = match &plan.program {
+        Some(program) => program.clone(),
+        None => duramen::build(repository)?,
+    };
     let site = Site { repository, binary: &binary, folder: folder.path() };
     let totals = thread::scope(|scope| {
         let second = scope.spawn(|| own_volumes(site, &apart, plan));

@@ -65,6 +65,15 @@ const fn script(
     Together { name, what: What::Script(Script { file, arguments, crashes }) }
 }
 
+/// The scenarios of a sample: those that only a real client can judge, and one that the seed draws.
+pub(crate) fn sample(seed: u64) -> Vec<String> {
+    let always = [exactly_once::NAME, zeros::NAME];
+    let all = TOGETHER.iter().map(|one| one.name).chain(APART.iter().map(|one| one.name));
+    let others: Vec<&str> = all.filter(|name| !always.contains(name)).collect();
+    let drawn = others[seed as usize % others.len()];
+    always.into_iter().chain([drawn]).map(ToOwned::to_owned).collect()
+}
+
 /// The scenarios of `plan`.
 pub(super) fn chosen(plan: &Plan) -> Result<(Vec<Together>, Vec<Apart>)> {
     if plan.scenarios.is_empty() {
@@ -148,6 +157,24 @@ mod tests {
         let (together, apart) = chosen(&Plan { scenarios, ..Plan::default() })?;
         let together = together.iter().map(|scenario| scenario.name).collect();
         Ok((together, apart.iter().map(|scenario| scenario.name).collect()))
+    }
+
+    #[test]
+    fn a_sample_comes_by_every_scenario_and_always_has_the_indispensable_ones() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let sample = sample(seed);
+            assert_eq!((sample.len(), &*sample[0], &*sample[1]), (3, "exactly-once", "zeros"));
+            let names: Vec<&str> = sample.iter().map(String::as_str).collect();
+            names_exist(&names);
+            seen.extend(sample);
+        }
+        assert_eq!(seen.len(), TOGETHER.len() + APART.len());
+    }
+
+    fn names_exist(wanted: &[&str]) {
+        let (together, apart) = names(wanted).expect("they are scenarios");
+        assert_eq!(together.len() + apart.len(), wanted.len());
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! | [`unsafety`] | `unsafe` outside of the crate that may |
 //! | [`blobs`] | files over 1 MiB |
 //! | [`links`] | a link to a file that is not there |
+//! | `budgets` | a run of all tests that may take longer than it should |
 //!
 //! What is absent: style that rustfmt and clippy judge, and anything that needs a build.
 
@@ -41,7 +42,7 @@ use std::path::Path;
 
 use tree::Tree;
 
-use crate::{Repository, Result};
+use crate::{Repository, Result, budgets};
 
 /// Something to mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +87,15 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     unsafety::check(&tree, &mut findings);
     blobs::check(&tree, &mut findings);
     links::check(&tree, &mut findings);
+    budgets(&mut findings);
     Ok(findings.0)
+}
+
+/// The seconds of all tests are a table of this crate.
+fn budgets(findings: &mut Findings) {
+    for excess in budgets::excesses(&budgets::STEPS, budgets::ROWS) {
+        findings.add("crates/xtask/src/budgets.rs", 1, format!("a budget is exceeded: {excess}"));
+    }
 }
 
 /// Prints the findings of the repository; says whether there are none.

@@ -1,8 +1,7 @@
 //! How long others wait while somebody means harm.
 //!
 //! An onlooker asks for attributes all the time, and now and then writes as much as goes into a
-//! call. What he waits for is printed. With `DURAMEN_P99` set, on a machine that does nothing else,
-//! it is held to what is promised; a machine that others use says nothing of that.
+//! call. Its waits are printed, and not judged: a machine that others use says nothing of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +18,6 @@ use crate::hostile::wire::{Peer, nfs};
 const PAUSE: Duration = Duration::from_millis(5);
 /// So many questions for each write.
 const QUESTIONS: u32 = 40;
-/// What 99 of 100 take at most: attributes, and a write of 1 MiB that is durable.
-const PROMISED: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
 /// Somebody in a thread of his own.
 pub(crate) struct Onlooker {
@@ -57,7 +54,7 @@ impl Onlooker {
         self.ends.store(true, Ordering::Relaxed);
         let waits = self.thread.join().expect("every call was answered");
         let thread = thread::current();
-        for ((mut waits, what), most) in waits.into_iter().zip(["GETATTR", "WRITE"]).zip(PROMISED) {
+        for (mut waits, what) in waits.into_iter().zip(["GETATTR", "WRITE"]) {
             waits.sort_unstable();
             let p99 = waits[(waits.len() - 1) * 99 / 100];
             let name = thread.name().unwrap_or("?");
@@ -66,8 +63,6 @@ impl Onlooker {
                 waits.len(),
                 waits.last()
             );
-            let is_held = std::env::var_os("DURAMEN_P99").is_some();
-            assert!(!is_held || p99 < most, "{what}: 99 of 100 take {p99:?}");
         }
     }
 }

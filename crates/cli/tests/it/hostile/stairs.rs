@@ -1,7 +1,7 @@
 //! Writes that leave little of each other: what is kept of a call is a small part of what it
 //! brought, and only that part may be memory.
 //!
-//! `DURAMEN_STAIRS` says how often all of it is done.
+//! `DURAMEN_RUNS` says how often all of it is done.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const LOAD: Load = Load { connections: 4, calls: 4, tokens: 24 * MIB };
 
 fn rounds() -> Range<u32> {
-    0..std::env::var("DURAMEN_STAIRS").map_or(1, |text| text.parse().expect("a number"))
+    0..std::env::var("DURAMEN_RUNS").map_or(1, |text| text.parse().expect("a number"))
 }
 
 /// A file of this name, which may be there.

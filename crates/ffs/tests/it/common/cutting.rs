@@ -166,7 +166,7 @@ pub(crate) fn sizes(block_size: u64, fragment_size: u64) -> MkfsOptions {
     MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
 }
 
-/// How many cuts a test makes: more with `DURAMEN_CUTS`.
+/// How many cuts a test makes: more with `DURAMEN_RUNS`.
 pub(crate) fn cuts(default: u64) -> u64 {
-    std::env::var("DURAMEN_CUTS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -9,9 +9,7 @@ use runtime::{Runtime, Timestamp};
 use sim::{Disk, Executor, Honesty, Image, Options, Trace};
 use ufs2::mkfs::{MkfsOptions, mkfs};
 
-use super::cutting::{
-    Cut, Pair, acknowledged, acknowledgement, after_cut, cuts, judge, random_cuts,
-};
+use super::cutting::{Cut, Pair, acknowledged, acknowledgement, after_cut, judge, random_cuts};
 use super::volume::{Volume, try_open_pair};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
@@ -95,12 +93,12 @@ pub(crate) fn record(seed: u64, setting: &Setting) -> Run<'_, Setting> {
 }
 
 /// Records runs, cuts each at random, and judges what comes back. `DURAMEN_RUNS` says how many,
-/// each from a seed of its own, and `DURAMEN_CUTS` how often each is cut.
+/// each from a seed of its own.
 pub(crate) fn cut_at_random(seed: u64, setting: &Setting) {
     let runs = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     for seed in (seed..).step_by(1000).take(runs) {
         let run = record(seed, setting);
-        if let Some(wrong) = run.first_wrong(seed, cuts(25), true) {
+        if let Some(wrong) = run.first_wrong(seed, 25, true) {
             panic!("run {seed} with a log of {} bytes: {wrong}", setting.log);
         }
     }

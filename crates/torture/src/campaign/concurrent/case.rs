@@ -3,7 +3,7 @@
 
 use super::workload::Workload;
 use super::{Outcome, judge};
-use crate::campaign::case;
+use crate::campaign::line;
 use crate::explore::design::Design;
 
 /// The word of a case.
@@ -33,7 +33,7 @@ pub fn replay(design: Design, details: &str) -> Result<Outcome, String> {
 
 /// A violation with the line that shows it again.
 pub(super) fn told(workload: &Workload, reason: &str) -> String {
-    case::told(reason, WORD, workload.design, &details(workload))
+    line::told(reason, WORD, workload.design, &details(workload))
 }
 
 fn details(workload: &Workload) -> String {
@@ -48,21 +48,21 @@ fn details(workload: &Workload) -> String {
         line += &format!(" steps {}", if steps.is_empty() { "-".into() } else { steps.join(",") });
     }
     if workload.cuts.len() != whole.cuts.len() {
-        line += &format!(" cuts {}", case::list(&workload.as_part().cuts));
+        line += &format!(" cuts {}", line::list(&workload.as_part().cuts));
     }
     line
 }
 
 fn read(design: Design, details: &str) -> Result<Workload, String> {
     let mut words = details.split_whitespace();
-    let seed = case::number(words.next().unwrap_or_default())?;
+    let seed = line::number(words.next().unwrap_or_default())?;
     let mut part = Workload::draw(seed, design).as_part();
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("nothing follows '{word}'"))?;
         match word {
-            "world" => part.world = case::number(value)?,
+            "world" => part.world = line::number(value)?,
             "steps" => part.steps = steps(value)?,
-            "cuts" => part.cuts = case::numbers(value)?,
+            "cuts" => part.cuts = line::numbers(value)?,
             _ => return Err(format!("'{word}' is not one of world, steps, cuts")),
         }
     }

@@ -48,7 +48,7 @@ use ram::RamOptions;
 use sim::Prng;
 
 use super::budget::spend;
-use super::{Options, Outcome, case};
+use super::{Options, Outcome, line};
 use crate::explore::Counts;
 use crate::explore::design::Design;
 use crate::shrink::{Steps, shrink};
@@ -197,8 +197,8 @@ fn guarded(run: impl FnOnce(&mut Vec<Step>) -> Result<(), String>) -> Result<(),
 fn describe(setting: Setting, found: &Mismatch) -> String {
     let numbers: Vec<usize> = found.steps.iter().map(|step| step.number).collect();
     let steps: String = found.steps.iter().map(|step| format!("\n    {step}")).collect();
-    let details = format!("{} {}", setting.seed, case::list(&numbers));
-    case::told(&found.reason, WORD, setting.design, &details) + &steps
+    let details = format!("{} {}", setting.seed, line::list(&numbers));
+    line::told(&found.reason, WORD, setting.design, &details) + &steps
 }
 
 /// Repeats some steps of a world.
@@ -207,7 +207,7 @@ fn describe(setting: Setting, found: &Mismatch) -> String {
 /// Why the line names none.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let (seed, numbers) = details.split_once(' ').ok_or("a world is a seed and its steps")?;
-    let (seed, numbers) = (case::number(seed)?, case::numbers(numbers)?);
+    let (seed, numbers) = (line::number(seed)?, line::numbers(numbers)?);
     let setting = Setting { seed, design };
     let mut drawn = Vec::new();
     let _ = catch_unwind(AssertUnwindSafe(|| generated(setting, &mut drawn, &mut Statuses::new())));

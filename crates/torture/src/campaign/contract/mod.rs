@@ -17,7 +17,7 @@ mod search;
 mod workload;
 
 use super::budget::spend_on_list;
-use super::{Options, Outcome, case};
+use super::{Options, Outcome, line};
 use crate::explore::design::Design;
 use crate::explore::device::Device;
 use search::Search;
@@ -80,7 +80,7 @@ pub(super) fn quickest(options: &Options, seconds: u64) -> Option<String> {
 }
 
 fn told(design: Design, seed: u64, outcome: Outcome, workload: &Workload) -> Outcome {
-    let told = |reason: &String| case::told(reason, WORD, design, &format!("{seed} {workload}"));
+    let told = |reason: &String| line::told(reason, WORD, design, &format!("{seed} {workload}"));
     Outcome { violations: outcome.violations.iter().map(told).collect(), ..outcome }
 }
 
@@ -90,5 +90,5 @@ fn told(design: Design, seed: u64, outcome: Outcome, workload: &Workload) -> Out
 /// Why the line names none.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let (seed, name) = details.split_once(' ').ok_or("it is a seed and a workload")?;
-    named(&Options { seed: case::number(seed)?, ..Options::short(design, 1) }, name)
+    named(&Options { seed: line::number(seed)?, ..Options::short(design, 1) }, name)
 }

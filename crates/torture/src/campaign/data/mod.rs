@@ -34,15 +34,15 @@ mod search;
 mod story;
 
 use super::budget::spend;
-use super::{Options, Outcome, case};
+use super::{Options, Outcome, line};
 use crate::explore::design::Design;
 use crate::shrink::{Steps, shrink};
 use generate::generate;
 use search::{Bases, Effort, Found, search};
 use story::Story;
 
-/// The word of a case: the seed of a story, then `full` if each event is cut, or steps if others are
-/// left out.
+/// The word of a case: the seed of a story, then `full` if each event is cut, or steps if others
+/// are left out.
 pub(super) const WORD: &str = "data";
 /// Behind the seed of a story that is told in the full form.
 const IN_FULL: &str = "full";
@@ -110,11 +110,11 @@ fn describe(
     full: bool,
 ) -> String {
     let how = match kept {
-        Some(kept) => format!(" {}", case::list(kept)),
+        Some(kept) => format!(" {}", line::list(kept)),
         None if full => format!(" {IN_FULL}"),
         None => String::new(),
     };
-    let line = case::told(&found.reason, WORD, design, &format!("{}{how}", story.seed));
+    let line = line::told(&found.reason, WORD, design, &format!("{}{how}", story.seed));
     kept.map_or_else(|| line.clone(), |kept| format!("{line}\n{}", story.with(kept)))
 }
 
@@ -124,9 +124,9 @@ fn describe(
 /// Why the line names none.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let (seed, how) = details.split_once(' ').unwrap_or((details, ""));
-    let story = generate(case::number(seed)?);
+    let story = generate(line::number(seed)?);
     let full = how == IN_FULL;
-    let kept = if full || how.is_empty() { None } else { Some(case::numbers(how)?) };
+    let kept = if full || how.is_empty() { None } else { Some(line::numbers(how)?) };
     let bases = &mut Bases::default();
     let (counts, found) = match &kept {
         Some(kept) => search(design, &story.with(kept), AGAIN, bases),

@@ -44,7 +44,7 @@ use block::Verb;
 use sim::{Effect, Persistence};
 
 use super::budget::spend_on_list;
-use super::{Options, Outcome, case};
+use super::{Options, Outcome, line};
 use crate::explore::Counts;
 use crate::explore::design::Design;
 use crate::explore::device::Device;
@@ -135,7 +135,7 @@ pub fn everywhere(options: &Options) -> Outcome {
 /// Why the line names none.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let (seed, number) = details.split_once(' ').ok_or("a fault is a seed and a number")?;
-    let (seed, number) = (case::number(seed)?, case::number::<usize>(number)?);
+    let (seed, number) = (line::number(seed)?, line::number::<usize>(number)?);
     let faults = Faults::of(design, seed)?;
     if number >= faults.all.len() {
         return Err(format!("there are {} faults", faults.all.len()));
@@ -191,7 +191,7 @@ impl Faults {
         let found = u64::from(reason.is_some());
         let counts = Counts { workloads: 1, states: 1, images: 1, violations: found };
         let details = format!("{} {number}", self.seed);
-        let told = |reason: String| case::told(&reason, WORD, self.design, &details);
+        let told = |reason: String| line::told(&reason, WORD, self.design, &details);
         let violations = reason.map(told).into_iter().collect();
         Outcome { counts, violations, ..Outcome::default() }
     }

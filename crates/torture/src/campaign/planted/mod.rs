@@ -133,10 +133,12 @@ impl Row {
             Some(Err(reason)) => return Err(reason),
             Some(Ok(())) => {}
         }
-        let silent = full.then(|| self.play().violations).unwrap_or_default();
-        match silent.first() {
-            Some(found) if !self.is_drawn() => Err(format!("without the bug: {found}")),
-            _ => Ok(()),
+        if !full || self.is_drawn() {
+            return Ok(());
+        }
+        match self.play().violations.first() {
+            Some(found) => Err(format!("without the bug: {found}")),
+            None => Ok(()),
         }
     }
 
@@ -202,8 +204,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// Which workload brings a bug to light, for whoever adds a row: of a set of disks the quickest that
-/// the seconds allow to find, else the first of those of one operation and then of two.
+/// Which workload brings a bug to light, for whoever adds a row: of a set of disks the quickest
+/// that the seconds allow to find, else the first of those of one operation and then of two.
 pub fn search(options: &Options, bug: Bug) -> Outcome {
     plant(Some(bug));
     let line = if let Bug::Raid(_) = bug {

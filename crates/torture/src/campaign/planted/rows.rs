@@ -1,4 +1,5 @@
-//! Every planted bug that a campaign finds, with the design and the workload that bring it to light.
+//! Every planted bug that a campaign finds, with the design and the workload that bring it to
+//! light.
 
 use super::{How, Row};
 use crate::campaign::retry::Expectation;

@@ -23,7 +23,7 @@ use nfs3_types::nfs3::{WRITE3args, nfsstat3};
 use super::budget::spend;
 use super::concurrent::LEAST_CUTS;
 use super::concurrent::wire;
-use super::{Cuts, Options, Outcome, case as line};
+use super::{Cuts, Options, Outcome, line};
 use crate::explore::Counts;
 use crate::explore::design::Design;
 use crate::explore::model::View;

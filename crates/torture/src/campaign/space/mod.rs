@@ -33,7 +33,7 @@ mod shown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::budget::spend;
-use super::{Options, Outcome, case, message};
+use super::{Options, Outcome, line, message};
 use crate::explore::Counts;
 use crate::explore::design::Design;
 use life::{Setting, live};
@@ -63,7 +63,7 @@ pub fn space(options: &Options) -> Outcome {
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let (seed, operations) =
         details.split_once(' ').ok_or("a world is a seed and a number of operations")?;
-    let (seed, operations) = (case::number(seed)?, case::number(operations)?);
+    let (seed, operations) = (line::number(seed)?, line::number(operations)?);
     Ok(world(Setting { design, seed, operations }))
 }
 
@@ -73,7 +73,7 @@ fn world(setting: Setting) -> Outcome {
     let lived = lived.unwrap_or_else(|panic| Err(format!("panicked: {}", message(&*panic))));
     let Setting { design, seed, operations } = setting;
     let describe =
-        |reason: String| case::told(&reason, WORD, design, &format!("{seed} {operations}"));
+        |reason: String| line::told(&reason, WORD, design, &format!("{seed} {operations}"));
     let violations: Vec<String> = lived.err().map(describe).into_iter().collect();
     counts.violations = violations.len() as u64;
     Outcome { counts, violations, ..Outcome::default() }

@@ -1,0 +1,160 @@
+//! Everything that a change must pass: what is cheap and finds most comes first.
+//!
+//! All of it is built once, in one profile, optimised a little and with all assertions: tests,
+//! campaigns, the lab, and the server that the real client uses. Each step has a budget
+//! ([`crate::budgets`]). Samples follow from a seed, which is that of the commit: each commit plays
+//! another sample, and the same commit the same. `--full` plays everything, for hours.
+//!
+//! A step that fails does not keep the later ones from running: whoever waits for a slow run wants
+//! to know all that is wrong. At the end stand the seconds of each step, what each has drawn, and
+//! the slowest tests; the last line is the sum over all runners, `N passed, M failed`. A campaign
+//! is a test there, and so is each step that is no runner of tests, if it fails.
+
+mod programs;
+mod report;
+
+use std::process::Command;
+
+use programs::{Program, Ran};
+use report::{Drawn, Report};
+
+use crate::budgets::{self, ROWS, Row};
+use crate::client_test::{self, Plan as ClientPlan};
+use crate::{Repository, Result, Totals, bench_test, command, lab, program, setup, tidy};
+
+/// How much to test.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// Everything, not a sample.
+    pub full: bool,
+    /// From which all that is drawn follows; else from the commit.
+    pub seed: Option<u64>,
+}
+
+/// Modules whose tests look for the folder of references.
+const FOREIGN: [(&str, &str); 3] =
+    [("ffs/it", "freebsd"), ("ffs/it", "damage::oracle"), ("fsck/fsck", "freebsd")];
+
+/// Runs everything; says whether all of it passed.
+pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
+    setup::all(repository)?;
+    let seed = plan.seed.unwrap_or_else(|| of_commit(repository));
+    println!("== the seed is {seed}; to draw the same again: cargo xtask test --seed {seed}");
+    let mut report = Report::new(plan.full);
+    sources(repository, &mut report);
+    let programs = built(repository, &mut report);
+    if let Some(programs) = &programs {
+        report.step(budgets::UNIT, || all(programs.iter().map(|program| program.run(None, false))));
+        report.step(budgets::ALONE, || alone(programs));
+        report.step(budgets::DOCS, || programs::examples(repository));
+        campaigns(repository, plan, seed, &mut report);
+        others(repository, plan, seed, &mut report);
+    }
+    Ok(report.finish())
+}
+
+/// What is judged without a build.
+fn sources(repository: &Repository, report: &mut Report) {
+    let cargo = |words: &[&str]| {
+        command::run(Command::new("cargo").args(words).current_dir(repository.root()))
+    };
+    report.step(budgets::FORMAT, || cargo(&["fmt", "--all", "--check"]).map(|()| Ran::default()));
+    report.step(budgets::TIDY, || {
+        let is_tidy = tidy::run(repository)?;
+        Ok(Ran { totals: Totals::one(is_tidy), ..Ran::default() })
+    });
+}
+
+/// The builds; none if the tests do not build.
+fn built(repository: &Repository, report: &mut Report) -> Option<Vec<Program>> {
+    let mut lint = Command::new("cargo");
+    lint.args(["clippy", "--quiet", "--workspace", "--all-targets", "--all-features"]);
+    lint.args(["--", "-D", "warnings"]).current_dir(repository.root());
+    report.step(budgets::LINT, || command::run(&mut lint).map(|()| Ran::default()));
+    let mut programs = None;
+    report.step(budgets::BUILD, || {
+        programs = Some(programs::build(repository)?);
+        Ok(Ran::default())
+    });
+    programs
+}
+
+fn all(runs: impl Iterator<Item = Result<Ran>>) -> Result<Ran> {
+    let mut sum = Ran::default();
+    for run in runs {
+        match run {
+            Ok(run) => sum = sum.plus(run),
+            Err(failure) => {
+                println!("{failure}");
+                sum.totals.failed += 1;
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// A stranger's clone has no folder `shared` beside it: the tests that look for it skip then.
+fn alone(programs: &[Program]) -> Result<Ran> {
+    let run = |(name, filter)| {
+        let found = programs.iter().find(|program| program.name == name);
+        let found = found.ok_or_else(|| crate::Failure::new(format!("no tests {name}")))?;
+        found.run(Some(filter), true)
+    };
+    all(FOREIGN.into_iter().map(run))
+}
+
+/// The campaigns and the planted bugs.
+fn campaigns(repository: &Repository, plan: &Plan, seed: u64, report: &mut Report) {
+    let torture = repository.target().join("debug/duramen-torture");
+    let seed = seed.to_string();
+    for Row { words, seconds, .. } in ROWS {
+        let mut campaign = Command::new(&torture);
+        campaign.args(words.split(' ')).args(["--seed", &seed, "--json"]);
+        let budget = seconds.to_string();
+        let much = if plan.full { vec!["--full"] } else { vec!["--seconds", &budget] };
+        report.campaign(words, *seconds, || Drawn::by(campaign.args(much)));
+    }
+    let mut planted = Command::new(&torture);
+    planted.args(["planted", "--json"]).args(plan.full.then_some("--full"));
+    report.step(budgets::PLANTED, || {
+        let Drawn { passed, workloads, .. } = Drawn::by(&mut planted)?;
+        let found = if passed { workloads } else { 0 };
+        let totals = Totals { passed: found, failed: u64::from(!passed) };
+        Ok(Ran { totals, ..Ran::default() })
+    });
+}
+
+/// The papers, measuring, and the real client.
+fn others(repository: &Repository, plan: &Plan, seed: u64, report: &mut Report) {
+    let counted = |totals: Result<Totals>| totals.map(|totals| Ran { totals, ..Ran::default() });
+    let built = |name: &str| repository.target().join("debug").join(name);
+    report.step(budgets::LAB, || {
+        let lab = if plan.full {
+            program::built(repository, "duramen-lab")?
+        } else {
+            built("duramen-lab")
+        };
+        counted(lab::test(repository, &lab))
+    });
+    report.step(budgets::BENCH, || {
+        counted(if plan.full {
+            bench_test::run(repository)
+        } else {
+            bench_test::sample(&built("duramen"))
+        })
+    });
+    let scenarios = if plan.full { Vec::new() } else { client_test::sample(seed) };
+    println!("== scenarios of the real client: {scenarios:?}");
+    let program = (!plan.full).then(|| built("duramen"));
+    let client = ClientPlan { scenarios, program, ..ClientPlan::default() };
+    report.step(budgets::CLIENT, || counted(client_test::run(repository, &client)));
+}
+
+/// A seed that each commit has of its own.
+fn of_commit(repository: &Repository) -> u64 {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "HEAD"]).current_dir(repository.root());
+    let hash = command::capture(&mut git).ok();
+    let digits = hash.as_deref().and_then(|hash| hash.get(..8));
+    digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(1)
+}

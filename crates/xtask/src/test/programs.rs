@@ -1,0 +1,148 @@
+//! The programs of tests that a build has made, run one after the other, and what each test took.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{Failure, Repository, Result, Totals, command};
+
+/// What all tests are built from. With all features: bugs can be planted then, and tests that
+/// should find them are run too.
+const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
+
+/// A program of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    path: PathBuf,
+    /// The folder of its package, in which it runs.
+    folder: PathBuf,
+    /// Package and target, as in `ffs/it`.
+    pub(super) name: String,
+}
+
+/// A test and the time that it took.
+pub(super) type Timed = (Duration, String);
+
+/// What was run.
+#[derive(Debug, Default)]
+pub(super) struct Ran {
+    pub(super) totals: Totals,
+    pub(super) timed: Vec<Timed>,
+}
+
+impl Ran {
+    /// Both together.
+    pub(super) fn plus(mut self, other: Self) -> Self {
+        self.totals += other.totals;
+        self.timed.extend(other.timed);
+        self
+    }
+}
+
+/// Builds all tests, and with them all programs; gives the programs of tests.
+pub(super) fn build(repository: &Repository) -> Result<Vec<Program>> {
+    let mut build = cargo(repository, &TESTS);
+    build.args(["--no-run", "--quiet", "--message-format", "json-render-diagnostics"]);
+    let built = command::capture(&mut build)?;
+    let mut rest = cargo(repository, &["build", "--workspace", "--all-features", "--quiet"]);
+    command::run(rest.args(["--bins", "--examples"]))?;
+    Ok(programs(&built))
+}
+
+/// The examples of the documentation, which are programs of their own.
+pub(super) fn examples(repository: &Repository) -> Result<Ran> {
+    run(cargo(repository, &TESTS).args(["--doc", "--quiet"]), "doc")
+}
+
+fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(repository.root());
+    cargo
+}
+
+/// The programs of tests among all that cargo says it has built.
+fn programs(built: &str) -> Vec<Program> {
+    let messages = built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let program = |message: Value| {
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        let path = PathBuf::from(message["executable"].as_str()?);
+        let folder = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_owned();
+        let package = folder.file_name()?.to_string_lossy().into_owned();
+        let name = format!("{package}/{}", message["target"]["name"].as_str()?);
+        Some(Program { path, folder, name })
+    };
+    messages.filter_map(program).collect()
+}
+
+impl Program {
+    /// Runs its tests, all of them or those of which the name has `filter` in it.
+    pub(super) fn run(&self, filter: Option<&str>, alone: bool) -> Result<Ran> {
+        let mut tests = Command::new(&self.path);
+        // As cargo has it; and the harness tells times only to who says that they may change.
+        tests.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        tests.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
+        tests.args(filter);
+        if alone {
+            tests.env("DURAMEN_ALONE", "1");
+        }
+        run(&mut tests, &self.name)
+    }
+}
+
+/// Runs programs of tests, and counts.
+fn run(tests: &mut Command, name: &str) -> Result<Ran> {
+    let mut ran = Ran::default();
+    let passed = command::watch(tests, |line| {
+        ran.totals += Totals::from_cargo_line(line).unwrap_or_default();
+        ran.timed.extend(timed(line).map(|(took, test)| (took, format!("{name} {test}"))));
+    })?;
+    if !passed && ran.totals.failed == 0 {
+        return Err(Failure::new(format!("{name} failed without a test that did")));
+    }
+    Ok(ran)
+}
+
+/// The time in a line such as `test a::b ... ok <0.123s>`.
+fn timed(line: &str) -> Option<(Duration, &str)> {
+    let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let (_, seconds) = rest.split_once('<')?;
+    let seconds: f64 = seconds.strip_suffix("s>")?.parse().ok()?;
+    Some((Duration::from_secs_f64(seconds), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_tests_are_found_among_all_that_cargo_has_built() {
+        let artifact = |package: &str, name: &str, test: bool, executable: &str| {
+            format!(r#"{{"manifest_path":"/{package}/Cargo.toml","target":{{"name":"{name}"}},"#)
+                + &format!(r#""profile":{{"test":{test}}},"executable":{executable}}}"#)
+        };
+        let built = [
+            artifact("a", "it", true, r#""/a-it""#),
+            artifact("b", "b", false, r#""/b""#),
+            artifact("b", "b", true, "null"),
+            artifact("b", "it", true, r#""/b-it""#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let found = programs(&built.join("\n"));
+        let names: Vec<&str> = found.iter().map(|program| &*program.name).collect();
+        assert_eq!(names, ["a/it", "b/it"]);
+        assert_eq!(found[1].path, PathBuf::from("/b-it"));
+        assert_eq!(found[1].folder, PathBuf::from("/b"));
+    }
+
+    #[test]
+    fn the_time_of_a_test_is_read_from_its_line() {
+        let line = "test rename::a_name_returns ... ok <0.123s>";
+        assert_eq!(timed(line), Some((Duration::from_millis(123), "rename::a_name_returns")));
+        assert_eq!(timed("test rename::a_name_returns ... ok"), None);
+        assert_eq!(timed("running 3 tests"), None);
+    }
+}

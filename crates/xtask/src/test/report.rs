@@ -1,0 +1,165 @@
+//! Steps as they are carried out, and the table at their end.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::programs::{Ran, Timed};
+use crate::budgets::{RUN_SECONDS, Step};
+use crate::{Failure, Result, Totals, clock, command};
+
+/// The slowest tests that are named.
+const SLOWEST: usize = 10;
+
+/// A step that was carried out.
+#[derive(Debug)]
+struct Done {
+    name: String,
+    seconds: f64,
+    budget: u64,
+    drew: String,
+}
+
+/// What one run has done so far.
+#[derive(Debug)]
+pub(super) struct Report {
+    totals: Totals,
+    done: Vec<Done>,
+    timed: Vec<Timed>,
+    /// Budgets are those of a sample.
+    is_full: bool,
+}
+
+/// What a campaign has drawn.
+#[derive(Debug)]
+pub(super) struct Drawn {
+    pub(super) passed: bool,
+    pub(super) workloads: u64,
+    states: u64,
+    images: u64,
+}
+
+impl Drawn {
+    /// Runs a campaign, which ends with a line of JSON.
+    pub(super) fn by(campaign: &mut Command) -> Result<Self> {
+        let mut last = String::new();
+        let passed = command::watch(campaign, |line| last = line.to_owned())?;
+        let told: Value = serde_json::from_str(&last)
+            .map_err(|_| Failure::new("a campaign did not come to its end"))?;
+        let count = |name: &str| told[name].as_u64().unwrap_or_default();
+        let (workloads, states) = (count("workloads"), count("states"));
+        if passed && workloads == 0 {
+            return Err(Failure::new("a campaign has tried nothing"));
+        }
+        Ok(Self { passed, workloads, states, images: count("images") })
+    }
+}
+
+impl Report {
+    pub(super) fn new(is_full: bool) -> Self {
+        Self { totals: Totals::default(), done: Vec::new(), timed: Vec::new(), is_full }
+    }
+
+    /// Carries out a step, which fails if it is a quarter over its budget. One that cannot be
+    /// carried out counts as one failure.
+    pub(super) fn step(&mut self, step: Step, carry_out: impl FnOnce() -> Result<Ran>) {
+        println!("== {}", step.name);
+        let start = clock::now();
+        let Ran { mut totals, timed } = carry_out().unwrap_or_else(|failure| {
+            println!("{failure}");
+            Ran { totals: Totals { passed: 0, failed: 1 }, ..Ran::default() }
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        if step.is_exceeded(seconds) && !self.is_full {
+            let (name, budget) = (step.name, step.seconds);
+            println!("{name}: {seconds:.0} s are too much for a budget of {budget} s");
+            totals.failed += 1;
+        }
+        println!("== {}: {totals} ({seconds:.0} s)", step.name);
+        self.totals += totals;
+        self.timed.extend(timed);
+        let drew = totals.to_string();
+        self.done.push(Done { name: step.name.into(), seconds, budget: step.seconds, drew });
+    }
+
+    /// Carries out a campaign, which is one test.
+    pub(super) fn campaign(
+        &mut self,
+        words: &str,
+        budget: u64,
+        carry_out: impl FnOnce() -> Result<Drawn>,
+    ) {
+        println!("== {words}");
+        let start = clock::now();
+        let (passed, drew) = match carry_out() {
+            Ok(Drawn { passed, workloads, states, images }) => {
+                let failed = if passed { "" } else { "FAILED: " };
+                (passed, format!("{failed}{workloads} workloads, {states} states, {images} images"))
+            }
+            Err(failure) => (false, failure.to_string()),
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        self.totals += Totals::one(passed);
+        self.done.push(Done { name: words.to_owned(), seconds, budget, drew });
+    }
+
+    /// Prints the table and the sum; says whether all passed.
+    pub(super) fn finish(mut self) -> bool {
+        println!("\n{:>8} {:>7}  {:<58} drew", "seconds", "budget", "step");
+        for Done { name, seconds, budget, drew } in &self.done {
+            println!("{seconds:>8.1} {budget:>7}  {name:<58} {drew}");
+        }
+        let sum: f64 = self.done.iter().map(|done| done.seconds).sum();
+        println!("{sum:>8.1} {:>7}  all", RUN_SECONDS);
+        self.timed.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+        println!("\nthe slowest tests:");
+        for (took, name) in self.timed.iter().take(SLOWEST) {
+            println!("{:>8.1}  {name}", Duration::as_secs_f64(took));
+        }
+        println!("{}", self.totals);
+        self.totals.failed == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(passed: bool) -> Result<Ran> {
+        Ok(Ran { totals: Totals::one(passed), ..Ran::default() })
+    }
+
+    #[test]
+    fn a_step_that_fails_or_takes_too_long_or_cannot_be_carried_out_fails_the_run() {
+        let quick = Step { name: "quick", seconds: 100 };
+        let mut report = Report::new(false);
+        report.step(quick, || one(true));
+        assert_eq!(report.totals, Totals { passed: 1, failed: 0 });
+        report.step(quick, || one(false));
+        report.step(quick, || Err(Failure::new("luck")));
+        assert_eq!(report.totals, Totals { passed: 1, failed: 2 });
+        let none = Step { name: "none", seconds: 0 };
+        report.step(none, || one(true));
+        assert_eq!(report.totals, Totals { passed: 2, failed: 3 });
+        assert!(!report.finish());
+        let mut report = Report::new(true);
+        report.step(none, || one(true));
+        assert!(report.finish(), "a full run has no budgets");
+    }
+
+    #[test]
+    fn a_campaign_that_finds_something_or_does_not_end_or_tries_nothing_fails_the_run() {
+        let campaign = |script: &str| Drawn::by(Command::new("sh").args(["-c", script]));
+        let told = r#"echo '{"workloads":3,"states":12,"images":5}'"#;
+        assert!(campaign(told).is_ok_and(|drawn| drawn.passed && drawn.workloads == 3));
+        assert!(campaign(&format!("{told}; exit 1")).is_ok_and(|drawn| !drawn.passed));
+        assert!(campaign("echo crashed").is_err());
+        assert!(campaign(r#"echo '{"workloads":0}'"#).is_err());
+        let mut report = Report::new(false);
+        report.campaign("one", 1, || campaign(told));
+        report.campaign("other", 1, || campaign(&format!("{told}; exit 1")));
+        report.campaign("third", 1, || campaign("echo crashed"));
+        assert_eq!(report.totals, Totals { passed: 1, failed: 2 });
+    }
+}
