@@ -1,7 +1,7 @@
 //! Makes a workload that fails as small as it can: one shrinker for all campaigns.
 //!
 //! It is delta debugging: parts are left out, half of them at a time, then a quarter, down to
-//! single ones, for as long as what is left fails; then the domain offers variants that are simpler in
+//! single ones, for as long as the rest fails; then the domain offers variants that are simpler in
 //! another way. Both are repeated until neither helps or the attempts are spent.
 //!
 //! A smaller workload may fail for another reason. It counts: a fault shows itself in many ways.

@@ -48,7 +48,7 @@ pub(super) const AREAS: &[Area] = &[
     Area {
         name: "ffs/leftovers",
         files: &["crates/ffs/src/leftovers.rs", "crates/ffs/src/reclaim.rs"],
-        stages: &[tests("ffs", &["--lib"]), SOFT, CUTS],
+        stages: &[tests("ffs", &["--lib"]), SOFT, CUTS, CAMPAIGNS],
     },
     Area {
         name: "ffs/replay",
@@ -63,12 +63,12 @@ pub(super) const AREAS: &[Area] = &[
     Area {
         name: "shadow",
         files: &["crates/shadow/src/**/*.rs"],
-        stages: &[tests("shadow", &["--lib"]), tests("shadow", &["--test", "it"])],
+        stages: &[tests("shadow", &["--lib"]), tests("shadow", &["--test", "it"]), CAMPAIGNS],
     },
     Area {
         name: "vnode",
         files: &["crates/vnode/src/**/*.rs"],
-        stages: &[tests("vnode", UNITS), tests("ram", UNITS), MEMORY, LOG, SOFT, CUTS],
+        stages: &[tests("vnode", UNITS), tests("ram", UNITS), MEMORY, LOG, SOFT, CUTS, CAMPAIGNS],
     },
     Area {
         name: "cache",
@@ -78,12 +78,12 @@ pub(super) const AREAS: &[Area] = &[
     Area {
         name: "namespace",
         files: &["crates/namespace/src/**/*.rs"],
-        stages: &[tests("namespace", UNITS), WHOLE],
+        stages: &[tests("namespace", UNITS), WHOLE, REPLIES],
     },
     Area {
         name: "dispatch",
         files: &["crates/dispatch/src/**/*.rs"],
-        stages: &[tests("dispatch", UNITS), WHOLE],
+        stages: &[tests("dispatch", UNITS), WHOLE, REPLIES],
     },
     Area {
         name: "vfs",
@@ -112,7 +112,7 @@ const UNITS: &[&str] = &["--tests"];
 /// The engine's own tests: first those of single parts, which are built soonest, then those of its
 /// log, which see most of it, last those that cut it off, and those of what it may never do. Those
 /// that try the checker are not among them.
-const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, SOFT, CUTS];
+const ENGINE: &[Stage] = &[tests("ffs", &["--lib"]), LOG, SOFT, CUTS, CAMPAIGNS];
 /// What tries the log of an engine.
 const LOG: Stage = tests("ffs", &["--test", "it", "--", "log_", "answers", "shared_log", "rounds"]);
 /// What tries soft updates, and what gives back what a cut left under them.
@@ -149,10 +149,27 @@ const MEMORY: Stage = tests("ffs", &["--test", "it", "--", "memory::", "readers:
 const LOST: Stage =
     tests("duramen", &["--test", "it", "--", "lost_log::", "leftovers::", "logged::", "saved::"]);
 /// What cuts off a set of disks, one of which is lost.
-const SETS: Stage = tests("duramen-torture", &["--test", "it", "--", "contract"]);
+const SETS: Stage = campaigns(&["--test", "campaigns", "--", "sets_of_disks"]);
 /// What looks at a whole server.
 const WHOLE: Stage =
-    tests("duramen-torture", &["--test", "it", "--", "conformance", "procedures", "late"]);
+    tests("duramen-torture", &["--test", "it", "--", "procedures", "late", "linearizable"]);
+/// What compares replies with those of a reference, and repeats calls.
+const REPLIES: Stage = campaigns(&["--test", "campaigns", "--", "reference", "repetitions"]);
+/// What cuts a whole server off, breaks its disk and fills it.
+const CAMPAIGNS: Stage = campaigns(&[
+    "--test",
+    "campaigns",
+    "--",
+    "sequences",
+    "errors",
+    "bytes",
+    "full_volumes",
+    "repetitions",
+]);
+
+const fn campaigns(which: &'static [&'static str]) -> Stage {
+    tests("duramen-torture", which)
+}
 
 const fn tests(package: &'static str, which: &'static [&'static str]) -> Stage {
     Stage { package, which }
