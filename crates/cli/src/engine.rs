@@ -7,7 +7,8 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use designs::{
-    Disks, Found, OpenError, OpenOptions, Opened, Progress, ReclaimState, Reclaimed, Report,
+    Disks, Found, OpenError, OpenOptions, Opened, Progress, ReclaimState, Reclaimed, Renewed,
+    Report,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use runtime::{Instant, Runtime};
@@ -255,6 +256,34 @@ fn say_reclaimed(path: &Path, reclaimed: Reclaimed) -> Option<End> {
     }
 }
 
+/// Says which damaged blocks an opening has done without.
+fn say_renewed(path: &impl std::fmt::Display, renewed: Renewed) {
+    let Renewed { map_blocks, answer_blocks, has_lost_records, given_up, mended_runs } = renewed;
+    if mended_runs > 0 {
+        words::say(format_args!(
+            "{path}: a bit had flipped in {mended_runs} of the last blocks that were written before \
+             the volume was cut off, and is mended"
+        ));
+    }
+    if map_blocks > 0 {
+        words::say(format_args!(
+            "{path}: the map of space was damaged, and {map_blocks} blocks of it are made anew"
+        ));
+    }
+    if answer_blocks > 0 || has_lost_records {
+        words::say(format_args!(
+            "{path}: some remembered answers were damaged and are forgotten: a call that a client \
+             repeats from before the start may be executed twice"
+        ));
+    }
+    if given_up > 0 || has_lost_records {
+        words::say(format_args!(
+            "{path}: what snapshots alone hold is not known wholly any more: some space stays in \
+             use until 'duramen fsck --repair' gives it back"
+        ));
+    }
+}
+
 /// What the administrator should know of a volume that opened.
 fn report(path: &Path, opened: &Opened, took: Duration) {
     let path = path.display();
@@ -274,6 +303,9 @@ fn report(path: &Path, opened: &Opened, took: Duration) {
     }
     if let Some(reason) = &opened.read_only {
         words::say(format_args!("{path} can only be read: {reason}"));
+    }
+    if let Some(renewed) = opened.engine.shadow().map(|status| status.renewed) {
+        say_renewed(&path, renewed);
     }
     if let Some(found) = &opened.rebuilt {
         let Report { files, freed, .. } = found;

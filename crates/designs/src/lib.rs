@@ -45,8 +45,8 @@ pub use ffs::check_log::LogUse;
 pub use found::{Found, FoundUfs2};
 pub use made::{Made, MkfsOptions};
 pub use opened::{
-    LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Replayed, Scrubbing,
-    ShadowStatus, SoftUpdatesCounts, Told,
+    LogStatistics, OpenEngine, Opened, Prepared, ReclaimState, Reclaimed, Renewed, Replayed,
+    Scrubbing, ShadowStatus, SoftUpdatesCounts, Told,
 };
 pub use options::{CheckOptions, Disks, LogOptions, LogState, OpenOptions, SoftUpdatesOptions};
 pub use report::{DataPlace, Finding, Findings, Place, Progress, Report, Rule, Severity};

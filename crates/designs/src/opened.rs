@@ -13,7 +13,7 @@ pub use ffs::{ReclaimState, Reclaimed};
 use futures::FutureExt;
 use futures::future::{LocalBoxFuture, ready};
 use namespace::{Namespace, Store};
-pub use shadow::Status as ShadowStatus;
+pub use shadow::{Renewed, Status as ShadowStatus};
 use vfs::{Credentials, FileSystem, FsError, FsStat};
 use vnode::scrub::{ScrubError, Scrubbed, Watch};
 use vnode::{Engine, Files};

@@ -23,6 +23,7 @@ use crate::format::head::has_magic;
 use crate::format::superblock::Superblock;
 use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
 use crate::lost::{self, Lost};
+use crate::mend::mended_superblock;
 use crate::planted::{Bug, is_planted};
 
 pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buffer, IoError> {
@@ -172,7 +173,11 @@ pub(crate) async fn superblocks(
             Err(error) => return Err(error),
         };
         for (at, block) in (first..).zip(blocks.chunks(UNIT)) {
-            if let Some(superblock) = Superblock::read(block, at, &anchor.secret) {
+            let read = match Superblock::read(block, at, &anchor.secret) {
+                None => mended_superblock(device, block, (at, &anchor.secret)).await,
+                read => read,
+            };
+            if let Some(superblock) = read {
                 found.insert((superblock.number, at), superblock);
             }
         }

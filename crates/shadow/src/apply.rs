@@ -141,6 +141,12 @@ impl Shadow {
             self.nodes.set_child(&parent, index, Pointer::NULL);
             self.nodes.mark_parent(&parent);
         }
+        for (parent, index, pointer) in cut.lost {
+            self.pins.uncount_node(pointer.birth.get(), false);
+            self.nodes.set_child(&parent, index, Pointer::NULL);
+            self.nodes.mark_parent(&parent);
+            self.commits.note_given_up();
+        }
         // From above, so that what goes with its parent changes nothing there.
         for node in cut.nodes.iter().rev() {
             self.lose_node(self.nodes.remove(node), gone);

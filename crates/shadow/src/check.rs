@@ -25,6 +25,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use block::BlockDevice;
+use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
 use vnode::chain::Chain;
 
@@ -32,14 +33,16 @@ use self::facts::Says;
 pub(crate) use self::facts::{Count, is_number};
 use self::walk::Side;
 use crate::anchors::find_anchor;
+use crate::books::{read_answers, read_map, read_records};
 use crate::error::OpenError;
 use crate::format::UNIT;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::record::{Run, Span};
 use crate::format::superblock::{MOST_RESERVE, NUMBERS, Superblock};
 use crate::nodes::{Nodes, Stem};
-use crate::open::{choose, read_answers, read_map, read_records};
+use crate::open::{Chosen, believe, choose};
 use crate::pins::Pins;
+use crate::planted::{Bug, is_planted};
 use crate::runs::Unfolded;
 use crate::space::Space;
 
@@ -206,7 +209,15 @@ pub async fn check(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Findings, OpenError> {
     let anchor = find_anchor(&*device).await?;
-    let (superblock, _, highest) = choose(&*device, &anchor).await?;
+    let Chosen { superblock, at, highest, mended } = choose(&*device, &anchor).await?;
+    let device = if mended.is_empty() {
+        device
+    } else {
+        // What an opening would mend is looked at as it would be.
+        let scratch: Rc<dyn BlockDevice> = Rc::new(ScratchDevice::new(device));
+        believe(&*scratch, (&superblock, at), &mended, &anchor.secret).await?;
+        scratch
+    };
     let shape = anchor.shape;
     let nodes = nodes_of(device, &anchor, &superblock);
     let total = shape.capacity().saturating_sub(anchor.free);
@@ -332,10 +343,42 @@ impl<'a> Look<'a> {
         pins
     }
 
+    /// What all trees hold, beside these records; nothing if something in those of files, snapshots
+    /// or lists cannot be read, so that it is unknown what hangs from that.
+    pub(crate) async fn held_by_all(
+        mut self,
+        superblock: &Superblock,
+        records: &[u64],
+    ) -> Option<Space> {
+        self.tree.newest = superblock.number;
+        records.iter().for_each(|&unit| _ = self.hold(Run::of(unit), None));
+        for stem in [Stem::Map, Stem::Log, Stem::Answers] {
+            self.tree(&stem).await;
+        }
+        let before = self.damage();
+        for stem in [Stem::Snapshots, Stem::Lists, Stem::Died] {
+            self.tree(&stem).await;
+        }
+        self.live_files(superblock).await;
+        let pins = self.pins(&superblock.snapshots).await;
+        self.held(&pins).await;
+        (self.damage() == before || is_planted(Bug::FreeBehindDamage)).then_some(self.held)
+    }
+
+    /// How often something was met behind which there may be more.
+    fn damage(&self) -> u64 {
+        let of = |law: &Law| self.findings.counts.get(law).copied().unwrap_or(0);
+        [Law::Block, Law::Birth, Law::Once, Law::Line, Law::Inode].iter().map(of).sum()
+    }
+
     /// Goes through answers, the inodes of the live tree, and what hangs from these.
     pub(crate) async fn live(&mut self, superblock: &Superblock) {
         self.tree(&Stem::Answers).await;
         self.answers(superblock).await;
+        self.live_files(superblock).await;
+    }
+
+    async fn live_files(&mut self, superblock: &Superblock) {
         self.pinned_until = superblock.snapshots.pinned_until;
         let of_files = |chain: &Chain| is_number(chain.ino);
         let orphans = superblock.chains.iter().filter(|chain| of_files(chain));

@@ -25,7 +25,7 @@
 //! Commit point: [`Commits::durable`], where the horizon advances.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,6 +43,7 @@ use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
 use crate::anchors;
+use crate::books::Renewed;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
@@ -201,6 +202,10 @@ pub(crate) struct Commits {
     /// How often what is folded into could not be read.
     pub(crate) unfoldable: Cell<u64>,
     counts: Cell<Counts>,
+    /// Blocks of the map that are lost, or may be, and are written anew by the next fold.
+    pub(crate) lost_leaves: RefCell<BTreeSet<u64>>,
+    /// What was lost of the engine's own books, and written anew.
+    pub(crate) renewed: Cell<Renewed>,
 }
 
 /// What an opening found.
@@ -254,6 +259,8 @@ impl Commits {
             folds_for_room: Attempts::default(),
             unfoldable: Cell::default(),
             counts: Cell::default(),
+            lost_leaves: RefCell::default(),
+            renewed: Cell::default(),
         })
     }
 
@@ -531,6 +538,7 @@ impl Commits {
     fn seal(&self, mut pin: Option<Pin>) -> Sealed {
         let number = self.number();
         let Open { through, answers, taken, freed, unheld, died, riding, .. } = self.open.take();
+        self.space.end_plan(&taken);
         let mut balance = Balance { taken, freed, died };
         let mut writes: Vec<(u64, Bytes, u64)> = Vec::new();
         for (&address, data) in &riding {

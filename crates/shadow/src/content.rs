@@ -1,6 +1,7 @@
 //! What files hold: planning where blocks go, and what goes.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::rc::Rc;
 
 use block::{Buffer, IoError, zeros};
@@ -15,7 +16,7 @@ use crate::format::pointer::{HIGHEST, Pointer, capacity, reach};
 use crate::format::record::Run;
 use crate::format::{CHUNKS, FAN, UNIT, sum};
 use crate::inode::Inode;
-use crate::nodes::{Node, Stem};
+use crate::nodes::{Node, Parent, Stem};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Cut, Placed, Update};
 use crate::waiting::{Sort, Waits};
@@ -64,6 +65,28 @@ struct Behind {
     /// The last one that was found: all behind it were.
     last: u64,
     is_full: bool,
+}
+
+impl Behind {
+    /// A block is another, and what hangs from it is unknown. It goes, if all of that is behind the
+    /// end; otherwise the file cannot become shorter than what was found so far.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when nothing was found that goes.
+    fn lose(&mut self, lost: (&Parent, u64, Pointer), level: u8) -> Result<(), FsError> {
+        let (parent, index, pointer) = lost;
+        let first = index * reach(level);
+        let cut = &mut self.cut;
+        let late = u64::from(is_planted(Bug::LateLosses));
+        if first >= self.from + late && cut.lost.len() < BLOCKS_PER_UPDATE {
+            self.last = first;
+            cut.lost.push((parent.clone(), index, pointer));
+            return Ok(());
+        }
+        self.is_full = true;
+        let is_empty = cut.leaves.is_empty() && cut.nodes.is_empty() && cut.lost.is_empty();
+        if is_empty { Err(FsError::Corrupt) } else { Ok(()) }
+    }
 }
 
 impl Shadow {
@@ -286,7 +309,18 @@ impl Shadow {
                     break;
                 }
                 if level > 0 || is_names {
-                    let Some(node) = self.nodes.get(stem, level, index).await? else { continue };
+                    let node = match self.nodes.get(stem, level, index).await {
+                        Err(FsError::Corrupt) if !is_planted(Bug::StuckChains) => {
+                            let pointer = self.nodes.child_of(&parent, index);
+                            behind.lose((&parent, index, pointer), level)?;
+                            if behind.is_full {
+                                return Ok(());
+                            }
+                            continue;
+                        }
+                        node => node?,
+                    };
+                    let Some(node) = node else { continue };
                     if level > 0 {
                         self.look_behind(stem, Some(node.clone()), is_names, behind).await?;
                     } else if behind.cut.nodes.len() >= BLOCKS_PER_UPDATE {
@@ -335,6 +369,9 @@ impl Shadow {
         let left = if left > keep { left * self.leaf_bytes(file) } else { size };
         let facts = &mut update.inode(file).facts;
         facts.units = facts.units.saturating_sub(leaves + names);
+        if left == 0 {
+            facts.units = 0; // also where it is unknown what hung from a block
+        }
         facts.size = left.min(facts.size);
         Ok(left)
     }
@@ -344,6 +381,34 @@ impl Shadow {
             FileKind::Directory => CHUNKS * CHUNK_SIZE as u64,
             _ => self.block_size(),
         }
+    }
+
+    /// The same, with what becomes of the last block. Where that has rotted, so that nobody can make
+    /// it zero behind the end, the file keeps all of it.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when the file cannot become shorter than it is.
+    pub(crate) async fn plan_shorter(
+        &self,
+        update: &mut Update,
+        file: &File,
+        size: u64,
+    ) -> Result<u64, FsError> {
+        let left = self.plan_cut(update, file, size).await?;
+        if left > size {
+            return Ok(left);
+        }
+        match self.plan_tail(update, file, size).await {
+            Err(FsError::Corrupt) => {}
+            tail => return tail.map(|()| left),
+        }
+        let before = file.look(|inode| inode.facts.size);
+        let whole = size.next_multiple_of(self.block_size()).min(before);
+        if whole == before {
+            return Err(FsError::Corrupt);
+        }
+        update.inode(file).facts.size = whole;
+        Ok(whole)
     }
 
     /// The last block of a file that becomes shorter is zero behind its end.
@@ -361,11 +426,13 @@ impl Shadow {
             return Ok(());
         }
         let at = pointer.offset();
-        let data = self
-            .path
-            .read(at..at + there as u64, &[pointer.sum.get()])
-            .await
-            .map_err(|_| FsError::Io)?;
+        let data =
+            self.path.read(at..at + there as u64, &[pointer.sum.get()]).await.map_err(|error| {
+                match error.kind {
+                    ErrorKind::InvalidData if !is_planted(Bug::StuckChains) => FsError::Corrupt,
+                    _ => FsError::Io,
+                }
+            })?;
         let data = block::gather(&data, 0, there);
         let set = BTreeMap::from([(lbn, Content::whole(data))]);
         // It goes to another place, where a snapshot holds the old one too: there is the pool.

@@ -8,20 +8,25 @@
 //! 1. The map and the log as they were folded, with the records since, are what trees hold.
 //! 2. A fold happens between two awaits: all that it changes was read before, or is filled anew,
 //!    whatever stood there. If something cannot be read, nothing has changed.
+//! 3. A block of the map that has rotted is filled anew with all that memory has of it, and nothing
+//!    waits for it in the log then. A block of answers that has rotted has none.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use vfs::FsError;
 
+use crate::books::Renewed;
 use crate::commit::Commits;
 use crate::format::head::Head;
 use crate::format::log::{self, Logged};
-use crate::format::pointer::Pointer;
+use crate::format::pointer::{Pointer, reach};
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{Died, LISTS, List, RUNS};
-use crate::format::{MAPPED, UNIT};
+use crate::format::{BODY, MAPPED, UNIT};
 use crate::nodes::{Anew, Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
@@ -128,15 +133,28 @@ impl Commits {
     ///
     /// # Errors
     /// When what it is folded into cannot be read; then it is as it was.
-    pub(crate) async fn fold(&self, all: bool) -> Result<(), FsError> {
+    pub(crate) async fn fold(&self, mut all: bool) -> Result<(), FsError> {
         let mut made = Vec::new();
-        // Nobody notes anything of records but the commit that folds.
-        let parted = self.log.borrow().part(&self.unfolded.borrow().changes, all);
-        let read = self.read_places(&parted, &mut made).await;
-        if let Ok(Places { map, log, answers: blocks, lists }) = &read {
+        let (parted, read) = loop {
+            let parted = self.parted(all);
+            match self.read_places(&parted, &mut made).await {
+                Err(Unfoldable::LostLeaves(leaves)) => {
+                    self.nodes.unmake(&mut made);
+                    self.lost_leaves.borrow_mut().extend(leaves);
+                }
+                Err(Unfoldable::LostLog) => {
+                    self.nodes.unmake(&mut made);
+                    all = true;
+                }
+                Err(Unfoldable::Failed(error)) => break (parted, Err(error)),
+                Ok(places) => break (parted, Ok(places)),
+            }
+        };
+        if let Ok(Places { map, anew, log, answers: blocks, lists }) = &read {
             let Unfolded { changes, answers, units, .. } = self.unfolded.take();
             self.fold_loose(&changes);
             self.fold_map(&parted, map);
+            self.renew_map(anew);
             let log = log.iter().map(|(anew, lines)| (self.nodes.begin_anew(anew), lines));
             self.fold_log(&parted, log);
             if !is_planted(Bug::UnfoldedAnswers) {
@@ -158,47 +176,134 @@ impl Commits {
         read.map(drop)
     }
 
+    /// What becomes of what records tell. Nobody notes anything of records but the commit that
+    /// folds. Where blocks of the map are lost, nothing waits.
+    fn parted(&self, all: bool) -> Parted {
+        let lost = self.lost_leaves.borrow();
+        let mut parted =
+            self.log.borrow().part(&self.unfolded.borrow().changes, all || !lost.is_empty());
+        lost.iter().for_each(|&leaf| _ = parted.mapped.entry(leaf).or_default());
+        parted
+    }
+
+    /// Leaves of the map that have to be written anew, if this one cannot be read: those below the
+    /// highest block on its way that is another.
+    async fn lost_with(&self, leaf: u64) -> Result<Range<u64>, FsError> {
+        let all = self.nodes.unreadable(&Stem::Map, leaf).await?;
+        let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
+        let end = ((index + 1) * reach(level)).min(self.shape.units.div_ceil(MAPPED));
+        Ok(index * reach(level)..end)
+    }
+
+    /// Blocks of the map that are to be filled anew, as they follow each other from above.
+    async fn lost_blocks(&self, leaves: &[u64]) -> Result<Vec<Anew<'_>>, FsError> {
+        let mut blocks = BTreeMap::new();
+        for &leaf in leaves {
+            for (level, index, parent) in self.nodes.unreadable(&Stem::Map, leaf).await? {
+                blocks.entry((Reverse(level), index)).or_insert(parent);
+            }
+        }
+        let mut anew = Vec::new();
+        for ((Reverse(level), index), parent) in blocks {
+            anew.push(self.nodes.instead(Stem::Map, (level, index), parent).await);
+        }
+        Ok(anew)
+    }
+
     /// What a fold changes.
     async fn read_places(
         &self,
         parted: &Parted,
         made: &mut Vec<Rc<Node>>,
-    ) -> Result<Places<'_>, FsError> {
+    ) -> Result<Places<'_>, Unfoldable> {
         let lengths: Vec<usize> =
             self.unfolded.borrow().answers.iter().map(|one| one.len()).collect();
-        let (mut map, mut log) = (Vec::new(), Vec::new());
-        let leaves: Vec<u64> = parted.mapped.keys().copied().collect();
-        for some in leaves.chunks(AT_ONCE) {
-            let read = some.iter().map(|&leaf| self.nodes.get(&Stem::Map, 0, leaf));
-            let _in_memory = try_join_all(read).await?;
-            for &leaf in some {
-                map.push(self.nodes.make(&Stem::Map, 0, leaf, made).await?);
-            }
-        }
+        let (map, anew) = self.read_map_of(parted, made).await?;
+        let mut log = Vec::new();
         let written = self.log.borrow().written(parted);
         for (block, lines) in written {
             let place = block % space_log::ring(&self.shape);
-            log.push((self.nodes.make_anew(Stem::Log, place, &[], made).await?, lines));
+            match self.nodes.make_anew(Stem::Log, place, &[], made).await {
+                Err(FsError::Corrupt) => return Err(Unfoldable::LostLog),
+                anew => log.push((anew?, lines)),
+            }
         }
         let (ring, begun) = (ring(&self.shape), self.superblock.borrow().answers_begun);
         let (mut last, mut blocks, mut end) = (None, Vec::new(), UNIT);
         if begun > self.superblock.borrow().answers_from {
-            let node = self.nodes.make(&Stem::Answers, 0, (begun - 1) % ring, made).await?;
-            end = node.read(end_of_answers).unwrap_or(UNIT);
-            last = Some(node);
+            last = self.last_answers((begun - 1) % ring, made).await?;
+            end = last.as_ref().and_then(|node| node.read(end_of_answers)).unwrap_or(UNIT);
         }
         let mut next = begun;
         for length in lengths {
             if end + 2 + length > UNIT {
-                let anew = self.nodes.make_anew(Stem::Answers, next % ring, &blocks, made);
-                let anew = anew.await?;
-                blocks.push(anew);
+                let place = next % ring;
+                let parent = self.nodes.parent(&Stem::Answers, 0, place).await;
+                if matches!(parent, Err(FsError::Corrupt)) {
+                    self.forget_answers(place).await?;
+                }
+                let anew = self.nodes.make_anew(Stem::Answers, place, &blocks, made);
+                blocks.push(anew.await?);
                 (next, end) = (next + 1, size_of::<Head>());
             }
             end += 2 + length;
         }
         let lists = self.read_lists(made).await?;
-        Ok(Places { map, log, answers: (last, blocks), lists })
+        Ok(Places { map, anew, log, answers: (last, blocks), lists })
+    }
+
+    /// The blocks of the map that a fold changes, and those that it fills anew.
+    async fn read_map_of(
+        &self,
+        parted: &Parted,
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<(Vec<(u64, Rc<Node>)>, Vec<Anew<'_>>), Unfoldable> {
+        let leaves: Vec<u64> = parted.mapped.keys().copied().collect();
+        let (mut map, mut lost) = (Vec::new(), Vec::new());
+        for some in leaves.chunks(AT_ONCE) {
+            let read = some.iter().map(|&leaf| self.nodes.get(&Stem::Map, 0, leaf));
+            let _in_memory = join_all(read).await;
+            for &leaf in some {
+                match self.nodes.make(&Stem::Map, 0, leaf, made).await {
+                    Ok(node) => map.push((leaf, node)),
+                    Err(FsError::Corrupt) if self.is_lost(leaf) => lost.push(leaf),
+                    Err(FsError::Corrupt) if !is_planted(Bug::KeptLeaves) => {
+                        return Err(Unfoldable::LostLeaves(self.lost_with(leaf).await?));
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        let anew = self.lost_blocks(&lost).await?;
+        Ok((map, anew))
+    }
+
+    fn is_lost(&self, leaf: u64) -> bool {
+        self.lost_leaves.borrow().contains(&leaf)
+    }
+
+    /// The last block of the ring of answers, if it can be read. Otherwise its answers are
+    /// forgotten, and the next come to the block behind it.
+    async fn last_answers(
+        &self,
+        place: u64,
+        made: &mut Vec<Rc<Node>>,
+    ) -> Result<Option<Rc<Node>>, FsError> {
+        match self.nodes.make(&Stem::Answers, 0, place, made).await {
+            Err(FsError::Corrupt) => {
+                self.forget_answers(place).await?;
+                Ok(None)
+            }
+            made => made.map(Some),
+        }
+    }
+
+    /// A block of answers has rotted: it has none from now on.
+    pub(crate) async fn forget_answers(&self, place: u64) -> Result<(), FsError> {
+        self.nodes.renew(&Stem::Answers, place).await?;
+        let renewed = self.renewed.get();
+        self.renewed.set(Renewed { answer_blocks: renewed.answer_blocks + 1, ..renewed });
+        Ok(())
     }
 
     /// The blocks of lists on which something comes. A deletion may give back such a block while
@@ -228,7 +333,14 @@ impl Commits {
             let known = self.pins.list(span);
             let slot = known.map_or_else(|| slots.next(), |known| Some(known.slot));
             let slot = slot.expect("so many were asked for");
-            let line = self.nodes.make(&Stem::Lists, 0, slot / LISTS, made).await?;
+            let line = match self.nodes.make(&Stem::Lists, 0, slot / LISTS, made).await {
+                Err(FsError::Corrupt) if !is_planted(Bug::LostLines) => {
+                    self.renew_lines(&Stem::Lists).await?;
+                    self.nodes.renew(&Stem::Lists, slot / LISTS).await?;
+                    self.nodes.make(&Stem::Lists, 0, slot / LISTS, made).await?
+                }
+                line => line?,
+            };
             let mut last = None;
             if let Some(Listing { list, .. }) = known {
                 match self.nodes.get(&Stem::Died, 0, list.last).await {
@@ -274,15 +386,43 @@ impl Commits {
         }
     }
 
-    fn fold_map(&self, parted: &Parted, map: &[Rc<Node>]) {
-        for (lines, node) in parted.mapped.values().zip(map) {
+    fn fold_map(&self, parted: &Parted, map: &[(u64, Rc<Node>)]) {
+        for (leaf, node) in map {
+            if self.is_lost(*leaf) {
+                self.fill_leaf(node);
+                continue;
+            }
             node.change(|bytes| {
-                for &(run, is_used) in lines {
+                for &(run, is_used) in &parted.mapped[leaf] {
                     run.units().for_each(|unit| set_bit(bytes, unit.start % MAPPED, is_used));
                 }
             });
             self.nodes.mark(node);
         }
+    }
+
+    /// A block of the map tells all that memory has of it.
+    fn fill_leaf(&self, node: &Rc<Node>) {
+        let body = self.space.recorded(node.place.index);
+        node.change(|bytes| {
+            bytes[size_of::<Head>()..size_of::<Head>() + BODY].copy_from_slice(&body)
+        });
+        self.nodes.mark(node);
+        let renewed = self.renewed.get();
+        self.renewed.set(Renewed { map_blocks: renewed.map_blocks + 1, ..renewed });
+    }
+
+    /// Fills blocks of the map anew that could not be read (invariant 3).
+    fn renew_map(&self, anew: &[Anew<'_>]) {
+        for block in anew {
+            let node = self.nodes.begin_anew(block);
+            if node.place.level == 0 {
+                self.fill_leaf(&node);
+            } else {
+                self.nodes.mark(&node);
+            }
+        }
+        self.lost_leaves.borrow_mut().clear();
     }
 
     fn fold_log<'a>(
@@ -345,10 +485,27 @@ impl Commits {
     }
 }
 
+/// Why a fold does not happen.
+enum Unfoldable {
+    /// These leaves of the map have rotted: it is tried again with blocks in their place.
+    LostLeaves(Range<u64>),
+    /// A block that leads to those of the log has rotted: the map is to tell everything.
+    LostLog,
+    Failed(FsError),
+}
+
+impl From<FsError> for Unfoldable {
+    fn from(error: FsError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// What a fold changes.
 struct Places<'a> {
-    /// Blocks of the map in their order.
-    map: Vec<Rc<Node>>,
+    /// Blocks of the map, by their numbers.
+    map: Vec<(u64, Rc<Node>)>,
+    /// Those that are filled anew, from above.
+    anew: Vec<Anew<'a>>,
     /// Blocks of the log, and what they are to say.
     log: Vec<(Anew<'a>, Vec<Logged>)>,
     /// The last block of the ring, if it has some, and those that follow.

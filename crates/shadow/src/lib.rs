@@ -11,16 +11,18 @@
 //! * [`format`]: the bytes of a volume. `space`: which units are free; `space_log`: what the map on
 //!   the disk does not tell of that; `placement`, `in_order`: which of them are next where the arm
 //!   of a disk can be followed. `nodes`: blocks of metadata in memory, as trees. `pins`: which
-//!   snapshots there are, and what they hold.
+//!   snapshots there are, and what they hold; `numbers`: places of their lines and lists.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
-//! * `commit`, `fold`, `room`, `slots`, `discards`: from memory to the disk.
+//! * `commit`, `fold`, `room`, `slots`, `discards`: from memory to the disk. `books`: reading what
+//!   these write of space and answers.
 //! * `engine`, `waiting`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`:
 //!   the same, of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it. `anchors`: where it begins; `lost`: a
 //!   volume without them.
 //! * [`mod@repair`]: one update that makes right what can be.
-//! * `mend`: other versions of a block. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
+//! * `mend`: other versions of a block; `bits`: finding one that
+//!   has flipped. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
 //!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it
 //!   gives way. `status`: what an open volume tells of itself.
 //! * `compact`: emptying zones; `zones`, `emptying`: which; `owners`: whose what is in them is;
@@ -32,6 +34,8 @@
 
 mod anchors;
 mod apply;
+mod bits;
+mod books;
 mod callers;
 pub mod check;
 mod commit;
@@ -53,6 +57,7 @@ mod mend;
 pub mod mkfs;
 mod node;
 mod nodes;
+mod numbers;
 pub mod open;
 mod owners;
 mod pace;
@@ -81,6 +86,7 @@ mod waiting;
 mod work;
 mod zones;
 
+pub use books::Renewed;
 pub use check::{Findings, Law, Wrong, check};
 pub use commit::Counts;
 pub use engine::Shadow;

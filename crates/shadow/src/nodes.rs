@@ -30,7 +30,7 @@ use bytes::Bytes;
 use cache::blocks::Loading;
 use cache::{BlockCache, Budget, DataPath};
 use futures::FutureExt;
-use futures::future::LocalBoxFuture;
+use futures::future::{LocalBoxFuture, join_all};
 use vfs::FsError;
 
 use crate::format::head::{Kind, Place, Secret, is, seal};
@@ -41,6 +41,7 @@ use crate::format::{FAN, UNIT, sum};
 use crate::mend::mend;
 use crate::node::tree_of;
 pub(crate) use crate::node::{Node, Parent, Stem};
+use crate::numbers::Occupied;
 use crate::planted::{Bug, is_planted};
 
 /// The number of a block in the cache.
@@ -53,9 +54,10 @@ fn number(owner: u64, level: u8, index: u64) -> u64 {
 /// is here.
 pub(crate) struct Anew<'a> {
     stem: Stem,
+    level: u8,
     index: u64,
-    /// What leads to it stays in memory,
-    _parent: Parent,
+    /// What leads to it stays in memory, but where that is to be filled anew as well,
+    _parent: Option<Parent>,
     /// and so does it, if it is there.
     here: Option<Rc<Node>>,
     _loading: Option<Loading<'a, Node>>,
@@ -413,6 +415,39 @@ impl Nodes {
         .boxed_local()
     }
 
+    /// Notes which leaves a tree has. Those below a block that cannot be read may all be there, as
+    /// far as `end`.
+    pub(crate) fn note_leaves<'a>(
+        &'a self,
+        stem: &'a Stem,
+        above: Option<Rc<Node>>,
+        end: u64,
+        found: &'a mut Occupied,
+    ) -> LocalBoxFuture<'a, ()> {
+        async move {
+            let (parent, level, places) = self.below(stem, above.as_ref());
+            let is_there = |index: &u64| !self.child_of(&parent, *index).is_null();
+            let places: Vec<u64> = places.filter(is_there).collect();
+            if level > 0 {
+                join_all(places.iter().map(|&index| self.get(stem, level, index))).await;
+            }
+            for index in places {
+                if level == 0 {
+                    found.note(index..index + 1);
+                    continue;
+                }
+                let all = index * reach(level)..((index + 1) * reach(level)).min(end);
+                match self.get(stem, level, index).await {
+                    Ok(Some(node)) => self.note_leaves(stem, Some(node), end, found).await,
+                    _ if all.is_empty() => {}
+                    _ => found.note(all),
+                }
+                self.relieve();
+            }
+        }
+        .boxed_local()
+    }
+
     /// What leads to a place of a tree, which grows if it has to. What is not there yet is made
     /// without a mark, and noted in `made`: as long as nothing is in it, it is a hole.
     ///
@@ -476,29 +511,100 @@ impl Nodes {
         loop {
             let parent = self.make_parent(&stem, 0, index, made).await?;
             let here = self.find(&stem, 0, index);
-            if here.is_some() || others.iter().any(|other| other.index == index) {
-                return Ok(Anew { stem, index, _parent: parent, here, _loading: None });
-            }
-            if let Some(loading) = self.cache.begin(number(stem.owner(), 0, index)) {
-                let loading = Some(loading);
-                return Ok(Anew { stem, index, _parent: parent, here, _loading: loading });
+            let is_other = others.iter().any(|other| other.index == index);
+            let loading = if here.is_some() || is_other {
+                None
+            } else if let Some(loading) = self.cache.begin(number(stem.owner(), 0, index)) {
+                Some(loading)
+            } else {
+                self.cache.wait().await;
+                continue;
+            };
+            let (level, parent) = (0, Some(parent));
+            return Ok(Anew { stem, level, index, _parent: parent, here, _loading: loading });
+        }
+    }
+
+    /// A block that cannot be read, of any level, which is to be filled anew with all below it. What
+    /// leads to it is in memory as long as `parent` is, or is filled anew before it.
+    pub(crate) async fn instead<'a>(
+        &'a self,
+        stem: Stem,
+        (level, index): (u8, u64),
+        parent: Option<Parent>,
+    ) -> Anew<'a> {
+        loop {
+            let here = self.find(&stem, level, index);
+            let loading = self.cache.begin(number(stem.owner(), level, index));
+            if here.is_some() || loading.is_some() {
+                return Anew { stem, level, index, _parent: parent, here, _loading: loading };
             }
             self.cache.wait().await;
         }
     }
 
+    /// The leaf at this place begins anew as a block without content, with what leads to it, where
+    /// that cannot be read. What it had is lost.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when it cannot be read, and may come back.
+    pub(crate) async fn renew(&self, stem: &Stem, index: u64) -> Result<(), FsError> {
+        let mut above = None;
+        for level in (0..=self.height(stem)).rev() {
+            let at = index / FAN.pow(level.into());
+            let node = match self.get(stem, level, at).await {
+                Ok(Some(node)) => node,
+                Ok(None) | Err(FsError::Corrupt) => {
+                    let anew = self.instead(stem.clone(), (level, at), above.take()).await;
+                    let node = self.begin_anew(&anew);
+                    self.mark(&node);
+                    node
+                }
+                Err(error) => return Err(error),
+            };
+            above = Some(Parent::Node(node));
+        }
+        Ok(())
+    }
+
+    /// The blocks of a tree that lead to this leaf and cannot be read, with what leads to the first
+    /// of them, from above; the leaf among them, if it cannot be read.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub(crate) async fn unreadable(
+        &self,
+        stem: &Stem,
+        leaf: u64,
+    ) -> Result<Vec<(u8, u64, Option<Parent>)>, FsError> {
+        let (mut all, mut above) = (Vec::new(), Some(Parent::Stem(stem.clone())));
+        for level in (0..=self.height(stem)).rev() {
+            let at = leaf / FAN.pow(level.into());
+            match self.get(stem, level, at).await {
+                Ok(Some(node)) => above = Some(Parent::Node(node)),
+                Ok(None) | Err(FsError::Corrupt) => all.push((level, at, above.take())),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
     /// The block of such a leaf, which is to be filled and marked at once.
-    pub(crate) fn begin_anew(&self, Anew { stem, index, here, .. }: &Anew<'_>) -> Rc<Node> {
-        if let Some(node) = here.clone().or_else(|| self.find(stem, 0, *index)) {
+    pub(crate) fn begin_anew(&self, anew: &Anew<'_>) -> Rc<Node> {
+        let Anew { stem, level, index, here, .. } = anew;
+        let (level, index) = (*level, *index);
+        if let Some(node) = here.clone().or_else(|| self.find(stem, level, index)) {
             return node;
         }
         // The tree may have become higher since.
-        let parent = match self.height(stem) {
-            0 => Parent::Stem(stem.clone()),
-            _ => Parent::Node(self.find(stem, 1, index / FAN).expect("it stays in memory")),
+        let parent = if self.height(stem) == level {
+            Parent::Stem(stem.clone())
+        } else {
+            let above = self.find(stem, level + 1, index / FAN);
+            Parent::Node(above.expect("it stays in memory"))
         };
-        let pointer = self.child_of(&parent, *index);
-        self.adopt(stem.place(0, *index), parent, Buffer::zeroed(UNIT), pointer)
+        let pointer = self.child_of(&parent, index);
+        self.adopt(stem.place(level, index), parent, Buffer::zeroed(UNIT), pointer)
     }
 
     /// Blocks that were made for a change which did not need them after all go.

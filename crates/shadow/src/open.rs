@@ -11,42 +11,40 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
+use bytes::Bytes;
 use cache::{Budget, DataPath};
 use futures::future::try_join;
 use runtime::Runtime;
-use vfs::{FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
+use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
 
-use crate::anchors::{find_anchor, read_unit, superblocks};
+use crate::anchors::{find_anchor, superblocks};
+use crate::books::{AT_ONCE, Books, Renewed, pieces_left, read_books};
 use crate::callers::Callers;
 use crate::commit::{Commits, Found};
 use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
 use crate::error::OpenError;
-use crate::fold::answers_in;
 use crate::format::anchor::{Anchor, Shape};
-use crate::format::head::{Head, Kind, Place, Secret, is};
+use crate::format::head::Secret;
 use crate::format::inode::Record;
-use crate::format::record::{self, Change, Run, Span};
+use crate::format::record::Span;
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::{Listed, Superblock};
-use crate::format::{INODES, MAPPED, ROOT, UNIT, sum};
+use crate::format::{INODES, ROOT, UNIT, sum};
 use crate::in_order::InOrder;
-use crate::mend::mend;
+use crate::mend::{mended_run, sum_listed};
 use crate::nodes::{Nodes, Stem};
+use crate::numbers::Occupied;
 use crate::pins::{Listing, Pins};
 use crate::placement::Placement;
 use crate::planted::{Bug, is_planted};
-use crate::room::ring;
-use crate::runs::{Unfolded, sum_of_sums};
 use crate::space::Space;
-use crate::space_log::{self, Log};
 
 /// How to open a volume.
 #[derive(Clone, Debug)]
@@ -80,8 +78,6 @@ impl Default for OpenOptions {
     }
 }
 
-/// Blocks of the map, or of answers, that are read at once.
-const AT_ONCE: usize = 4096;
 /// Bytes of UNSTABLE data that wait in memory at most.
 const DIRTY_MOST: u64 = 256 << 20;
 
@@ -94,13 +90,14 @@ pub async fn open(
     runtime: Runtime,
     options: &OpenOptions,
 ) -> Result<Rc<Files<Shadow>>, OpenError> {
-    let (anchor, (superblock, at, highest)) = chosen(&*device, options.read_only).await?;
+    let (anchor, Chosen { superblock, at, highest, mended }) =
+        chosen(&*device, options.read_only).await?;
     let shape = anchor.shape;
     let (device, placement) = followed(device, &runtime, options.read_only);
     let callers = Rc::new(Callers::new(device));
     let device: Rc<dyn BlockDevice> = callers.clone();
     if !is_planted(Bug::UnwrittenBelief) {
-        believe(&*device, &superblock, at, &anchor.secret).await?;
+        believe(&*device, (&superblock, at), &mended, &anchor.secret).await?;
     }
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(options.cache_bytes, block_size, options.keeps_data);
@@ -109,18 +106,20 @@ pub async fn open(
     let (trees, secret) = (superblock.trees(), anchor.secret);
     let nodes = Rc::new(Nodes::new(path.clone(), budget.clone(), trees, secret));
     let space = Rc::new(Space::empty(shape).placed_by(placement));
-    let pins = read_pins(&nodes, &superblock, shape.units);
-    let records = read_records(&*device, &shape, &superblock, &anchor.secret);
-    let (pins, unfolded) = try_join(pins, records).await?;
-    let map = read_map(&nodes, &space, &superblock, &unfolded);
-    let answers = read_answers(&nodes, &shape, &superblock, &unfolded);
-    let (log, remembered) = try_join(map, answers).await?;
+    let pins = read_pins_left(&nodes, &superblock, shape.units);
+    let books = read_books(&nodes, &space, &superblock);
+    let ((pins, lost_lists), books) = try_join(pins, books).await?;
+    let Books { unfolded, log, remembered, lost } = books;
     let chains = superblock.chains.clone();
     let reserve = options.reserve.unwrap_or(superblock.reserve);
     let superblock = Superblock { reserve, ..superblock };
     let found = Found { anchor, superblock, at, unfolded, log, pins };
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
     commits.pass_number(highest);
+    let mended_runs = mended.len() as u64;
+    commits.renewed.set(Renewed { mended_runs, ..Renewed::default() });
+    commits.renew_lists(&lost_lists).await?;
+    commits.renew_books(lost).await?;
     let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
     let generation = root.and_then(|root| root.inode(ROOT, Record::facts));
     let generation = generation.ok_or(OpenError::Damaged("it has no root"))?;
@@ -159,15 +158,28 @@ pub async fn open(
     Ok(files)
 }
 
-/// The anchor that counts, and the superblock that does, with its slot and the highest number that
-/// any has.
+/// The superblock to go on from.
+pub(crate) struct Chosen {
+    pub(crate) superblock: Superblock,
+    /// Where it is.
+    pub(crate) at: u64,
+    /// The highest number that any has.
+    pub(crate) highest: u64,
+    /// What it lists, by its first byte, where the disk has something else.
+    pub(crate) mended: Mended,
+}
+
+/// Bytes that were mended in memory, by where they are to stand.
+type Mended = BTreeMap<u64, Bytes>;
+
+/// The anchor that counts, and the superblock that does.
 async fn chosen(
     device: &dyn BlockDevice,
     is_only_read: bool,
-) -> Result<(Anchor, (Superblock, u64, u64)), OpenError> {
+) -> Result<(Anchor, Chosen), OpenError> {
     let anchor = find_anchor(device).await?;
     let chosen = choose(device, &anchor).await?;
-    let (superblock, _, highest) = &chosen;
+    let Chosen { superblock, highest, .. } = &chosen;
     if !superblock.counts_make_sense(anchor.shape.units) {
         return Err(OpenError::Damaged("what it counts makes no sense"));
     }
@@ -223,11 +235,8 @@ fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
     }
 }
 
-/// The superblock to go on from, where it is, and the highest number that was seen.
-pub(crate) async fn choose(
-    device: &dyn BlockDevice,
-    anchor: &Anchor,
-) -> Result<(Superblock, u64, u64), OpenError> {
+/// The superblock to go on from.
+pub(crate) async fn choose(device: &dyn BlockDevice, anchor: &Anchor) -> Result<Chosen, OpenError> {
     let found = superblocks(device, anchor).await?;
     let highest = found.last_key_value().map_or(0, |(&(number, _), _)| number);
     if highest < anchor.rest && !is_planted(Bug::ForgottenRest) {
@@ -235,32 +244,54 @@ pub(crate) async fn choose(
     }
     // There are two of a volume that was stopped.
     let highest_ones = || found.range((highest, 0)..);
-    for (&(_, at), superblock) in highest_ones() {
-        if is_whole(device, superblock).await? || is_planted(Bug::BelievedHighest) {
-            return Ok((superblock.clone(), at, highest));
+    // What is whole as it stands comes first: of a volume at rest one lists nothing.
+    for mends in [false, true] {
+        for (&(_, at), superblock) in highest_ones() {
+            let whole = whole(device, anchor, (superblock, at), mends).await?;
+            let whole = whole.or_else(|| is_planted(Bug::BelievedHighest).then(Mended::new));
+            if let Some(mended) = whole {
+                return Ok(Chosen { superblock: superblock.clone(), at, highest, mended });
+            }
         }
     }
     for (_, superblock) in highest_ones() {
         let at = superblock.durable_at;
         if let Some(durable) = found.get(&(superblock.durable, at))
-            && is_whole(device, durable).await?
+            && let Some(mended) = whole(device, anchor, (durable, at), true).await?
         {
-            return Ok((durable.clone(), at, highest));
+            return Ok(Chosen { superblock: durable.clone(), at, highest, mended });
         }
     }
     Err(OpenError::NoSuperblock { highest })
 }
 
-/// Whether all that a superblock lists is there. What cannot be read may be.
-async fn is_whole(device: &dyn BlockDevice, superblock: &Superblock) -> Result<bool, IoError> {
+/// Whether all that a superblock lists is there, and then what of it is mended, if it may be. What cannot be
+/// read may be there.
+async fn whole(
+    device: &dyn BlockDevice,
+    anchor: &Anchor,
+    (superblock, at): (&Superblock, u64),
+    mends: bool,
+) -> Result<Option<Mended>, IoError> {
+    let all = &superblock.listed;
+    let mut mended = Mended::new();
     for listed in &superblock.listed {
         match read_listed(device, listed).await {
             Ok(bytes) if fits(listed, &bytes) => {}
+            Ok(_) if !mends => return Ok(None),
+            Ok(bytes) => {
+                let block = superblock.write(at, &anchor.secret);
+                match mended_run(device, (&*block, all, anchor.shape.block), *listed, &bytes).await
+                {
+                    Some(right) => _ = mended.insert(listed.offset(), right.freeze()),
+                    None => return Ok(None),
+                }
+            }
             Err(error) if !is_planted(Bug::PassedReads) => return Err(error),
-            _ => return Ok(false),
+            Err(_) => return Ok(None),
         }
     }
-    Ok(true)
+    Ok(Some(mended))
 }
 
 async fn read_listed(device: &dyn BlockDevice, listed: &Listed) -> Result<Buffer, IoError> {
@@ -269,15 +300,14 @@ async fn read_listed(device: &dyn BlockDevice, listed: &Listed) -> Result<Buffer
 }
 
 fn fits(listed: &Listed, bytes: &[u8]) -> bool {
-    let sums: Vec<u64> = bytes.chunks(usize::from(listed.grain) * UNIT).map(sum).collect();
-    sum_of_sums(&sums) == listed.sum
+    sum_listed(listed, bytes) == listed.sum
 }
 
-/// Writes again what is believed and no flush covers, and where that is said.
+/// Writes again what is believed and no flush covers, as it was mended, and where that is said.
 pub(crate) async fn believe(
     device: &dyn BlockDevice,
-    superblock: &Superblock,
-    at: u64,
+    (superblock, at): (&Superblock, u64),
+    mended: &Mended,
     secret: &Secret,
 ) -> Result<(), IoError> {
     if !is_planted(Bug::HalfBelief) {
@@ -286,6 +316,10 @@ pub(crate) async fn believe(
     }
     for listed in &superblock.listed {
         // A mirror may give its other copy this time.
+        if let Some(bytes) = mended.get(&listed.offset()) {
+            device.write(listed.offset(), vec![bytes.clone()], Durability::Plain).await?;
+            continue;
+        }
         let bytes = read_listed(device, listed).await?;
         if !fits(listed, &bytes) {
             let length = bytes.len() as u64;
@@ -296,102 +330,35 @@ pub(crate) async fn believe(
     device.flush().await
 }
 
-/// What records tell since the last fold, in their order.
-pub(crate) async fn read_records(
-    device: &dyn BlockDevice,
-    shape: &Shape,
-    superblock: &Superblock,
-    secret: &Secret,
-) -> Result<Unfolded, OpenError> {
-    let damaged = || OpenError::Damaged("a record is not what its pointer says");
-    let mut blocks = Vec::new();
-    let mut next = superblock.record;
-    while !next.is_null() {
-        let unit = next.address.get();
-        if blocks.len() as u32 >= superblock.records || !shape.may_hold(&Run::of(unit)) {
-            return Err(damaged());
-        }
-        let mut block = read_unit(device, unit).await?;
-        if sum(&block) != next.sum.get() {
-            block = mend(device, next, 1).await.ok_or_else(damaged)?;
-        }
-        let index = crate::format::head::index(&block);
-        let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
-        let is_it = is(&block, place, next.birth.get(), secret);
-        let Some(read) = record::read(&block).filter(|_| is_it) else { return Err(damaged()) };
-        next = read.previous;
-        blocks.push((unit, read));
-    }
-    let mut unfolded = Unfolded::default();
-    for (unit, read) in blocks.into_iter().rev() {
-        let answers = read.answers.into_iter().map(Into::into);
-        unfolded.extend(read.changes, answers.collect());
-        unfolded.units.push(unit);
-    }
-    Ok(unfolded)
-}
-
-/// Which units are in use: those of the map, then what the log says, which is given, and then what
-/// records tell.
-pub(crate) async fn read_map(
-    nodes: &Nodes,
-    space: &Space,
-    superblock: &Superblock,
-    unfolded: &Unfolded,
-) -> Result<Log, OpenError> {
-    let damaged = |is_right: bool| {
-        let wrong = OpenError::Damaged("the map of space does not fit the records");
-        if is_right { Ok(()) } else { Err(wrong) }
-    };
-    let leaves: Vec<u64> = (0..space.shape().units.div_ceil(MAPPED)).collect();
-    for some in leaves.chunks(AT_ONCE) {
-        for (leaf, bytes) in nodes.pieces(&Stem::Map, some).await? {
-            damaged(space.take_mapped(leaf * MAPPED, &bytes[size_of::<Head>()..]))?;
-        }
-    }
-    let log = read_log(nodes, space.shape(), superblock.log_blocks.clone()).await?;
-    for (run, is_used) in log.lines().filter(|_| !is_planted(Bug::UnreadLog)) {
-        damaged(space.take_logged(run, is_used))?;
-    }
-    space.count();
-    for change in &unfolded.changes {
-        damaged(match *change {
-            Change::Taken(run) => space.take(run),
-            Change::Freed(run) => space.try_free(run),
-            Change::Died(run, _) => space.shape().may_hold(&run) && space.has_all(run),
-        })?;
-    }
-    Ok(log)
-}
-
-/// What the map does not tell yet.
-async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Log, OpenError> {
-    let damaged = || OpenError::Damaged("the space log makes no sense");
-    let ring = space_log::ring(shape);
-    let count = blocks.end.checked_sub(blocks.start);
-    let count = count.filter(|&count| count <= ring && blocks.end >> 48 == 0);
-    let mut log = Log::from(shape, blocks.start);
-    let mut places = Vec::new();
-    places.extend((0..count.ok_or_else(damaged)?).map(|at| (blocks.start % ring + at) % ring));
-    for some in places.chunks(AT_ONCE) {
-        let read = nodes.pieces(&Stem::Log, some).await?;
-        for place in some {
-            let lines = read.get(place).and_then(|bytes| crate::format::log::read(bytes));
-            log.push(&lines.ok_or_else(damaged)?);
-        }
-    }
-    Ok(log)
-}
-
 /// The snapshots that there are, and the lists of what they hold.
+///
+/// # Errors
+/// [`OpenError`] when some of it cannot be read, or makes no sense.
 pub(crate) async fn read_pins(
     nodes: &Nodes,
     superblock: &Superblock,
     units: u64,
 ) -> Result<Pins, OpenError> {
+    let (pins, lost) = read_pins_left(nodes, superblock, units).await?;
+    if lost.is_empty() { Ok(pins) } else { Err(OpenError::Failed(FsError::Corrupt)) }
+}
+
+/// The same without the lists in blocks of lines that are lost, and which these are: with them goes
+/// nothing but the space of what is on those lists, until a repair. A snapshot whose line is lost
+/// would be lost itself: no opening gives it up.
+async fn read_pins_left(
+    nodes: &Nodes,
+    superblock: &Superblock,
+    units: u64,
+) -> Result<(Pins, Vec<u64>), OpenError> {
     let said = &superblock.snapshots;
     let damaged = || OpenError::Damaged("what is told of snapshots makes no sense");
     said.makes_sense(units).then_some(()).ok_or_else(damaged)?;
+    let died = async {
+        let mut died = Occupied::default();
+        nodes.note_leaves(&Stem::Died, None, said.died_slots, &mut died).await;
+        died
+    };
     let (mut all, mut lists) = (BTreeMap::new(), BTreeMap::new());
     let blocks: Vec<u64> = (0..said.line_slots.div_ceil(LINES)).collect();
     for some in blocks.chunks(AT_ONCE) {
@@ -409,9 +376,11 @@ pub(crate) async fn read_pins(
             }
         }
     }
+    let mut lost = Vec::new();
     let blocks: Vec<u64> = (0..said.list_slots.div_ceil(LISTS)).collect();
     for some in blocks.chunks(AT_ONCE) {
-        let read = nodes.pieces(&Stem::Lists, some).await?;
+        let (read, of_these) = pieces_left(nodes, &Stem::Lists, some).await?;
+        lost.extend(of_these);
         for (block, bytes) in read {
             for slot in block * LISTS..(block + 1) * LISTS {
                 let list = List::read(&bytes, slot);
@@ -432,35 +401,6 @@ pub(crate) async fn read_pins(
     let do_rise = updates().zip(updates().skip(1)).all(|(one, next)| one < next);
     let is_last = all.last_key_value().is_none_or(|(&number, _)| number <= said.last);
     let are_there = updates().all(|update| update <= superblock.number);
-    if do_rise && is_last && are_there { Ok(Pins::new(said, all, lists)) } else { Err(damaged()) }
-}
-
-/// What callers were answered, the oldest first.
-pub(crate) async fn read_answers(
-    nodes: &Nodes,
-    shape: &Shape,
-    superblock: &Superblock,
-    unfolded: &Unfolded,
-) -> Result<Vec<LoggedReply>, OpenError> {
-    let ring = ring(shape);
-    let begun = superblock.answers_begun;
-    let damaged = OpenError::Damaged("an answer makes no sense");
-    if begun >> 48 != 0 || superblock.answers_from > begun {
-        return Err(damaged);
-    }
-    let first = begun.saturating_sub(ring).max(superblock.answers_from);
-    let mut answers: Vec<Vec<u8>> = Vec::new();
-    let places: Vec<u64> = (first..begun).map(|index| index % ring).collect();
-    for some in places.chunks(AT_ONCE) {
-        let read = nodes.pieces(&Stem::Answers, some).await?;
-        for at in some {
-            let of_node = read.get(at).and_then(|bytes| answers_in(bytes));
-            let Some(of_node) = of_node else { return Err(damaged) };
-            answers.extend(of_node);
-        }
-    }
-    answers.extend(unfolded.answers.iter().map(|answer| answer.to_vec()));
-    let read: Option<Vec<LoggedReply>> =
-        answers.iter().map(|answer| vnode::answer::read(answer)).collect();
-    read.ok_or(damaged)
+    (do_rise && is_last && are_there).then_some(()).ok_or_else(damaged)?;
+    Ok((Pins::new(said, all, lists, died.await), lost))
 }

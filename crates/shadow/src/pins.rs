@@ -17,6 +17,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use vfs::{SnapshotNumber, SnapshotUsage, Timestamp};
 use vnode::FoundSnapshots;
@@ -25,10 +26,12 @@ use crate::format::record::Span;
 use crate::format::snapshot::{List, RUNS, State, Told};
 use crate::format::superblock::Snapshots;
 use crate::format::{FAN, UNIT};
+use crate::numbers::{Numbers, Occupied};
 use crate::planted::{Bug, is_planted};
 
 /// Blocks of lists for which there are places when a snapshot is made: half of those that a tree
-/// has.
+/// has. There are no more places than blocks that stood at once, and each block stands in a unit: it
+/// takes 1 TiB of lists to come here, which tell of 100 TiB at least that snapshots alone hold.
 const MOST_DIED: u64 = 1 << 28;
 
 /// A list, and the slot of its line.
@@ -36,48 +39,6 @@ const MOST_DIED: u64 = 1 << 28;
 pub(crate) struct Listing {
     pub(crate) slot: u64,
     pub(crate) list: List,
-}
-
-/// Numbers of which some are in use.
-#[derive(Default)]
-struct Slots {
-    /// All from here on are free.
-    end: Cell<u64>,
-    free: RefCell<BTreeSet<u64>>,
-}
-
-impl Slots {
-    fn new(end: u64, is_used: impl Fn(u64) -> bool) -> Self {
-        let free = (0..end).filter(|&slot| !is_used(slot)).collect();
-        Self { end: Cell::new(end), free: RefCell::new(free) }
-    }
-
-    /// So many that are free, the lowest.
-    fn next(&self, count: usize) -> Vec<u64> {
-        let free: Vec<u64> = self.free.borrow().iter().copied().take(count).collect();
-        let more = (count - free.len()) as u64;
-        free.into_iter().chain(self.end.get()..self.end.get() + more).collect()
-    }
-
-    fn take(&self, slot: u64) {
-        let end = self.end.get();
-        if slot >= end {
-            self.free.borrow_mut().extend(end..slot);
-            self.end.set(slot + 1);
-        } else {
-            self.free.borrow_mut().remove(&slot);
-        }
-    }
-
-    fn give_back(&self, slot: u64) {
-        self.free.borrow_mut().insert(slot);
-    }
-
-    /// None is in use any more.
-    fn clear(&self) {
-        self.end.set(0);
-        self.free.borrow_mut().clear();
-    }
 }
 
 /// See the module's prose.
@@ -90,9 +51,9 @@ pub(crate) struct Pins {
     lists: RefCell<BTreeMap<Span, Listing>>,
     /// Lists that no snapshot is left for, and that can be read.
     loose: RefCell<BTreeSet<Span>>,
-    line_slots: Slots,
-    list_slots: Slots,
-    died_slots: Slots,
+    line_slots: Numbers,
+    list_slots: Numbers,
+    died_slots: Numbers,
     last: Cell<u32>,
     changed: Cell<Timestamp>,
     nodes: Cell<u64>,
@@ -105,21 +66,25 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// What a superblock says of them, with all lines.
+    /// What a superblock says of them, with all lines, and where blocks of lists stand.
     pub(crate) fn new(
         said: &Snapshots,
         all: BTreeMap<u32, (Told, u64)>,
         lists: BTreeMap<Span, Listing>,
+        died: Occupied,
     ) -> Self {
         let lines: BTreeSet<u64> = all.values().map(|(_, slot)| *slot).collect();
         let of_lists: BTreeSet<u64> = lists.values().map(|listing| listing.slot).collect();
+        let slots = |end: u64, used: BTreeSet<u64>| {
+            Numbers::new(end, used.into_iter().map(|slot| slot..slot + 1))
+        };
         let holders = all.values().filter(|(told, _)| told.state != State::Gone);
         let holders = holders.map(|(told, _)| (told.number, told.update)).collect();
         let pins = Self {
             holders: RefCell::new(holders),
-            line_slots: Slots::new(said.line_slots, |slot| lines.contains(&slot)),
-            list_slots: Slots::new(said.list_slots, |slot| of_lists.contains(&slot)),
-            died_slots: Slots { end: Cell::new(said.died_slots), ..Slots::default() },
+            line_slots: slots(said.line_slots, lines),
+            list_slots: slots(said.list_slots, of_lists),
+            died_slots: died.numbers(said.died_slots),
             all: RefCell::new(all),
             lists: RefCell::new(lists),
             last: Cell::new(said.last),
@@ -136,9 +101,9 @@ impl Pins {
     /// What the next superblock says of them. Its trees are others' to tell.
     pub(crate) fn said(&self) -> Snapshots {
         Snapshots {
-            line_slots: self.line_slots.end.get(),
-            list_slots: self.list_slots.end.get(),
-            died_slots: self.died_slots.end.get(),
+            line_slots: self.line_slots.end(),
+            list_slots: self.list_slots.end(),
+            died_slots: self.died_slots.end(),
             last: self.last.get(),
             changed: self.changed.get(),
             nodes: self.nodes.get(),
@@ -191,7 +156,7 @@ impl Pins {
 
     /// Lines of lists from this one on are free.
     pub(crate) fn list_slots(&self) -> u64 {
-        self.list_slots.end.get()
+        self.list_slots.end()
     }
 
     /// Who holds what dies now, and was written by this update: none if nobody does.
@@ -301,14 +266,16 @@ impl Pins {
         self.lists.borrow().get(&span).copied()
     }
 
-    /// A list that no snapshot is left for.
-    pub(crate) fn loose_list(&self) -> Option<Listing> {
+    /// A list that no snapshot is left for, the first behind this one.
+    pub(crate) fn loose_list(&self, behind: Option<Span>) -> Option<Listing> {
         let lists = self.lists.borrow();
         if is_planted(Bug::GreedyDeletions) {
             let damaged = self.damaged.borrow();
             return lists.values().find(|it| !damaged.contains(&it.list.span)).copied();
         }
-        self.loose.borrow().first().map(|span| lists[span])
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let loose = self.loose.borrow();
+        loose.range((from, Bound::Unbounded)).next().map(|span| lists[span])
     }
 
     /// Finds the lists that no snapshot is left for: some of these were the last one's.
@@ -326,7 +293,7 @@ impl Pins {
 
     /// There are no blocks of lists from this place on.
     pub(crate) fn died_slots(&self) -> u64 {
-        self.died_slots.end.get()
+        self.died_slots.end()
     }
 
     /// Lists of what died after the snapshot of this number was made.
@@ -378,6 +345,11 @@ impl Pins {
     /// Whether there are lists.
     pub(crate) fn has_lists(&self) -> bool {
         !self.lists.borrow().is_empty()
+    }
+
+    /// All lists, with the slots of their lines.
+    pub(crate) fn listings(&self) -> Vec<Listing> {
+        self.lists.borrow().values().copied().collect()
     }
 
     /// All lists.
@@ -445,7 +417,7 @@ impl Pins {
 
     /// Whether there are places for many more blocks of lists.
     pub(crate) fn may_list_more(&self) -> bool {
-        self.died_slots.end.get() < MOST_DIED
+        self.died_slots.end() < MOST_DIED
     }
 
     /// Units that are kept as long as there are snapshots: what they hold of the metadata of the

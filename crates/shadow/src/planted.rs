@@ -115,6 +115,30 @@ planted::bugs! {
     LeftAnchors,
     /// Places of a tree with what is left of a rotten list are given to others.
     ReusedPlaces,
+    /// An opening hands out no place of a list again that was free before it.
+    ForgottenPlaces,
+    /// An opening hands out the last place of a list that is in use.
+    LastPlaceFree,
+    /// Where a block of the map is derived from trees, what hangs from a damaged block is free.
+    FreeBehindDamage,
+    /// A file of which a block has rotted cannot go, nor become shorter.
+    StuckChains,
+    /// A block that has rotted does not go where the file ends with its first byte.
+    LateLosses,
+    /// Going back is refused by rot in the tree that goes.
+    RefusedRollBacks,
+    /// An opening takes no superblock of which a bit has flipped.
+    UnmendedSuperblocks,
+    /// An update did not happen if a bit has flipped in what it wrote.
+    UnmendedRuns,
+    /// Blocks of lines of snapshots and lists that have rotted stay so, though memory has them.
+    LostLines,
+    /// A list that cannot be read is in the way of those behind it.
+    BlockedLists,
+    /// A fold fails for ever if a block of the map has rotted.
+    KeptLeaves,
+    /// A block of the map that is written anew tells of what planned Updates have taken.
+    RecordedPlans,
     /// A snapshot that needs a fold waits for one, also where there is no room below.
     EndlessFolds,
     /// The superblock of an opening counts for two when a zone leaves the anchors.

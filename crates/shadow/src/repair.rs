@@ -29,6 +29,7 @@ use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
 use crate::anchors::find_anchor;
+use crate::books::read_answers;
 use crate::check::{Count, Look, ROUNDS, is_number, nodes_of};
 use crate::commit::{Commits, Found};
 use crate::error::OpenError;
@@ -42,7 +43,8 @@ use crate::format::superblock::{MOST_RESERVE, NUMBERS, Snapshots, Superblock};
 use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT, sum};
 use crate::mend::mend;
 use crate::nodes::{Node, Nodes, Stem, Which};
-use crate::open::{believe, choose, read_answers};
+use crate::numbers::Occupied;
+use crate::open::{Chosen, believe, choose};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Unfolded, coalesced};
@@ -56,7 +58,7 @@ use crate::space_log::Log;
 /// [`OpenError`]; then the volume is as it was.
 pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(), OpenError> {
     let anchor = find_anchor(&*device).await?;
-    let (found, at, highest) = choose(&*device, &anchor).await?;
+    let Chosen { superblock: found, at, highest, mended } = choose(&*device, &anchor).await?;
     let shape = anchor.shape;
     if !found.snapshots.makes_sense(shape.units) {
         return Err(OpenError::Damaged("what is told of snapshots makes no sense"));
@@ -75,7 +77,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     clear_senseless(&nodes).await;
     // Copies go where the trees of that superblock have nothing, and those before it may.
     if !is_planted(Bug::EarlyCopies) {
-        believe(&*device, &found, at, &anchor.secret).await?;
+        believe(&*device, (&found, at), &mended, &anchor.secret).await?;
     }
     part(&nodes, &space, strays, next).await?;
     let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
@@ -256,7 +258,7 @@ async fn fixed(
     look.tree(&Stem::Snapshots).await;
     look.live(&superblock).await;
     count_live(nodes, &look, &mut superblock).await;
-    let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new());
+    let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new(), Occupied::default());
     look.held(&pins).await;
     let all = counted(nodes, &look, &pins).await?;
     if look.has_unread {
@@ -264,7 +266,7 @@ async fn fixed(
     }
     make_map(nodes, &mut look).await?;
     (superblock.record, superblock.records) = (Pointer::NULL, 0);
-    let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new());
+    let pins = Pins::new(&superblock.snapshots, all, BTreeMap::new(), Occupied::default());
     Ok(Fixed { superblock, pins, unfolded: dead(&look, answers) })
 }
 

@@ -41,21 +41,41 @@ impl Shadow {
         for run in &since {
             for leaf in run.start / MAPPED..=(run.end() - 1) / MAPPED {
                 if map.last_key_value().is_none_or(|(&last, _)| last < leaf) {
-                    map.insert(leaf, self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?);
+                    let node = match self.nodes.make(&Stem::Map, 0, leaf, &mut made).await {
+                        Err(FsError::Corrupt) => {
+                            self.commits.lost_leaves.borrow_mut().insert(leaf);
+                            self.commits.fold_now().await?;
+                            self.nodes.make(&Stem::Map, 0, leaf, &mut made).await?
+                        }
+                        node => node?,
+                    };
+                    map.insert(leaf, node);
                 }
             }
         }
         let mut lists = Vec::new();
         let behind = self.pins.lists_behind(number).into_iter();
         for mut listing in behind.filter(|_| !is_planted(Bug::KeptDeaths)) {
-            let line = self.line_of_list(listing).await?;
+            let line = match self.line_of_list(listing).await {
+                Err(FsError::Corrupt) => {
+                    self.pins.note_damage(listing.list.span);
+                    continue; // what is on it is alive, whatever the list says
+                }
+                line => line?,
+            };
             let mut blocks = 0;
             loop {
                 blocks += 1;
-                if blocks > self.pins.died_slots() {
+                if blocks > self.space.shape().units {
                     return Err(FsError::Corrupt); // it is a circle
                 }
-                let (block, died) = self.block_of_list(listing.list.last).await?;
+                let (block, died) = match self.block_of_list(listing.list.last).await {
+                    Err(FsError::Corrupt) => {
+                        self.pins.note_damage(listing.list.span);
+                        break;
+                    }
+                    read => read?,
+                };
                 let rest = rest_of(listing.list, &died);
                 lists.push((listing, line.clone(), block, died));
                 let Some(list) = rest else { break };
@@ -101,6 +121,7 @@ impl Shadow {
                 let is_data = level == 0 && stem.holds_data();
                 let length = if is_data { self.per_block() } else { 1 };
                 let run = Run { start: pointer.address.get(), length };
+                // What cannot be read is discarded as well; what hangs from it stays allocated.
                 if !self.space.shape().may_hold(&run) || !self.space.has_all(run) {
                     return Err(FsError::Corrupt);
                 }
@@ -108,7 +129,13 @@ impl Shadow {
                 if is_data {
                     continue;
                 }
-                let node = self.nodes.get(stem, level, index).await?.ok_or(FsError::Corrupt)?;
+                let node = match self.nodes.get(stem, level, index).await {
+                    Err(FsError::Corrupt) if !is_planted(Bug::RefusedRollBacks) => {
+                        self.commits.note_given_up();
+                        continue;
+                    }
+                    node => node?.ok_or(FsError::Corrupt)?,
+                };
                 if level > 0 {
                     self.written_since(stem, Some(node), update, found).await?;
                 } else if matches!(stem, Stem::Inodes) {
@@ -132,7 +159,10 @@ impl Shadow {
             if home.inode(slot, Record::is_free) {
                 continue;
             }
-            let facts = home.inode(slot, Record::facts).ok_or(FsError::Corrupt)?;
+            let Some(facts) = home.inode(slot, Record::facts) else {
+                self.commits.note_given_up();
+                continue;
+            };
             if !facts.is_inline() {
                 let stem = Stem::File(home.place.index * INODES + slot, home.clone(), slot);
                 self.written_since(&stem, None, update, found).await?;

@@ -49,7 +49,7 @@ use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
 use crate::inode::is_still;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
-use crate::open::{choose, read_pins};
+use crate::open::{Chosen, choose, read_pins};
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::GiveWay;
 use crate::seen::Seen;
@@ -148,7 +148,7 @@ pub async fn scrub(
     watch: Watch<'_>,
 ) -> Result<Result<Scrubbed, ScrubError>, OpenError> {
     let anchor = find_anchor(&*device).await?;
-    let (superblock, at, highest) = choose(&*device, &anchor).await?;
+    let Chosen { superblock, at, highest, .. } = choose(&*device, &anchor).await?;
     let shape = anchor.shape;
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(64 << 20, block_size, false);

@@ -12,7 +12,7 @@ use vnode::scrub::ScrubError;
 use crate::format::head::Head;
 use crate::format::inode::{Facts, Record};
 use crate::format::{CHUNKS, INODES, ROOT};
-use crate::nodes::Stem;
+use crate::nodes::{Stem, Which};
 use crate::scrub::{Damage, Scrub};
 
 /// Directories that a way to the root goes through at most: a damaged one may go in circles.
@@ -91,9 +91,12 @@ impl Scrub<'_> {
                     continue;
                 }
                 self.turn().await?;
-                for start in (0..facts.size).step_by(CHUNK_SIZE) {
-                    let Some(bytes) = self.chunk(&stem, start).await else { continue };
-                    for entry in chunk::entries(&bytes).filter_map(Result::ok) {
+                let mut next = 0;
+                while let Some(leaf) = self.leaf_from(&stem, next).await {
+                    next = leaf + 1;
+                    self.turn().await?;
+                    let Some(bytes) = self.names(&stem, leaf, facts.size).await else { continue };
+                    for entry in entries(&bytes) {
                         let target = u64::from(entry.ino);
                         let is_name = entry.is_live() && !matches!(entry.name, b"." | b"..");
                         if is_name && is_wanted(target) {
@@ -136,10 +139,11 @@ impl Scrub<'_> {
         is_it: impl Fn(&[u8], u64) -> bool,
     ) -> Option<(u64, String)> {
         let (stem, facts) = self.facts_of(directory).await?;
-        for start in (0..facts.size).step_by(CHUNK_SIZE) {
-            let Some(bytes) = self.chunk(&stem, start).await else { continue };
-            let mut entries = chunk::entries(&bytes).filter_map(Result::ok);
-            let found = entries.find(|it| it.is_live() && is_it(it.name, it.ino.into()));
+        let mut next = 0;
+        while let Some(leaf) = self.leaf_from(&stem, next).await {
+            next = leaf + 1;
+            let Some(bytes) = self.names(&stem, leaf, facts.size).await else { continue };
+            let found = entries(&bytes).find(|it| it.is_live() && is_it(it.name, it.ino.into()));
             if let Some(entry) = found {
                 return Some((entry.ino.into(), entry.name.escape_ascii().to_string()));
             }
@@ -147,12 +151,26 @@ impl Scrub<'_> {
         None
     }
 
-    async fn chunk(&self, stem: &Stem, start: u64) -> Option<Vec<u8>> {
-        let index = start / CHUNK_SIZE as u64;
-        let node = self.work(self.nodes.get(stem, 0, index / CHUNKS)).await.ok()??;
-        let at = size_of::<Head>() + (index % CHUNKS) as usize * CHUNK_SIZE;
-        Some(node.read(|bytes| bytes[at..at + CHUNK_SIZE].to_vec()))
+    /// The next block of names that there is. Holes take no time, whatever the size of a directory
+    /// says.
+    async fn leaf_from(&self, stem: &Stem, from: u64) -> Option<u64> {
+        self.work(self.nodes.leaf_from(stem, None, from, Which::First)).await
     }
+
+    /// The chunks of a block of names, as far as the directory goes.
+    async fn names(&self, stem: &Stem, leaf: u64, size: u64) -> Option<Vec<u8>> {
+        let node = self.work(self.nodes.get(stem, 0, leaf)).await.ok()??;
+        let before = leaf.saturating_mul(CHUNKS * CHUNK_SIZE as u64);
+        let length = size.saturating_sub(before).min(CHUNKS * CHUNK_SIZE as u64) as usize;
+        let length = length / CHUNK_SIZE * CHUNK_SIZE;
+        let first = size_of::<Head>();
+        Some(node.read(|bytes| bytes[first..first + length].to_vec()))
+    }
+}
+
+/// The entries of chunks.
+fn entries(chunks: &[u8]) -> impl Iterator<Item = chunk::Entry<'_>> {
+    chunks.chunks(CHUNK_SIZE).flat_map(chunk::entries).filter_map(Result::ok)
 }
 
 /// The numbers of files that have lost something, in ranges that rise and have nothing in common.

@@ -61,7 +61,13 @@ impl Shadow {
         }
         let slot = self.pins.next_line();
         let made = &mut update.taken.made;
-        let leaf = self.nodes.make(&Stem::Snapshots, 0, slot / LINES, made).await?;
+        let leaf = match self.nodes.make(&Stem::Snapshots, 0, slot / LINES, made).await {
+            Err(FsError::Corrupt) => {
+                self.commits.renew_lines(&Stem::Snapshots).await?;
+                self.nodes.make(&Stem::Snapshots, 0, slot / LINES, made).await?
+            }
+            leaf => leaf?,
+        };
         let hold = self.commits.hold().await?;
         let pin = Pin { snapshot, leaf, slot };
         if self.has_room_for_pin() { Ok(Work::Pin(pin, hold)) } else { Err(FsError::NoSpace) }
@@ -77,8 +83,8 @@ impl Shadow {
 
     async fn lined(&self, number: SnapshotNumber) -> Result<Lined, FsError> {
         let (_, slot) = self.pins.told(number).ok_or(FsError::NoEntry)?;
-        let leaf = self.nodes.get(&Stem::Snapshots, 0, slot / LINES).await?;
-        Ok(Lined { number, leaf: leaf.ok_or(FsError::Corrupt)?, slot })
+        let leaf = self.line(&Stem::Snapshots, slot / LINES).await?;
+        Ok(Lined { number, leaf, slot })
     }
 
     /// Plans the next step of a deletion; says whether that is the last.
@@ -95,9 +101,10 @@ impl Shadow {
             return Ok(false);
         }
         let unfoldable = self.commits.unfoldable.get();
+        let (mut behind, mut failed) = (None, None);
         loop {
             let is_left = |_: &Listing| !is_planted(Bug::KeptLists);
-            if let Some(listing) = self.pins.loose_list().filter(is_left) {
+            if let Some(listing) = self.pins.loose_list(behind).filter(is_left) {
                 update.cost += RECORD;
                 update.cost += u64::from(self.nodes.height(&Stem::Died)) + 2;
                 update.cost += u64::from(self.nodes.height(&Stem::Lists)) + 2;
@@ -106,11 +113,19 @@ impl Shadow {
                         self.pins.note_damage(listing.list.span);
                         continue;
                     }
+                    // Others are in its way no longer than this one can be read again.
+                    Err(error) if !is_planted(Bug::BlockedLists) => {
+                        (behind, failed) = (Some(listing.list.span), Some(error));
+                        continue;
+                    }
                     read => read?,
                 };
                 let line = self.line_of_list(listing).await?;
                 update.work = Some(Work::Step(Step { of, listing, line, block, died }));
                 return Ok(false);
+            }
+            if let Some(error) = failed {
+                return Err(error);
             }
             if !self.commits.has_loose() {
                 update.work = Some(Work::End(of));
@@ -136,8 +151,18 @@ impl Shadow {
 
     /// The block in which the line of a list is.
     pub(crate) async fn line_of_list(&self, listing: Listing) -> Result<Rc<Node>, FsError> {
-        let line = self.nodes.get(&Stem::Lists, 0, listing.slot / LISTS).await?;
-        line.ok_or(FsError::Corrupt)
+        self.line(&Stem::Lists, listing.slot / LISTS).await
+    }
+
+    /// A block of lines, which is written anew from memory if it has rotted.
+    async fn line(&self, stem: &Stem, leaf: u64) -> Result<Rc<Node>, FsError> {
+        match self.nodes.get(stem, 0, leaf).await {
+            Ok(Some(node)) => return Ok(node),
+            Ok(None) | Err(FsError::Corrupt) if !is_planted(Bug::LostLines) => {}
+            other => return other.and(Err(FsError::Corrupt)),
+        }
+        self.commits.renew_lines(stem).await?;
+        self.nodes.get(stem, 0, leaf).await?.ok_or(FsError::Corrupt)
     }
 
     /// Does what was planned. Gives what a commit is to do besides.

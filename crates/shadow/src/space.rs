@@ -9,17 +9,20 @@
 //! 1. What is taken was free, and what is freed was in use.
 //! 2. The counts are those of the bits.
 //! 3. What is claimed for UNSTABLE data stays free for it.
+//! 4. While no update is on its way, units in use but the planned ones are those that the map, its
+//!    log and the records of the last superblock tell of.
 //!
-//! Not asserted: 2, which tests compare; 3, which [`Space::has_blocks`] is asked for.
+//! Not asserted: 2, which tests compare; 3, which [`Space::has_blocks`] is asked for; 4, of which
+//! tests tell in which blocks of the map rot.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::format::MAPPED;
 use crate::format::anchor::Shape;
 use crate::format::record::Run;
+use crate::format::{BODY, MAPPED};
 use crate::placement::{Free, Placement, Slots};
 use crate::planted::{Bug, is_planted};
 use crate::zones::Zones;
@@ -56,6 +59,9 @@ pub(crate) struct Space {
     /// Behind what was taken last.
     cursor: Cell<u64>,
     claimed: Cell<u64>,
+    /// Runs in use of which no record tells yet, by their first units: those of planned and staged
+    /// Updates.
+    planned: RefCell<BTreeMap<u64, u64>>,
     /// Whether snapshots hold blocks: small ones stay where they are then, anywhere between.
     is_held: Cell<bool>,
     pool: u64,
@@ -77,6 +83,7 @@ impl Space {
             all_whole: Cell::new(zones * u64::from(per_zone)),
             cursor: Cell::new(shape.usable(0).start),
             claimed: Cell::new(0),
+            planned: RefCell::default(),
             is_held: Cell::new(false),
             pool: pool(&shape),
             zones: Zones::new(zones),
@@ -162,6 +169,47 @@ impl Space {
             others.for_each(|other| _ = singles.remove(&other));
         } else {
             singles.insert(unit);
+        }
+    }
+
+    /// A planned Update has taken these runs.
+    pub(crate) fn plan(&self, runs: &[Run]) {
+        self.planned.borrow_mut().extend(runs.iter().map(|run| (run.start, run.length)));
+    }
+
+    /// A record tells of these runs from now on, or their Update comes to nothing.
+    pub(crate) fn end_plan(&self, runs: &[Run]) {
+        let mut planned = self.planned.borrow_mut();
+        runs.iter().for_each(|run| _ = planned.remove(&run.start));
+    }
+
+    /// The body of a block of the map, as it should be on the disk if it told everything (invariant
+    /// 4).
+    pub(crate) fn recorded(&self, leaf: u64) -> Vec<u8> {
+        let mut body = vec![0; BODY];
+        let units = leaf * MAPPED..((leaf + 1) * MAPPED).min(self.shape.units);
+        let mut set = |unit: u64, is_used: bool| {
+            let (byte, bit) = ((unit % MAPPED) as usize / 8, 1 << (unit % 8));
+            if is_used { body[byte] |= bit } else { body[byte] &= !bit }
+        };
+        let is_used = |&unit: &u64| self.shape.may_hold(&Run::of(unit)) && self.is_used(unit);
+        units.clone().filter(is_used).for_each(|unit| set(unit, true));
+        let planned = self.planned.borrow();
+        for (&start, &length) in planned.iter().filter(|_| !is_planted(Bug::RecordedPlans)) {
+            let run = start..start + length;
+            run.filter(|unit| units.contains(unit)).for_each(|unit| set(unit, false));
+        }
+        body
+    }
+
+    /// Takes what trees hold of the units of a block of the map that is lost; all of them, if some
+    /// of the trees cannot be read.
+    pub(crate) fn take_held(&self, leaf: u64, held: Option<&Self>) {
+        for unit in leaf * MAPPED..((leaf + 1) * MAPPED).min(self.shape.units) {
+            let run = Run::of(unit);
+            if self.shape.may_hold(&run) && held.is_none_or(|held| held.is_used(unit)) {
+                let _is_new = self.take(run);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! How a volume is doing that is open, as it tells of itself.
 
+use crate::books::Renewed;
 use crate::engine::Shadow;
 
 /// What it is doing, and has done since it was opened.
@@ -25,6 +26,8 @@ pub struct Status {
     pub compacted_bytes: u64,
     /// How many snapshots there are, those that are being deleted among them.
     pub snapshots: u64,
+    /// What was damaged of the engine's own books since it was opened, and was written anew.
+    pub renewed: Renewed,
 }
 
 impl Shadow {
@@ -42,6 +45,7 @@ impl Shadow {
             free_runs: self.space.free_runs(),
             compacted_bytes: self.compaction.moved_bytes.get(),
             snapshots: self.pins.count(),
+            renewed: self.commits.renewed.get(),
         }
     }
     /// Places for blocks that were looked at, by where the arm of the disk would be.

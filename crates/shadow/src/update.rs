@@ -65,6 +65,9 @@ pub(crate) struct Placed {
 pub(crate) struct Cut {
     pub(crate) leaves: Vec<(Parent, u64, Pointer)>,
     pub(crate) nodes: Vec<Rc<Node>>,
+    /// Pointers to blocks of metadata that are another, and go. What hangs from these is unknown:
+    /// it stays allocated, and so do they.
+    pub(crate) lost: Vec<(Parent, u64, Pointer)>,
 }
 
 /// What one Update has taken.
@@ -92,6 +95,7 @@ impl Taken {
             self.promised.waiting.hold(1);
         }
         self.runs.extend(runs);
+        self.commits.space.plan(runs);
     }
 
     /// The Update was applied: runs are its own.
@@ -113,6 +117,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         let runs = std::mem::take(&mut self.runs);
         if !is_planted(Bug::KeptPlans) {
+            self.commits.space.end_plan(&runs);
             runs.iter().for_each(|&run| self.commits.space.free(run));
         }
         self.let_go(!runs.is_empty());

@@ -153,11 +153,7 @@ impl Engine for Shadow {
         file: &File,
         size: u64,
     ) -> Result<u64, FsError> {
-        let left = self.plan_cut(update, file, size).await?;
-        if left == size {
-            self.plan_tail(update, file, size).await?;
-        }
-        Ok(left)
+        self.plan_shorter(update, file, size).await
     }
 
     async fn chunk(
@@ -251,6 +247,10 @@ impl Engine for Shadow {
     }
 
     fn takes_parts(&self) -> bool {
+        true
+    }
+
+    fn keeps_chains(&self) -> bool {
         true
     }
 

@@ -330,6 +330,12 @@ pub trait Engine: Sized + 'static {
         false
     }
 
+    /// Whether a volume at rest may have chains that are not finished: the next start goes on with
+    /// them.
+    fn keeps_chains(&self) -> bool {
+        false
+    }
+
     /// Whether it takes blocks that have their memory together with others: [`Content::is_part`].
     fn takes_parts(&self) -> bool {
         false

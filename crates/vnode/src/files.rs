@@ -12,8 +12,9 @@
 //! 3. A freed inode leaves its sequence behind until that is durable, so that the reply that says
 //!    *stale* waits for the removal that made it so.
 //! 4. A file that is being changed in steps, and whose disk fails in between, is used no more
-//!    before the volume is opened anew, and the volume does not become clean: what goes on then
-//!    must find it as it was.
+//!    before the volume is opened anew, or an attempt to go on succeeds. The volume does not become
+//!    clean, unless its engine keeps chains at rest: what goes on then must find it as it was.
+//!    Where a block turns out to be another, the chain ends there: no attempt would get further.
 //!
 //! Not asserted: 1, since a file does not know which other locks its caller has: `namespace`
 //! asserts their order.
@@ -65,6 +66,8 @@ pub struct Files<E: Engine> {
     /// Data whose write failed.
     pub(crate) doubts: RefCell<Doubts<E::Inode>>,
     verifier: Cell<Verifier>,
+    /// How often UNSTABLE data could not be written back, and was lost.
+    pub(crate) losses: Cell<u64>,
     /// The last change that was applied.
     newest: Cell<Sequence>,
     /// Files in memory; see [`crate::table`].
@@ -153,6 +156,7 @@ impl<E: Engine> Files<E> {
             write_backs: Cell::new(0),
             doubts: RefCell::default(),
             verifier: Cell::new(verifier),
+            losses: Cell::new(0),
             newest: Cell::new(Sequence(0)),
             table,
             snapshots,
@@ -278,6 +282,11 @@ impl<E: Engine> Files<E> {
         if !is_planted(Bug::LooseChains) {
             self.stuck.borrow_mut().insert(ino);
         }
+    }
+
+    /// It is tried once more.
+    pub(crate) fn unstick(&self, ino: u64) {
+        self.stuck.borrow_mut().remove(&ino);
     }
 
     fn is_stuck(&self, ino: u64) -> bool {

@@ -116,7 +116,9 @@ impl<E: Engine> Files<E> {
             self.engine.end_background().await;
             self.check_running()?;
             self.quiesce().await?;
-            self.check_nothing_stuck()?;
+            if !self.engine.keeps_chains() {
+                self.check_nothing_stuck()?;
+            }
             self.engine.come_to_rest().await?;
             self.stop.set(Stop { is_at_rest: true, ..self.stop.get() });
         }

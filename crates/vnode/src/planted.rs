@@ -37,6 +37,8 @@ planted::bugs! {
     NewestAlone,
     /// That a handle is stale is said before the removal is durable.
     UnwaitedRemovals,
+    /// A chain stays where a block is another.
+    EndlessChains,
     /// A chain that was cut is not finished.
     ForgottenChains,
     /// A file whose change in steps could not go on is used as if it had ended.

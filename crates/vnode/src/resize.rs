@@ -24,6 +24,10 @@ use crate::planted::{Bug, is_planted};
 /// Between two attempts to bring something home of which the first found no room below.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
+/// Time until a large file is freed again after its disk failed, the first time and at most.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(60);
+
 /// The witness of the first of several steps: what is asked for is certain to happen from then on,
 /// but the attributes of the file are not yet those that it is to have. The answer can do without.
 struct Beginning<'a>(&'a mut dyn Witness);
@@ -76,6 +80,10 @@ impl<E: Engine> Files<E> {
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
         let shortened = self.shorten_in_steps(node, size, also, witness).await;
+        let is_damaged = shortened == Err(FsError::Corrupt) && self.is_unfinished(node.ino);
+        if is_damaged && !is_planted(Bug::EndlessChains) && self.end_chain(node).await.is_ok() {
+            return shortened;
+        }
         if shortened.is_err() && self.is_unfinished(node.ino) {
             self.stick(node.ino);
             // It is in its middle: no attempt begins it again.
@@ -85,6 +93,18 @@ impl<E: Engine> Files<E> {
             });
         }
         shortened
+    }
+
+    /// A chain ends where it is: the file has the size that it has by now.
+    async fn end_chain(&self, node: &File<E>) -> Result<(), FsError> {
+        let mut change = self.plan(Space::Superuser);
+        change.update.manner().goes_on = true;
+        let also = self.stamped(&AttributeChange::default());
+        self.engine.set_attributes(&mut change.update, node, &also);
+        change.link(ChainLink::Ends(node.ino));
+        let sequence = self.apply(self.reserve(change).await?, &mut ());
+        self.engine.shortened(node, node.stored_size(), sequence).await;
+        self.reached(sequence).await
     }
 
     async fn shorten_in_steps(
@@ -192,14 +212,20 @@ impl<E: Engine> Files<E> {
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
     pub async fn finish_chains(&self, chains: Vec<Chain>) -> Result<(), FsError> {
-        for chain in chains {
-            if is_planted(Bug::ForgottenChains) {
-                continue;
+        let mut found = Vec::new();
+        for chain in chains.into_iter().filter(|_| !is_planted(Bug::ForgottenChains)) {
+            match self.node_of(chain.ino).await {
+                // The end of a file ends its chain.
+                Ok(node) if node.generation != chain.generation => return Err(FsError::Corrupt),
+                Ok(node) => found.push((chain, node)),
+                Err(FsError::Stale) => return Err(FsError::Corrupt),
+                Err(_) => {
+                    self.note_chain(Some(ChainLink::Begins(chain)));
+                    self.stick(chain.ino); // its inode cannot be read
+                }
             }
-            let node = self.node_of(chain.ino).await?;
-            if node.generation != chain.generation {
-                return Err(FsError::Corrupt); // the end of a file ends its chain
-            }
+        }
+        for (chain, node) in found {
             self.note_chain(Some(ChainLink::Begins(chain)));
             let permit = self.chains.acquire(1).await;
             let Some(size) = chain.size else {
@@ -224,11 +250,21 @@ impl<E: Engine> Files<E> {
         let this = self.handle();
         self.orphans.borrow_mut().insert(node.ino, node.clone());
         let task = async move {
-            let _chain = chain;
-            match this.free_in_steps(&node).await {
-                Ok(()) => drop(this.orphans.borrow_mut().remove(&node.ino)),
-                Err(_) => this.stick(node.ino), // the next return ends the job
+            let (mut place, mut pause) = (Some(chain), FIRST_RETRY);
+            while this.free_in_steps(&node).await.is_err() {
+                this.stick(node.ino);
+                drop(place.take()); // nobody waits for it meanwhile
+                this.engine.released().notify();
+                this.runtime.clock.sleep(pause).await;
+                pause = (2 * pause).min(LAST_RETRY);
+                place = Some(this.chains.acquire(1).await);
+                if this.has_stopped() || this.stop.get().has_begun {
+                    return; // the next start goes on with it
+                }
+                this.unstick(node.ino);
             }
+            this.orphans.borrow_mut().remove(&node.ino);
+            drop(place);
             this.engine.released().notify();
         };
         self.runtime.tasks.spawn(task.boxed_local());

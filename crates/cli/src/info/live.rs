@@ -56,6 +56,9 @@ pub(super) struct Shadow {
     pub(super) free_runs: u64,
     pub(super) compacted_bytes: u64,
     pub(super) snapshots: u64,
+    pub(super) renewed_map_blocks: u64,
+    pub(super) forgotten_answer_blocks: u64,
+    pub(super) abandoned_blocks: u64,
 }
 
 impl From<ShadowStatus> for Shadow {
@@ -71,6 +74,9 @@ impl From<ShadowStatus> for Shadow {
             free_runs: status.free_runs,
             compacted_bytes: status.compacted_bytes,
             snapshots: status.snapshots,
+            renewed_map_blocks: status.renewed.map_blocks,
+            forgotten_answer_blocks: status.renewed.answer_blocks,
+            abandoned_blocks: status.renewed.given_up,
         }
     }
 }

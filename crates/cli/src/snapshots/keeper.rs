@@ -14,7 +14,7 @@
 //! Not asserted: 2, which is about what is not overlooked.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -196,7 +196,8 @@ impl Keeper {
 
     /// Takes steps until nothing is being deleted any more, or the volume has stopped.
     async fn delete_all(&self) {
-        let mut has_failed = false;
+        // Those of which a step failed since all were tried, and those of which that was told.
+        let (mut failed, mut are_told) = (BTreeSet::new(), BTreeSet::new());
         loop {
             let all = match self.list().await {
                 Ok(all) => all,
@@ -206,18 +207,27 @@ impl Keeper {
                 }
                 Err(_) => return self.work.jobs.borrow_mut().clear(), // each has failed
             };
-            let Some(one) = all.iter().find(|told| told.is_deleting()) else {
+            let deleting = || all.iter().filter(|told| told.is_deleting());
+            let next = deleting().find(|told| !failed.contains(&told.number));
+            if next.is_none() && deleting().next().is_some() {
+                self.pause().await;
+                failed.clear();
+                continue;
+            }
+            let Some(one) = next else {
                 // What was over before its job began is done, too.
                 let ended = self.work.jobs.take();
                 return ended.into_values().for_each(|job| job.end(End::Done));
             };
-            if !has_failed {
-                all.iter().filter(|told| told.is_deleting()).for_each(|told| self.begin_job(told));
-            }
+            deleting()
+                .filter(|one| !are_told.contains(&one.number))
+                .for_each(|one| self.begin_job(one));
             assert!(!self.work.steps.replace(true), "invariant 1: two tasks take steps");
             let step = verbs::delete_step(&*self.files, one.number).await;
             self.work.steps.set(false);
-            has_failed = false;
+            if step.is_ok() {
+                are_told.remove(&one.number);
+            }
             match step {
                 Ok(false) => {}
                 Ok(true) => {
@@ -229,25 +239,37 @@ impl Keeper {
                 }
                 Err(Wrong::NoRoomBelow(_)) => self.runtime.clock.sleep(ROOM_LOOK).await,
                 Err(wrong) => {
-                    has_failed = true;
-                    self.fail_jobs(one, &wrong);
-                    self.runtime.clock.sleep(PAUSE).await;
+                    // Others come first then: what fails is in nobody's way.
+                    failed.insert(one.number);
+                    are_told.insert(one.number);
+                    self.fail_job(one, &wrong);
                 }
             }
         }
     }
 
-    /// Tells those who wait for deletions that a step of one has failed. There will be others.
-    fn fail_jobs(&self, one: &Told, wrong: &Wrong) {
-        let failed = self.work.jobs.take();
-        if !failed.is_empty() {
+    /// Waits before deletions that failed are tried again, unless another is asked for.
+    async fn pause(&self) {
+        self.work.again.set(false);
+        for _ in 0..PAUSE.as_secs() {
+            self.runtime.clock.sleep(Duration::from_secs(1)).await;
+            if self.work.again.get() {
+                return;
+            }
+        }
+    }
+
+    /// Tells who waits for a deletion that a step of it has failed. There will be others.
+    fn fail_job(&self, one: &Told, wrong: &Wrong) {
+        let failed = self.work.jobs.borrow_mut().remove(&one.number);
+        if let Some(job) = failed {
             self.say(format_args!(
                 "snapshot '{}' is not deleted wholly yet: {wrong}; that is tried again every \
                  minute, and when the volume is served again",
                 one.name
             ));
+            job.end(End::Failed);
         }
-        failed.into_values().for_each(|job| job.end(End::Failed));
     }
 
     /// Has the job of a deletion tell how far it is.

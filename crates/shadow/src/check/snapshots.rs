@@ -10,6 +10,7 @@ use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{Died, LINES, LISTS, Line, List, Told};
 use crate::format::superblock::Snapshots;
 use crate::nodes::{Stem, Which};
+use crate::numbers::Occupied;
 use crate::pins::{Listing, Pins};
 use crate::runs::{Unfolded, coalesced};
 
@@ -61,7 +62,9 @@ impl Look<'_> {
         }
         let lists = self.lines_of_lists(said).await;
         self.slots(said).await;
-        let pins = Pins::new(said, all, lists);
+        let mut died = Occupied::default(); // no place is handed out here
+        died.note(0..said.died_slots);
+        let pins = Pins::new(said, all, lists, died);
         let newest = pins.holding().last().map_or(0, |told| told.update);
         if said.pinned_until < newest {
             let found = format!("update {}, up to which blocks are pinned", said.pinned_until);
@@ -202,8 +205,8 @@ impl Look<'_> {
                 units += died.runs.iter().map(|run| run.length).sum::<u64>(); // 32 bits each
                 all.extend(died.runs.into_iter().map(|run| (run, list.span)));
                 next = died.previous;
-                if next.is_some_and(|next| next >= pins.died_slots() || blocks >= pins.died_slots())
-                {
+                let most = pins.died_slots().min(self.held.shape().units);
+                if next.is_some_and(|next| next >= pins.died_slots() || blocks >= most) {
                     let found = "a list that goes on where there is none, or in a circle";
                     self.wrong(Law::Listed, None, found, "one that ends");
                     break;

@@ -126,6 +126,19 @@ pub fn alone(block: &[u8], kind: Kind) -> Option<(u64, u16)> {
     (sum(&copy) == head.own_sum.get()).then(|| (head.birth.get(), head.version.get()))
 }
 
+/// The bytes of a block to which no pointer leads, as its own checksum is made of them, and that
+/// checksum.
+pub fn unsealed(block: &[u8]) -> (Vec<u8>, u64) {
+    let mut copy = block.to_vec();
+    let own = std::mem::take(&mut view_mut::<Head>(&mut copy).own_sum);
+    (copy, own.get())
+}
+
+/// The number in a head.
+pub fn birth(block: &[u8]) -> u64 {
+    view::<Head>(block).birth.get()
+}
+
 /// Whether a block begins as all do that have a head.
 pub fn has_magic(block: &[u8]) -> bool {
     view::<Head>(block).magic.get() == MAGIC

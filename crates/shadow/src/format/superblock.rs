@@ -23,6 +23,8 @@ pub const TREES: usize = 7;
 pub const NUMBERS: u64 = 1 << 32;
 /// Percent of the space that only root may fill, at most.
 pub const MOST_RESERVE: u8 = 20;
+/// Places that blocks of lists may have: as many blocks of a level as a tree is known by.
+pub const PLACES: u64 = 1 << 29;
 /// Chains that are open at once, at most.
 pub const CHAINS: usize = 64;
 
@@ -57,7 +59,8 @@ pub struct Snapshots {
     pub line_slots: u64,
     /// Lines of lists from this one on are free.
     pub list_slots: u64,
-    /// There are no blocks of lists from this place on.
+    /// There are no blocks of lists from this place on. It is no more than a number of blocks that
+    /// stood at once; volumes of earlier programs have larger ones, which openings bring down.
     pub died_slots: u64,
     /// The largest number that a snapshot ever had; 0 if there was none.
     pub last: u32,
@@ -82,7 +85,8 @@ impl Snapshots {
             && has_room(&self.lists, self.list_slots, LISTS)
             && has_room(&self.died, self.died_slots, 1)
             && self.line_slots <= units.saturating_mul(LINES)
-            && [self.list_slots, self.died_slots].iter().all(|&slots| slots <= units)
+            && self.list_slots <= units
+            && self.died_slots <= PLACES
             && [self.nodes, self.pinned].iter().all(|&count| count <= most)
             && self.last <= SnapshotNumber::LAST.0
             && self.changed.seconds < i64::MAX / 2

@@ -7,7 +7,7 @@ use shadow::format::head::Kind;
 use shadow::format::snapshot::{Died, Line};
 use shadow::format::superblock::Superblock;
 use shadow::{Law, Shadow};
-use sim::Image;
+use sim::{Disk, Executor, Image};
 use vfs::{FileSystem, ObjectId, Requester, Stability};
 use vnode::chain::Chain;
 
@@ -95,6 +95,24 @@ fn sizes_that_no_file_has_cost_nothing() {
             let wrong = with(&image, file, SIZE, size);
             assert_eq!(is_met(&image, &wrong, file, &[Law::Size]), Ok(()), "{size} of {file}");
         }
+    }
+}
+
+/// A scrub that finds something lost goes through the names that there are.
+#[test]
+fn a_scrub_of_a_directory_of_any_size_ends() {
+    let image = of_files(4);
+    for size in [1 << 62, u64::MAX] {
+        let mut wrong = with(&image, D, SIZE, size);
+        let is_data = |unit: &u64| unit_of(&wrong, *unit) == [FIRST as u8; 4096];
+        let data = (32..wrong.size() / UNIT - 2).find(is_data).expect("it is there");
+        wrong.write(data * UNIT + 7, &[0]);
+        let executor = Executor::new(1);
+        let disk = Disk::new(&executor, wrong);
+        let found = executor.block_on(shadow::scrub(disk, &mut |_| true)).expect("it is found");
+        let lost = found.expect("it ends").lost;
+        let paths: Vec<_> = lost.iter().filter_map(|lost| lost.path.as_deref()).collect();
+        assert_eq!(paths, [format!("/d/{}", name(FIRST))], "{lost:?}");
     }
 }
 

@@ -3,12 +3,14 @@
 mod anchors;
 mod answers;
 mod bench;
+mod books;
 
 mod compaction;
 mod costs;
 mod discards;
 mod faults;
 mod filled;
+mod flipped;
 mod forge;
 mod golden;
 mod held;
@@ -23,11 +25,13 @@ mod orphans;
 mod overwrites;
 mod pacing;
 mod parts;
+mod places;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod repair;
 mod reserve;
 mod rest;
+mod rotten;
 mod scrub;
 mod shorter;
 mod snapshots;

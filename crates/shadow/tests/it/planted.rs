@@ -8,6 +8,7 @@ use shadow::planted::{Bug, plant};
 use crate::anchors::a_turn_may_rot;
 use crate::answers::answers_survive;
 use crate::bench::Setting;
+use crate::books::{books_may_rot_in_use, nothing_behind_damage_is_free};
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
 use crate::discards::cuts_leave_one_or_the_other;
 use crate::faults::{
@@ -16,12 +17,18 @@ use crate::faults::{
     what_cannot_be_read_is_not_passed, what_is_far_apart_finds_room, what_is_refused_takes_nothing,
     what_is_shown_after_a_failed_flush_stays,
 };
+use crate::flipped::{superblocks_are_mended, what_is_listed_is_mended};
 use crate::kit::first_wrong;
 use crate::loads::{trees_grow_while_they_are_read, what_is_on_its_way_stays_here};
 use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_newer};
 use crate::numbers::updates_pass_what_a_cut_left;
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
+use crate::places::places_are_handed_out_again;
 use crate::repair::a_cut_leaves_the_old_tree_or_the_new;
+use crate::rotten::{
+    one_list_is_in_no_others_way, rotten_files_become_shorter, rotten_files_go,
+    rotten_trees_are_discarded,
+};
 use crate::scrub::{
     memory_mends, nothing_is_found_beside_callers, the_other_copy_mends,
     what_is_being_written_is_not_judged,
@@ -80,6 +87,15 @@ fn every_bug_is_found() {
             Bug::LoneAnchors => an_anchor_may_rot_after_a_return,
             Bug::NewestAnchor => anchors_of_another_are_passed_over,
             Bug::LeftAnchors => a_turn_may_rot,
+            Bug::KeptLeaves | Bug::RecordedPlans | Bug::LostLines => books_may_rot_in_use,
+            Bug::StuckChains => rotten_files_go,
+            Bug::BlockedLists => one_list_is_in_no_others_way,
+            Bug::LateLosses => rotten_files_become_shorter,
+            Bug::RefusedRollBacks => rotten_trees_are_discarded,
+            Bug::UnmendedSuperblocks => superblocks_are_mended,
+            Bug::UnmendedRuns => what_is_listed_is_mended,
+            Bug::FreeBehindDamage => nothing_behind_damage_is_free,
+            Bug::ForgottenPlaces | Bug::LastPlaceFree => places_are_handed_out_again,
             Bug::ReusedPlaces => lists_grow_after_one_has_rotted,
             Bug::EndlessFolds => snapshots_wait_for_no_room_below,
             Bug::OneTwice => zones_stay_until_two_are_newer,

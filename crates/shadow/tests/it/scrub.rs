@@ -449,12 +449,21 @@ pub(crate) fn the_other_copy_mends() -> Result<(), String> {
                     findings(&disks[0].contents()).map_err(|it| format!("unit {unit}: {it}"))?;
                 }
                 Err(error) if !is_lost => return Err(format!("unit {unit}: {error}")),
+                // The books are made anew, and a check tells of them.
+                Ok(_) if is_of_books(&bytes) => refused += 1,
                 Ok(_) => return Err(format!("unit {unit} is lost, and no one tells")),
                 Err(_) => refused += 1,
             }
         }
     }
     if mended > 60 && refused > 50 { Ok(()) } else { Err(format!("{mended}, {refused}")) }
+}
+
+/// Whether a block is of the map, its log, the records, the answers or the lines of lists, or leads
+/// to such.
+fn is_of_books(bytes: &[u8]) -> bool {
+    let is_above = bytes[6] == 4 && matches!(bytes[8], 1 | 3 | 5 | 7);
+    bytes.starts_with(b"DuSh") && (matches!(bytes[6], 3 | 7 | 8 | 11 | 13) || is_above)
 }
 
 /// Lets a unit rot, and says whether that is no loss.

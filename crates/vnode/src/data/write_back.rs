@@ -154,6 +154,7 @@ impl<E: Engine> Files<E> {
         self.settle_volatile(node);
         if written.is_err() {
             node.lose_end(self.block_size());
+            self.losses.set(self.losses.get() + 1);
             let before = self.verifier();
             self.rotate_verifier();
             let is_told = before != self.verifier() || is_planted(Bug::KeptVerifier);

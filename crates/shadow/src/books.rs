@@ -1,0 +1,406 @@
+//! Reading the engine's own books: the records since the last fold, the map of space with its log,
+//! and the answers.
+//!
+//! Memory, or what trees hold, has all that the map, its log and the records tell. So a block of
+//! them that has rotted keeps no volume from being opened: what it told of the map is *derived* from
+//! the trees. Where a block of the trees is damaged as well, what hangs from it is unknown, and all
+//! units of which the lost block told count as in use: `fsck` finds those that are not. Of answers,
+//! those in the rotten block alone are forgotten. A check, and a repair, take no such block.
+//!
+//! Invariants:
+//! 1. A unit counts as free only if the map, its log and the records say so, or nothing of trees
+//!    that could all be read holds it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use block::{BlockDevice, IoError};
+use bytes::Bytes;
+use futures::future::try_join;
+use vfs::{FsError, LoggedReply};
+
+use crate::anchors::read_unit;
+use crate::check::Look;
+use crate::commit::Commits;
+use crate::error::OpenError;
+use crate::fold::answers_in;
+use crate::format::anchor::Shape;
+use crate::format::head::{Head, Kind, Place, Secret, is};
+use crate::format::record::{self, Change, Run};
+use crate::format::snapshot::{LINES, LISTS, Line, List};
+use crate::format::superblock::Superblock;
+use crate::format::{MAPPED, sum};
+use crate::mend::mend;
+use crate::nodes::{Nodes, Stem};
+use crate::planted::{Bug, is_planted};
+use crate::room::ring;
+use crate::runs::Unfolded;
+use crate::space::Space;
+use crate::space_log::{self, Log};
+
+/// Blocks of the map, or of answers, that are read at once.
+pub(crate) const AT_ONCE: usize = 4096;
+
+/// Damaged blocks of metadata with which the engine went on since the volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renewed {
+    /// Blocks of the map of space that were written anew.
+    pub map_blocks: u64,
+    /// Blocks of remembered answers that were forgotten.
+    pub answer_blocks: u64,
+    /// Blocks of metadata that were another, and to which no pointer leads any more: their files
+    /// were removed, or cut short, or a roll-back discarded them. What hangs from them stays
+    /// allocated until a repair.
+    pub given_up: u64,
+    /// Runs that the newest superblock lists in which a flipped bit was mended.
+    pub mended_runs: u64,
+    /// Whether a part of the space log or of the records was lost: the whole map was made anew, and
+    /// answers of these records are forgotten.
+    pub has_lost_records: bool,
+}
+
+/// The engine's own books, as far as they can be read.
+pub(crate) struct Books {
+    pub(crate) unfolded: Unfolded,
+    pub(crate) log: Log,
+    pub(crate) remembered: Vec<LoggedReply>,
+    pub(crate) lost: LostBooks,
+}
+
+/// What of them cannot be read.
+pub(crate) struct LostBooks {
+    /// Blocks of the map.
+    leaves: BTreeSet<u64>,
+    /// Whether blocks of the log are among it, or records.
+    has_lost: bool,
+    /// Places of blocks in the ring of answers.
+    answers: Vec<u64>,
+}
+
+/// Reads what records, the map and the answers tell. What of the map is lost is derived from trees.
+///
+/// # Errors
+/// [`OpenError`] when something makes no sense, or the disk fails.
+pub(crate) async fn read_books(
+    nodes: &Rc<Nodes>,
+    space: &Space,
+    superblock: &Superblock,
+) -> Result<Books, OpenError> {
+    let (device, shape) = (&**nodes.path.device(), space.shape());
+    let secret = nodes.secret();
+    let (unfolded, is_all) = read_records_left(device, shape, superblock, secret).await?;
+    let map = async {
+        if is_all {
+            return read_map_left(nodes, space, superblock, &unfolded).await;
+        }
+        let log = Log::from(shape, superblock.log_blocks.end);
+        Ok((log, (0..shape.units.div_ceil(MAPPED)).collect()))
+    };
+    let answers = read_answers_left(nodes, shape, superblock, &unfolded);
+    let ((log, leaves), (remembered, answers)) = try_join(map, answers).await?;
+    if !leaves.is_empty() {
+        let mut silent = |_, _| ();
+        let look = Look::new(nodes.clone(), *shape, false, &mut silent);
+        let held = look.held_by_all(superblock, &unfolded.units).await;
+        leaves.iter().for_each(|&leaf| space.take_held(leaf, held.as_ref()));
+    }
+    let has_lost = !leaves.is_empty() && log.range() != superblock.log_blocks || !is_all;
+    let lost = LostBooks { leaves, has_lost, answers };
+    Ok(Books { unfolded, log, remembered, lost })
+}
+
+impl Commits {
+    /// A pointer to a block goes that cannot be read.
+    pub(crate) fn note_given_up(&self) {
+        let renewed = self.renewed.get();
+        self.renewed.set(Renewed { given_up: renewed.given_up + 1, ..renewed });
+    }
+
+    /// Blocks of lines of lists that an opening could not read have none from now on.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub(crate) async fn renew_lists(&self, lost: &[u64]) -> Result<(), FsError> {
+        for &leaf in lost {
+            self.nodes.renew(&Stem::Lists, leaf).await?;
+            self.note_given_up();
+        }
+        Ok(())
+    }
+
+    /// Blocks of lines, of snapshots or of lists, that cannot be read are written anew from memory,
+    /// which has them all.
+    ///
+    /// # Errors
+    /// [`FsError::Io`] when one cannot be read that may come back.
+    pub(crate) async fn renew_lines(&self, stem: &Stem) -> Result<(), FsError> {
+        let (snapshots, lists) = (self.pins.lines(), self.pins.listings());
+        let is_of_lists = matches!(stem, Stem::Lists);
+        let leaves: BTreeSet<u64> = if is_of_lists {
+            lists.iter().map(|it| it.slot / LISTS).collect()
+        } else {
+            snapshots.values().map(|(_, slot)| slot / LINES).collect()
+        };
+        for leaf in leaves {
+            match self.nodes.get(stem, 0, leaf).await {
+                Ok(Some(_)) => continue,
+                Err(FsError::Io) => return Err(FsError::Io),
+                Ok(None) | Err(_) => self.nodes.renew(stem, leaf).await?,
+            }
+            let node = self.nodes.get(stem, 0, leaf).await?.ok_or(FsError::Corrupt)?;
+            node.change(|bytes| {
+                for it in lists.iter().filter(|it| is_of_lists && it.slot / LISTS == leaf) {
+                    List::write(bytes, it.slot, Some(&it.list));
+                }
+                let of_leaf = |slot: u64| !is_of_lists && slot / LINES == leaf;
+                for (told, slot) in snapshots.values().filter(|(_, slot)| of_leaf(*slot)) {
+                    Line::write(bytes, *slot, Some(told));
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes anew, with the next update, what an opening could not read of the books.
+    ///
+    /// # Errors
+    /// When something else that a fold changes cannot be read.
+    pub(crate) async fn renew_books(&self, lost: LostBooks) -> Result<(), FsError> {
+        let LostBooks { leaves, has_lost, answers } = lost;
+        for place in answers {
+            self.forget_answers(place).await?;
+        }
+        if leaves.is_empty() {
+            return Ok(());
+        }
+        for place in 0..space_log::ring(&self.shape) {
+            if let Err(FsError::Corrupt) = self.nodes.get(&Stem::Log, 0, place).await {
+                self.nodes.renew(&Stem::Log, place).await?;
+            }
+        }
+        self.renewed.set(Renewed { has_lost_records: has_lost, ..self.renewed.get() });
+        self.lost_leaves.borrow_mut().extend(leaves);
+        self.fold(true).await
+    }
+}
+
+/// What records tell since the last fold, in their order.
+///
+/// # Errors
+/// [`OpenError::Damaged`] when one of them is another block.
+pub(crate) async fn read_records(
+    device: &dyn BlockDevice,
+    shape: &Shape,
+    superblock: &Superblock,
+    secret: &Secret,
+) -> Result<Unfolded, OpenError> {
+    match read_records_left(device, shape, superblock, secret).await? {
+        (unfolded, true) => Ok(unfolded),
+        _ => Err(OpenError::Damaged("a record is not what its pointer says")),
+    }
+}
+
+/// The same of the newest records, as far as they can be read, and whether these are all.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) async fn read_records_left(
+    device: &dyn BlockDevice,
+    shape: &Shape,
+    superblock: &Superblock,
+    secret: &Secret,
+) -> Result<(Unfolded, bool), IoError> {
+    let (mut blocks, mut is_all) = (Vec::new(), true);
+    let mut next = superblock.record;
+    while !next.is_null() {
+        let unit = next.address.get();
+        let may_be = (blocks.len() as u32) < superblock.records && shape.may_hold(&Run::of(unit));
+        let mut block = if may_be { Some(read_unit(device, unit).await?) } else { None };
+        if block.as_ref().is_some_and(|block| sum(block) != next.sum.get()) {
+            block = mend(device, next, 1).await;
+        }
+        let is_it = |block: &[u8]| {
+            let index = crate::format::head::index(block);
+            let place = Place { kind: Kind::Record, owner: 0, level: 0, index };
+            is(block, place, next.birth.get(), secret)
+        };
+        let read = block.filter(|block| is_it(block)).and_then(|block| record::read(&block));
+        let Some(read) = read else {
+            is_all = false;
+            break;
+        };
+        next = read.previous;
+        blocks.push((unit, read));
+    }
+    let mut unfolded = Unfolded::default();
+    for (unit, read) in blocks.into_iter().rev() {
+        let answers = read.answers.into_iter().map(Into::into);
+        unfolded.extend(read.changes, answers.collect());
+        unfolded.units.push(unit);
+    }
+    Ok((unfolded, is_all))
+}
+
+/// Which units are in use: those of the map, then what the log says, which is given, and then what
+/// records tell.
+///
+/// # Errors
+/// [`OpenError`] when some of it cannot be read, or makes no sense.
+pub(crate) async fn read_map(
+    nodes: &Nodes,
+    space: &Space,
+    superblock: &Superblock,
+    unfolded: &Unfolded,
+) -> Result<Log, OpenError> {
+    let (log, lost) = read_map_left(nodes, space, superblock, unfolded).await?;
+    if lost.is_empty() { Ok(log) } else { Err(OpenError::Failed(FsError::Corrupt)) }
+}
+
+/// The same as far as it can be read, and the leaves of the map that are lost: of their units none
+/// is in use yet. If a block of the log is lost, all of them are.
+///
+/// # Errors
+/// [`OpenError`] when something makes no sense, or the disk fails.
+pub(crate) async fn read_map_left(
+    nodes: &Nodes,
+    space: &Space,
+    superblock: &Superblock,
+    unfolded: &Unfolded,
+) -> Result<(Log, BTreeSet<u64>), OpenError> {
+    let damaged = |is_right: bool| {
+        let wrong = OpenError::Damaged("the map of space does not fit the records");
+        if is_right { Ok(()) } else { Err(wrong) }
+    };
+    let leaves: Vec<u64> = (0..space.shape().units.div_ceil(MAPPED)).collect();
+    let blocks = superblock.log_blocks.clone();
+    let log = match read_log(nodes, space.shape(), blocks.clone()).await {
+        Err(OpenError::Failed(FsError::Corrupt)) => {
+            return Ok((Log::from(space.shape(), blocks.end), leaves.into_iter().collect()));
+        }
+        log => log?,
+    };
+    let mut lost = BTreeSet::new();
+    for some in leaves.chunks(AT_ONCE) {
+        let (read, of_these) = pieces_left(nodes, &Stem::Map, some).await?;
+        lost.extend(of_these);
+        for (leaf, bytes) in read {
+            damaged(space.take_mapped(leaf * MAPPED, &bytes[size_of::<Head>()..]))?;
+        }
+    }
+    let known = |run: Run| {
+        let whole =
+            |leaf: u64| (leaf * MAPPED).max(run.start)..((leaf + 1) * MAPPED).min(run.end());
+        let leaves = run.start / MAPPED..=run.end().saturating_sub(1) / MAPPED;
+        if lost.is_empty() || !space.shape().may_hold(&run) {
+            return vec![run]; // one that no volume has is told as it is
+        }
+        let known = leaves.filter(|leaf| !lost.contains(leaf)).map(whole);
+        let run = |units: Range<u64>| Run { start: units.start, length: units.end - units.start };
+        known.map(run).collect()
+    };
+    for (run, is_used) in log.lines().filter(|_| !is_planted(Bug::UnreadLog)) {
+        let mut runs = known(run).into_iter();
+        damaged(runs.all(|run| space.take_logged(run, is_used)))?;
+    }
+    space.count();
+    for change in &unfolded.changes {
+        let mut runs = known(change.run()).into_iter();
+        damaged(runs.all(|run| match *change {
+            Change::Taken(_) => space.take(run),
+            Change::Freed(_) => space.try_free(run),
+            Change::Died(..) => space.shape().may_hold(&run) && space.has_all(run),
+        }))?;
+    }
+    Ok((log, lost))
+}
+
+/// Leaves of a tree, and those of them that are lost.
+pub(crate) async fn pieces_left(
+    nodes: &Nodes,
+    stem: &Stem,
+    leaves: &[u64],
+) -> Result<(Vec<(u64, Bytes)>, Vec<u64>), FsError> {
+    match nodes.pieces(stem, leaves).await {
+        Ok(read) => return Ok((read.into_iter().collect(), Vec::new())),
+        Err(FsError::Corrupt) => {}
+        Err(error) => return Err(error),
+    }
+    let (mut left, mut lost) = (Vec::new(), Vec::new());
+    for &leaf in leaves {
+        match nodes.pieces(stem, &[leaf]).await {
+            Ok(read) => left.extend(read),
+            Err(FsError::Corrupt) => lost.push(leaf),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((left, lost))
+}
+
+/// What the map does not tell yet.
+async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Log, OpenError> {
+    let damaged = || OpenError::Damaged("the space log makes no sense");
+    let ring = space_log::ring(shape);
+    let count = blocks.end.checked_sub(blocks.start);
+    let count = count.filter(|&count| count <= ring && blocks.end >> 48 == 0);
+    let mut log = Log::from(shape, blocks.start);
+    let mut places = Vec::new();
+    places.extend((0..count.ok_or_else(damaged)?).map(|at| (blocks.start % ring + at) % ring));
+    for some in places.chunks(AT_ONCE) {
+        let read = nodes.pieces(&Stem::Log, some).await?;
+        for place in some {
+            let lines = read.get(place).and_then(|bytes| crate::format::log::read(bytes));
+            log.push(&lines.ok_or_else(damaged)?);
+        }
+    }
+    Ok(log)
+}
+
+/// What callers were answered, the oldest first.
+///
+/// # Errors
+/// [`OpenError`] when some of it cannot be read, or makes no sense.
+pub(crate) async fn read_answers(
+    nodes: &Nodes,
+    shape: &Shape,
+    superblock: &Superblock,
+    unfolded: &Unfolded,
+) -> Result<Vec<LoggedReply>, OpenError> {
+    let (answers, lost) = read_answers_left(nodes, shape, superblock, unfolded).await?;
+    if lost.is_empty() { Ok(answers) } else { Err(OpenError::Failed(FsError::Corrupt)) }
+}
+
+/// The same as far as it can be read, and the places in the ring of blocks that are lost.
+///
+/// # Errors
+/// [`OpenError`] when an answer makes no sense, or the disk fails.
+pub(crate) async fn read_answers_left(
+    nodes: &Nodes,
+    shape: &Shape,
+    superblock: &Superblock,
+    unfolded: &Unfolded,
+) -> Result<(Vec<LoggedReply>, Vec<u64>), OpenError> {
+    let ring = ring(shape);
+    let begun = superblock.answers_begun;
+    let damaged = OpenError::Damaged("an answer makes no sense");
+    if begun >> 48 != 0 || superblock.answers_from > begun {
+        return Err(damaged);
+    }
+    let first = begun.saturating_sub(ring).max(superblock.answers_from);
+    let (mut answers, mut lost): (Vec<Vec<u8>>, Vec<u64>) = (Vec::new(), Vec::new());
+    let places: Vec<u64> = (first..begun).map(|index| index % ring).collect();
+    for some in places.chunks(AT_ONCE) {
+        let (read, of_these) = pieces_left(nodes, &Stem::Answers, some).await?;
+        let read: BTreeMap<u64, Bytes> = read.into_iter().collect();
+        for at in some.iter().filter(|at| !of_these.contains(at)) {
+            let of_node = read.get(at).and_then(|bytes| answers_in(bytes));
+            let Some(of_node) = of_node else { return Err(damaged) };
+            answers.extend(of_node);
+        }
+        lost.extend(of_these);
+    }
+    answers.extend(unfolded.answers.iter().map(|answer| answer.to_vec()));
+    let read: Option<Vec<LoggedReply>> =
+        answers.iter().map(|answer| vnode::answer::read(answer)).collect();
+    Ok((read.ok_or(damaged)?, lost))
+}

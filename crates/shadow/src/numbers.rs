@@ -1,0 +1,176 @@
+//! Numbers of slots and places: which are in use, and the lowest free ones.
+//!
+//! Invariants:
+//! 1. Free numbers lie below the end, in runs with a number in use behind each of them, or the end.
+//! 2. A number is handed out again before one behind the end is: the end is never above the most
+//!    numbers that were in use at once since the opening, and those that it found.
+//!
+//! Not asserted: 2, of which tests of many openings tell.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::planted::{Bug, is_planted};
+
+/// See the module's prose.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    /// All from here on are free.
+    end: Cell<u64>,
+    /// Runs of free numbers below it: the first of each, and the end of the run.
+    free: RefCell<BTreeMap<u64, u64>>,
+}
+
+impl Numbers {
+    /// Those in use are these runs, in their order; all from `end` on are free, or from behind the
+    /// last run.
+    pub(crate) fn new(end: u64, used: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let (mut free, mut next) = (BTreeMap::new(), 0);
+        for run in used {
+            if next < run.start {
+                free.insert(next, run.start);
+            }
+            next = next.max(run.end);
+        }
+        let end = end.max(next);
+        if next < end {
+            free.insert(next, end);
+        }
+        Self { end: Cell::new(end), free: RefCell::new(free) }
+    }
+
+    /// All from here on are free.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.get()
+    }
+
+    /// So many that are free, the lowest.
+    pub(crate) fn next(&self, count: usize) -> Vec<u64> {
+        let free = self.free.borrow();
+        let below = free.iter().flat_map(|(&start, &end)| start..end);
+        below.chain(self.end.get()..).take(count).collect()
+    }
+
+    /// One is in use.
+    pub(crate) fn take(&self, number: u64) {
+        let (end, mut free) = (self.end.get(), self.free.borrow_mut());
+        if number >= end {
+            if number > end {
+                free.insert(end, number);
+            }
+            self.end.set(number + 1);
+            return;
+        }
+        let run = free.range(..=number).next_back().map(|(&start, &end)| start..end);
+        if let Some(run) = run.filter(|run| run.contains(&number)) {
+            free.remove(&run.start);
+            for rest in [run.start..number, number + 1..run.end] {
+                if !rest.is_empty() {
+                    free.insert(rest.start, rest.end);
+                }
+            }
+        }
+    }
+
+    /// One is free again.
+    pub(crate) fn give_back(&self, number: u64) {
+        let mut free = self.free.borrow_mut();
+        let before = free.range(..=number).next_back().map(|(&start, &end)| start..end);
+        if before.as_ref().is_some_and(|run| run.contains(&number)) {
+            return;
+        }
+        let start = before.filter(|run| run.end == number).map_or(number, |run| run.start);
+        let end = free.remove(&(number + 1)).unwrap_or(number + 1);
+        free.insert(start, end);
+    }
+
+    /// None is in use any more.
+    pub(crate) fn clear(&self) {
+        self.end.set(0);
+        self.free.borrow_mut().clear();
+    }
+}
+
+/// Where blocks of a tree stand, or may stand, as runs of their numbers.
+#[derive(Default)]
+pub(crate) struct Occupied {
+    runs: Vec<Range<u64>>,
+}
+
+impl Occupied {
+    /// These numbers are in use, which lie behind all that were noted before.
+    pub(crate) fn note(&mut self, run: Range<u64>) {
+        match self.runs.last_mut() {
+            Some(last) if last.end >= run.start => last.end = last.end.max(run.end),
+            _ => self.runs.push(run),
+        }
+    }
+
+    /// The numbers, of which an opening may hand out the others. A superblock said that all from
+    /// `said` on are free, which only a bug goes by.
+    pub(crate) fn numbers(mut self, said: u64) -> Numbers {
+        if is_planted(Bug::ForgottenPlaces) {
+            return Numbers { end: Cell::new(said), ..Numbers::default() };
+        }
+        if is_planted(Bug::LastPlaceFree)
+            && let Some(last) = self.runs.last_mut()
+        {
+            last.end -= 1;
+        }
+        Numbers::new(0, self.runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_free_is_what_is_not_in_use() {
+        let numbers = Numbers::new(9, [2..4, 4..5, 7..8]);
+        assert_eq!(numbers.next(6), [0, 1, 5, 6, 8, 9]);
+        assert_eq!(numbers.end(), 9);
+        assert_eq!(Numbers::new(3, std::iter::once(7..8)).end(), 8);
+        assert_eq!(Numbers::new(0, []).next(2), [0, 1]);
+    }
+
+    #[test]
+    fn the_lowest_are_handed_out_again() {
+        let numbers = Numbers::default();
+        for number in [0, 1, 2, 3, 4, 7] {
+            numbers.take(number);
+        }
+        assert_eq!((numbers.next(3), numbers.end()), (vec![5, 6, 8], 8));
+        for number in [2, 4, 3, 3, 0] {
+            numbers.give_back(number);
+        }
+        assert_eq!(numbers.next(8), [0, 2, 3, 4, 5, 6, 8, 9]);
+        numbers.take(3);
+        numbers.take(3);
+        assert_eq!(numbers.next(5), [0, 2, 4, 5, 6]);
+        numbers.give_back(1);
+        assert_eq!(numbers.next(5), [0, 1, 2, 4, 5]);
+        numbers.clear();
+        assert_eq!((numbers.next(2), numbers.end()), (vec![0, 1], 0));
+    }
+
+    #[test]
+    fn all_orders_lead_to_the_same() {
+        let numbers = Numbers::default();
+        let mut used = std::collections::BTreeSet::new();
+        let mut seed = 5_u64;
+        for _ in 0..5000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = seed >> 58;
+            if seed >> 40 & 1 == 0 {
+                numbers.take(number);
+                used.insert(number);
+            } else if used.remove(&number) {
+                numbers.give_back(number);
+            }
+            let free: Vec<u64> = (0..70).filter(|it| !used.contains(it)).take(6).collect();
+            assert_eq!(numbers.next(6), free);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The engine's own books rot: the map of space, its log, the records and the answers. The volume
+//! goes on, and opens; what it needs of them is made anew, and no file loses anything.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use enginekit::Volume;
+use enginekit::snapshots::{delete, pin};
+use shadow::format::head::Kind;
+use shadow::{Law, Renewed, Shadow};
+use sim::{Disk, Executor, Image};
+use vfs::{CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, Stability};
+
+use crate::bench::{Setting, findings, made, opened};
+use crate::judged::found;
+use crate::mended::{All, on, shown};
+use crate::repair::repaired;
+use crate::scrub::{UNIT, unit_of};
+
+fn told(error: FsError) -> String {
+    error.to_string()
+}
+
+fn caller(call: u16) -> Requester {
+    let key = CallKey::new(&call.to_le_bytes()).expect("two bytes");
+    Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
+}
+
+/// Callers make directories, and remove every other one.
+async fn calls(volume: &Volume<Shadow>, calls: std::ops::Range<u16>) -> Result<(), String> {
+    for call in calls {
+        let name = enginekit::volume::name(&format!("d{call}"));
+        let (root, mode) = (volume.files.root(), SetAttributes::default());
+        let sealed = volume.files.mkdir(&caller(call), root, &name, mode).await;
+        let answer = sealed.open().await.map_err(|_| format!("call {call}: it has stopped"))?;
+        answer.into_inner().result.map_err(told)?;
+        if call % 2 == 0 {
+            let gone = volume.files.rmdir(&caller(call | 1 << 15), root, &name).await;
+            let answer = gone.open().await.map_err(|_| format!("call {call}: it has stopped"))?;
+            answer.into_inner().result.map_err(told)?;
+        }
+    }
+    Ok(())
+}
+
+/// A stopped volume with a snapshot, files and answers, of which a part is in records still.
+fn used() -> Image {
+    used_on(&Setting::of(4, 64, 8 << 20))
+}
+
+fn used_on(setting: &Setting) -> Image {
+    let executor = Executor::new(5);
+    let disk = executor.block_on(made(&executor, setting));
+    let (image, ()) = on(&disk.contents(), async |volume| {
+        let root = volume.files.root();
+        let file = volume.create(root, "large").await.map_err(told)?;
+        let data = vec![7; 80 * 4096];
+        volume.write(file, 0, data, Stability::FileSync).await.map_err(told)?;
+        calls(volume, 0..60).await?;
+        pin(volume, "one").await?;
+        for block in 0..20 {
+            let data = vec![8; 4096];
+            volume.write(file, block * 8192, data, Stability::FileSync).await.map_err(told)?;
+        }
+        calls(volume, 60..110).await
+    })
+    .expect("there is room");
+    assert_eq!(findings(&image), Ok(()));
+    image
+}
+
+/// Lines of snapshots and of lists, which memory has as well.
+const LINES: [Kind; 2] = [Kind::Snapshots, Kind::Lists];
+const BOOKS: [Kind; 4] = [Kind::Map, Kind::Log, Kind::Record, Kind::Answers];
+
+/// Units with blocks of some kinds, or pointers to them, which a check misses if they rot.
+fn needed(image: &Image, kinds: &[Kind], owners: &[u64]) -> Vec<u64> {
+    let is_it = |unit: &u64| {
+        let bytes = unit_of(image, *unit);
+        let of_pointers = bytes[6] == Kind::Pointers as u8;
+        let is_of = kinds.iter().any(|&kind| bytes[6] == kind as u8)
+            || of_pointers && owners.contains(&bytes[8].into());
+        bytes.starts_with(b"DuSh") && is_of && findings(&rotten(image, &[*unit])).is_err()
+    };
+    (32..image.size() / UNIT - 2).filter(is_it).collect()
+}
+
+fn rotten(image: &Image, units: &[u64]) -> Image {
+    let mut image = image.clone();
+    for unit in units {
+        let at = unit * UNIT + 1077;
+        image.write(at, &[unit_of(&image, *unit)[1077] ^ 4]);
+    }
+    image
+}
+
+/// What all trees have.
+fn all(image: &Image) -> Result<All, String> {
+    shown(image, &[0, 1]).map(|(_, all)| all)
+}
+
+/// Uses a volume as callers do, until nothing is left in it.
+async fn use_up(volume: &Volume<Shadow>) -> Result<Renewed, String> {
+    calls(volume, 200..330).await?;
+    let renewed = volume.files.store().engine().status().renewed;
+    delete(volume, "one", true).await?;
+    volume.remove(volume.files.root(), "large").await.map_err(told)?;
+    volume.settle().await;
+    Ok(renewed)
+}
+
+/// Each block of the books rots at rest, one by one: the volume opens, has what it had, goes on, and
+/// is well in the end.
+pub(crate) fn books_may_rot_at_rest() -> Result<(), String> {
+    let image = used();
+    let right = all(&image)?;
+    let units = needed(&image, &BOOKS, &[1, 3, 7]);
+    let mut met = BTreeSet::new();
+    for &unit in &units {
+        let rotten = rotten(&image, &[unit]);
+        let kind = unit_of(&image, unit)[6];
+        let is_told = |error: String| format!("unit {unit} of kind {kind}: {error}");
+        if all(&rotten).map_err(is_told)? != right {
+            return Err(is_told("another content".to_owned()));
+        }
+        let (after, renewed) = on(&rotten, use_up).map_err(is_told)?;
+        let Renewed { map_blocks, answer_blocks, has_lost_records, .. } = renewed;
+        // What records alone told to have died is in use until a repair, and so are blocks of
+        // answers to which nothing leads.
+        let may_leak = has_lost_records || answer_blocks > 1;
+        let after = if may_leak { repaired(&after)?.0 } else { after };
+        findings(&after).map_err(is_told)?;
+        met.insert((map_blocks > 0, answer_blocks > 0, has_lost_records));
+    }
+    let ways = [(true, false, false), (true, false, true), (false, true, false)];
+    if !ways.iter().all(|way| met.contains(way)) || units.len() < 12 {
+        return Err(format!("{} units, {met:?}", units.len()));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_volume_opens_without_a_block_of_its_books() {
+    assert_eq!(books_may_rot_at_rest(), Ok(()));
+}
+
+/// The whole map, its log and the ring of answers rot under the server.
+pub(crate) fn books_may_rot_in_use() -> Result<(), String> {
+    let image = used();
+    for kinds in
+        [&[Kind::Map][..], &[Kind::Log], &[Kind::Answers], &[Kind::Map, Kind::Answers], &LINES]
+    {
+        let units = needed(&image, kinds, &[]);
+        let executor = Executor::new(3);
+        let disk = Disk::new(&executor, image.clone());
+        executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            units.iter().for_each(|unit| disk.rot(unit * UNIT + 1077, 2));
+            // Data is on its way, of which no record tells yet.
+            let root = volume.files.root();
+            let beside = volume.create(root, "beside").await.map_err(told)?;
+            let write = async |at: u64| {
+                let data = vec![9; 40 * 4096];
+                volume.write(beside, at * 40 * 4096, data, Stability::Unstable).await
+            };
+            let writes = async {
+                for at in 0..120 {
+                    write(at % 4).await.map_err(told)?;
+                    volume.commit(beside).await.map_err(told)?;
+                }
+                Ok::<_, String>(())
+            };
+            futures::future::try_join(writes, calls(&volume, 200..800)).await?;
+            pin(&volume, "two").await?;
+            calls(&volume, 800..820).await?;
+            delete(&volume, "one", true).await?;
+            volume.files.shutdown().await.map_err(told)
+        })?;
+        findings(&disk.contents()).map_err(|wrong| format!("{kinds:?}: {wrong}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_served_volume_goes_on_without_its_books() {
+    assert_eq!(books_may_rot_in_use(), Ok(()));
+}
+
+/// Where lines of lists have rotted at rest, their space is in use until a repair; a volume that has
+/// lost the lines of snapshots is not opened without them.
+#[test]
+fn lines_may_rot_at_rest() {
+    let image = used();
+    let right = all(&image).expect("it is well");
+    for unit in needed(&image, &[Kind::Lists], &[5]) {
+        let wrong = rotten(&image, &[unit]);
+        assert!(all(&wrong).expect("it opens") == right, "unit {unit}");
+        let (after, _) = on(&wrong, use_up).expect("it opens");
+        let (after, _) = repaired(&after).expect("there is room");
+        assert_eq!(findings(&after), Ok(()), "unit {unit}");
+    }
+    for unit in needed(&image, &[Kind::Snapshots], &[4]) {
+        let refused = all(&rotten(&image, &[unit])).expect_err("a snapshot would be lost");
+        assert!(refused.contains("damaged"), "{refused}");
+        let (after, _) = repaired(&rotten(&image, &[unit])).expect("there is room");
+        assert_eq!(findings(&after), Ok(()), "unit {unit}");
+    }
+}
+
+/// Where a file has rotted as well, nothing that it may hold is given to others.
+pub(crate) fn nothing_behind_damage_is_free() -> Result<(), String> {
+    // What a lost block of the map tells of is in use, and there is room behind it.
+    let image = used_on(&Setting::of(4, 4096, 160 << 20));
+    let map = needed(&image, &[Kind::Map], &[]);
+    let above = needed(&image, &[Kind::Pointers], &[]);
+    let of_file = |unit: &&u64| unit_of(&image, **unit)[8] >= 16;
+    let above: Vec<u64> = above.iter().filter(of_file).copied().collect();
+    if map.is_empty() || above.is_empty() {
+        return Err("there are none".to_owned());
+    }
+    for unit in above {
+        let wrong = rotten(&image, &[map[0], unit]);
+        let (after, ()) = on(&wrong, async |volume| {
+            let _filled = calls(volume, 200..260).await; // there may be no room
+            Ok(())
+        })
+        .map_err(|error| format!("unit {unit}: {error}"))?;
+        // The block of pointers comes back, as from another disk: all that it leads to is there.
+        let mut back = after.clone();
+        back.write(unit * UNIT, &unit_of(&image, unit));
+        let wrong = found(&back)?.wrong;
+        let is_leak = |law: &Law| matches!(law, Law::Map | Law::Counts | Law::Listed);
+        if let Some(wrong) =
+            wrong.iter().find(|it| !is_leak(&it.law) || it.found.contains("free that"))
+        {
+            return Err(format!("unit {unit}: {wrong}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_hangs_from_a_damaged_block_stays() {
+    assert_eq!(nothing_behind_damage_is_free(), Ok(()));
+}
+
+/// Answers in other blocks of the ring are remembered.
+#[test]
+fn answers_of_one_block_alone_are_forgotten() {
+    let image = used();
+    let remembered = |image: &Image| {
+        let remembered = on(image, async |volume| {
+            let all = volume.files.take_remembered().open().await.map_err(|_| "it has stopped")?;
+            Ok(all.into_inner().len())
+        });
+        remembered.expect("it opens").1
+    };
+    let right = remembered(&image);
+    let units = needed(&image, &[Kind::Answers], &[]);
+    assert!(units.len() > 3);
+    let left: Vec<usize> = units.iter().map(|&unit| remembered(&rotten(&image, &[unit]))).collect();
+    assert!(left.iter().all(|&left| left < right), "{left:?} of {right}");
+    let lost: usize = left.iter().map(|left| right - left).sum();
+    assert!(lost <= right, "each is in one block: {left:?} of {right}");
+    assert!(left.iter().all(|&left| left + 40 > right), "{left:?} of {right}");
+}

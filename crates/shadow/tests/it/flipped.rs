@@ -1,0 +1,112 @@
+//! One flipped bit in the newest superblock of a volume that was killed, or in what it lists: no
+//! acknowledged change is taken back.
+
+use shadow::format::anchor::Anchor;
+use shadow::format::head::birth;
+use shadow::format::superblock::Superblock;
+use sim::{Disk, Executor, Image};
+use vfs::{FileSystem, Stability};
+
+use crate::bench::{Setting, findings, made, opened};
+use crate::lost::newest;
+use crate::scrub::{UNIT, unit_of};
+
+/// A volume that was killed after it had answered all of this.
+fn killed() -> Image {
+    let executor = Executor::new(3);
+    let disk = executor.block_on(made(&executor, &Setting::of(8, 64, 4 << 20)));
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is new");
+        let root = volume.files.root();
+        for number in 0..5 {
+            let file = volume.create(root, &format!("f{number}")).await.expect("there is room");
+            let data = vec![number; 9000];
+            volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+        }
+        let last = volume.create(root, "last").await.expect("there is room");
+        volume.write(last, 0, vec![9; 12_000], Stability::FileSync).await.expect("there is room");
+    });
+    disk.contents()
+}
+
+/// The newest superblock, and where it stands.
+fn last(image: &Image) -> (u64, Superblock) {
+    let anchor: Anchor = newest(image);
+    let read = |unit| Superblock::read(&unit_of(image, unit), unit, &anchor.secret);
+    let all = (32..image.size() / UNIT - 2).filter_map(|unit| Some((unit, read(unit)?)));
+    all.max_by_key(|(_, superblock)| superblock.number).expect("there is one")
+}
+
+/// All that was answered is there.
+fn has_all(image: &Image) -> Result<(), String> {
+    let executor = Executor::new(1);
+    let disk = Disk::new(&executor, image.clone());
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await?;
+        let root = volume.files.root();
+        let file = volume.lookup(root, "last").await.map_err(|error| error.to_string())?;
+        let data = volume.read(file).await.map_err(|error| error.to_string())?;
+        if data == [9; 12_000] { Ok(()) } else { Err(format!("{} bytes", data.len())) }
+    })?;
+    findings(&disk.contents())
+}
+
+fn flip(image: &Image, unit: u64, byte: u64, bit: u64) -> Image {
+    let mut image = image.clone();
+    let before = unit_of(&image, unit)[byte as usize];
+    image.write(unit * UNIT + byte, &[before ^ 1 << bit]);
+    image
+}
+
+/// A bit flips in the newest superblock, anywhere.
+pub(crate) fn superblocks_are_mended() -> Result<(), String> {
+    let image = killed();
+    let (at, _) = last(&image);
+    for byte in (0..UNIT).step_by(61).chain(48..72) {
+        let rotten = flip(&image, at, byte, byte % 8);
+        has_all(&rotten).map_err(|error| format!("byte {byte}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The same in each block that it lists.
+pub(crate) fn what_is_listed_is_mended() -> Result<(), String> {
+    let image = killed();
+    let (_, superblock) = last(&image);
+    if superblock.listed.len() < 2 {
+        return Err("little is listed".to_owned());
+    }
+    for unit in superblock.listed.iter().flat_map(|it| it.run.start..it.run.end()) {
+        for byte in [0, 9, 77, 2000, UNIT - 1] {
+            let rotten = flip(&image, unit, byte, unit % 8);
+            has_all(&rotten).map_err(|error| format!("unit {unit}, byte {byte}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_flipped_bit_of_the_newest_superblock_takes_nothing_back() {
+    assert_eq!(superblocks_are_mended(), Ok(()));
+}
+
+#[test]
+fn a_flipped_bit_of_what_it_lists_takes_nothing_back() {
+    assert_eq!(what_is_listed_is_mended(), Ok(()));
+}
+
+/// What is not one bit may be a write that was torn: the update before it holds.
+#[test]
+fn what_may_be_torn_did_not_happen() {
+    let image = killed();
+    let (at, superblock) = last(&image);
+    let mut torn = image.clone();
+    torn.write(at * UNIT + 512, &[0; 512]);
+    assert_eq!(birth(&unit_of(&torn, at)), superblock.number);
+    let executor = Executor::new(1);
+    let disk = Disk::new(&executor, torn);
+    executor.block_on(async {
+        opened(executor.runtime(), &disk).await.expect("the update before it holds");
+    });
+    assert_eq!(findings(&disk.contents()), Ok(()));
+}
