@@ -205,7 +205,7 @@ pub(crate) enum Undo {
     /// Attributes are never taken back.
     Inode {
         offset: usize,
-        links: i16,
+        links: i32,
         old: Option<Box<Dinode>>,
     },
     Whole,
@@ -217,7 +217,7 @@ impl Undo {
         if old.kind() != new.kind() || old.is_free() != new.is_free() {
             return Undo::Bytes { offset, old: Box::from(old.as_bytes()) };
         }
-        let links = new.links.get() - old.links.get();
+        let links = i32::from(new.links.get()) - i32::from(old.links.get());
         let old = if old.has_extent_of(new) { None } else { Some(Box::new(old)) };
         Undo::Inode { offset, links, old }
     }
@@ -287,7 +287,7 @@ impl Undo {
             Undo::Count { offset, change } => add(copy, offset - from, -change),
             Undo::Inode { offset, links, old } => {
                 let inode = Dinode::at_mut(copy, offset - from);
-                inode.links.set(inode.links.get() - links);
+                inode.links.set((i32::from(inode.links.get()) - links) as u16);
                 if let Some(old) = old {
                     inode.take_extent_of(old);
                 }

@@ -138,7 +138,7 @@ pub(crate) fn attributes_of((ino, kind): (u64, FileKind), dinode: &Dinode) -> At
     Attributes {
         kind,
         mode: dinode.permissions(),
-        nlink: u32::try_from(dinode.links.get()).unwrap_or(0),
+        nlink: dinode.links.get().into(),
         uid: dinode.uid.get(),
         gid: dinode.gid.get(),
         size: dinode.size.get(),

@@ -34,7 +34,7 @@ impl Ffs {
     pub(crate) async fn load(&self, ino: u64) -> Result<Rc<Node>, FsError> {
         let node = self.load_as_it_is(ino).await?;
         if let Some(leftovers) = self.leftovers() {
-            if node.look_at(|dinode| dinode.links.get()) <= 0 {
+            if node.look_at(|dinode| dinode.links.get()) == 0 {
                 return Err(FsError::Stale); // a cut left it in the middle of its removal
             }
             if !leftovers.has_scanned(ino) && self.settle_end(&node).await? {
@@ -78,7 +78,7 @@ impl Ffs {
     }
 
     fn attributes_at(&self, ino: u64, dinode: &Dinode) -> Result<Attributes, FsError> {
-        if self.leftovers().is_some() && dinode.links.get() <= 0 {
+        if self.leftovers().is_some() && dinode.links.get() == 0 {
             return Err(FsError::Stale); // see `load`
         }
         Ok(attributes_of((ino, self.kind_of(dinode)?), dinode))

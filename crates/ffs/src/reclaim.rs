@@ -419,7 +419,7 @@ impl Reclaim {
     }
 
     fn pass_file(&self, ino: u64, dinode: &Dinode, names: &[(u64, bool)]) {
-        if dinode.links.get() <= 0 && self.files.orphan(ino).is_none() {
+        if dinode.links.get() == 0 && self.files.orphan(ino).is_none() {
             self.dead.borrow_mut().push(ino);
         }
         self.leftovers.pass_file(ino, dinode, names);
@@ -560,7 +560,7 @@ impl Reclaim {
         if dinode.is_free() || self.files.orphan(ino).is_some() {
             return Ok(());
         }
-        if dinode.links.get() <= 0 {
+        if dinode.links.get() == 0 {
             let node = self.engine().load_as_it_is(ino).await?;
             let is_left = || is_needed() && self.files.orphan(ino).is_none();
             self.count_freed(self.files.free_nameless(&node, is_left).await?);

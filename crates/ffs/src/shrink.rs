@@ -7,7 +7,7 @@ use ufs2::layout::{DIRECT_POINTERS, Dinode};
 use ufs2::map::{block_count, has_blocks, run_length};
 use vfs::{FileKind, FsError, Ledger, Sequence};
 use vnode::{Plan, Space};
-use zerocopy::little_endian::I16;
+use zerocopy::little_endian::U16;
 
 use crate::engine::Ffs;
 use crate::inode::Node;
@@ -105,7 +105,7 @@ impl Ffs {
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].
     pub(crate) async fn free(&self, update: &mut Update, node: &Rc<Node>) -> Result<bool, FsError> {
-        update.change_inode(node, Intent::LinkDropped, |dinode| dinode.links = I16::new(0));
+        update.change_inode(node, Intent::LinkDropped, |dinode| dinode.links = U16::new(0));
         let dinode = update.dinode(node);
         let large = dinode.indirect.iter().any(|pointer| pointer.get() != 0);
         if large && has_blocks(node.kind, &dinode) {

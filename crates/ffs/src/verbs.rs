@@ -14,7 +14,7 @@ use vfs::{
 };
 use vnode::horizon::Horizon;
 use vnode::{Content, Engine, EntryChange, Limits, Place, Space};
-use zerocopy::little_endian::I16;
+use zerocopy::little_endian::U16;
 
 use crate::chunks::DirectoryChunk;
 use crate::content::Payload;
@@ -90,7 +90,7 @@ impl Engine for Ffs {
 
     fn add_link(&self, update: &mut Update, node: &Rc<Node>) -> Result<(), FsError> {
         let links = update.dinode(node).links.get();
-        if links as u32 >= MAX_LINKS {
+        if u32::from(links) >= MAX_LINKS {
             return Err(FsError::TooManyLinks);
         }
         update.change_inode(node, Intent::LinkAdded, |dinode| dinode.links.set(links + 1));
@@ -99,7 +99,7 @@ impl Engine for Ffs {
 
     fn drop_link(&self, update: &mut Update, node: &Rc<Node>) {
         update.change_inode(node, Intent::LinkDropped, |dinode| {
-            dinode.links = I16::new((dinode.links.get() - 1).max(0));
+            dinode.links = U16::new(dinode.links.get().saturating_sub(1));
         });
     }
 

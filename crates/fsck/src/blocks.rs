@@ -20,6 +20,7 @@ use ufs2::layout::{
 };
 use ufs2::map::has_blocks;
 use ufs2::map::{block_count, run_length};
+use vfs::FileKind;
 use zerocopy::IntoBytes;
 
 use super::Severity::{Loss, Repairable};
@@ -314,7 +315,8 @@ impl Checker<'_> {
             }
             let behind = lbn >= count;
             if !self.is_sound(&pointer, behind) {
-                if self.blame(&pointer, behind, purpose, Invariant::IndirectPointers) {
+                let of = (behind, walk.dinode.kind());
+                if self.blame(&pointer, of, purpose, Invariant::IndirectPointers) {
                     self.bad_slots.push(BadSlot { byte, way: branch.way });
                 }
                 continue;
@@ -394,7 +396,7 @@ impl Checker<'_> {
     fn blame(
         &mut self,
         pointer: &Pointer,
-        behind: bool,
+        (behind, kind): (bool, Option<FileKind>),
         purpose: Purpose,
         invariant: Invariant,
     ) -> bool {
@@ -402,6 +404,17 @@ impl Checker<'_> {
             return false;
         }
         let place = Place::inode(pointer.ino).block(pointer.lbn).fragment(pointer.address);
+        // A size that is wrong says wrong things of how long the last run is, too.
+        let may_be_size = behind || self.geometry.is_data_fragment(pointer.address);
+        let has_size = matches!(kind, Some(FileKind::Regular | FileKind::Directory));
+        if may_be_size
+            && has_size
+            && pointer.role != Role::Attribute
+            && self.may_have_wrong_size(pointer.ino)
+        {
+            self.behind_end.insert(pointer.ino);
+            return false;
+        }
         if behind {
             // A cut leaves blocks that no client was told of; else the size may be what is wrong.
             let severity = if self.was_cut { Repairable } else { Loss };
@@ -417,7 +430,8 @@ impl Checker<'_> {
 
     /// The same for a pointer in the inode, which is cleared at once.
     fn clear_in(&mut self, walk: &mut Walk, pointer: &Pointer, behind: bool, purpose: Purpose) {
-        if !self.blame(pointer, behind, purpose, Invariant::InodePointers) {
+        let of = (behind, walk.dinode.kind());
+        if !self.blame(pointer, of, purpose, Invariant::InodePointers) {
             return;
         }
         pointer.slot.set_in(&mut walk.dinode, 0);

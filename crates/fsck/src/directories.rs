@@ -4,6 +4,8 @@
 //! A directory whose first chunk does not begin with a "." that names it may be no directory: it is
 //! looked at last, when every entry is known, because an entry bears the type of what it names. If
 //! that says a file, it becomes one again and its bytes stay; else its chunks are mended.
+//!
+//! So with the other types: where an inode is damaged, the type that its name bears is what it was.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +20,7 @@ use super::Severity::{Loss, Repairable};
 use super::blocks::READS_IN_FLIGHT;
 use super::chunk::{self, Entry, Problem};
 use super::{CheckError, Checker, Invariant, Orphans, Phase, Place, fields};
+use crate::planted::{Bug, is_planted};
 
 /// Where the type byte stands in an entry.
 const KIND_OFFSET: u64 = EntryHeader::KIND_OFFSET as u64;
@@ -329,7 +332,11 @@ impl Checker<'_> {
         let Some(slot) = self.table.get_mut(entry.ino).filter(|_| !whiteout) else {
             return Ok(());
         };
-        if kind_of_bits(entry.kind) != Some(slot.kind) {
+        if kind_of_bits(entry.kind) == Some(slot.kind) {
+            if self.doubted.contains(&entry.ino) {
+                self.affirmed.insert(entry.ino);
+            }
+        } else {
             self.mismatches.push(Mismatch {
                 directory: ino,
                 byte,
@@ -366,25 +373,26 @@ impl Checker<'_> {
         Ok(self.disk.put(byte + KIND_OFFSET, &[0]).await?)
     }
 
-    /// Settles which of the two is right where an entry and its inode differ in type. Whether an
-    /// inode changed.
+    /// Settles which of the two is right where an entry and its inode differ in type: the inode,
+    /// unless something is wrong with it, no name bears its type, and what it holds goes with that
+    /// of the entry. Whether an inode changed.
     async fn settle_types(
         &mut self,
         mismatches: &[Mismatch],
         doubtful: &BTreeSet<u64>,
     ) -> Result<bool, CheckError> {
-        let mut retyped = false;
+        let mut retyped = BTreeSet::new();
         for mismatch in mismatches {
             let Some(actual) = self.table.kind(mismatch.ino) else { continue };
+            if retyped.contains(&mismatch.ino) {
+                continue; // the next round compares it with its other names
+            }
             let stated = kind_of_bits(mismatch.kind);
-            let no_directory =
-                doubtful.contains(&mismatch.ino) && stated == Some(FileKind::Regular);
-            let directory = stated == Some(FileKind::Directory)
-                && actual != FileKind::Directory
-                && self.is_directory_inside(mismatch.ino).await?;
-            if directory || no_directory {
-                let wanted = if directory { Some(FileKind::Directory) } else { stated };
-                retyped |= self.retype(mismatch.ino, actual, wanted.expect("it is one")).await?;
+            if let Some(stated) = stated
+                && self.is_of_type(mismatch.ino, (actual, stated), doubtful).await?
+                && self.retype(mismatch.ino, actual, stated).await?
+            {
+                retyped.insert(mismatch.ino);
                 continue;
             }
             let name = printable(&mismatch.name);
@@ -392,11 +400,33 @@ impl Checker<'_> {
             let (found, expected) = (mismatch.kind, kind_bits(actual));
             let repair = "the entry given the type of its file";
             let invariant = Invariant::EntryType;
-            if self.log.find(invariant, Repairable, place, found, expected, repair) {
+            // Which of the two is right is not known of an inode that is damaged.
+            let is_known = stated.is_none() || !self.doubted.contains(&mismatch.ino);
+            let severity = if is_known { Repairable } else { Loss };
+            if self.log.find(invariant, severity, place, found, expected, repair) {
                 self.disk.put(mismatch.byte + KIND_OFFSET, &[expected]).await?;
             }
         }
-        Ok(retyped)
+        Ok(!retyped.is_empty())
+    }
+
+    /// Whether an inode is of the type that a name states, and not of the one that it bears.
+    async fn is_of_type(
+        &self,
+        ino: u64,
+        (actual, stated): (FileKind, FileKind),
+        doubtful: &BTreeSet<u64>,
+    ) -> Result<bool, CheckError> {
+        let is_damaged = self.doubted.contains(&ino)
+            && !self.affirmed.contains(&ino)
+            && !self.retyped.contains(&ino)
+            && !is_planted(Bug::EntriesYield);
+        Ok(match (actual, stated) {
+            (_, FileKind::Directory) => self.is_directory_inside(ino).await?,
+            (FileKind::Directory, _) if !doubtful.contains(&ino) => false,
+            (FileKind::Directory, FileKind::Regular) => true,
+            _ => is_damaged && fields::can_be(&self.geometry, &self.read_inode(ino).await?, stated),
+        })
     }
 
     async fn retype(
@@ -413,6 +443,12 @@ impl Checker<'_> {
         }
         let mut dinode = self.read_inode(ino).await?;
         fields::set_kind(&mut dinode, wanted);
+        // It was made one that its type can have.
+        if let Some(&size) = self.stated_sizes.get(&ino)
+            && size <= fields::largest(&self.geometry, wanted)
+        {
+            dinode.size.set(size);
+        }
         self.put_inode(ino, &mut dinode).await?;
         self.retyped.insert(ino);
         Ok(true)

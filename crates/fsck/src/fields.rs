@@ -2,7 +2,8 @@
 //!
 //! An inode of which three and more fields make no sense is taken for garbage, such as a block of
 //! something else written over the inode table, and is freed: to believe the rest of it would give
-//! it blocks of files that are well. Fewer are mended one by one.
+//! it blocks of files that are well. Fewer are mended one by one. What follows from a field that is
+//! wrong does not count beside it: see [`implausible`].
 
 use vfs::FileKind;
 
@@ -11,8 +12,8 @@ use super::{Invariant, Log, Place};
 use zerocopy::little_endian::I64;
 
 use ufs2::layout::{
-    Dinode, FLAG_SNAPSHOT, Geometry, INLINE_SYMLINK_SIZE, ROOT_INODE, SECTOR_SIZE, kind_bits,
-    mode_of,
+    Dinode, FLAG_SNAPSHOT, Geometry, INLINE_SYMLINK_SIZE, MAX_LINKS, ROOT_INODE, SECTOR_SIZE,
+    kind_bits, mode_of,
 };
 use ufs2::map::has_blocks;
 use ufs2::map::{block_count, run_length};
@@ -23,7 +24,7 @@ const GARBAGE: u32 = 3;
 const LARGEST_DIRECTORY: u64 = i32::MAX as u64;
 
 /// The largest size of a file of this kind; special files have none.
-fn largest(geometry: &Geometry, kind: FileKind) -> u64 {
+pub(super) fn largest(geometry: &Geometry, kind: FileKind) -> u64 {
     match kind {
         FileKind::Regular => geometry.max_file_size,
         FileKind::Directory => LARGEST_DIRECTORY,
@@ -54,27 +55,61 @@ pub(super) fn pointers(geometry: &Geometry, dinode: &Dinode) -> impl Iterator<It
 }
 
 /// How many fields of an allocated inode make no sense.
+///
+/// Each weighs once, whatever follows from it: the check hash only where nothing else is wrong; all
+/// direct pointers together, and all others, which can go without the file; and of a type that is
+/// none, neither its size nor its pointers, which may be those of another.
 pub(super) fn implausible(geometry: &Geometry, dinode: &Dinode) -> u32 {
     let mut count = 0;
     let mut blame = |wrong: bool| count += u32::from(wrong);
-    blame(geometry.verify_inode(dinode).is_err());
-    blame(dinode.links.get() < 0);
+    blame(u32::from(dinode.links.get()) > MAX_LINKS);
     blame(dinode.spare != [0; 8]);
     nanoseconds(dinode).for_each(|field| blame(!(0..NANOSECONDS).contains(&field)));
     let room = 2 * geometry.block_size;
     blame(u64::from(dinode.attribute_size.get()) > room);
-    for address in &dinode.attribute_blocks {
-        blame(address.get() != 0 && !geometry.is_data_fragment(address.get() as u64));
+    let is_data = |address: &I64| geometry.is_data_fragment(address.get() as u64);
+    blame(dinode.attribute_blocks.iter().any(|one| one.get() != 0 && !is_data(one)));
+    let size = dinode.size.get();
+    match (dinode.kind(), inline_target(geometry, dinode)) {
+        (Some(FileKind::Symlink), Some(length)) => blame(size != length),
+        (_, Some(_)) => blame(true), // a link of another type
+        (None, None) => {
+            blame(true);
+            blame(size > geometry.max_file_size);
+        }
+        (Some(kind), None) => {
+            blame(size > largest(geometry, kind));
+            if has_blocks(kind, dinode) {
+                let is_bad = |address: &I64| !is_pointer(geometry, dinode, address.get() as u64, 1);
+                blame(dinode.direct.iter().any(is_bad));
+                blame(dinode.indirect.iter().any(is_bad));
+            }
+        }
     }
-    let kind = dinode.kind();
-    blame(kind.is_none());
-    let kind = kind.unwrap_or(FileKind::Regular);
-    blame(dinode.size.get() > largest(geometry, kind));
-    if has_blocks(kind, dinode) {
-        pointers(geometry, dinode)
-            .for_each(|(address, _)| blame(!is_pointer(geometry, dinode, address, 1)));
+    if count > 0 { count } else { u32::from(geometry.verify_inode(dinode).is_err()) }
+}
+
+/// The length of the target of a short link, where the inode holds one in the place of pointers:
+/// text and zeros behind it, while no sectors are counted. An inode of another type holds one only
+/// if its size is that of the text, and its pointers are none.
+fn inline_target(geometry: &Geometry, dinode: &Dinode) -> Option<u64> {
+    let area = dinode.inline_symlink_area();
+    let length = area.iter().position(|&byte| byte == 0)?;
+    let is_text = length > 0 && area[length..].iter().all(|&byte| byte == 0);
+    if !is_text || dinode.sectors.get() != 0 {
+        return None;
     }
-    count
+    let length = length as u64;
+    let may_hold = match dinode.kind() {
+        Some(FileKind::Symlink) => true,
+        Some(FileKind::Regular | FileKind::Directory) => {
+            let mut all = pointers(geometry, dinode);
+            let are_pointers = all.all(|(address, _)| is_pointer(geometry, dinode, address, 1));
+            dinode.size.get() == length && !are_pointers
+        }
+        _ => dinode.size.get() == length,
+    };
+    may_hold.then_some(length)
 }
 
 const NANOSECONDS: i32 = 1_000_000_000;
@@ -182,6 +217,17 @@ fn mend_free(ino: u64, dinode: &mut Dinode, log: &mut Log) {
 /// Gives an inode a type that fits its other fields, where its own does not.
 fn mend_type(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) {
     let size = dinode.size.get();
+    let place = || Place::inode(ino);
+    let invariant = Invariant::InodeType;
+    let found = format!("type {}", dinode.mode.get() >> 12);
+    let expected = "a type that fits";
+    if dinode.kind() != Some(FileKind::Symlink) && inline_target(geometry, dinode).is_some() {
+        let repair = "made a symbolic link, whose target it holds";
+        if log.find(invariant, Repairable, place(), found, expected, repair) {
+            set_kind(dinode, FileKind::Symlink);
+        }
+        return;
+    }
     // A file may begin with a hole.
     let points = pointers(geometry, dinode).any(|(address, _)| address != 0)
         && pointers(geometry, dinode)
@@ -189,15 +235,17 @@ fn mend_type(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
     let contradiction = match dinode.kind() {
         None => true,
         Some(FileKind::Regular | FileKind::Directory) => false,
-        Some(FileKind::Symlink) => points && (size > geometry.block_size || !is_text(dinode)),
+        Some(FileKind::Symlink) => {
+            let is_neither = size > geometry.block_size || !is_text(dinode);
+            points && is_neither && right_target_size(geometry, dinode).is_none()
+        }
         Some(_) => points && size > 0,
     };
     if !contradiction {
         return;
     }
-    let found = format!("type {}", dinode.mode.get() >> 12);
-    let (place, repair) = (Place::inode(ino), "made a regular file");
-    if log.find(Invariant::InodeType, Repairable, place, found, "a type that fits", repair) {
+    let repair = "made a regular file";
+    if log.find(invariant, Repairable, place(), found, expected, repair) {
         set_kind(dinode, FileKind::Regular);
     }
 }
@@ -206,6 +254,26 @@ fn mend_type(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
 pub(super) fn set_kind(dinode: &mut Dinode, kind: FileKind) {
     let permissions = dinode.permissions();
     dinode.mode.set(u16::from(kind_bits(kind)) << 12 | permissions);
+}
+
+/// Whether what an inode holds goes with a type that is no directory's.
+pub(super) fn can_be(geometry: &Geometry, dinode: &Dinode, kind: FileKind) -> bool {
+    let size = dinode.size.get();
+    let are_none = |from: usize| {
+        let rest = dinode.direct[from..].iter().chain(&dinode.indirect);
+        rest.into_iter().all(|one| one.get() == 0)
+    };
+    match kind {
+        FileKind::Regular => true,
+        FileKind::Directory => false,
+        FileKind::Symlink if size < INLINE_SYMLINK_SIZE as u64 => size > 0 && is_text(dinode),
+        FileKind::Symlink => {
+            let first = dinode.direct[0].get() as u64;
+            size <= geometry.block_size && geometry.is_data_run(first, 1) && are_none(1)
+        }
+        FileKind::CharacterDevice | FileKind::BlockDevice => size == 0 && are_none(1),
+        FileKind::Fifo | FileKind::Socket => size == 0 && are_none(0),
+    }
 }
 
 fn mend_times(ino: u64, dinode: &mut Dinode, log: &mut Log) {
@@ -233,7 +301,12 @@ fn mend_size(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut Log) 
     let size = dinode.size.get();
     let largest = largest(geometry, kind);
     let place = Place::inode(ino).named("di_size");
-    if size > largest {
+    if let (FileKind::Symlink, Some(right)) = (kind, right_target_size(geometry, dinode)) {
+        let repair = "set to what holds its target";
+        if log.find(Invariant::SymlinkTarget, Repairable, place, size, right, repair) {
+            dinode.size.set(right);
+        }
+    } else if size > largest {
         let wanted = reach_of_all(geometry, kind, dinode);
         let repair = "set to what the pointers reach";
         if log.find(Invariant::InodeSize, Repairable, place, size, wanted, repair) {
@@ -284,6 +357,24 @@ fn reach(geometry: &Geometry, dinode: &Dinode) -> u64 {
         _ => 1,
     };
     last as u64 * geometry.block_size + run * geometry.fragment_size
+}
+
+/// The size of a link whose target stands elsewhere than its size says: in the inode, or in the
+/// one block that it has, up to whose end it is looked for later.
+fn right_target_size(geometry: &Geometry, dinode: &Dinode) -> Option<u64> {
+    let size = dinode.size.get();
+    if let Some(length) = inline_target(geometry, dinode) {
+        return (size != length).then_some(length);
+    }
+    let held = dinode.sectors.get().checked_mul(SECTOR_SIZE)?;
+    let run = held / geometry.fragment_size;
+    let (first, mut others) = (dinode.direct[0].get() as u64, pointers(geometry, dinode).skip(1));
+    let is_block = (1..=geometry.fragments_per_block).contains(&run)
+        && geometry.is_data_run(first, run)
+        && others.all(|(address, _)| address == 0);
+    let is_elsewhere = size < INLINE_SYMLINK_SIZE as u64
+        || size.div_ceil(geometry.fragment_size) != run && dinode.attribute_size.get() == 0;
+    (is_block && is_elsewhere).then_some(run * geometry.fragment_size)
 }
 
 /// Whether the bytes of a short target are ones: no NUL among them, and zeros behind.

@@ -45,8 +45,10 @@ impl Checker<'_> {
             let reads = stream::iter(groups.clone()).map(|group| self.read_group(group));
             let blocks: Vec<_> = reads.buffered(READS_IN_FLIGHT).collect().await;
             for (group, block) in groups.zip(blocks) {
-                let stated = stated(&self.geometry, group, &block?);
+                let mut block = block?;
                 self.note_unreadable_group(group);
+                self.mend_group_bit(group, &mut block).await?;
+                let stated = stated(&self.geometry, group, &block);
                 let initialised = self.judge_initialised(group, &stated).await?;
                 self.initialised.push(initialised);
                 self.stated_maps.push(stated.map);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt};
 use ufs2::layout::{Dinode, FLAG_SNAPSHOT, INODE_SIZE, Superblock};
-use ufs2::map::{block_count, run_length};
 use vfs::FileKind;
 use zerocopy::IntoBytes;
 
@@ -12,7 +11,7 @@ use super::Severity::{Loss, Repairable};
 use super::attributes::Verdict;
 use super::blocks::{Purpose, Walk};
 use super::directories::Directory;
-use super::{CheckError, Checker, Invariant, Phase, Place, attributes, chunk, fields};
+use super::{CheckError, Checker, Invariant, Phase, Place, attributes, bit, fields};
 
 /// Bytes of inodes that are read at once, and how many such reads are under way.
 const PIECE: u64 = 128 << 10;
@@ -102,10 +101,19 @@ impl Checker<'_> {
             let ino = piece.first + index;
             let mut dinode = *old;
             if purpose == Purpose::Claim {
+                // With its one wrong bit put back an inode is as it was: nothing is doubted then.
+                let is_put_back = bit::mend_inode(&self.geometry, ino, &mut dinode, &mut self.log);
+                if !is_put_back && self.geometry.verify_inode(&dinode).is_err() {
+                    self.unsealed.insert(ino);
+                }
+                let stated = dinode.size.get();
                 let found = self.log.findings.total();
                 fields::mend(&self.geometry, ino, &mut dinode, &mut self.log);
                 self.check_snapshot_flag(ino, &mut dinode);
                 self.check_attributes(ino, &mut dinode).await?;
+                if dinode.size.get() != stated && !dinode.is_free() {
+                    self.stated_sizes.entry(ino).or_insert(stated);
+                }
                 if self.log.findings.total() > found {
                     self.doubted.insert(ino);
                 }
@@ -126,11 +134,13 @@ impl Checker<'_> {
 
     async fn take_walk(&mut self, mut walk: Walk, old: &Dinode) -> Result<(), CheckError> {
         let kind = if walk.dinode.is_free() { None } else { walk.dinode.kind() };
-        if kind.is_some() && walk.complete {
+        if kind.is_some() && self.is_suspect(&walk) {
+            self.suspects.push(walk.ino);
+        } else if kind.is_some() && walk.complete {
             self.settle_walk(&mut walk);
             self.check_target(&mut walk).await?;
         }
-        if kind == Some(FileKind::Directory) {
+        if kind == Some(FileKind::Directory) && self.suspects.last() != Some(&walk.ino) {
             self.settle_directory_blocks(&mut walk);
         }
         let resealed = !walk.dinode.is_free()
@@ -150,61 +160,6 @@ impl Checker<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A directory has no holes. One in front is filled with a chunk for its dots; at any other it
-    /// is cut off, and the files that were named behind it are found again as files without names.
-    fn settle_directory_blocks(&mut self, walk: &mut Walk) {
-        walk.blocks.sort_unstable();
-        let count = block_count(&self.geometry, walk.dinode.size.get());
-        let whole = walk.blocks.iter().map(|&(lbn, _)| lbn).eq(0..count);
-        if whole {
-            return;
-        }
-        let present = walk.blocks.iter().enumerate();
-        let first = present.take_while(|&(index, &(lbn, _))| lbn == index as u64).count() as u64;
-        if !walk.complete {
-            walk.blocks.truncate(first as usize);
-            return;
-        }
-        let place = Place::inode(walk.ino).block(first);
-        let found = format!("{} of {count} blocks", walk.blocks.len());
-        let repair =
-            if first == 0 { "given a new first block" } else { "cut off at the first hole" };
-        if !self.log.find(Invariant::DirectoryHole, Loss, place, found, "all", repair) {
-            // Later passes need what is there: the blocks before the hole.
-            walk.blocks.truncate(first as usize);
-            return;
-        }
-        self.doubted.insert(walk.ino);
-        walk.blocks.truncate(first as usize);
-        if first == 0 {
-            // Which fragments are free is known when every inode has been seen.
-            self.headless.push(walk.ino);
-        } else {
-            walk.dinode.size.set(first * self.geometry.block_size);
-        }
-    }
-
-    /// Gives directories without a first block a new one; whether there were any.
-    pub(super) async fn fill_first_blocks(&mut self) -> Result<bool, CheckError> {
-        let headless = std::mem::take(&mut self.headless);
-        for &ino in &headless {
-            let mut dinode = self.read_inode(ino).await?;
-            let run = run_length(&self.geometry, dinode.size.get(), 0);
-            match self.fresh(run) {
-                Some(address) => {
-                    let bytes = (run * self.geometry.fragment_size) as usize;
-                    let byte = self.geometry.byte_address(address);
-                    self.disk.put_fresh(byte, &chunk::empty_chunks(bytes));
-                    dinode.direct[0].set(address as i64);
-                }
-                // A full disk: it is freed, and what it named is found again.
-                None => fields::clear(&mut dinode),
-            }
-            self.put_inode(ino, &mut dinode).await?;
-        }
-        Ok(!headless.is_empty())
     }
 
     /// Extended attributes: in their blocks, and whole records. Bad ones are dropped together.

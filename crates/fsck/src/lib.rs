@@ -6,11 +6,12 @@
 //! # Passes
 //! 1. `superblock`: which file system this is, from the primary superblock or from a copy of it.
 //! 2. `groups`: how many inodes of every group mean anything.
-//! 3. `inodes`, with `fields`, `blocks`, `attributes`: every inode, in the order of the disk, and
-//!    every pointer that hangs from it; which file holds which fragment. `contest` decides for
-//!    fragments that two files claim.
+//! 3. `inodes`, with `bit`, `fields`, `blocks`, `attributes`: every inode, in the order of the disk,
+//!    and every pointer that hangs from it; which file holds which fragment. `extent` decides where
+//!    a size and its pointers contradict each other, `contest` for fragments that two files claim;
+//!    `holes` fills those of directories.
 //! 4. `directories`, with `chunk`: every chunk of every directory, in the order of the disk.
-//! 5. `tree`, with `lost_found`: what hangs from the root, and what becomes of the rest.
+//! 5. `tree`, with `forest` and `lost_found`: what hangs from the root, and what becomes of the rest.
 //! 6. `links`: link counts.
 //! 7. `maps`: every group block and the summary area against what follows from the files.
 //! 8. `copies`: the superblock's backups.
@@ -47,15 +48,19 @@
 //! Not asserted: 3 and 5, which are about whatever a disk holds: damaged disks show them.
 
 mod attributes;
+mod bit;
 mod blocks;
 mod chunk;
 mod contest;
 mod copies;
 mod data;
 mod directories;
+mod extent;
 mod fields;
 mod finding;
+mod forest;
 mod groups;
+mod holes;
 mod inodes;
 mod links;
 mod lost_found;
@@ -83,6 +88,7 @@ use ufs2::layout::{BadSuperblock, Geometry};
 use blocks::BadSlot;
 use contest::Claim;
 use directories::{Directory, Mismatch};
+use holes::Holes;
 use overlay::Overlay;
 use pointer::Pointer;
 use table::Table;
@@ -325,14 +331,24 @@ struct Checker<'a> {
     doubted: BTreeSet<u64>,
     /// Inodes that were given another type, because their names and their content say so.
     retyped: BTreeSet<u64>,
+    /// Inodes with which something was wrong, of which a name bears the type that they have.
+    affirmed: BTreeSet<u64>,
     /// Chunks in the middle of directories that begin with a dot, by their bytes on the disk: they
     /// are copies of the first chunk of some directory, and came there by mistake.
     strays: BTreeSet<u64>,
+    /// Inodes that did not fit their check hash, for more than one wrong bit.
+    unsealed: BTreeSet<u64>,
+    /// Sizes that stood on the disk and could not be.
+    stated_sizes: BTreeMap<u64, u64>,
+    /// Files whose size was compared with what their pointers lead to: it stands by now.
+    sized: BTreeSet<u64>,
     log_since_seconds: Option<i64>,
     freed: u64,
     reconnected: u64,
 
     // What a round finds out.
+    /// The round has to begin again, whatever was found.
+    begins_again: bool,
     /// Initialised inodes of each group.
     initialised: Vec<u64>,
     /// The inode map of each group, as it was found; empty where there is none.
@@ -351,8 +367,12 @@ struct Checker<'a> {
     /// stand in a tree that came second; 0 for the first.
     entered: BTreeSet<(u64, u64)>,
     directories: BTreeMap<u64, Directory>,
-    /// Directories without a first block.
-    headless: Vec<u64>,
+    /// Directories of which blocks are missing.
+    holes: Vec<Holes>,
+    /// Files of which something stands behind the end, where the size may be what is wrong.
+    behind_end: BTreeSet<u64>,
+    /// Files whose size is to be compared with all that their pointers lead to.
+    suspects: Vec<u64>,
     mismatches: Vec<Mismatch>,
     /// Directories that an entry named, in the order of the entries.
     named: Vec<u64>,

@@ -7,7 +7,7 @@ use super::{CheckError, Checker, Invariant, Place};
 
 impl Checker<'_> {
     pub(super) async fn settle_links(&mut self) -> Result<(), CheckError> {
-        let wrong = |slot: &super::table::Slot| u32::try_from(slot.links) != Ok(slot.names);
+        let wrong = |slot: &super::table::Slot| u32::from(slot.links) != slot.names;
         // A file without a name is one that none could be given.
         let files = self.table.iter().filter(|(_, slot)| slot.names > 0 && wrong(slot));
         let files: Vec<_> = files.map(|(ino, slot)| (ino, *slot)).collect();
@@ -19,7 +19,7 @@ impl Checker<'_> {
                 self.log.leave(invariant, Loss, place, found, expected);
             } else if self.log.find(invariant, Repairable, place, found, expected, "set") {
                 let mut dinode = self.read_inode(ino).await?;
-                dinode.links.set(slot.names as i16);
+                dinode.links.set(slot.names as u16);
                 self.put_inode(ino, &mut dinode).await?;
             }
         }

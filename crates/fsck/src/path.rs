@@ -1,75 +1,102 @@
 //! Paths for findings: from an inode up to the root.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ufs2::layout::ROOT_INODE;
 
 use super::directories::printable;
 use super::{CheckError, Checker, chunk};
 
-/// So many findings get a path: each costs a look into directories.
+/// So many findings get a path: each keeps names in memory.
 const NAMED: usize = 10_000;
 /// No path has more parts.
 const DEEPEST: usize = 1024;
 
+/// Names of files by their directory: `?` for one that was not found.
+type Names = BTreeMap<u64, BTreeMap<u64, String>>;
+
 impl Checker<'_> {
-    /// Gives findings at inodes the paths of those, where there are any now.
+    /// Gives findings at inodes the paths of those, where there are any now. Each directory on the
+    /// way of any is read once.
     ///
     /// # Errors
     /// [`CheckError::Device`].
     pub(super) async fn name_findings(&mut self) -> Result<(), CheckError> {
-        let mut names = BTreeMap::new();
         let count = self.log.findings.list.len().min(NAMED);
-        for index in 0..count {
-            let Some(ino) = self.log.findings.list[index].place.ino else { continue };
-            let path = self.path(ino, &mut names).await?;
+        let inos: Vec<_> =
+            self.log.findings.list[..count].iter().map(|one| one.place.ino).collect();
+        let mut names = Names::new();
+        for &ino in inos.iter().flatten() {
+            self.want_names(ino, &mut names);
+        }
+        for (&directory, wanted) in &mut names {
+            self.read_names(directory, wanted).await?;
+        }
+        for (index, ino) in inos.into_iter().enumerate() {
+            let path = ino.and_then(|ino| self.path(ino, &names));
             self.log.findings.list[index].path = path;
         }
         Ok(())
     }
 
+    /// The directory that holds a name of an inode; nothing for the root, and for what has none.
+    fn above(&self, ino: u64) -> Option<u64> {
+        let parent = u64::from(self.table.get(ino).filter(|_| ino != ROOT_INODE)?.parent);
+        (parent != 0).then_some(parent)
+    }
+
+    /// Notes the names that the path of an inode is made of.
+    fn want_names(&self, ino: u64, names: &mut Names) {
+        let mut at = ino;
+        while let Some(parent) = self.above(at) {
+            let known = names.entry(parent).or_default().insert(at, "?".to_owned());
+            if known.is_some() {
+                return; // and so are all above it
+            }
+            at = parent;
+        }
+    }
+
     /// One path of an inode; nothing when it does not hang from the root.
-    async fn path(
-        &self,
-        ino: u64,
-        names: &mut BTreeMap<(u64, u64), String>,
-    ) -> Result<Option<String>, CheckError> {
+    fn path(&self, ino: u64, names: &Names) -> Option<String> {
         let mut parts = Vec::new();
         let mut at = ino;
         while at != ROOT_INODE {
-            let Some(slot) = self.table.get(at) else { return Ok(None) };
-            let parent = u64::from(slot.parent);
-            if parent == 0 || parts.len() > DEEPEST {
-                return Ok(None);
-            }
-            let name = match names.get(&(parent, at)) {
-                Some(name) => name.clone(),
-                None => self.name_in(parent, at).await?,
-            };
-            names.insert((parent, at), name.clone());
-            parts.push(name);
+            let parent = self.above(at).filter(|_| parts.len() <= DEEPEST)?;
+            parts.push(names.get(&parent)?.get(&at)?.as_str());
             at = parent;
         }
         parts.reverse();
-        Ok(Some(format!("/{}", parts.join("/"))))
+        Some(format!("/{}", parts.join("/")))
     }
 
-    async fn name_in(&self, directory: u64, ino: u64) -> Result<String, CheckError> {
-        let Some(known) = self.directories.get(&directory) else { return Ok("?".into()) };
+    /// Reads a directory until it has named all that are wanted.
+    async fn read_names(
+        &self,
+        directory: u64,
+        wanted: &mut BTreeMap<u64, String>,
+    ) -> Result<(), CheckError> {
+        let Some(known) = self.directories.get(&directory) else { return Ok(()) };
+        let mut named = BTreeSet::new();
         for (lbn, &address) in (0..).zip(&known.blocks) {
             let run = ufs2::map::run_length(&self.geometry, known.size, lbn);
             let bytes = (run * self.geometry.fragment_size) as usize;
             let mut content = self.disk.read(self.geometry.byte_address(address), bytes).await?;
             self.geometry.turn_directory(&mut content);
             for bytes in content.chunks_exact(directory::entry::CHUNK_SIZE) {
-                let entries = chunk::entries(bytes);
-                let dot = |name: &[u8]| name == b"." || name == b"..";
-                let found = entries.iter().find(|one| one.ino == ino && !dot(&one.name));
-                if let Some(entry) = found {
-                    return Ok(printable(&entry.name));
+                for entry in chunk::entries(bytes) {
+                    let is_dot = entry.name == b"." || entry.name == b"..";
+                    if let Some(name) = wanted.get_mut(&entry.ino).filter(|_| !is_dot)
+                        && named.insert(entry.ino)
+                    {
+                        *name = printable(&entry.name);
+                    }
                 }
             }
+            if named.len() == wanted.len() {
+                break;
+            }
         }
-        Ok("?".into())
+        Ok(())
     }
 }

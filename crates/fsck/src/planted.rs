@@ -7,4 +7,10 @@ planted::bugs! {
     UnaskedRepairs,
     /// A directory may go to where only a stray chunk names it.
     StrayNames,
+    /// A bit that would make a check hash fit is put back whatever the structure says then.
+    BitsWithoutSense,
+    /// A directory ends at its first hole.
+    CutDirectories,
+    /// Where an entry and its inode differ in type, the inode is right, damaged or not.
+    EntriesYield,
 }

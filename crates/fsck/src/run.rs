@@ -135,7 +135,12 @@ impl<'a> Checker<'a> {
             room_for_copies: 0,
             doubted: BTreeSet::new(),
             retyped: BTreeSet::new(),
+            affirmed: BTreeSet::new(),
             strays: BTreeSet::new(),
+            unsealed: BTreeSet::new(),
+            stated_sizes: BTreeMap::new(),
+            sized: BTreeSet::new(),
+            begins_again: false,
             log_since_seconds: None,
             freed: 0,
             reconnected: 0,
@@ -149,7 +154,9 @@ impl<'a> Checker<'a> {
             bad_slots: Vec::new(),
             entered: BTreeSet::new(),
             directories: BTreeMap::new(),
-            headless: Vec::new(),
+            holes: Vec::new(),
+            behind_end: BTreeSet::new(),
+            suspects: Vec::new(),
             mismatches: Vec::new(),
             named: Vec::new(),
             directories_read: 0,
@@ -191,6 +198,7 @@ impl<'a> Checker<'a> {
     /// Runs everything once. Whether anything was found.
     async fn round(&mut self, options: &CheckOptions) -> Result<bool, CheckError> {
         self.round += 1;
+        self.begins_again = false;
         if self.round > 1 {
             self.log.in_round = 0;
             let found = superblock::find(&self.disk, &mut self.log, options.full).await?;
@@ -204,7 +212,7 @@ impl<'a> Checker<'a> {
         if self.log.in_round > 0 {
             self.put_superblock().await?;
         }
-        Ok(self.log.in_round > 0)
+        Ok(self.log.in_round > 0 || self.begins_again)
     }
 
     /// Runs the passes over inodes, directories and maps once. Whether they came to their end:
@@ -220,8 +228,11 @@ impl<'a> Checker<'a> {
         self.bad_slots.clear();
         self.entered.clear();
         self.directories.clear();
-        self.headless.clear();
+        self.holes.clear();
+        self.behind_end.clear();
+        self.suspects.clear();
         self.mismatches.clear();
+        self.affirmed.clear();
         self.named.clear();
         self.directories_read = 0;
 
@@ -229,8 +240,9 @@ impl<'a> Checker<'a> {
         self.note_unreadable(whole, Severity::Repairable, |_| Place::field("superblock"));
         self.read_groups().await?;
         self.read_inodes().await?;
-        let changed = self.settle_contests().await?
-            || self.fill_first_blocks().await?
+        let changed = self.settle_sizes().await?
+            || self.settle_contests().await?
+            || self.fill_holes().await?
             || self.settle_root().await?
             || self.read_directories().await?
             || self.settle_tree().await?;

@@ -8,7 +8,7 @@ pub(super) struct Slot {
     /// Its type.
     pub(super) kind: FileKind,
     /// The link count that it states.
-    pub(super) links: i16,
+    pub(super) links: u16,
     /// The names that were found, "." and ".." among them.
     pub(super) names: u32,
     /// The directory of the name that was found last; 0 for none. Of a directory, the one that
@@ -30,7 +30,7 @@ impl Table {
         Self { per_block, blocks }
     }
 
-    pub(super) fn insert(&mut self, ino: u64, kind: FileKind, links: i16) {
+    pub(super) fn insert(&mut self, ino: u64, kind: FileKind, links: u16) {
         let per_block = self.per_block;
         let block = self.blocks[(ino / per_block) as usize]
             .get_or_insert_with(|| vec![None; per_block as usize].into());
@@ -89,7 +89,7 @@ mod tests {
     fn what_was_put_in_comes_out_in_order() {
         let mut table = Table::new(64, 16);
         for ino in [40, 3, 17] {
-            table.insert(ino, FileKind::Regular, ino as i16);
+            table.insert(ino, FileKind::Regular, ino as u16);
         }
         assert_eq!(table.iter().map(|(ino, _)| ino).collect::<Vec<_>>(), [3, 17, 40]);
         assert_eq!(table.range(16..48).map(|(ino, _)| ino).collect::<Vec<_>>(), [17, 40]);

@@ -19,6 +19,7 @@ use vfs::FileKind;
 use super::Severity::{Loss, Note, Repairable};
 use super::blocks::{Purpose, Walk};
 use super::directories::Name;
+use super::forest::Ways;
 use super::{CheckError, Checker, Invariant, Orphans, Place, fields};
 use crate::planted::{Bug, is_planted};
 
@@ -94,8 +95,14 @@ impl Checker<'_> {
             .filter(|(_, directory)| directory.names.len() > 1)
             .map(|(&ino, _)| ino)
             .collect();
+        if several.is_empty() {
+            return Ok(());
+        }
+        let all = self.directories.keys().copied().collect();
+        let parents = reached.iter().filter(|&(&ino, _)| ino != ROOT_INODE);
+        let mut ways = Ways::new(all, parents.map(|(&ino, way)| (ino, way.parent)));
         for ino in several {
-            let kept = self.kept_name(ino, reached);
+            let kept = self.kept_name(ino, reached, &mut ways);
             let others = self.directories[&ino].names.clone();
             for other in others.into_iter().filter(|name| name.byte != kept.byte) {
                 let place = Place::inode(ino);
@@ -109,6 +116,7 @@ impl Checker<'_> {
             }
             if let Some(way) = reached.get_mut(&ino) {
                 way.parent = kept.parent;
+                ways.lead(ino, kept.parent);
             }
             self.directories.get_mut(&ino).expect("it is one").names = vec![kept];
             self.table.get_mut(ino).expect("it is one").parent = kept.parent as u32;
@@ -116,18 +124,19 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn kept_name(&self, ino: u64, reached: &BTreeMap<u64, Reached>) -> Name {
+    fn kept_name(&self, ino: u64, reached: &BTreeMap<u64, Reached>, ways: &mut Ways) -> Name {
         let directory = &self.directories[&ino];
-        let fits = directory.names.iter().find(|name| {
-            name.parent == directory.dot_dot && !leads_through(reached, name.parent, ino)
-        });
+        let fits = directory
+            .names
+            .iter()
+            .find(|name| name.parent == directory.dot_dot && !ways.leads_through(name.parent, ino));
         // The sector that loses a stray's dots loses its names along with them: so a repair that is
         // cut off leaves the evidence, or no second name.
         let sound = directory.names.iter().find(|name| {
             !self.strays.contains(&(name.byte - name.byte % CHUNK_SIZE as u64))
                 && !is_planted(Bug::StrayNames)
                 && reached.contains_key(&name.parent)
-                && !leads_through(reached, name.parent, ino)
+                && !ways.leads_through(name.parent, ino)
         });
         let way = reached.get(&ino).map(|way| way.parent);
         let first = directory.names.iter().find(|name| Some(name.parent) == way);
@@ -192,7 +201,7 @@ impl Checker<'_> {
         for ino in orphans {
             let slot = *self.table.get(ino).expect("it is allocated");
             let empty = self.directories.get(&ino).is_none_or(|directory| directory.entries == 0);
-            let removed = slot.links <= 0 && empty;
+            let removed = slot.links == 0 && empty;
             if self.orphans == Orphans::Free || removed {
                 let found = if removed { "no name, and no link" } else { "no name" };
                 let repair = "freed: its removal or its creation was not finished";
@@ -285,20 +294,4 @@ impl Checker<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether the way from a directory up to the root leads through another one.
-fn leads_through(reached: &BTreeMap<u64, Reached>, from: u64, through: u64) -> bool {
-    let mut ino = from;
-    // No way is longer than there are directories.
-    for _ in 0..=reached.len() {
-        if ino == through {
-            return true;
-        }
-        match reached.get(&ino) {
-            Some(way) if ino != ROOT_INODE => ino = way.parent,
-            _ => return false,
-        }
-    }
-    true
 }

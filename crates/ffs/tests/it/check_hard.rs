@@ -167,10 +167,9 @@ fn a_size_beyond_all_pointers_costs_nothing_that_trees_hold() {
     let ino = ino_of(&world, &disk, &["b"]);
     change_inode(&disk, &geometry, ino, |dinode| dinode.size.set(70_000 | 1 << 60));
     let report = repaired(&world, &disk, "size");
-    assert_eq!(report.findings.count(Invariant::InodeSize), 1, "{}", text(&report));
+    assert!(report.findings.count(Invariant::InodeSize) > 0, "{}", text(&report));
     let content = content(&world, &disk, "b");
-    assert_eq!(content.len() as u64, 70_000_u64.next_multiple_of(BLOCK));
-    assert!(content[..70_000] == vec![b'b'; 70_000]);
+    assert!(content == vec![b'b'; 70_000], "{} bytes: {}", content.len(), text(&report));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod answers;
 mod check;
 mod check_hard;
+mod check_kept;
 mod check_log;
 mod check_odd;
 mod churn;

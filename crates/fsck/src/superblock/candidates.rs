@@ -8,14 +8,15 @@
 use std::collections::BTreeSet;
 
 use ufs2::layout::{
-    BadSuperblock, ByteOrder, Expected, Geometry, RECOVERY_RECORD_ADDRESS, RecoveryRecord,
-    SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock, check_hash,
-    turn_superblock,
+    BadSuperblock, BitPosition, ByteOrder, Expected, Geometry, RECOVERY_RECORD_ADDRESS,
+    RecoveryRecord, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock,
+    check_hash, turn_superblock,
 };
 use zerocopy::FromBytes;
 
 use super::fields::{SETTINGS, derived, field, static_fields};
 use crate::CheckError;
+use crate::bit::right_superblock;
 use crate::overlay::Overlay;
 
 /// The primary and the backup of the first group lie in here, whatever the sizes of blocks are.
@@ -44,8 +45,10 @@ pub(super) struct Copy {
 
 /// All that was found.
 pub(super) struct Gathered {
-    /// The room of the primary, as it lies on the disk.
+    /// The room of the primary, as it lies on the disk but for its one wrong bit.
     pub(super) primary: Vec<u8>,
+    /// That bit, if one explains why the primary does not fit its check hash.
+    pub(super) flipped: Option<BitPosition>,
     /// A part of the primary cannot be read.
     pub(super) torn: bool,
     /// Why the primary is not among the copies.
@@ -228,18 +231,21 @@ pub(super) async fn gather(disk: &Overlay<'_>, full: bool) -> Result<Gathered, C
     let Some(primary) = head.get(start..start + SUPERBLOCK_ROOM as usize) else {
         return Err(BadSuperblock::Missing { found: 0 }.into());
     };
-    let mut search = Search { disk, tried: BTreeSet::new(), copies: Vec::new() };
     let end = SUPERBLOCK_ADDRESS + size_of::<Superblock>() as u64;
     let torn = disk.lacks(SUPERBLOCK_ADDRESS..end);
+    let mended = if torn { None } else { right_superblock(primary) };
+    let flipped = mended.as_ref().map(|(_, wrong)| *wrong);
+    let primary = mended.map_or_else(|| primary.to_vec(), |(right, _)| right);
+    let mut search = Search { disk, tried: BTreeSet::new(), copies: Vec::new() };
     let mut refused = None;
     if torn {
         search.tried.insert(SUPERBLOCK_ADDRESS); // only if there is nothing better
     } else {
-        refused = search.judge(primary.to_vec(), SUPERBLOCK_ADDRESS).err();
+        refused = search.judge(primary.clone(), SUPERBLOCK_ADDRESS).err();
     }
     let mut hints = Vec::new();
-    if let Some(order) = order_of(primary) {
-        hints.push(Hint::of(Superblock::of(&little_endian(primary, order))));
+    if let Some(order) = order_of(&primary) {
+        hints.push(Hint::of(Superblock::of(&little_endian(&primary, order))));
     }
     let record = recovery_record(&head[RECOVERY_RECORD_ADDRESS as usize..start]);
     hints.extend(record.as_ref().map(Hint::of_record));
@@ -249,13 +255,13 @@ pub(super) async fn gather(disk: &Overlay<'_>, full: bool) -> Result<Gathered, C
         search.look_everywhere().await?;
     }
     if search.copies.is_empty() && torn {
-        refused = search.judge(primary.to_vec(), SUPERBLOCK_ADDRESS).err();
+        refused = search.judge(primary.clone(), SUPERBLOCK_ADDRESS).err();
         if let (true, Some(error)) = (refused.is_some(), disk.unreadable().first()) {
             return Err(error.into()); // the disk is what fails, not the search
         }
     }
     let copies = search.copies;
-    Ok(Gathered { primary: primary.to_vec(), torn, refused, record, copies })
+    Ok(Gathered { primary, flipped, torn, refused, record, copies })
 }
 
 /// The recovery record, little-endian.
@@ -287,6 +293,7 @@ struct Search<'a, 'd> {
 impl Search<'_, '_> {
     fn judge(&mut self, raw: Vec<u8>, place: u64) -> Result<(), BadSuperblock> {
         self.tried.insert(place);
+        let raw = right_superblock(&raw).map_or(raw, |(right, _)| right);
         let copy = Copy::judge(raw, place, self.disk.size())?;
         self.copies.push(copy);
         Ok(())

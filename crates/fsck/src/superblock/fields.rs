@@ -360,16 +360,12 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "fs_maxcontig",
-        is_legal: |s| {
-            let contiguous = s.max_contiguous_blocks.get();
-            let sums = s.cluster_sum_size.get();
-            contiguous == 1 || ((0..=256).contains(&contiguous) && sums == contiguous.min(MAX_SUMS))
-        },
+        is_legal: |s| (0..=256).contains(&s.max_contiguous_blocks.get()),
         default: |s| match s.cluster_sum_size.get() {
             MAX_SUMS => MAX_SUMS.max(LONGEST_IO / s.block_size.get().max(1)).into(),
             sums => sums.into(),
         },
-        expected: "0 to 256, as fs_contigsumsize has it",
+        expected: "0 to 256",
     },
     Setting {
         name: "fs_cgrotor",

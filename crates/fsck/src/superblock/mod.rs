@@ -7,8 +7,8 @@
 //! check hash can be overruled by the groups and by the other copies. Then `mend` makes the primary
 //! what it should be:
 //!
-//! 1. Does it not fit its hash, and does putting *one* word of a copy in its place make it fit,
-//!    then that word is the damage, and everything else is as it was.
+//! 1. A superblock that does not fit its hash, and fits with *one* bit put back, or with one word of
+//!    a copy in its place, is damaged in that bit or word alone.
 //! 2. Fields that no mount changes become those of the file system that was chosen. A primary in
 //!    which more than a few of them are wrong is replaced by a copy as a whole.
 //! 3. Settings, flags, spare bytes and the clean state are judged field by field.
@@ -32,7 +32,7 @@ mod tests;
 use ufs2::layout::{BadSuperblock, Geometry, SUPERBLOCK_ADDRESS, Superblock};
 
 use super::overlay::Overlay;
-use super::{CheckError, Invariant, Log, Place, Severity};
+use super::{CheckError, Invariant, Log, Place, Severity, bit};
 use candidates::{Copy, Gathered, WRONG_FIELDS, fits_hash, little_endian};
 use choose::{Chosen, choose};
 use fields::{Class, field_at, spare_ranges, static_fields};
@@ -122,13 +122,19 @@ fn base(
     let kept = chosen.copies.iter().any(|copy| copy.geometry.superblock_hashes);
     let (mut fits_hash, mut explained) = (fits_hash(&gathered.primary, &best.geometry), !kept);
     let mut block = block;
-    if kept
+    if let Some(wrong) = gathered.flipped {
+        let mut found = gathered.primary.clone();
+        wrong.flip(&mut found);
+        if !find_word(&found, &block, &best.geometry, log, bit::PUT_BACK) {
+            (block, fits_hash, explained) = (found, false, true);
+        }
+    } else if kept
         && !fits_hash
         && let Some(undone) = undone(&gathered.primary, chosen)
     {
         let right = little_endian(&undone, order);
         explained = true;
-        if find_word(&block, &right, &best.geometry, log) {
+        if find_word(&block, &right, &best.geometry, log, TAKEN) {
             (block, fits_hash) = (right, true);
         }
     }
@@ -181,8 +187,17 @@ fn undone(primary: &[u8], chosen: &Chosen<'_>) -> Option<Vec<u8>> {
     None
 }
 
+/// What the repair with a word of a copy says.
+const TAKEN: &str = "taken from a copy: the check hash fits then";
+
 /// Notes the one word in which a superblock differs from what it should be.
-fn find_word(block: &[u8], right: &[u8], geometry: &Geometry, log: &mut Log) -> bool {
+fn find_word(
+    block: &[u8],
+    right: &[u8],
+    geometry: &Geometry,
+    log: &mut Log,
+    repair: &'static str,
+) -> bool {
     let differs = block.iter().zip(right).position(|(found, expected)| found != expected);
     let offset = differs.expect("a word was put right");
     let field = field_at(right, offset);
@@ -194,7 +209,6 @@ fn find_word(block: &[u8], right: &[u8], geometry: &Geometry, log: &mut Log) -> 
         None if is_spare => Invariant::SuperblockSpare,
         _ => Invariant::SuperblockHash,
     };
-    let repair = "taken from a copy: the check hash fits then";
     let severity = Severity::Repairable;
     if let Some(field) = field {
         let place = Place::field(field.name);

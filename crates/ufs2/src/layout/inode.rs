@@ -6,7 +6,7 @@ use std::ops::Range;
 use directory::entry::{kind_bits, kind_of_bits};
 use runtime::Timestamp;
 use vfs::{Device, FileKind};
-use zerocopy::little_endian::{I16, I32, I64, U16, U32, U64};
+use zerocopy::little_endian::{I32, I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of an inode.
@@ -24,8 +24,9 @@ pub const INDIRECT_POINTERS: usize = 3;
 /// Bytes that hold the target of a symbolic link in place of the pointers. A target must be
 /// *shorter* than this to stand there.
 pub const INLINE_SYMLINK_SIZE: usize = 120;
-/// The most names that a file can have.
-pub const MAX_LINKS: u32 = 32_767;
+/// The most names that a file can have. FreeBSD 14 counts without a sign and leaves the highest
+/// numbers alone; systems before it take a count of more than 32,767 for a negative one.
+pub const MAX_LINKS: u32 = 65_500;
 /// The unit of [`Dinode::sectors`], in bytes.
 pub const SECTOR_SIZE: u64 = 512;
 /// The bit of [`Dinode::flags`] that marks a snapshot file.
@@ -47,7 +48,7 @@ pub struct Dinode {
     /// What the file is (high 4 bits) and its permissions (low 12).
     pub mode: U16,
     /// Names that point here; for directories 2 and one for each subdirectory.
-    pub links: I16,
+    pub links: U16,
     /// Owner.
     pub uid: U32,
     /// Group.
@@ -246,7 +247,7 @@ impl Dinode {
 /// The bytes of an inode that stand for all that says what the file is, and that it is one.
 pub const KIND_FIELD: Range<usize> = field(offset_of!(Dinode, mode), size_of::<U16>());
 /// Those of the number of its names.
-pub const LINKS_FIELD: Range<usize> = field(offset_of!(Dinode, links), size_of::<I16>());
+pub const LINKS_FIELD: Range<usize> = field(offset_of!(Dinode, links), size_of::<U16>());
 /// Those that stand for length, blocks and pointers.
 pub const EXTENT_FIELD: Range<usize> = field(offset_of!(Dinode, size), size_of::<U64>());
 

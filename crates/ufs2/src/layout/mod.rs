@@ -53,6 +53,7 @@ mod group;
 mod hash;
 mod inode;
 mod parse;
+mod single_bit;
 mod superblock;
 mod swap;
 
@@ -63,6 +64,7 @@ pub use group::*;
 pub use hash::*;
 pub use inode::*;
 pub use parse::*;
+pub use single_bit::*;
 pub use superblock::*;
 pub use swap::*;
 

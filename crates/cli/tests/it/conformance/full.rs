@@ -207,7 +207,7 @@ fn fsinfo_and_pathconf_tell_the_limits() {
         let blocks = 12 + (1 << 10) + (1 << 20) + (1u64 << 30);
         assert_eq!(info.maxfilesize, blocks * 8192 - 1);
         let limits = user.pathconf(&top).await.unwrap();
-        assert_eq!((limits.linkmax, limits.name_max), (32_767, 255));
+        assert_eq!((limits.linkmax, limits.name_max), (65_500, 255));
         assert!(limits.no_trunc && limits.chown_restricted);
         assert!(limits.case_preserving && !limits.case_insensitive);
         assert_same(&limits.obj_attributes.unwrap(), &user.getattr(&top).await.unwrap());

@@ -354,7 +354,7 @@ fn links(item: &Staged) -> usize {
     match &item.change {
         Some((buffer, Extent::Bytes(bytes))) => {
             let links = buffer.read(|image| Dinode::at(image, bytes.start).links.get());
-            usize::try_from(links).unwrap_or(0)
+            usize::from(links)
         }
         _ => 0,
     }

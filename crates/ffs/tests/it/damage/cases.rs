@@ -216,7 +216,7 @@ fn inode(base: &Base, cases: &mut Vec<Mutation>, ino: u64, dinode: Option<&Dinod
     let place = (at(offset_of!(Dinode, size)), &*format!("{what} size"));
     numbers(cases, structure, place, 8, &sizes);
     let links = dinode.map_or(0, |dinode| dinode.links.get() as u64);
-    let counts = [0, 1, 2, 3, links + 1, links.wrapping_sub(1), 32_767, 0x8000, 0xffff];
+    let counts = [0, 1, 2, 3, links + 1, links.wrapping_sub(1), 32_767, 0x8000, 65_500, 0xffff];
     let place = (at(offset_of!(Dinode, links)), &*format!("{what} links"));
     numbers(cases, structure, place, 2, &counts);
     let addresses = addresses(base, ino);

@@ -84,7 +84,7 @@ impl Maker<'_> {
     }
 
     fn links(&mut self, path: &str, more: i16) {
-        self.inode(path, |dinode| dinode.links.set(dinode.links.get() + more));
+        self.inode(path, |dinode| dinode.links.set(dinode.links.get().wrapping_add_signed(more)));
     }
 
     fn superblock(&mut self, change: impl Fn(&mut Superblock)) {

@@ -1,0 +1,158 @@
+//! One wrong bit of a structure with a check hash: the hash says which.
+//!
+//! Where one bit explains why a structure does not fit its hash, and the structure makes perfect
+//! sense with that bit put back, all of it is as it was written, and nothing that it says is doubted
+//! or has to be guessed. See [`ufs2::layout::wrong_bit`] for why at most one bit can do it, and
+//! why sense has to be asked for.
+//!
+//! A disk of the other byte order is never repaired, so its hashes are compared and no more.
+
+use std::mem::offset_of;
+
+use ufs2::derive::check_group;
+use ufs2::layout::{
+    BitPosition, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, Superblock, check_hash,
+    wrong_bit,
+};
+use zerocopy::IntoBytes;
+
+use super::Severity::Repairable;
+use super::superblock::candidates::parse;
+use super::{CheckError, Checker, Invariant, Log, Place, fields};
+use crate::planted::{Bug, is_planted};
+
+/// What the repair of a single bit says.
+pub(super) const PUT_BACK: &str = "one bit put back: the check hash fits then";
+
+/// Fields of an inode by FreeBSD's names, and the bytes at which they begin.
+const INODE_FIELDS: [(usize, &str); 26] = [
+    (0, "di_mode"),
+    (2, "di_nlink"),
+    (4, "di_uid"),
+    (8, "di_gid"),
+    (12, "di_blksize"),
+    (16, "di_size"),
+    (24, "di_blocks"),
+    (32, "di_atime"),
+    (40, "di_mtime"),
+    (48, "di_ctime"),
+    (56, "di_birthtime"),
+    (64, "di_mtimensec"),
+    (68, "di_atimensec"),
+    (72, "di_ctimensec"),
+    (76, "di_birthnsec"),
+    (80, "di_gen"),
+    (84, "di_kernflags"),
+    (88, "di_flags"),
+    (92, "di_extsize"),
+    (96, "di_extb"),
+    (112, "di_db"),
+    (208, "di_ib"),
+    (232, "di_modrev"),
+    (240, "di_freelink"),
+    (244, "di_ckhash"),
+    (248, "di_spare"),
+];
+
+fn hex(number: u32) -> String {
+    format!("{number:#010x}")
+}
+
+/// Puts the one wrong bit of an inode back. Whether there was one.
+pub(super) fn mend_inode(
+    geometry: &Geometry,
+    ino: u64,
+    dinode: &mut Dinode,
+    log: &mut Log,
+) -> bool {
+    let Some((right, wrong)) = right_inode(geometry, dinode) else { return false };
+    let known = INODE_FIELDS.iter().rev().find(|(start, _)| *start <= wrong.byte);
+    let (_, name) = known.expect("the first begins at byte 0");
+    let place = Place::inode(ino).offset(wrong.byte as u64).named(*name);
+    let hash = check_hash(dinode.as_bytes(), offset_of!(Dinode, check_hash));
+    let (found, expected) = (hex(dinode.check_hash.get()), hex(hash));
+    if ino < ROOT_INODE
+        || !log.find(Invariant::InodeHash, Repairable, place, found, expected, PUT_BACK)
+    {
+        return false;
+    }
+    *dinode = right;
+    true
+}
+
+/// The inode with its wrong bit put back, if one bit is wrong and all makes sense then.
+fn right_inode(geometry: &Geometry, dinode: &Dinode) -> Option<(Dinode, BitPosition)> {
+    let bears_hash = geometry.inode_hashes
+        && geometry.byte_order == ByteOrder::Little
+        && dinode.check_hash.get() != 0;
+    if !bears_hash || !dinode.is_free() && geometry.verify_inode(dinode).is_ok() {
+        return None;
+    }
+    let wrong = wrong_bit(dinode.as_bytes(), offset_of!(Dinode, check_hash))?;
+    let mut right = *dinode;
+    wrong.flip(right.as_mut_bytes());
+    // A free inode may bear the hash of a file that it was: only its mode can have been lost.
+    let was_file = !right.is_free() && (!dinode.is_free() || right.links.get() != 0);
+    let makes_sense =
+        fields::implausible(geometry, &right) == 0 || is_planted(Bug::BitsWithoutSense);
+    (was_file && makes_sense).then_some((right, wrong))
+}
+
+/// A superblock, as it lies on the disk, with its wrong bit put back, if one bit is wrong and all
+/// makes sense then.
+///
+/// *Clean* is left out: it stands in another sector than the hash, and a write of both that was cut
+/// leaves the same as a bit that went wrong.
+pub(super) fn right_superblock(raw: &[u8]) -> Option<(Vec<u8>, BitPosition)> {
+    /// How long a superblock is on disks with fragments of any size.
+    const SIZES: [usize; 4] = [1536, 2048, 4096, 8192];
+    SIZES.into_iter().filter(|&size| size <= raw.len()).find_map(|size| {
+        let wrong = wrong_bit(&raw[..size], offset_of!(Superblock, check_hash))?;
+        if wrong.byte == offset_of!(Superblock, clean) {
+            return None;
+        }
+        let mut right = raw.to_vec();
+        wrong.flip(&mut right);
+        let geometry = parse(&right, ByteOrder::Little).ok()?;
+        let is_whole = geometry.superblock_hashes && geometry.superblock_size == size as u64;
+        is_whole.then_some((right, wrong))
+    })
+}
+
+impl Checker<'_> {
+    /// Puts the one wrong bit of a group block back, on the disk too.
+    ///
+    /// # Errors
+    /// [`CheckError::Device`].
+    pub(super) async fn mend_group_bit(
+        &mut self,
+        group: u64,
+        block: &mut [u8],
+    ) -> Result<(), CheckError> {
+        let geometry = &self.geometry;
+        let size = geometry.group_block_size as usize;
+        // A cut leaves sectors of two versions, which are not told from a wrong bit by anything.
+        let is_asked = self.thorough && geometry.byte_order == ByteOrder::Little;
+        if !is_asked || geometry.verify_group(block).is_ok() {
+            return Ok(());
+        }
+        let Some(wrong) = wrong_bit(&block[..size], offset_of!(GroupHeader, check_hash)) else {
+            return Ok(());
+        };
+        let mut right = block.to_vec();
+        wrong.flip(&mut right);
+        if check_group(geometry, group, &right).is_err() {
+            return Ok(());
+        }
+        let hash = check_hash(&block[..size], offset_of!(GroupHeader, check_hash));
+        let (found, expected) = (hex(GroupHeader::of(block).check_hash.get()), hex(hash));
+        let place = Place::group(group).offset(wrong.byte as u64);
+        if self.log.find(Invariant::GroupHash, Repairable, place, found, expected, PUT_BACK) {
+            let start = self.geometry.group_header_fragment(group);
+            let byte = self.geometry.byte_address(start) + wrong.byte as u64;
+            self.disk.put(byte, &right[wrong.byte..=wrong.byte]).await?;
+            block.copy_from_slice(&right);
+        }
+        Ok(())
+    }
+}
