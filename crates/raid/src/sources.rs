@@ -50,9 +50,12 @@ pub(crate) struct Source {
     pub(crate) trust: Trust,
 }
 
+/// A disk, the slot of which it may have blocks, and how far these count.
+type OtherDisk = (usize, Rc<dyn BlockDevice>, Trust);
+
 /// Disks that are present and may have blocks of a slot beside the slot's own device.
 #[derive(Default)]
-pub(crate) struct OtherDisks(RefCell<Vec<(usize, Rc<dyn BlockDevice>, Trust)>>);
+pub(crate) struct OtherDisks(RefCell<Vec<OtherDisk>>);
 
 // The orders that keep a leaving disk, or find an old one again, add and remove it.
 #[allow(dead_code)]
