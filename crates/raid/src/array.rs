@@ -103,8 +103,8 @@ impl Array {
     }
 
     pub(crate) fn stripe(&self) -> Stripe<'_> {
-        let Self { members, layout, data_start, blocks, sums, .. } = self;
-        Stripe { members, layout, data_start: *data_start, blocks, sums }
+        let Self { members, layout, data_start, blocks, sums, missed, .. } = self;
+        Stripe { members, layout, data_start: *data_start, blocks, sums, missed }
     }
 
     pub(crate) async fn read(&self, at: u64, mut buffer: Buffer) -> Result<Buffer, IoError> {
@@ -459,7 +459,13 @@ impl Array {
     }
 
     async fn bring_home(&self, group: &Group) {
-        self.members.bring_home(self.data_start, group).await;
+        let unit = self.layout.unit;
+        let of_takers = |change: &Change| {
+            let takes = |slot: &usize| self.members.takes(*slot, change.offset / unit);
+            Change { slots: change.slots.iter().filter(takes).collect(), ..change.clone() }
+        };
+        let to_takers: Group = group.iter().map(of_takers).collect();
+        self.members.bring_home(self.data_start, &to_takers).await;
         if self.layout.level != Level::Parity {
             return;
         }

@@ -13,7 +13,7 @@
 //! `missed` what those have missed that are out; `table` has checksums of what they hold, and
 //! `sums` all of these; `prelog` is the log in front of every write, `written` which stripes were
 //! ever written; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
-//! and `plan` what a write changes on which member. `array` reads and writes, `rebuild` is how it
+//! `sources` which disks are asked for that, and `plan` what a write changes on which member. `array` reads and writes, `rebuild` is how it
 //! makes a member again, with the `pace` that leaves the others to clients, and `scrub` how it
 //! looks at everything; `set` is that as a device, and `opening` how it is made and comes back.
 //!
@@ -53,6 +53,7 @@ mod rebuild;
 pub mod record;
 mod scrub;
 mod set;
+mod sources;
 mod spare;
 mod status;
 mod stripe;

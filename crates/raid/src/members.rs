@@ -33,6 +33,7 @@ use crate::labels::write_label;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
+use crate::sources::OtherDisks;
 use crate::status::{Counts, Met};
 use crate::watch::{Calls, Watched};
 
@@ -75,6 +76,8 @@ pub(crate) struct Members {
     /// The witness was not told of the last story when the set was closed.
     is_untold: Cell<bool>,
     pub(crate) counts: Counts,
+    /// Disks that may give blocks beside the members.
+    pub(crate) others: OtherDisks,
     /// Who has them when.
     pub(crate) pace: Pace,
 }
@@ -112,6 +115,7 @@ impl Members {
             gave_up: Cell::new(false),
             is_untold: Cell::new(false),
             counts,
+            others: OtherDisks::default(),
             pace,
         }
     }
@@ -193,11 +197,6 @@ impl Members {
         self.has(slot) || self.coming.get().is_some_and(has_stripe)
     }
 
-    /// Those of which that is so.
-    pub(crate) fn takers(&self, stripe: u64) -> Slots {
-        (0..self.devices.borrow().len()).filter(|&slot| self.takes(slot, stripe)).collect()
-    }
-
     /// The member that is made again, and how many stripes it has.
     pub(crate) fn rebuild(&self) -> Option<(usize, u64)> {
         self.coming.get()
@@ -211,6 +210,11 @@ impl Members {
     /// The device of a member that is in.
     pub(crate) fn device(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
         self.devices.borrow()[slot].clone().filter(|_| self.has(slot))
+    }
+
+    /// The device of a slot as long as it is there, in or out.
+    pub(crate) fn present(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+        self.devices.borrow()[slot].clone()
     }
 
     /// The device of a member to which may be written.

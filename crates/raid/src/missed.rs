@@ -37,6 +37,8 @@ use crate::written::{has_bit, set_bits};
 
 /// So that nothing else passes for it.
 const KIND: [u8; 8] = *b"raid mis";
+/// Flag: the tables have the checksums of what members that are out have missed.
+const ARE_SUMMED: u32 = 1;
 /// Bytes of bits.
 const BITS: usize = MAP_BLOCK as usize - 40;
 
@@ -44,7 +46,7 @@ const BITS: usize = MAP_BLOCK as usize - 40;
 #[repr(C)]
 struct Raw {
     checksum: U32,
-    reserved: [u8; 4],
+    flags: U32,
     kind: [u8; 8],
     set: Id,
     since: U64,
@@ -55,12 +57,15 @@ struct Raw {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Regions {
     since: u64,
+    /// The tables have the checksums of what was written there.
+    are_summed: bool,
     touched: BTreeSet<u64>,
 }
 
 impl Regions {
     fn encode(&self, set: &Id) -> Bytes {
         let mut raw = Raw::new_zeroed();
+        raw.flags = if self.are_summed { ARE_SUMMED.into() } else { 0.into() };
         (raw.kind, raw.set, raw.since) = (KIND, *set, self.since.into());
         set_bits(&mut raw.bits, self.touched.iter().copied());
         sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
@@ -72,7 +77,8 @@ impl Regions {
         let has = |&region: &u64| has_bit(&raw.bits, region);
         let touched = || (0..BITS as u64 * 8).filter(has).collect();
         let is_whole = is_it && is_sealed(bytes, offset_of!(Raw, checksum));
-        is_whole.then(|| Self { since: raw.since.get(), touched: touched() })
+        let are_summed = raw.flags.get() & ARE_SUMMED != 0;
+        is_whole.then(|| Self { since: raw.since.get(), are_summed, touched: touched() })
     }
 }
 
@@ -95,6 +101,9 @@ pub(crate) struct Missed {
     saved: RefCell<Regions>,
     /// A member is out, and nobody knows what it has missed.
     is_unknown: Cell<bool>,
+    /// All that was written since a member is out has its checksums in the tables, those of the
+    /// member as well: an older program left these as they were.
+    are_summed: Cell<bool>,
 }
 
 impl Missed {
@@ -104,6 +113,7 @@ impl Missed {
         let Label { set, layout, whole, .. } = members.label();
         let mut saved = Regions::default();
         let mut is_unknown = !were_all_in;
+        let mut are_summed = true;
         for slot in members.slots().iter().filter(|_| !were_all_in) {
             let room = Buffer::unfilled(MAP_BLOCK as usize);
             let Some(read) = members.read(slot, MISSED_START, room).await else { continue };
@@ -112,9 +122,12 @@ impl Missed {
                 is_unknown = false;
                 saved.since = whole;
                 saved.touched.extend(one.touched);
+                are_summed &= one.are_summed;
             }
         }
         let touched = saved.touched.iter().map(|&region| (region, 0)).collect();
+        are_summed &= !is_unknown;
+        saved.are_summed = are_summed;
         Self {
             members,
             set,
@@ -123,6 +136,7 @@ impl Missed {
             touched: RefCell::new(touched),
             saved: RefCell::new(saved),
             is_unknown: Cell::new(is_unknown),
+            are_summed: Cell::new(are_summed),
         }
     }
 
@@ -135,6 +149,11 @@ impl Missed {
     /// Whether a stripe may have been missed.
     pub(crate) fn has(&self, stripe: u64) -> bool {
         self.is_unknown.get() || self.touched.borrow().contains_key(&(stripe / self.each))
+    }
+
+    /// Whether the tables have the checksums of all that was missed.
+    pub(crate) fn is_summed(&self) -> bool {
+        self.are_summed.get()
     }
 
     /// A record that is durable, or the next one, touches a stripe.
@@ -168,7 +187,8 @@ impl Missed {
             return;
         }
         let touched = self.touched.borrow().keys().copied().collect();
-        let regions = Regions { since: self.members.whole(), touched };
+        let are_summed = self.is_summed();
+        let regions = Regions { since: self.members.whole(), are_summed, touched };
         if regions == *self.saved.borrow() || is_planted(Bug::OldMisses) && !self.is_nowhere() {
             return;
         }
@@ -196,6 +216,7 @@ impl Missed {
     pub(crate) fn are_whole(&self, from: u64) {
         if self.members.are_whole() {
             self.is_unknown.set(false);
+            self.are_summed.set(true);
             self.saved.take();
             self.touched.borrow_mut().retain(|_, record| *record >= from);
         }
@@ -210,7 +231,7 @@ mod tests {
     fn the_block_says_what_it_was_told_and_nothing_else_passes_for_it() {
         let set = [7; 16];
         let last = BITS as u64 * 8 - 1;
-        let regions = Regions { since: 12, touched: [0, 9, last].into() };
+        let regions = Regions { since: 12, are_summed: true, touched: [0, 9, last].into() };
         let bytes = regions.encode(&set);
         assert_eq!(bytes.len() as u64, MAP_BLOCK);
         assert_eq!(Regions::decode(&bytes, &set), Some(regions));

@@ -333,7 +333,7 @@ async fn recover(
     has_room(members)?;
     let needed = still_needed(&found, needed, label.layout.unit);
     for (_, changes) in &needed {
-        for change in changes {
+        for change in changes.iter().filter(|change| !(change.is_lost && change.is_zeros)) {
             members.bring_home(label.data_start, slice::from_ref(change)).await;
         }
         if is_planted(Bug::HalfReturns) {
@@ -345,7 +345,7 @@ async fn recover(
     members.flush().await;
     settle().await?;
     for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
-        take_sums(members, sums, changes, *sequence).await;
+        take_sums(sums, changes, *sequence).await;
     }
     if !sums.bring_home().await.map_err(|_| OpenError::Failed)? {
         return Err(OpenError::Full);
@@ -387,15 +387,9 @@ fn still_needed(
     of_each.collect()
 }
 
-/// What changes of a record say of checksums of those that are in.
-async fn take_sums(members: &Members, sums: &Sums, changes: &[Change], record: u64) {
-    let here = members.slots();
-    let of_those_in = |change: &Change| Change {
-        slots: change.slots.iter().filter(|&slot| here.has(slot)).collect(),
-        ..change.clone()
-    };
-    let group: Vec<Change> = changes.iter().map(of_those_in).collect();
-    let of_group = sums.of_group(&group).await;
+/// What changes of a record say of checksums, also of members that are out.
+async fn take_sums(sums: &Sums, changes: &[Change], record: u64) {
+    let of_group = sums.of_group(changes).await;
     of_group.are_logged(record);
     of_group.are_home();
 }

@@ -6,6 +6,10 @@
 //! what was there is read, with the old parity, or the units that are not written; whichever is
 //! less. With a member missing that is to be written, its old bytes are made of the others'.
 //!
+//! What is planned for a member that is out does not go there, but its checksums change as those of
+//! any other: so bytes from before it went do not pass for what belongs there. Parity that such a
+//! member misses is not computed; its checksums become [`crate::table::MARK`].
+//!
 //! To be called by a task that is alone with the stripe.
 
 use block::{Buffer, IoError, Verb, length_of, zeros};
@@ -119,14 +123,13 @@ impl Stripe<'_> {
         let of_part = |part: &Part, slots: Slots| {
             Change::new(slots, stripe * self.layout.unit + part.within, part.data.clone())
         };
-        let in_set = self.members.takers(stripe);
         if self.layout.level == Level::Mirrored {
-            return Ok(parts.iter().map(|part| of_part(part, in_set)).collect());
+            let all = (0..self.layout.members).collect();
+            return Ok(parts.iter().map(|part| of_part(part, all)).collect());
         }
         let member = |part: &Part| self.layout.member_of(stripe, part.index);
-        let present = parts.iter().filter(|part| self.members.takes(member(part), stripe));
         let mut group: Group =
-            present.map(|part| of_part(part, Slots::one(member(part)))).collect();
+            parts.iter().map(|part| of_part(part, Slots::one(member(part)))).collect();
         let parity = self.layout.parity_of(stripe).expect("there is parity, or there are mirrors");
         if self.members.takes(parity, stripe) {
             let column = column_of(stripe, parts);
@@ -147,8 +150,17 @@ impl Stripe<'_> {
                 group.push(Change { is_lost: run[0], ..Change::new(slots, offset, data) });
                 block += run.len() as u64;
             }
+        } else {
+            group.push(self.missed_parity(&column_of(stripe, parts), parity));
         }
         Ok(group)
+    }
+
+    /// That a member that is out misses new parity: of what it has there nothing can be made.
+    fn missed_parity(&self, column: &Column, parity: usize) -> Change {
+        let (slots, offset) = (Slots::one(parity), column.offset(self.layout));
+        let missed = Change::zeros(slots, offset, column.length() as u64);
+        Change { is_lost: true, ..missed }
     }
 
     /// The same of a stripe that was never written: all of it becomes these parts and zeros.
@@ -166,19 +178,18 @@ impl Stripe<'_> {
             group.extend([before, new, behind].into_iter().filter(|it| it.length() > 0));
         };
         if self.layout.level == Level::Mirrored {
-            let slots = self.members.takers(stripe);
+            let slots = (0..self.layout.members).collect();
             parts.iter().for_each(|part| fill(slots, part.within, part.data.clone()));
             return group;
         }
-        let taker = |member: usize| Some(member).filter(|&one| self.members.takes(one, stripe));
         for index in 0..self.layout.width() as usize {
-            let Some(member) = taker(self.layout.member_of(stripe, index)) else { continue };
+            let member = self.layout.member_of(stripe, index);
             match parts.iter().find(|part| part.index == index) {
                 Some(part) => fill(Slots::one(member), part.within, part.data.clone()),
                 None => fill(Slots::one(member), 0, Vec::new()),
             }
         }
-        if let Some(parity) = self.layout.parity_of(stripe).and_then(taker) {
+        if let Some(parity) = self.layout.parity_of(stripe) {
             let column = column_of(stripe, parts);
             let mut sum = vec![0; column.length()];
             parts.iter().for_each(|part| part.add_to(&mut sum, &column));

@@ -59,8 +59,14 @@ planted::bugs! {
     LostTables,
     /// What is written to a member that is out is acknowledged though the others cannot tell it.
     WrittenNowhere,
-    /// What is marked as lost is one that disks agree upon.
+    /// What disks agree upon is right though it fits no checksum.
     AgreedLosses,
+    /// A write that misses a member leaves the checksums of that as they were.
+    OldSums,
+    /// What is lost on a member that is made again gets the checksum of what stands there instead.
+    ReplacedSums,
+    /// A disk that returns is not asked for what the others cannot tell, and loses what it has.
+    UnaskedReturns,
     /// Parity over what is lost passes for parity.
     MadeOfLost,
     /// What a member gives is right whatever its checksum.

@@ -3,8 +3,9 @@
 //! The new device gets a label that says so, before those of the others do. Then it is filled
 //! stripe by stripe, each held still meanwhile, but for those that were never written; what is
 //! written to a stripe that it has goes there as well. It gets its checksums, and those of other
-//! members that it is to hold: they change in memory, and go home as all others. A block that the
-//! others cannot tell is lost on it too: it gets a checksum that it does not fit.
+//! members that it is to hold: they change in memory, and go home as all others. The disk itself is
+//! a source as well ([`crate::sources`]): a disk that returns has most of what it is to get. A block
+//! that no disk gives is not written, and keeps its checksum: one that is not known is marked.
 //!
 //! When it has all of them, the log forgets what it has of before: a record may be for the member
 //! that the slot had last, or lack this one. With that all of it is durable, and it is in by its
@@ -32,8 +33,9 @@ use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::label::{Id, Slot, Standing, rows_of};
 use crate::labels::{Read, read_labels};
-use crate::layout::{Holds, Level};
+use crate::layout::Level;
 use crate::planted::{Bug, is_planted};
+use crate::sources::Expected;
 use crate::stripe::{Column, Given};
 use crate::wipe::wipe;
 
@@ -247,37 +249,55 @@ impl Array {
     }
 
     /// Gives a new member its unit of a stripe that was written, with the checksums of that, and
-    /// those of others that it holds.
+    /// those of others that it holds. A block that no present disk gives is left as it stands
+    /// there, and keeps its checksum.
     async fn give_unit(&self, slot: usize, stripe: u64) {
         let length = self.layout.unit;
         let column = Column { stripe, from: 0, to: length };
         let offset = column.offset(&self.layout);
         let given = self.unit_of(slot, &column).await;
         let sums = self.sums.of(slot, offset, length).await;
-        sums.take(offset, &given.bytes);
-        for block in (0..column.blocks()).filter(|&block| !given.has(block)) {
-            sums.lose(offset + block as u64 * BLOCK);
+        let block_at = |block: usize| offset + block as u64 * BLOCK;
+        let (mut writes, mut from) = (Vec::new(), 0);
+        let found: Vec<bool> = (0..column.blocks()).map(|block| given.has(block)).collect();
+        for run in found.chunk_by(|one, next| one == next) {
+            let (at, blocks) = (block_at(from), from..from + run.len());
+            let bytes = &given.bytes[(at - offset) as usize..][..run.len() * BLOCK as usize];
+            from = blocks.end;
+            if run[0] {
+                sums.take(at, bytes);
+                writes.push((at, Bytes::copy_from_slice(bytes)));
+                continue;
+            }
+            if is_planted(Bug::ReplacedSums) {
+                sums.take(at, bytes);
+                continue;
+            }
+            let is_overwritten = is_planted(Bug::UnaskedReturns);
+            if is_overwritten {
+                writes.push((at, Bytes::copy_from_slice(bytes)));
+            }
+            for block in blocks {
+                let expected = self.stripe().expected(slot, stripe, block_at(block)).await;
+                if !matches!(expected, Expected::Sum(_)) || is_overwritten {
+                    sums.lose(block_at(block));
+                }
+            }
         }
         self.sums.read_held_by(slot, stripe).await;
-        let unit = vec![Bytes::from(given.bytes)];
-        self.members.write(slot, self.data_start + offset, unit, Durability::Plain).await;
+        for (at, bytes) in writes {
+            let at = self.data_start + at;
+            self.members.write(slot, at, vec![bytes], Durability::Plain).await;
+        }
     }
 
-    /// What a slot is to have of a column. What the others cannot tell is lost.
+    /// What a slot is to have of a column, by all disks that are there.
     async fn unit_of(&self, slot: usize, column: &Column) -> Given {
         if self.layout.level == Level::Mirrored {
             return self.stripe().mirrors(column).await;
         }
-        match self.layout.holds(slot, column.stripe) {
-            Holds::Parity => {
-                let width = self.layout.width() as usize;
-                let all: Vec<usize> = (0..width).collect();
-                Given::sum(column, &self.stripe().units(column, &all).await)
-            }
-            Holds::Data(number) => {
-                let index = (number % self.layout.width()) as usize;
-                self.stripe().units(column, &[index]).await.swap_remove(index)
-            }
-        }
+        let all = self.layout.members_of(column.stripe);
+        let place = all.iter().position(|&member| member == slot).expect("it is one of them");
+        self.stripe().all(column).await.swap_remove(place)
     }
 }

@@ -270,7 +270,8 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
         }
         if raw.length.get() & IS_ZEROS != 0 {
             let is_fit = u64::from(length) <= *UNITS.end();
-            return is_fit.then(|| Change::zeros(slots, offset, length.into()));
+            let zeros = || Change { is_lost, ..Change::zeros(slots, offset, length.into()) };
+            return is_fit.then(zeros);
         }
         let end = at.checked_add(length as usize).filter(|&end| end <= data.len())?;
         let data = vec![data.slice(at..end)];

@@ -153,8 +153,7 @@ impl Array {
         let width = self.layout.width() as usize;
         let all = self.layout.members_of(column.stripe);
         let there = self.stripe();
-        let mut given = join_all(all.iter().map(|&member| there.give(column, member))).await;
-        there.mend(column, &all, &mut given).await;
+        let mut given = there.all(column).await;
         let parity = given.pop().expect("there is parity");
         for block in 0..column.blocks() {
             let are_known = given.iter().all(|unit| unit.has(block));

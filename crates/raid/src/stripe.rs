@@ -9,6 +9,8 @@
 //!
 //! To be called by a task that is alone with the stripe.
 
+use std::collections::BTreeSet;
+
 use block::{Buffer, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{join, join_all};
@@ -16,8 +18,12 @@ use futures::future::{join, join_all};
 use crate::blocks::{BLOCK, Blocks};
 use crate::layout::{Layout, Level};
 use crate::members::{Members, lost};
+use crate::missed::Missed;
 use crate::parity::missing;
+use crate::planted::{Bug, is_planted};
+use crate::sources::Agreed;
 use crate::sums::Sums;
+use crate::table::sum_of;
 
 /// The same blocks of each unit of a stripe.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +56,7 @@ impl Column {
 
 /// How a block of a member was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+pub(crate) enum Found {
     /// It fits its sum, or was made.
     Good,
     /// Nothing is known of its sum.
@@ -59,8 +65,10 @@ enum Found {
     Wrong,
     /// It is marked as lost.
     Lost,
-    /// It cannot be read, or its member is out.
+    /// It cannot be read.
     Unread,
+    /// Its member is out.
+    Absent,
 }
 
 /// What a member gave of a column.
@@ -68,12 +76,14 @@ enum Found {
 pub(crate) struct Given {
     pub(crate) bytes: Vec<u8>,
     found: Vec<Found>,
+    /// Blocks that a disk may have that could not be read.
+    waiting: BTreeSet<usize>,
 }
 
 impl Given {
     fn all(bytes: Vec<u8>, found: Found) -> Self {
         let blocks = bytes.len() / BLOCK as usize;
-        Self { bytes, found: vec![found; blocks] }
+        Self { bytes, found: vec![found; blocks], waiting: BTreeSet::new() }
     }
 
     /// What makes units come to zeros. What is lost of one is lost of it.
@@ -107,6 +117,21 @@ impl Given {
         self.found[block] == Found::Good
     }
 
+    /// How a block was found.
+    pub(crate) fn found(&self, block: usize) -> Found {
+        self.found[block]
+    }
+
+    /// Whether a disk that could not be read may have a block.
+    pub(crate) fn is_unread(&self, block: usize) -> bool {
+        self.found[block] == Found::Unread || self.waiting.contains(&block)
+    }
+
+    /// A disk that could not be read may have a block.
+    pub(crate) fn wait_for(&mut self, block: usize) {
+        self.waiting.insert(block);
+    }
+
     pub(crate) fn block(&self, block: usize) -> &[u8] {
         &self.bytes[block * BLOCK as usize..][..BLOCK as usize]
     }
@@ -114,6 +139,12 @@ impl Given {
     pub(crate) fn put(&mut self, block: usize, bytes: &[u8]) {
         self.bytes[block * BLOCK as usize..][..BLOCK as usize].copy_from_slice(bytes);
         self.found[block] = Found::Good;
+    }
+
+    /// The same where no checksum is known.
+    pub(crate) fn put_unknown(&mut self, block: usize, bytes: &[u8]) {
+        self.put(block, bytes);
+        self.found[block] = Found::Unknown;
     }
 }
 
@@ -124,6 +155,7 @@ pub(crate) struct Stripe<'s> {
     pub(crate) data_start: u64,
     pub(crate) blocks: &'s Blocks,
     pub(crate) sums: &'s Sums,
+    pub(crate) missed: &'s Missed,
 }
 
 impl Stripe<'_> {
@@ -166,6 +198,14 @@ impl Stripe<'_> {
         given
     }
 
+    /// What all members have of a column with parity, which comes last.
+    pub(crate) async fn all(&self, column: &Column) -> Vec<Given> {
+        let all = self.layout.members_of(column.stripe);
+        let mut given = join_all(all.iter().map(|&member| self.give(column, member))).await;
+        self.mend(column, &all, &mut given).await;
+        given
+    }
+
     /// What mirrors have of a column.
     pub(crate) async fn mirrors(&self, column: &Column) -> Given {
         let count = self.layout.members;
@@ -186,40 +226,64 @@ impl Stripe<'_> {
         slots: &[usize],
         mut given: Vec<Given>,
     ) -> Given {
-        let mut all = Given::all(vec![0; column.length()], Found::Unread);
+        let mut all = Given::all(vec![0; column.length()], Found::Absent);
         for block in 0..column.blocks() {
-            let wrong = || given.iter().filter(|it| it.found[block] == Found::Wrong);
-            let is_marked = given.iter().any(|it| it.found[block] == Found::Lost);
-            let are_one =
-                || !is_marked && wrong().count() > 1 && is_one(wrong().map(|it| it.block(block)));
-            let known = given.iter().find(|it| it.is_known(block));
-            let good = match known.or(given.iter().find(|it| it.has(block))) {
-                Some(good) => good.block(block).to_vec(),
-                // No disk is wrong in the same way as another.
-                None if are_one() => wrong().next().expect("some").block(block).to_vec(),
-                None => continue,
+            let first = &given[0];
+            if given.iter().all(|it| it.is_known(block) && it.block(block) == first.block(block)) {
+                let good = first.block(block).to_vec();
+                all.put(block, &good);
+                continue;
+            }
+            let good = match self.choose(column, &given, block).await {
+                Ok(good) => good,
+                Err(is_unread) => {
+                    if is_unread {
+                        all.wait_for(block);
+                    }
+                    continue;
+                }
             };
             for (&slot, given) in slots.iter().zip(&mut given) {
                 if given.has(block) && given.block(block) != good {
                     given.found[block] = Found::Unread; // it has missed a write, with its sum
                 }
-                self.settle(column, block, slot, given, &good, true).await;
+                self.settle(column, block, slot, given, &good).await;
             }
             all.put(block, &good);
         }
         all
     }
 
-    /// Makes of each block that one member alone cannot tell what the others give.
-    pub(crate) async fn mend(&self, column: &Column, all: &[usize], given: &mut [Given]) {
-        for block in 0..column.blocks() {
-            let bad: Vec<usize> =
-                (0..given.len()).filter(|&place| !given[place].has(block)).collect();
-            let [bad] = bad[..] else { continue };
-            let others = given.iter().enumerate().filter(|(place, _)| *place != bad);
-            let made = missing(BLOCK as usize, others.map(|(_, given)| given.block(block)));
-            self.settle(column, block, all[bad], &mut given[bad], &made, false).await;
+    /// The block that counts of what mirrors have given, or else of what other disks have. The
+    /// error is whether a disk that could not be read may have it.
+    async fn choose(
+        &self,
+        column: &Column,
+        given: &[Given],
+        block: usize,
+    ) -> Result<Vec<u8>, bool> {
+        if let Some(known) = given.iter().find(|it| it.is_known(block)) {
+            return Ok(known.block(block).to_vec());
         }
+        let agreed = self.agreed(self.offset(column, block)).await;
+        let fits = |it: &&Given| match agreed {
+            Agreed::On(sum) => sum_of(it.block(block)) == sum,
+            Agreed::Unknown | Agreed::Not => true,
+        };
+        if let Some(unknown) = given.iter().filter(|it| it.has(block)).find(fits) {
+            return Ok(unknown.block(block).to_vec());
+        }
+        let mut wrong = given.iter().filter(|it| it.found[block] == Found::Wrong);
+        let is_marked = given.iter().any(|it| it.found[block] == Found::Lost);
+        let are_one = wrong.clone().count() > 1 && is_one(wrong.clone().map(|it| it.block(block)));
+        // Disks may be wrong in the same way; tables that agree are right, then.
+        let are_tables_wrong = agreed == Agreed::Not || is_planted(Bug::AgreedLosses);
+        if are_one && !is_marked && are_tables_wrong {
+            return Ok(wrong.next().expect("some").block(block).to_vec());
+        }
+        let of_others = self.mirror_of_others(column, block, agreed).await;
+        let is_unread = given.iter().any(|it| it.found[block] == Found::Unread);
+        of_others.map_err(|why| is_unread || why == Found::Unread)
     }
 
     /// Writes a block that is known, with its sum.
@@ -232,8 +296,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// A block is what others give, if its member knows nothing better. `is_sure` if they are known
-    /// to give the same.
+    /// A mirror gets a block that is known, unless it has that.
     async fn settle(
         &self,
         column: &Column,
@@ -241,22 +304,18 @@ impl Stripe<'_> {
         slot: usize,
         given: &mut Given,
         good: &[u8],
-        is_sure: bool,
     ) {
         let found = given.found[block];
         if found == Found::Good || found == Found::Unknown && given.block(block) == good {
             return;
         }
         if self.members.has(slot) {
-            let offset = column.offset(self.layout) + block as u64 * BLOCK;
-            let in_hand = self.sums.of(slot, offset, BLOCK).await;
+            let offset = self.offset(column, block);
             if found == Found::Wrong && given.block(block) == good {
-                in_hand.take(offset, good);
+                self.sums.of(slot, offset, BLOCK).await.take(offset, good);
                 self.members.counts.meet(slot, |met| met.mended += 1);
-            } else if is_sure || in_hand.fit(offset, good).all(|fits| fits) {
-                self.put(slot, offset, good).await;
             } else {
-                return; // the others are wrong as well
+                self.put(slot, offset, good).await;
             }
         }
         given.put(block, good);
@@ -266,7 +325,7 @@ impl Stripe<'_> {
     pub(crate) async fn give(&self, column: &Column, member: usize) -> Given {
         let (offset, length) = (column.offset(self.layout), column.length());
         if !self.members.has(member) {
-            return Given::all(vec![0; length], Found::Unread);
+            return Given::all(vec![0; length], Found::Absent);
         }
         if let Some(known) = self.blocks.find(member, offset, length as u64) {
             return Given::all(known, Found::Good);

@@ -46,7 +46,7 @@ use crate::members::Members;
 use crate::missed::Missed;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
-use crate::table::{Found, InHand, Kept, NO_RECORD, Table, Version, not, sums_of, tables_of};
+use crate::table::{Found, InHand, Kept, MARK, NO_RECORD, Table, Version, sums_of, tables_of};
 use crate::turns::Turns;
 use crate::written::Written;
 
@@ -73,7 +73,7 @@ impl OfGroup {
                 sums_of(&Buffer::joined(&change.data))
             };
             if change.is_lost && !is_planted(Bug::MadeOfLost) {
-                sums.iter_mut().for_each(|sum| *sum = not(*sum));
+                sums.fill(MARK);
             }
             for tables in in_hand {
                 tables.keep_former(change);
@@ -155,12 +155,13 @@ impl Sums {
         InHand(tables)
     }
 
-    /// Those of all that a group changes of the data area.
+    /// Those of all that a group changes of the data area, also of members that are out.
     pub(crate) async fn of_group(&self, group: &[Change]) -> OfGroup {
         let mut all = Vec::new();
         for change in group.iter().filter(|change| change.offset < self.data_end()) {
             let mut in_hand = Vec::new();
-            for slot in change.slots.iter() {
+            let is_left = |slot: &usize| is_planted(Bug::OldSums) && !self.members.has(*slot);
+            for slot in change.slots.iter().filter(|slot| !is_left(slot)) {
                 in_hand.push(self.of(slot, change.offset, change.length()).await);
             }
             all.push((change.clone(), in_hand));

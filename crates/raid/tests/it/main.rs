@@ -6,6 +6,7 @@ mod losses;
 mod returns;
 mod rot;
 mod shares;
+mod sources;
 mod vacated;
 #[cfg(feature = "planted-bugs")]
 mod versions;

@@ -1,0 +1,329 @@
+//! The disks that are asked for a block, in one place.
+//!
+//! *No present disk is passed over before a block is called lost.* Beside the member of a slot
+//! these may have its blocks: the disk that is being filled or that has returned, a member that is
+//! out and still plugged in, and the disks of [`OtherDisks`], for instance one that leaves.
+//! [`Stripe::sources`] is the one list of them, in order of trust; [`Stripe::mend`] and
+//! [`Stripe::agree`] ask it, and reads, small writes, rebuild and scrub go through these two.
+//!
+//! A candidate is judged by the checksum that the set has *now* for the block. Writes that miss a
+//! member change its checksums all the same, so bytes from before the member went do not fit. Where
+//! no checksum is known, only a disk that cannot have missed the block is a source.
+//!
+//! Several blocks of a column may be missing at once. Then every combination of the candidates is
+//! tried: one is right if what it makes of a missing block fits the checksum of that block.
+//!
+//! Invariants:
+//! 1. A checksum of a block that is not found is not changed.
+//! 2. A block that is not found is not written.
+//!
+//! Not asserted: both are about what is not done; the tests of losses read it from the disks.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer};
+
+use crate::blocks::BLOCK;
+use crate::label::Standing;
+use crate::members::Members;
+use crate::parity::missing;
+use crate::planted::{Bug, is_planted};
+use crate::stripe::{Column, Found, Given, Stripe};
+use crate::table::{MARK, sum_of};
+
+/// Combinations of candidates that are tried for one block.
+const MAX_COMBINATIONS: usize = 64;
+
+/// How far the bytes of a disk count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// It cannot have missed the block: its bytes count also where no checksum is known.
+    Member,
+    /// It may have missed the block: its bytes count only if a checksum proves them.
+    Checked,
+}
+
+/// A disk that may have the blocks of a slot.
+pub(crate) struct Source {
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) trust: Trust,
+}
+
+/// A disk, the slot of which it may have blocks, and how far these count.
+type OtherDisk = (usize, Rc<dyn BlockDevice>, Trust);
+
+/// Disks that are present and may have blocks of a slot beside the slot's own device.
+#[derive(Default)]
+pub(crate) struct OtherDisks(RefCell<Vec<OtherDisk>>);
+
+// The orders that keep a leaving disk, or find an old one again, add and remove it.
+#[allow(dead_code)]
+impl OtherDisks {
+    /// A disk becomes a source of a slot.
+    pub(crate) fn add(&self, slot: usize, device: Rc<dyn BlockDevice>, trust: Trust) {
+        self.0.borrow_mut().push((slot, device, trust));
+    }
+
+    /// A disk is no source any more.
+    pub(crate) fn remove(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
+        self.0.borrow_mut().retain(|(of, it, _)| *of != slot || !Rc::ptr_eq(it, device));
+    }
+}
+
+impl Members {
+    /// Whether the disk of a slot has all but what it is known to have missed.
+    fn is_catching_up(&self, slot: usize) -> bool {
+        self.coming() == Some(slot) && self.label().slots[slot].standing == Standing::CatchingUp
+    }
+}
+
+/// What the set knows of a block of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Its checksum.
+    Sum(u32),
+    /// Nothing.
+    Unknown,
+    /// That no disk has it: it may be made of blocks that are all proven.
+    Lost,
+}
+
+/// The checksum of a block of a mirror, by the tables of the members that are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agreed {
+    /// All tables that know it say this.
+    On(u32),
+    /// No table knows it.
+    Unknown,
+    /// The tables contradict each other.
+    Not,
+}
+
+impl Stripe<'_> {
+    /// All present disks that can give this unit, in order of trust.
+    pub(crate) fn sources(&self, slot: usize, stripe: u64) -> Vec<Source> {
+        let members = self.members;
+        let has_missed_nothing =
+            members.is_catching_up(slot) && !self.missed.has(stripe) || members.takes(slot, stripe);
+        let trust = if has_missed_nothing { Trust::Member } else { Trust::Checked };
+        let own = members.present(slot).map(|device| Source { device, trust });
+        let others = members.others.0.borrow();
+        let others = others.iter().filter(|(of, ..)| *of == slot);
+        let others =
+            others.map(|(_, device, trust)| Source { device: device.clone(), trust: *trust });
+        let mut all: Vec<Source> = own.into_iter().chain(others).collect();
+        all.sort_by_key(|source| source.trust == Trust::Checked);
+        all
+    }
+
+    /// Whether the tables have the checksums of the last durable bytes of a slot: those of a member
+    /// that went under an older program may be of before.
+    pub(crate) fn is_current(&self, slot: usize, stripe: u64) -> bool {
+        self.members.takes(slot, stripe) || self.missed.is_summed() || !self.missed.has(stripe)
+    }
+
+    /// What the set knows of a block of a slot.
+    pub(crate) async fn expected(&self, slot: usize, stripe: u64, offset: u64) -> Expected {
+        match self.sums.of(slot, offset, BLOCK).await.sum(offset) {
+            _ if !self.is_current(slot, stripe) => Expected::Unknown,
+            0 => Expected::Unknown,
+            MARK => Expected::Lost,
+            sum => Expected::Sum(sum),
+        }
+    }
+
+    /// What the tables of a mirror say of a block.
+    pub(crate) async fn agreed(&self, offset: u64) -> Agreed {
+        let mut agreed = Agreed::Unknown;
+        for slot in self.members.slots().iter() {
+            let sum = self.sums.of(slot, offset, BLOCK).await.sum(offset);
+            agreed = match agreed {
+                _ if [0, MARK].contains(&sum) => agreed,
+                Agreed::Unknown => Agreed::On(sum),
+                Agreed::On(other) if other == sum => agreed,
+                Agreed::On(_) | Agreed::Not => Agreed::Not,
+            };
+        }
+        agreed
+    }
+
+    /// Makes each block that a member does not give of all that the present disks give.
+    pub(crate) async fn mend(&self, column: &Column, all: &[usize], given: &mut [Given]) {
+        for block in 0..column.blocks() {
+            if missing_of(given, block).is_empty() {
+                continue;
+            }
+            self.make(column, all, given, block).await;
+            if missing_of(given, block).is_empty() {
+                continue;
+            }
+            let unproven = self.ask_others(column, all, given, block).await;
+            self.make(column, all, given, block).await;
+            self.combine(column, all, given, (block, &unproven)).await;
+            let bad = missing_of(given, block);
+            if bad.iter().any(|&place| given[place].is_unread(block)) {
+                bad.iter().for_each(|&place| given[place].wait_for(block));
+            }
+        }
+    }
+
+    /// Makes a block of the others of its column, if it is the only one that is missing.
+    async fn make(&self, column: &Column, all: &[usize], given: &mut [Given], block: usize) {
+        let [bad] = missing_of(given, block)[..] else { return };
+        let others = || given.iter().enumerate().filter(|(place, _)| *place != bad);
+        let made = missing(BLOCK as usize, others().map(|(_, given)| given.block(block)));
+        let are_known = others().all(|(_, given)| given.is_known(block));
+        let (slot, offset) = (all[bad], self.offset(column, block));
+        let found = given[bad].found(block);
+        if found == Found::Wrong && given[bad].block(block) == made && are_known {
+            self.sums.of(slot, offset, BLOCK).await.take(offset, &made); // the checksum was wrong
+            self.members.counts.meet(slot, |met| met.mended += 1);
+            return given[bad].put(block, &made);
+        }
+        let is_parity = bad + 1 == given.len();
+        let is_right = match self.expected(slot, column.stripe, offset).await {
+            Expected::Sum(sum) if sum == sum_of(&made) => true,
+            Expected::Unknown => true,
+            Expected::Lost => are_known,
+            // Parity follows from data that is proven, and so does what is marked as lost.
+            Expected::Sum(_) => are_known && (is_parity || found == Found::Lost),
+        };
+        if is_right {
+            self.accept(slot, offset, &made).await;
+            given[bad].put(block, &made);
+        }
+    }
+
+    /// Asks the other disks of each slot of which a block is missing. What they have and nothing
+    /// proves, by place.
+    async fn ask_others(
+        &self,
+        column: &Column,
+        all: &[usize],
+        given: &mut [Given],
+        block: usize,
+    ) -> Vec<Vec<Vec<u8>>> {
+        let mut unproven = vec![Vec::new(); given.len()];
+        for place in missing_of(given, block) {
+            let (slot, offset) = (all[place], self.offset(column, block));
+            let expected = self.expected(slot, column.stripe, offset).await;
+            for source in self.sources_beside(slot, column.stripe) {
+                let Some(bytes) = self.ask(&source, offset).await else {
+                    given[place].wait_for(block);
+                    continue;
+                };
+                match expected {
+                    Expected::Sum(sum) if sum == sum_of(&bytes) => {
+                        self.accept(slot, offset, &bytes).await;
+                        given[place].put(block, &bytes);
+                        break;
+                    }
+                    Expected::Sum(_) => {}
+                    Expected::Unknown if source.trust == Trust::Member => {
+                        given[place].put_unknown(block, &bytes);
+                        break;
+                    }
+                    Expected::Unknown | Expected::Lost => unproven[place].push(bytes),
+                }
+            }
+        }
+        unproven
+    }
+
+    /// Tries what nothing proves by itself: it is right if what it makes of another missing block
+    /// fits the checksum of that one.
+    async fn combine(
+        &self,
+        column: &Column,
+        all: &[usize],
+        given: &mut [Given],
+        (block, unproven): (usize, &[Vec<Vec<u8>>]),
+    ) {
+        let (bad, offset) = (missing_of(given, block), self.offset(column, block));
+        for &target in bad.iter().filter(|_| bad.len() > 1) {
+            let expected = self.expected(all[target], column.stripe, offset).await;
+            let Expected::Sum(sum) = expected else { continue };
+            let rest: Vec<usize> = bad.iter().copied().filter(|&place| place != target).collect();
+            let counts: Vec<usize> = rest.iter().map(|&place| unproven[place].len()).collect();
+            let combinations = counts.iter().product::<usize>().min(MAX_COMBINATIONS);
+            for number in 0..combinations {
+                let mut left = number;
+                let chosen = counts.iter().zip(&rest).map(|(count, &place)| {
+                    let choice = left % count;
+                    left /= count;
+                    (place, &unproven[place][choice][..])
+                });
+                let chosen: Vec<(usize, &[u8])> = chosen.collect();
+                let good = (0..given.len()).filter(|place| !bad.contains(place));
+                let good = good.map(|place| given[place].block(block));
+                let made = missing(BLOCK as usize, good.chain(chosen.iter().map(|it| it.1)));
+                if sum_of(&made) == sum {
+                    for (place, bytes) in chosen.into_iter().chain([(target, &made[..])]) {
+                        self.accept(all[place], offset, bytes).await;
+                        given[place].put(block, bytes);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A block of a mirror that no member gives, of the other disks.
+    pub(crate) async fn mirror_of_others(
+        &self,
+        column: &Column,
+        block: usize,
+        agreed: Agreed,
+    ) -> Result<Vec<u8>, Found> {
+        let (offset, mut why) = (self.offset(column, block), Found::Absent);
+        for slot in 0..self.layout.members {
+            for source in self.sources_beside(slot, column.stripe) {
+                let Some(bytes) = self.ask(&source, offset).await else {
+                    why = Found::Unread;
+                    continue;
+                };
+                let is_right = match agreed {
+                    Agreed::On(sum) => sum == sum_of(&bytes),
+                    Agreed::Unknown => source.trust == Trust::Member,
+                    Agreed::Not => false,
+                };
+                if is_right {
+                    return Ok(bytes);
+                }
+            }
+        }
+        Err(why)
+    }
+
+    /// The sources of a slot but its member, which was asked.
+    fn sources_beside(&self, slot: usize, stripe: u64) -> impl Iterator<Item = Source> {
+        let asked = usize::from(self.members.has(slot));
+        let most = if is_planted(Bug::UnaskedReturns) { 0 } else { usize::MAX };
+        self.sources(slot, stripe).into_iter().skip(asked).take(most)
+    }
+
+    /// A block of a disk. `None` if that cannot be read.
+    async fn ask(&self, source: &Source, offset: u64) -> Option<Vec<u8>> {
+        let room = Buffer::unfilled(BLOCK as usize);
+        let read = source.device.read(self.data_start + offset, room).await;
+        read.ok().map(|bytes| bytes.to_vec())
+    }
+
+    /// A block is found: its member gets it, if that is in.
+    async fn accept(&self, slot: usize, offset: u64, bytes: &[u8]) {
+        if self.members.has(slot) {
+            self.put(slot, offset, bytes).await;
+        }
+    }
+
+    /// Where a block of a column is in the data area of a member.
+    pub(crate) fn offset(&self, column: &Column, block: usize) -> u64 {
+        column.offset(self.layout) + block as u64 * BLOCK
+    }
+}
+
+/// The places of a column whose block is missing.
+fn missing_of(given: &[Given], block: usize) -> Vec<usize> {
+    (0..given.len()).filter(|&place| !given[place].has(block)).collect()
+}

@@ -1,0 +1,133 @@
+//! Repairs while another disk has a block that has rotted: no present disk is passed over.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability, Verb};
+use raid::layout::Level;
+use raid::{OpenOptions, Set, open};
+use sim::{Disk, Executor, Persistence};
+
+use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened};
+
+const BLOCK: u64 = 4096;
+/// The member that goes and comes back.
+const GONE: usize = 0;
+/// The member of which a block rots.
+const ROTTEN: usize = 2;
+
+/// A set of a stripe that matters: of four with parity, stripe 2 has unit 6 on member 2, 7 on 3, 8
+/// on 0, and its parity on 1. Of a mirror, stripe 6 is on all.
+struct Story {
+    disks: Vec<Rc<Disk>>,
+    expected: Vec<u8>,
+    set: Set,
+}
+
+/// One disk is away while a block that it has is written, or only one beside it; meanwhile the block
+/// of another disk rots, in the same stripe.
+async fn begin(executor: &Executor, is_its_own: bool) -> Story {
+    let disks = new_disks(executor, 4);
+    let set = new_set(executor, &disks, Level::Parity).await;
+    let mut expected = bytes(&set, 9);
+    let data = vec![expected.clone().into()];
+    set.write(0, data, Durability::Plain).await.expect("all are there");
+    set.flush().await.expect("nothing fails");
+    disks[GONE].fail(Verb::Flush, 1, Persistence::Forever);
+    set.flush().await.expect("the others are enough");
+    disks[GONE].heal();
+    let unit = if is_its_own { 8 } else { 7 };
+    expected[unit * BLOCK as usize..][..BLOCK as usize].fill(3);
+    let data = vec![vec![3; BLOCK as usize].into()];
+    set.write(unit as u64 * BLOCK, data, Durability::Plain).await.expect("enough are there");
+    set.close().await.expect("nothing fails");
+    drop(set);
+    let disks = copies(executor, &disks);
+    let start = raid::label_of(&*disks[1]).await.expect("it is a member").data_start;
+    disks[ROTTEN].rot(start + 2 * BLOCK + 77, 4);
+    let set = open(devices(&disks), &executor.runtime(), OpenOptions::default()).await;
+    Story { disks, expected, set: set.expect("enough are there") }
+}
+
+impl Story {
+    /// The disk comes back as it went.
+    async fn come_back(&self) {
+        let member = self.set.label().slots[GONE].member;
+        let back = self.set.rebuild(GONE, self.disks[GONE].clone(), member, |_, _| ());
+        back.await.expect("it goes on");
+    }
+
+    async fn read(&self, unit: u64) -> Option<Vec<u8>> {
+        let read = self.set.read(unit * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+        read.ok().map(|bytes| bytes.to_vec())
+    }
+
+    fn of(&self, unit: usize) -> Option<Vec<u8>> {
+        Some(self.expected[unit * BLOCK as usize..][..BLOCK as usize].to_vec())
+    }
+}
+
+/// Whether all is there after a disk has come back that gives what another one has lost.
+fn returns_and_gives() -> bool {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let story = begin(&executor, false).await;
+        story.come_back().await;
+        let found = story.set.scrub(|_, _, _| ()).await.expect("all are there");
+        found.lost.is_empty() && all_of(&story.set).await == story.expected
+    })
+}
+
+#[test]
+fn a_disk_that_returns_gives_what_another_has_lost() {
+    assert!(returns_and_gives());
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::UnaskedReturns, returns_and_gives));
+}
+
+/// What is read of the block that was written while its disk was away, when that has come back and
+/// the block cannot be made any more; and whether another that is lost is known as lost.
+fn old_bytes() -> (Option<Vec<u8>>, Vec<(u64, u64)>) {
+    let executor = Executor::new(2);
+    executor.block_on(async {
+        let story = begin(&executor, true).await;
+        story.come_back().await;
+        let lost = story.set.scrub(|_, _, _| ()).await.expect("all are there").lost;
+        (story.read(8).await, lost)
+    })
+}
+
+#[test]
+fn bytes_that_fit_an_older_checksum_are_no_answer() {
+    let both = vec![(6 * BLOCK, BLOCK), (8 * BLOCK, BLOCK)];
+    assert_eq!(old_bytes(), (None, both));
+    #[cfg(feature = "planted-bugs")]
+    {
+        let (read, _) = crate::with(raid::planted::Bug::OldSums, old_bytes);
+        assert!(read.is_some(), "old bytes pass for what was written");
+    }
+}
+
+/// A block is lost while its disk cannot be made again, and then the other disk gives its block
+/// after all. Whether both are back.
+fn comes_back_later() -> bool {
+    let executor = Executor::new(3);
+    executor.block_on(async {
+        let story = begin(&executor, true).await;
+        story.come_back().await;
+        assert_eq!((story.read(6).await, story.read(8).await), (None, None), "both are lost");
+        story.set.close().await.expect("nothing fails");
+        let start = story.set.label().data_start;
+        let disks = copies(&executor, &story.disks);
+        disks[ROTTEN].rot(start + 2 * BLOCK + 77, 4); // as it was
+        let set = opened(&executor, &disks).await.expect("all are there");
+        let later = Story { set, disks, expected: story.expected.clone() };
+        later.read(6).await == later.of(6) && later.read(8).await == later.of(8)
+    })
+}
+
+#[test]
+fn a_block_is_back_when_a_disk_gives_it_later() {
+    assert!(comes_back_later());
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::ReplacedSums, comes_back_later));
+}
