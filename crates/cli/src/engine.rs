@@ -65,6 +65,9 @@ pub(crate) async fn open_volume(
 ) -> Result<OpenVolume, Failure> {
     let path = &volume.path;
     let start = runtime.clock.now();
+    if access == Access::ReadWrite && volume.log_path.is_none() && volume.lacks_a_member()? {
+        rehearse(volume, &device, cache_bytes, runtime).await?;
+    }
     let mut stack = volume.open(access, &device, runtime).await?;
     let opening = Opening::begin(volume, &stack, start).await?;
     let read_only = access == Access::ReadOnly;
@@ -97,6 +100,25 @@ pub(crate) async fn open_volume(
         log::grow(path.to_owned(), log_size);
     }
     Ok(opened)
+}
+
+/// Opens a volume in memory, and lets go of it: a member of its set that is missing is called out
+/// only by a start that comes to its end. A damage that refuses it may be mended by that member.
+async fn rehearse(
+    volume: &Volume,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+    cache_bytes: usize,
+    runtime: &Runtime,
+) -> Result<(), Failure> {
+    let Stack { disk, log, .. } = volume.open(Access::ReadOnly, device, runtime).await?;
+    let softdep = volume.settings.softdep.options();
+    let options = OpenOptions { cache_bytes, softdep, ..OpenOptions::default() };
+    let open = volume.design().work().open;
+    let disks = Disks { volume: disk, log };
+    let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
+    let opened = opened.map_err(|error| Failure::refused(&volume.path, volume.words(), error))?;
+    let _ = opened.files.shutdown().await; // it has changed nothing
+    Ok(())
 }
 
 /// A volume whose disk has been looked at, on its way to be opened.

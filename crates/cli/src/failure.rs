@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use designs::LookError;
 use raid::assembly::Refused;
 
+use crate::words::quoted;
+
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -47,7 +49,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Open(#[from] block::file::OpenError),
     /// The set of disks cannot be opened or made.
-    #[error("{}: {source}{}{}", path.display(), name_disks(disks), set_advice(source))]
+    #[error("{}: {source}{}{}", path.display(), name_disks(disks), set_advice(source, disks))]
     Set {
         /// Which volume.
         path: PathBuf,
@@ -242,8 +244,19 @@ pub(crate) fn spell_out(sentence: impl ToString, words: &str) -> String {
 }
 
 /// What can be done about a set that is not opened.
-fn set_advice(error: &raid::OpenError) -> &'static str {
-    match error {
+fn set_advice(error: &raid::OpenError, disks: &[PathBuf]) -> String {
+    let advice = match error {
+        raid::OpenError::Refused(Refused::Apart(one, other, _)) => {
+            let keep = |kept: usize, lost: usize| {
+                let (kept, lost) = (&disks[kept], &disks[lost]);
+                let (shown, lost) = (kept.display(), quoted(lost));
+                format!(
+                    "to keep what {shown} has, and lose what the other one has alone, say 'duramen \
+                     mkfs --bare --force {lost}', and then 'duramen serve --degraded'"
+                )
+            };
+            return format!("; {}; {}", keep(*one, *other), keep(*other, *one));
+        }
         raid::OpenError::Refused(Refused::MaybeOld(_)) => {
             "; if what is missing is gone for good, 'duramen serve --degraded' goes on without it"
         }
@@ -252,7 +265,8 @@ fn set_advice(error: &raid::OpenError) -> &'static str {
              'duramen serve --degraded' goes on with what they hold, and what came later is lost"
         }
         _ => "",
-    }
+    };
+    advice.to_owned()
 }
 
 /// Which disk has which number.

@@ -72,6 +72,13 @@ impl Story {
         !self.slots.is_empty() && slots.all(|slot| found.iter().any(|one| is_its(slot, one)))
     }
 
+    /// Whether a member that is up to date is missing.
+    pub(crate) fn lacks_one(&self, found: &[Member]) -> bool {
+        let is_in = |slot: &&Slot| slot.standing == Standing::InSync;
+        let is_found = |slot: &Slot| found.iter().any(|one| one.label.member() == slot.member);
+        !self.slots.iter().filter(is_in).all(is_found)
+    }
+
     /// Whether this one is up to date.
     pub(crate) fn has_in(&self, member: &Id) -> bool {
         have_in_sync(&self.slots, member)
@@ -205,6 +212,15 @@ fn disks_in(folder: &Path) -> Vec<PathBuf> {
         })
     };
     entries.map(|entry| entry.path()).filter(may_be).collect()
+}
+
+/// A disk that is this member of a set, open for writing. `None` if the path leads to none.
+pub(crate) fn open_member(path: &Path, set: &Id, member: &Id) -> Option<(Member, DiskFile)> {
+    let Read { label, is_overwritten, .. } = labels_at(path).ok()?;
+    let is_it = label.set == *set && label.member() == *member && !is_overwritten;
+    let disk = is_it.then(|| DiskFile::open(path, Access::ReadWrite).ok()).flatten()?;
+    let found = Member { path: path.to_owned(), label, is_listed: true, is_overwritten };
+    Some((found, disk))
 }
 
 /// The label that stands on a disk, whoever has it.

@@ -365,7 +365,11 @@ fn make_file_system(
     }
     let (device, design) = (FileDevice::new(disk), arguments.design()?);
     let made = server::reactor::block_on(|runtime| async move {
-        arguments.make_on(&device, path, design, &runtime).await
+        let made = arguments.make_on(&device, path, design, &runtime).await?;
+        // Else the disk would pass for the member of a set that it was before.
+        let forgotten = raid::forget_member(&device).await;
+        let path = path.to_owned();
+        forgotten.map_err(|source| Failure::Device { path, source }).map(|()| made)
     });
     made.map_err(Failure::Start)?
 }

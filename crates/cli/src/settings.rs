@@ -152,7 +152,8 @@ mod tests {
     fn a_set() -> RaidSettings {
         let members = ["/dev/sdb", "disks/two \"quoted\".img"].map(Into::into).to_vec();
         let spares = vec!["/dev/sdz".into()];
-        RaidSettings { set: std::array::from_fn(|index| 17 * index as u8), members, spares }
+        let set = std::array::from_fn(|index| 17 * index as u8);
+        RaidSettings { set, members, spares, spare_after_s: None }
     }
 
     #[test]

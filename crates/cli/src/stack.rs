@@ -10,6 +10,7 @@
 //! At the end of a set there is room for a log, `log_size` bytes of it, whatever the policy.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -57,6 +58,8 @@ pub(crate) struct OpenSet {
     pub(crate) spares: Rc<RefCell<Vec<PathBuf>>>,
     /// How far the last look at all of it is, or was.
     pub(crate) scrub: Rc<RefCell<Option<Scrub>>>,
+    /// Slots whose members were missing when the set was opened.
+    pub(crate) late: Rc<RefCell<BTreeSet<usize>>>,
     /// Members that are there, and out.
     returned: Rc<RefCell<Vec<Returned>>>,
 }
@@ -91,7 +94,7 @@ pub(crate) struct Lost {
 pub(crate) struct Returned {
     pub(crate) slot: usize,
     pub(crate) member: Id,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     pub(crate) device: Rc<dyn BlockDevice>,
 }
 
@@ -106,6 +109,11 @@ impl OpenSet {
         let mut returned = self.returned.borrow_mut();
         returned.retain(is_its);
         returned.pop()
+    }
+
+    /// A member that is out is there.
+    pub(crate) fn has_returned(&self, returned: Returned) {
+        self.returned.borrow_mut().push(returned);
     }
 
     /// That of a slot, if it has this path.
@@ -156,6 +164,17 @@ impl Volume {
         Ok(stack)
     }
 
+    /// Whether it stands on a set of which a member that is up to date is missing.
+    ///
+    /// # Errors
+    /// [`Failure`] when that cannot be said.
+    pub(crate) fn lacks_a_member(&self) -> Result<bool, Failure> {
+        let Some(raid) = &self.settings.raid else { return Ok(false) };
+        let witness = self.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
+        let found = find_members(raid, witness.transpose()?.flatten().as_ref(), false)?;
+        Ok(Story::of(&found).lacks_one(&found))
+    }
+
     async fn open_set(
         &self,
         raid: &RaidSettings,
@@ -203,11 +222,16 @@ impl Volume {
                 returned.push(Returned { slot, member, path: one.path.clone(), device });
             }
         }
+        let is_late = |&slot: &usize| {
+            let is_found = members.iter().any(|one| one.label.member() == slots[slot].member);
+            slots[slot].standing == Standing::Stale && !is_found
+        };
+        let late = Rc::new(RefCell::new((0..slots.len()).filter(is_late).collect()));
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
         let spares = Rc::new(RefCell::new(find_spares(raid)));
         let (set, scrub) = (Rc::new(set), Rc::default());
-        Ok(OpenSet { set, members, listed, spares, scrub, returned })
+        Ok(OpenSet { set, members, listed, spares, scrub, late, returned })
     }
 
     /// Opens the disks of those that were found, without those that cannot be had if that does no

@@ -11,6 +11,10 @@
 //! refused alone. Else a *witness*, which is written outside of the set when the labels are and
 //! before anything is acknowledged, has to tell the same story; or a person says that it is so.
 //!
+//! A person who has a part of a set opened against advice may not know what the rest went on to. So
+//! the story is marked from then on, until all members are up to date: a member that comes back with
+//! a story of its own, which has one out that is in by the marked one, is not made again unasked.
+//!
 //! The label of a member that comes in is written before those of the others, so that what came
 //! before is still told if that is interrupted.
 //!
@@ -56,6 +60,8 @@ pub struct Assembly {
     /// Members that were found, and are not to be read before they have caught up: the slot, and
     /// which of the labels it is.
     pub stale: Vec<(usize, usize)>,
+    /// Only a person says that those which are missing are not newer.
+    pub is_against_advice: bool,
 }
 
 /// Why a set is not opened.
@@ -71,8 +77,13 @@ pub enum Refused {
     #[error("disks {0} and {1} contradict each other: one may be a copy of the other")]
     Contradiction(usize, usize),
     /// Two parts of the set have gone on without each other.
-    #[error("disks {0} and {1} were used apart from each other, and each calls the other one old")]
-    Apart(usize, usize),
+    #[error(
+        "disks {0} and {1} were used apart from each other, to generations {one} and \
+         {other}, and each calls the other one old",
+        one = .2[0],
+        other = .2[1]
+    )]
+    Apart(usize, usize, [u64; 2]),
     /// Labels contradict each other in a way that no cut leaves.
     #[error("what the disks say of each other fits nowhere")]
     NoStory,
@@ -108,7 +119,7 @@ impl Refused {
         match self {
             Self::OtherSet(place) => Self::OtherSet(disks[place]),
             Self::Contradiction(one, other) => Self::Contradiction(disks[one], disks[other]),
-            Self::Apart(one, other) => Self::Apart(disks[one], disks[other]),
+            Self::Apart(one, other, told) => Self::Apart(disks[one], disks[other], told),
             other => other,
         }
     }
@@ -129,13 +140,14 @@ pub fn assemble_without(
     let latest = remains.iter().map(|&place| labels[place].generation).max();
     let of_rest: Vec<Label> = rest.iter().map(|&place| labels[place].clone()).collect();
     if let Some(latest) = latest
-        && let Ok(Assembly { label, members, stale }) = assemble(&of_rest, witness, is_meant)
+        && let Ok(assembly) = assemble(&of_rest, witness, is_meant)
         // What is left may know that the others are older.
-        && latest <= label.generation
+        && latest <= assembly.label.generation
     {
+        let Assembly { label, members, stale, is_against_advice } = assembly;
         let members = members.into_iter().map(|place| place.map(|place| rest[place])).collect();
         let stale = stale.into_iter().map(|(slot, place)| (slot, rest[place])).collect();
-        return Ok(Assembly { label, members, stale });
+        return Ok(Assembly { label, members, stale, is_against_advice });
     }
     assemble(labels, witness, is_meant)
 }
@@ -156,7 +168,10 @@ pub fn assemble(
     let found = labels.iter().map(|label| label.generation).max().unwrap_or_default();
     if let Some(witness) = witness.filter(|witness| found < witness.generation) {
         let known = witness.generation;
-        let given_up = || assemble(labels, None, true);
+        let given_up = || {
+            let assembly = assemble(labels, None, true)?;
+            Ok(Assembly { is_against_advice: true, ..assembly })
+        };
         return if is_meant { given_up() } else { Err(Refused::AllOld { found, known }) };
     }
     let is_copy = |label: &Label| witness.is_some_and(|it| it.is_before(label));
@@ -210,10 +225,11 @@ pub fn assemble(
     let is_known_old = witness.is_some_and(|witness| witness.generation > label.generation);
     let is_believed = is_meant || is_planted(Bug::BelievedHalves);
     let may_be_new = are_others_out || are_others_too_few || is_witnessed;
-    if !is_believed && (is_known_old || !may_be_new) {
+    let is_against_advice = is_known_old || !may_be_new;
+    if !is_believed && is_against_advice {
         return Err(Refused::MaybeOld(label.generation));
     }
-    Ok(Assembly { label: label.clone(), members, stale })
+    Ok(Assembly { label: label.clone(), members, stale, is_against_advice })
 }
 
 /// Which label has the story that holds: from the latest on, those that a cut has interrupted are
@@ -249,7 +265,7 @@ fn story_that_holds(
             // One of them was interrupted, and its teller has been told something else since.
             (None, Some(found)) if is_witnessed(found) => {}
             (None, Some(_)) if is_witnessed(place) => holds = Some(place),
-            (None, Some(holds)) => return Err(Refused::Apart(holds, place)),
+            (None, Some(holds)) => return Err(apart(labels, holds, place)),
             (Some(later), _) if later > story.generation => {} // they have gone on
             (Some(_), _) => {
                 let same = (0..labels.len()).filter(|&other| tells(&labels[other], story));
@@ -257,7 +273,29 @@ fn story_that_holds(
             }
         }
     }
-    holds.ok_or(Refused::NoStory)
+    let holds = holds.ok_or(Refused::NoStory)?;
+    let mut others = (0..labels.len()).filter(|&place| !interrupted[place]);
+    match others.find(|&other| has_gone_on_without(&labels[other], &labels[holds])) {
+        Some(other) if !is_planted(Bug::GivenUpUnasked) => Err(apart(labels, holds, other)),
+        _ => Ok(holds),
+    }
+}
+
+fn apart(labels: &[Label], one: usize, other: usize) -> Refused {
+    Refused::Apart(one, other, [one, other].map(|place| labels[place].generation))
+}
+
+/// Whether the member of a label may have answered writes that are nowhere in a story which was
+/// opened against advice: it was enough with others, and one was out that is in by that story. So
+/// its own story is no ancestor of that.
+fn has_gone_on_without(label: &Label, story: &Label) -> bool {
+    let are_in = label.slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
+    let mut in_story = story.slots.iter().filter(|slot| slot.standing == Standing::InSync);
+    story.forced > 0
+        && have_in_sync(&label.slots, &label.member())
+        && !have_in_sync(&story.slots, &label.member())
+        && are_in >= label.layout.needed()
+        && in_story.any(|slot| !have_in_sync(&label.slots, &slot.member))
 }
 
 #[cfg(test)]
@@ -494,7 +532,7 @@ mod tests {
         let mut apart = other.clone();
         apart.generation = 5;
         apart.slots[0].standing = Standing::Stale;
-        assert_eq!(opened(&[&alone, &apart], None), Err(Refused::Apart(1, 0)));
+        assert_eq!(opened(&[&alone, &apart], None), Err(Refused::Apart(1, 0, [5, 4])));
         let labels = [one];
         assert!(assemble(&labels, None, true).is_ok(), "a person says that it is so");
     }

@@ -17,7 +17,9 @@ use crate::planted::{Bug, is_planted};
 /// What a label begins with.
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
 /// The newest version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// The oldest version that is read. Its labels say of nothing that it was opened against advice.
+const OLDEST: u32 = 2;
 /// Bytes of a label.
 pub const LABEL_SIZE: u64 = 4096;
 /// Where data may begin on a member, in bytes: no volume is found where one would look for it.
@@ -95,6 +97,9 @@ pub struct Label {
     pub number: u64,
     /// The last generation by which all members were up to date.
     pub whole: u64,
+    /// The latest generation that was known when a person had the set opened though members that
+    /// were missing might be newer; 0 if nobody has since all members were up to date.
+    pub forced: u64,
     /// How the set is cut.
     pub layout: Layout,
     /// Where the data area begins on each member, in bytes.
@@ -122,7 +127,7 @@ pub enum BadLabel {
     #[error("there is no label")]
     Missing,
     /// It is of a version that is not known here.
-    #[error("the label has version {0}, and only version {VERSION} is known")]
+    #[error("the label has version {0}, and only versions {OLDEST} to {VERSION} are known")]
     Version(u32),
     /// It does not fit its checksum: it was torn, or has rotted.
     #[error("the label does not fit its checksum")]
@@ -158,6 +163,7 @@ struct Raw {
     reserved: U16,
     slots: [RawSlot; MOST],
     whole: U64,
+    forced: U64,
 }
 
 /// Where the labels of a member of so many bytes lie, in bytes.
@@ -240,6 +246,7 @@ impl Label {
             members: (self.layout.members as u16).into(),
             slot: (self.slot as u16).into(),
             whole: self.whole.into(),
+            forced: self.forced.into(),
             ..Raw::new_zeroed()
         };
         for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
@@ -258,7 +265,7 @@ impl Label {
         if raw.magic != MAGIC {
             return Err(BadLabel::Missing);
         }
-        if raw.version.get() != VERSION {
+        if !(OLDEST..=VERSION).contains(&raw.version.get()) {
             return Err(BadLabel::Version(raw.version.get()));
         }
         let is_whole = is_sealed(bytes, offset_of!(Raw, checksum));
@@ -306,6 +313,7 @@ impl Label {
             generation: raw.generation.get(),
             number: raw.number.get(),
             whole: raw.whole.get(),
+            forced: if raw.version.get() < VERSION { 0 } else { raw.forced.get() },
             layout: Layout { level, members, unit, rows },
             data_start: start,
             slots,
@@ -341,7 +349,17 @@ pub(crate) mod tests {
             .map(|member| Slot { member: [member; 16], standing: Standing::InSync });
         let (set, slots) = ([9; 16], slots.collect());
         let data_start = DATA_START + (16 << 20); // room for the log of the most members
-        Label { set, slot, generation: 3, number: 7, whole: 2, layout, data_start, slots }
+        Label {
+            set,
+            slot,
+            generation: 3,
+            number: 7,
+            whole: 2,
+            forced: 0,
+            layout,
+            data_start,
+            slots,
+        }
     }
 
     /// Makes it fit its checksum again.
@@ -366,11 +384,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_label_of_the_version_before_is_read_and_others_are_refused() {
+        let told = label(Level::Parity, 4, 2);
+        let of_version = |version: u32| {
+            let mut bytes = Label { forced: 6, ..told.clone() }.encode();
+            bytes[16..20].copy_from_slice(&version.to_le_bytes());
+            Label::decode(&sealed(bytes))
+        };
+        assert_eq!(of_version(2), Ok(told.clone()), "it said nothing there");
+        assert_eq!(of_version(3), Ok(Label { forced: 6, ..told.clone() }));
+        for version in [0, 1, 4] {
+            assert_eq!(of_version(version), Err(BadLabel::Version(version)));
+        }
+    }
+
+    #[test]
     fn the_bytes_are_those_of_the_page() {
         let bytes = label(Level::Parity, 4, 2).encode();
         assert_eq!(bytes.len(), 4096);
         assert_eq!(&bytes[..16], b"duramen raid\0\0\0\0");
-        assert_eq!(bytes[16..20], 2_u32.to_le_bytes());
+        assert_eq!(bytes[16..20], 3_u32.to_le_bytes());
         assert_eq!(bytes[24..40], [9; 16]);
         assert_eq!(bytes[40..48], 3_u64.to_le_bytes());
         assert_eq!(bytes[48..56], 7_u64.to_le_bytes());

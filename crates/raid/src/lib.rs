@@ -67,9 +67,12 @@ mod written;
 
 pub use labels::Read;
 pub use members::Witnessed;
-pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open};
+pub use opening::{
+    MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open, would_condemn,
+};
 pub use rebuild::RebuildError;
 pub use scrub::{ScrubError, Scrubbed};
 pub use set::{FailError, Set};
 pub use spare::{MAGIC as SPARE_MAGIC, make_spare, spare_of};
 pub use status::{Done, Met, Status};
+pub use wipe::forget_member;

@@ -341,7 +341,7 @@ impl Members {
                 let mut label = self.label.borrow_mut();
                 label.number += 1;
                 if label.is_whole() {
-                    label.whole = label.generation;
+                    (label.whole, label.forced) = (label.generation, 0);
                 }
                 label.clone()
             };

@@ -1,7 +1,9 @@
 //! How a set is made, and how it is opened after whatever happened to it.
 //!
-//! Opening judges the labels ([`crate::assembly`]). Who is missing is called out, durably, before
-//! anything is written that he would miss. Then the log is read, of all members that are in: the
+//! Opening judges the labels ([`crate::assembly`]). Where a member is missing, all that follows is
+//! rehearsed on devices in memory: a damage that refuses the rest of the set must not cost the
+//! missing member, which may be the one that mends it. Then that member is called out, durably,
+//! before anything is written that it would miss. Then the log is read, of all members that are in: the
 //! latest record that is whole on any of them names the oldest that may be needed, and all between
 //! are there. What the latest one says may be believed on the word of a single member, so it is
 //! written to members anew, with a flush of all, before anything of it goes home. Then all of them
@@ -15,6 +17,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::slice;
 
+use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -187,8 +190,17 @@ pub async fn make(
         };
         emptied.await.map_err(|error| OpenError::Disk(slot, error))?;
         let slots = slots.clone();
-        let label =
-            Label { set, slot, generation: 1, number: 1, whole: 1, layout, data_start, slots };
+        let label = Label {
+            set,
+            slot,
+            generation: 1,
+            number: 1,
+            whole: 1,
+            forced: 0,
+            layout,
+            data_start,
+            slots,
+        };
         for copy in 0..2 {
             let written = write_label(&**device, &label, copy).await;
             written.map_err(|error| OpenError::Disk(slot, error))?;
@@ -218,6 +230,9 @@ pub async fn labels_of(device: &dyn BlockDevice) -> Result<Read, OpenError> {
 /// cannot be read is as if it were not there. Whoever gives up waiting closes the devices before
 /// another try.
 ///
+/// Where a member is missing, the whole return is rehearsed in memory first: a start that is
+/// refused has called nobody out, and the next one may have all members again.
+///
 /// # Errors
 /// [`OpenError`] says why not; nothing that is needed has changed then.
 pub async fn open(
@@ -225,6 +240,43 @@ pub async fn open(
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
+    let found = read_all(&devices).await?;
+    let assembly = choose(&found, &options)?;
+    if condemns(&assembly) && !is_planted(Bug::HastyVerdicts) {
+        let in_memory = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
+            Rc::new(ScratchDevice::new(device.clone()))
+        };
+        let scratch = devices.iter().map(in_memory).collect();
+        let rehearsal = OpenOptions { witness: options.witness.clone(), ..OpenOptions::default() };
+        open_chosen(scratch, &found, assembly.clone(), runtime, rehearsal).await?;
+    }
+    open_chosen(devices, &found, assembly, runtime, options).await
+}
+
+/// Whether an opening for writing would call out a member that is missing, and has missed nothing
+/// so far.
+///
+/// # Errors
+/// As [`open`], as far as the labels tell.
+pub async fn would_condemn(
+    devices: &[Rc<dyn BlockDevice>],
+    options: &OpenOptions,
+) -> Result<bool, OpenError> {
+    let found = read_all(devices).await?;
+    Ok(condemns(&choose(&found, options)?))
+}
+
+fn condemns(assembly: &Assembly) -> bool {
+    let Assembly { label, members, .. } = assembly;
+    let mut slots = label.slots.iter().zip(members);
+    let lacks = |(slot, found): (&Slot, &Option<usize>)| {
+        slot.standing == Standing::InSync && found.is_none()
+    };
+    label.layout.level != Level::Striped && slots.any(lacks)
+}
+
+/// The labels of those disks that can be read, each with its place in `devices`.
+async fn read_all(devices: &[Rc<dyn BlockDevice>]) -> Result<Vec<(usize, Read)>, OpenError> {
     let read = join_all(devices.iter().map(|device| read_labels(&**device))).await;
     let mut found = Vec::new();
     for (disk, read) in read.into_iter().enumerate() {
@@ -242,6 +294,17 @@ pub async fn open(
             Err(none) => return Err(OpenError::of(disk, none)),
         }
     }
+    Ok(found)
+}
+
+/// Opens a set on the members that were chosen.
+async fn open_chosen(
+    devices: Vec<Rc<dyn BlockDevice>>,
+    found: &[(usize, Read)],
+    assembly: Assembly,
+    runtime: &Runtime,
+    options: OpenOptions,
+) -> Result<Set, OpenError> {
     // A number that is later than all: the next label holds against each copy that there is. And a
     // story that was interrupted has a generation that is not to be used again for another; nor has
     // one that only the witness knows, and that a person has given up.
@@ -249,7 +312,10 @@ pub async fn open(
     let witnessed = options.witness.as_ref().map(|witness| witness.generation);
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
-    let Assembly { mut label, members, .. } = choose(&found, &options)?;
+    let Assembly { mut label, members, is_against_advice, .. } = assembly;
+    if is_against_advice {
+        label.forced = latest;
+    }
     label.number = number;
     let were_all_in = label.is_whole();
     if were_all_in {

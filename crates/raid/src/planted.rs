@@ -23,6 +23,8 @@ planted::bugs! {
     HalfReturns,
     /// A member is in before what it was given is durable.
     HastyMembers,
+    /// A member that is missing is called out before the others have been read.
+    HastyVerdicts,
     /// A record is called durable when its members have taken it.
     HastyRecords,
     /// A record is on one member alone.
@@ -35,6 +37,8 @@ planted::bugs! {
     StaleParity,
     /// Of two parts that went on apart the later one is taken.
     TakenApart,
+    /// Of two parts of which one was opened by force the other one is given up unasked.
+    GivenUpUnasked,
     /// Parity stands on the same member in each stripe.
     StandingParity,
     /// That a stripe was written is not in the record that writes it.

@@ -22,7 +22,7 @@ use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
 use raid::{FailError, ScrubError, Scrubbed, Status};
-use runtime::Runtime;
+use runtime::{Instant, Runtime};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ use super::scrub::{named, unscrubbed};
 use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::folder::real_place;
-use crate::members::{Member, is_spare, label_at, real};
+use crate::members::{Member, is_spare, label_at, open_member, real};
 use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
 use crate::volume::{Volume, write_settings};
@@ -56,6 +56,8 @@ pub(crate) struct Orders {
     troubled: Rc<RefCell<BTreeSet<PathBuf>>>,
     device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>,
     runtime: Runtime,
+    /// When the set was opened.
+    begun: Instant,
 }
 
 /// What is said with an order.
@@ -118,6 +120,7 @@ impl Orders {
             troubled: Rc::default(),
             device: Rc::new(device),
             runtime: runtime.clone(),
+            begun: runtime.clock.now(),
         }
     }
 
@@ -234,11 +237,45 @@ impl Orders {
         }
     }
 
+    /// Looks for members that were missing when the set was opened: one that is plugged in since
+    /// comes back as it went.
+    async fn find_late(&self) {
+        let Label { slots, set, .. } = self.open.set.label();
+        let is_out = |&slot: &usize| slots[slot].standing == Standing::Stale;
+        self.open.late.borrow_mut().retain(is_out);
+        let late: Vec<usize> = self.open.late.borrow().iter().copied().collect();
+        let known: Vec<PathBuf> =
+            self.open.members.borrow().iter().map(|member| real(&member.path)).collect();
+        for slot in late {
+            let (listed, known) = (self.open.listed.borrow().clone(), known.clone());
+            let member = slots[slot].member;
+            let look = move || {
+                let mut listed = listed.into_iter().filter(|path| !known.contains(&real(path)));
+                listed.find_map(|path| open_member(&path, &set, &member))
+            };
+            if let Some((found, disk)) = elsewhere(look).await {
+                let device = (self.device)(disk.large_past_cache());
+                let path = found.path.clone();
+                self.open.late.borrow_mut().remove(&slot);
+                self.open.members.borrow_mut().push(found);
+                self.open.has_returned(Returned { slot, member, path, device });
+            }
+        }
+    }
+
+    /// Whether a member was missing when the set was opened, and may still come.
+    fn is_awaited(&self, slot: usize) -> bool {
+        let raid = self.volume.settings.raid.as_ref();
+        let patience = raid.map(RaidSettings::spare_after).unwrap_or_default();
+        let is_late = self.runtime.clock.now().since(self.begun) >= patience;
+        !is_late && self.open.late.borrow().contains(&slot)
+    }
+
     /// Has a spare take the place of a member that is out, if there are both.
     async fn take_over(&self) {
         let Label { slots, set, layout, .. } = self.open.set.label();
         let is_out = |slot: &Slot| slot.standing == Standing::Stale || slot.standing.is_coming();
-        let out = slots.iter().position(is_out);
+        let out = (0..slots.len()).find(|&it| is_out(&slots[it]) && !self.is_awaited(it));
         let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
         if left < layout.needed() {
             return; // it has stopped
@@ -397,7 +434,9 @@ impl Orders {
         let Some(folder) = &self.volume.folder else { return Ok(()) };
         let settings = Volume::find(folder)?.settings;
         let (members, spares) = (members.to_vec(), spares.to_vec());
-        let raid = Some(RaidSettings { set: self.open.set.label().set, members, spares });
+        let spare_after_s = settings.raid.as_ref().and_then(|raid| raid.spare_after_s);
+        let set = self.open.set.label().set;
+        let raid = Some(RaidSettings { set, members, spares, spare_after_s });
         write_settings(folder, &Settings { raid, ..settings })
     }
 
@@ -512,6 +551,7 @@ impl Orders {
         let work = async move {
             let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());
             while set.strong_count() > 1 {
+                orders.find_late().await;
                 orders.bring_back().await;
                 orders.take_over().await;
                 clock.sleep(WATCH_INTERVAL).await;

@@ -4,12 +4,15 @@
 //! meant, and where its members were seen last.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a set's number.
 const ID: usize = 16;
+/// Seconds that a member may be late at a start, unless the section says otherwise.
+const SPARE_AFTER_S: u64 = 60;
 
 /// What the section says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +23,9 @@ pub struct RaidSettings {
     pub members: Vec<PathBuf>,
     /// Where disks are that wait to become members.
     pub spares: Vec<PathBuf>,
+    /// Seconds that a member which is missing at a start may be late, before a spare takes its
+    /// place. `None` for the usual time.
+    pub spare_after_s: Option<u64>,
 }
 
 /// The keys of the section.
@@ -30,6 +36,8 @@ pub(crate) struct RaidKeys {
     members: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     spares: Vec<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spare_after_s: Option<u64>,
 }
 
 impl RaidKeys {
@@ -39,15 +47,21 @@ impl RaidKeys {
             let expected = "the number of a set has 32 hexadecimal digits";
             toml::de::Error::custom(format!("raid.set is \"{told}\": {expected}"))
         })?;
-        Ok(RaidSettings { set, members: self.members, spares: self.spares })
+        let Self { members, spares, spare_after_s, .. } = self;
+        Ok(RaidSettings { set, members, spares, spare_after_s })
     }
 }
 
 impl RaidSettings {
     /// The keys that say this.
     pub(crate) fn keys(&self) -> RaidKeys {
-        let RaidSettings { set, members, spares } = self;
-        RaidKeys { set: text_of(set), members: members.clone(), spares: spares.clone() }
+        let RaidSettings { set, members, spares, spare_after_s } = self.clone();
+        RaidKeys { set: text_of(&set), members, spares, spare_after_s }
+    }
+
+    /// How long a member that is missing at a start may be late.
+    pub fn spare_after(&self) -> Duration {
+        Duration::from_secs(self.spare_after_s.unwrap_or(SPARE_AFTER_S))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Volumes on sets of disks: made, served, cut off, with a disk lost, made again, and refused.
 
 mod changes;
+mod starts;
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -51,6 +52,16 @@ impl Place {
         let place = Self::new(disks);
         place.mkfs(level, more).good();
         place
+    }
+
+    /// Has the settings say how long a member may be late.
+    fn set_spare_after(&self, seconds: u64) {
+        let path = self.volume.join("volume.toml");
+        let text = fs::read_to_string(&path).expect("it is a volume");
+        let section = format!("[raid]\nspare_after_s = {seconds}");
+        let changed = text.replacen("[raid]", &section, 1);
+        assert!(changed != text, "{text}");
+        fs::write(&path, changed).expect("there is room");
     }
 
     fn status(&self) -> Value {
@@ -667,6 +678,7 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     serving.kill();
     // A member that is gone when the next server starts is replaced, too; and it is the last spare.
     wipe(&place.disks[0]);
+    place.set_spare_after(0);
     let serving = Serving::start(&[&place.volume], &[]);
     place.wait(|place| place.status()["state"] == "clean");
     put(&serving, "data", "three", &letter(3));

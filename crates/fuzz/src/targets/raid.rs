@@ -69,8 +69,18 @@ fn generate_label(prng: &mut Prng) -> Vec<u8> {
     let layout = Layout { level, members, unit, rows: prng.between(1, 1 << 30) };
     let (slot, generation) = (prng.index(members), prng.next_u64());
     let (set, number) = ([9; 16], prng.next_u64());
-    Label { set, slot, generation, number, whole: generation, layout, data_start: start, slots }
-        .encode()
+    Label {
+        set,
+        slot,
+        generation,
+        number,
+        whole: generation,
+        forced: 0,
+        layout,
+        data_start: start,
+        slots,
+    }
+    .encode()
 }
 
 fn check_record(bytes: &[u8]) {

@@ -2,6 +2,7 @@
 
 mod copies;
 mod costs;
+mod failed_starts;
 mod losses;
 mod returns;
 mod rot;

@@ -96,6 +96,7 @@ fn a_spare_that_was_cut_off_while_it_took_a_place_goes_on() {
         let last = format!("\"{}\"", text(&place.disks[2]));
         edit(&place, &last, &format!("{last}, \"{}\"", text(spare)));
         fs::remove_file(&place.disks[1]).expect("it is there");
+        place.set_spare_after(0);
         let serving = Serving::start(&[&place.volume], &[]);
         place.wait(|place| place.status()["state"] == "clean");
         assert_eq!(spares_of(&place), 0);

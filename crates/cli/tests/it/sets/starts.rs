@@ -1,0 +1,123 @@
+//! Starts at which a disk is missing: what becomes of it when it is back.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use raid::label::Label;
+
+use super::{Place, letter, text};
+use crate::common::serving::{Serving, put};
+use crate::common::{duramen, on, pause};
+
+/// The slot of the disk that is missing.
+const MISSING: usize = 1;
+
+/// Takes a disk where no start finds it. Where it is now.
+fn unplug(place: &Place, slot: usize) -> PathBuf {
+    let drawer = place.folder.path("drawer");
+    fs::create_dir_all(&drawer).expect("there is room");
+    let away = drawer.join("disk");
+    fs::rename(&place.disks[slot], &away).expect("it is ours");
+    away
+}
+
+/// Rots a bit of each block of the file system's log on a half of a mirror.
+fn rot_the_log(place: &Place, slot: usize) {
+    let settings = fs::read_to_string(place.volume.join("volume.toml")).expect("it is a volume");
+    let log = settings.lines().find_map(|line| line.strip_prefix("log_size = "));
+    let log: u64 = log.expect("it has a log").parse().expect("a number");
+    let path = &place.disks[slot];
+    let label = Label::decode(&fs::read(path).expect("it is ours")).expect("it is a member");
+    let end = label.data_start + label.layout.size();
+    let disk = fs::OpenOptions::new().read(true).write(true).open(path).expect("it is ours");
+    for block in (end - log..end).step_by(4096) {
+        let mut byte = [0];
+        disk.read_exact_at(&mut byte, block + 100).expect("it is there");
+        disk.write_all_at(&[byte[0] ^ 2], block + 100).expect("it is there");
+    }
+}
+
+#[test]
+fn a_volume_that_is_refused_without_a_disk_is_served_with_it() {
+    let place = Place::made("--raid1", 2, &["--policy", "log"]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    serving.kill();
+    rot_the_log(&place, 0);
+    let away = unplug(&place, MISSING);
+    for _ in 0..2 {
+        let refused = on("serve", &place.volume, &["--listen", "127.0.0.1:0"]);
+        assert_ne!(refused.code, 0, "{}", refused.errors);
+    }
+    fs::rename(away, &place.disks[MISSING]).expect("it is ours");
+    let serving = Serving::start(&[&place.volume], &[]);
+    assert_eq!([place.state_of(0), place.state_of(1)], ["in_sync", "in_sync"]);
+    place.wait_for_reclaim();
+    assert!(serving.stop().success());
+    place.assert_whole(&[("one", &letter(1))]);
+}
+
+#[test]
+fn a_disk_that_is_late_at_a_start_keeps_its_slot() {
+    let place = Place::new(4);
+    let [one, two, three, spare] = [0, 1, 2, 3].map(|number| text(&place.disks[number]));
+    let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
+    on("mkfs", &place.volume, &level).good();
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    assert!(serving.stop().success());
+    let away = unplug(&place, MISSING);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "two", &letter(2));
+    pause(Duration::from_secs(3)); // a server that is hasty has looked thrice
+    let status = place.status();
+    assert_eq!((place.state_of(MISSING), place.state_of(3)), ("stale".into(), "spare".into()));
+    assert_eq!(status["state"], "degraded", "{status}");
+    fs::rename(away, &place.disks[MISSING]).expect("it is ours");
+    place.wait(|place| place.status()["state"] == "clean");
+    assert_eq!(place.state_of(3), "spare");
+    assert!(serving.stop().success());
+    // The disk that was late is as good as any: another goes now, and is not waited for.
+    unplug(&place, 0);
+    place.set_spare_after(0);
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.wait(|place| place.status()["state"] == "clean");
+    place.wait_for_reclaim();
+    assert!(serving.stop().success());
+    place.assert_whole(&[("one", &letter(1)), ("two", &letter(2))]);
+}
+
+#[test]
+fn halves_that_were_served_apart_are_served_together_only_after_a_choice() {
+    let place = Place::made("--raid1", 2, &[]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "both", &letter(1));
+    assert!(serving.stop().success());
+    let away = unplug(&place, 1);
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(2));
+    assert!(serving.stop().success());
+    fs::rename(&away, &place.disks[1]).expect("it is ours");
+    let away = unplug(&place, 0);
+    let serving = Serving::start(&[&place.volume], &["--degraded"]);
+    put(&serving, "data", "other", &letter(3));
+    assert!(serving.stop().success());
+    fs::rename(&away, &place.disks[0]).expect("it is ours");
+    let [one, other] = [0, 1].map(|slot| text(&place.disks[slot]));
+    for more in [&[][..], &["--degraded"]] {
+        let words = [&["--listen", "127.0.0.1:0"], more].concat();
+        let told = on("serve", &place.volume, &words).failed(1, "were used apart");
+        for disk in [one, other] {
+            assert!(told.contains(&format!("duramen mkfs --bare --force {disk}'")), "{told}");
+        }
+        assert!(told.contains("generations") && told.contains("serve --degraded"), "{told}");
+    }
+    // What the refusal says helps: the first half is kept, which the folder has given up.
+    duramen(&["mkfs", "--bare", "--force", other]).good();
+    let serving = Serving::start(&[&place.volume], &["--degraded"]);
+    place.wait_for_reclaim();
+    assert!(serving.stop().success());
+    place.assert_whole(&[("both", &letter(1)), ("one", &letter(2))]);
+}
