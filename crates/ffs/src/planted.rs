@@ -247,4 +247,6 @@ planted::bugs! {
     OpenTornGroups,
     /// A stop in the middle of reclaim leaves the volume clean.
     CleanReclaim,
+    /// A plan that is dropped wakes the tasks that wait for space, though it frees nothing.
+    CircularWaits,
 }

@@ -11,6 +11,7 @@ use vfs::FsError;
 
 use crate::engine::{Engine, File};
 use crate::files::{Files, Stop};
+use crate::planted::{Bug, is_planted};
 
 /// So long a stop waits for room below.
 pub const REFUSED_MOST: Duration = Duration::from_secs(5);
@@ -113,7 +114,7 @@ impl<E: Engine> Files<E> {
     async fn stop_in_order(&self) -> Result<(), FsError> {
         let _snapshots_stay = self.end_snapshot_changes().await?;
         if !self.stop.get().is_at_rest {
-            self.engine.end_background().await;
+            self.end_background().await?;
             self.check_running()?;
             self.quiesce().await?;
             if !self.engine.keeps_chains() {
@@ -123,6 +124,19 @@ impl<E: Engine> Files<E> {
             self.stop.set(Stop { is_at_rest: true, ..self.stop.get() });
         }
         self.engine.close().await
+    }
+
+    /// Ends the engine's background task, whose last change may wait for room below.
+    async fn end_background(&self) -> Result<(), FsError> {
+        if is_planted(Bug::EndlessBackground) {
+            self.engine.end_background().await;
+            return Ok(());
+        }
+        let ended = async {
+            self.engine.end_background().await;
+            Ok(())
+        };
+        self.unless_refused(ended).await
     }
 
     /// Waits for the verb that changes which snapshots there are, if one is under way; no other one

@@ -77,4 +77,6 @@ planted::bugs! {
     HastyPromises,
     /// Of an answer only what it tells of the first file is kept.
     HalfAnswers,
+    /// A stop waits for the engine's background task however long there is no room below.
+    EndlessBackground,
 }

@@ -119,7 +119,12 @@ impl Drop for Freed {
         if !self.applied.get()
             && let Some(allocator) = self.allocator.upgrade()
         {
-            allocator.release(self.run);
+            // The map still calls it used, so nothing became allocatable and no waiter is woken: a
+            // writer that waits for space would only try again, fail again, and wake the next.
+            allocator.change_held(self.run, false);
+            if is_planted(Bug::CircularWaits) {
+                allocator.released.notify();
+            }
         }
     }
 }

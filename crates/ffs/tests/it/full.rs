@@ -1,12 +1,16 @@
 //! The disk is full, then empty again: refusals come at the right moment and harm nothing, and all
 //! space comes back.
 
+use futures::FutureExt;
 use futures::future::join_all;
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use ufs2::mkfs::{MkfsOptions, mkfs};
 use vfs::{CreateHow, FileSystem, FsError, ObjectId, Requester, SetAttributes, Stability};
+use vnode::Engine;
 
+#[cfg(feature = "planted-bugs")]
+use crate::common::quiet::finds;
 use crate::common::volume::{Volume, fresh, name, try_open};
 use crate::common::{World, findings};
 
@@ -180,4 +184,46 @@ fn what_fits_side_by_side_is_not_refused_for_being_counted_twice() {
             assert_eq!(written, Ok(()));
         }
     });
+}
+
+/// On a full disk, a WRITE that would move its tail is refused: whether that wakes the tasks that
+/// wait for space.
+fn refused_tail() -> Result<(), String> {
+    let executor = Executor::new(12);
+    let disk = Disk::new(&executor, Image::zeroed(8 << 20));
+    executor.block_on(async {
+        let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+        let random = executor.runtime().random;
+        mkfs(&*disk, &sizes(4096, 512), &*random, now).await.expect("the disk holds it");
+        let opened = try_open(executor.runtime(), disk.clone()).await;
+        let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
+        let root = volume.files.root();
+        let tail = volume.create(root, "tail").await.expect("room");
+        let spare = volume.create(root, "spare").await.expect("room");
+        for (file, size) in [(tail, 512), (spare, 2 * 4096)] {
+            volume.write(file, 0, vec![1; size], Stability::FileSync).await.expect("room");
+        }
+        fill(&volume, root, 90_000, Stability::FileSync).await;
+        fill_rest(&volume, root).await;
+        volume.remove(root, "spare").await.expect("it was made");
+        volume.settle().await;
+        let released = volume.files.store().engine().released().wait();
+        let written = volume.write(tail, 0, vec![2; 5 * 4096], Stability::FileSync).await;
+        assert_eq!(written.map(drop), Err(FsError::NoSpace));
+        match released.now_or_never() {
+            None => Ok(()),
+            Some(()) => Err("a plan that was dropped wakes the waiters for space".to_owned()),
+        }
+    })
+}
+
+#[test]
+fn a_refused_write_does_not_wake_those_that_wait_for_space() {
+    assert_eq!(refused_tail(), Ok(()));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn writes_that_wake_each_other_in_a_circle_are_found() {
+    assert!(finds(ffs::planted::Bug::CircularWaits, refused_tail));
 }

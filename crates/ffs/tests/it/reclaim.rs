@@ -5,17 +5,20 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use block::Verb;
 use ffs::policy::softdep::SoftUpdatesOptions;
 use ffs::{Disks, OpenOptions, Opened, PolicyKind, ReclaimState, open};
-use futures::future::{join, join_all};
+use futures::future::{Either, join, join_all, select};
 use runtime::Timestamp;
-use sim::{Disk, Executor, Image, Latency, Options, Timing};
+use sim::{Disk, Effect, Executor, Fault, Image, Latency, Options, Timing};
 use ufs2::derive::bits;
 use ufs2::layout::{Dinode, Geometry};
 use ufs2::mkfs::mkfs;
 use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::common::cutting::{Pair, after_cut, judge, sizes};
+#[cfg(feature = "planted-bugs")]
+use crate::common::quiet::finds;
 use crate::common::tree::{Setting, record};
 use crate::common::volume::{Volume, under};
 
@@ -99,6 +102,40 @@ fn stop_in_the_middle() -> Result<(), String> {
 #[test]
 fn a_stop_in_the_middle_is_no_clean_one_and_the_next_start_goes_on() {
     assert_eq!(stop_in_the_middle(), Ok(()));
+}
+
+/// Reclaim finds no room below: a stop has an end that says so, and succeeds when there is room.
+fn stop_without_room() -> Result<(), String> {
+    let left = cut_off(make_files);
+    let (executor, disks) = after_cut(9, Pair { home: left, log: None });
+    executor.block_on(async {
+        let opened = reopen(&executor, &disks.home, 1.0).await;
+        let volume = Volume::new(opened.files.clone());
+        disks.home.inject(Fault::on(Verb::Write, Effect::NoSpace).forever());
+        let clock = executor.runtime().clock;
+        clock.sleep(Duration::from_secs(20)).await;
+        assert_eq!(state(&opened), Some(ReclaimState::Running), "it waits for room");
+        let minutes = clock.sleep(Duration::from_secs(300));
+        let stop = Box::pin(volume.files.shutdown());
+        match select(stop, minutes).await {
+            Either::Left((stopped, _)) => assert_eq!(stopped, Err(FsError::NoSpace)),
+            Either::Right(_) => return Err("the stop hangs".to_owned()),
+        }
+        disks.home.heal();
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })?;
+    judge(&disks.home, "reclaim-no-room")
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_reclaim_that_finds_no_room() {
+    assert_eq!(stop_without_room(), Ok(()));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_stop_that_waits_for_reclaim_without_end_is_found() {
+    assert!(finds(vnode::planted::Bug::EndlessBackground, stop_without_room));
 }
 
 fn geometry_of(image: &Image) -> Geometry {
