@@ -117,7 +117,7 @@ fn used_apart(is_cut: bool) -> (Result<(), OpenError>, bool) {
         let alone = aside.open(&executor, &alone[1..]).await;
         let reads = alone.is_ok_and(|set| set.label().slots[1].standing == Standing::InSync);
         let both = folder.open(&executor, &copies(&executor, &disks)).await;
-        (both.map(|set| drop(set)), reads)
+        (both.map(drop), reads)
     })
 }
 
