@@ -66,7 +66,7 @@ mod tests {
 
     /// Bytes with a hash that fits.
     fn sealed(length: usize, field: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..length).map(|at| (at * 37 ^ at >> 3) as u8).collect();
+        let mut bytes: Vec<u8> = (0..length).map(|at| ((at * 37) ^ (at >> 3)) as u8).collect();
         let hash = check_hash(&bytes, field);
         bytes[field..field + 4].copy_from_slice(&hash.to_le_bytes());
         bytes
