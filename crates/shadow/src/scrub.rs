@@ -49,7 +49,7 @@ use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
 use crate::inode::is_still;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
-use crate::open::{Chosen, choose, read_pins};
+use crate::open::{Chosen, believe, choose, read_pins};
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::GiveWay;
 use crate::seen::Seen;
@@ -148,7 +148,12 @@ pub async fn scrub(
     watch: Watch<'_>,
 ) -> Result<Result<Scrubbed, ScrubError>, OpenError> {
     let anchor = find_anchor(&*device).await?;
-    let Chosen { superblock, at, highest, .. } = choose(&*device, &anchor).await?;
+    let Chosen { superblock, at, highest, mended } = choose(&*device, &anchor).await?;
+    if !mended.is_empty() {
+        believe(&*device, (&superblock, at), &mended, &anchor.secret)
+            .await
+            .map_err(OpenError::Io)?;
+    }
     let shape = anchor.shape;
     let block_size = shape.block * UNIT as u64;
     let budget = Budget::new(64 << 20, block_size, false);
@@ -175,7 +180,11 @@ pub async fn scrub(
         steps: 0,
         counted: 0,
         again: Vec::new(),
-        scrubbed: Scrubbed { total_bytes: used * UNIT as u64, ..Scrubbed::default() },
+        scrubbed: Scrubbed {
+            total_bytes: used * UNIT as u64,
+            mended: mended.len() as u64,
+            ..Scrubbed::default()
+        },
         damage: Vec::new(),
         watch,
     };

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
+use torture::campaign::contract::two_faults;
 use torture::campaign::{
     Cuts, Options, Outcome, case, concurrent, conformance, contract, data, faults, nested, retry,
     sequences, space, ways,
@@ -30,6 +31,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ("retry", "calls that must not run twice, cut and repeated", retry::promised),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
     ("contract", "pairs of writes to a device, any disk of it lost at any cut", contract::contract),
+    (TWO_FAULTS, "two faults of a set at once, repaired to the end", two_faults::two_faults),
     ("conformance", "random operations, compared with a reference", conformance::random),
     #[cfg(feature = "planted-bugs")]
     (
@@ -39,6 +41,8 @@ const CAMPAIGNS: &[Campaign] = &[
     ),
 ];
 
+/// The campaign of sets of disks alone.
+const TWO_FAULTS: &str = "two-faults";
 /// The campaign that tries the others.
 const PLANTED: &str = "planted";
 
@@ -46,7 +50,8 @@ const PLANTED: &str = "planted";
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
 /// The campaigns on a set of disks.
-const OF_SETS: [&str; 6] = ["contract", "seq1", "seq2", "data", "faults", "conformance"];
+const OF_SETS: [&str; 7] =
+    ["contract", TWO_FAULTS, "seq1", "seq2", "data", "faults", "conformance"];
 
 /// The campaign of those designs alone whose answers outlive a cut.
 const OF_MEMORABLE: &str = "space";
@@ -189,6 +194,7 @@ fn suits(design: Design, word: &str) -> bool {
         && (!design.is_delayed() || OF_DELAYED.contains(&word))
         && (design.device() == Device::Plain || OF_SETS.contains(&word))
         && (word != OF_MEMORABLE || design.remembers())
+        && (word != TWO_FAULTS || design.device() != Device::Plain)
 }
 
 fn refuse(reason: &str) -> ExitCode {

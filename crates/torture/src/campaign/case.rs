@@ -9,6 +9,7 @@
 //! The word names how the details are read, the design says on what the workload is played, as
 //! [`Design::named`] has it, and the details are the campaign's own.
 
+use super::contract::two_faults;
 use super::{
     Outcome, concurrent, conformance, contract, data, faults, retry, sequences, space, ways,
 };
@@ -27,6 +28,7 @@ const WORDS: &[(&str, Replay)] = &[
     (retry::WORD, retry::replay),
     (faults::WORD, faults::replay),
     (contract::WORD, contract::replay),
+    (two_faults::WORD, two_faults::replay),
     (conformance::WORD, conformance::replay),
 ];
 
@@ -55,7 +57,7 @@ mod tests {
     #[test]
     fn a_line_that_is_no_case_is_refused_with_the_reason() {
         let refused = |line: &str| replay(line).expect_err(line);
-        assert!(refused("luck sync: 1").ends_with("retry, faults, contract, conformance"));
+        assert!(refused("luck sync: 1").ends_with("contract, two-faults, conformance"));
         assert!(refused("data 4711").contains("'4711' has no design"));
         assert_eq!(refused("data swift: 4711"), "'swift' is no design");
         for (word, _) in WORDS {

@@ -8,12 +8,15 @@
 //! ([`model`]): each sector is old or new, and new where an answer covers it; then what members
 //! have fits together, and everything is durable. Returns are cut as well.
 //!
+//! Sets that meet two faults at once are a campaign of their own: [`two_faults`].
+//!
 //! # A failure
 //! names the workload and the cut, with the line that tries that workload alone.
 
 mod devices;
 mod model;
 mod search;
+pub mod two_faults;
 mod workload;
 
 use super::budget::spend_on_list;

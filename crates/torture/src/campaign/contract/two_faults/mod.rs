@@ -1,0 +1,146 @@
+//! Two faults at once: a block rots, reads fail or writes find no room on one member of a set,
+//! while another is away, comes back, is replaced, or a spare is filled.
+//!
+//! A [`Case`] is carried out once and recorded ([`schedule`]), with calls of its own
+//! ([`workload`]); it is cut at some events, before or after a block has [rotted](rot). Each cut is
+//! brought back, repaired to the end, and [judged](judge) by a [`solver`] that shares no code with
+//! sets. Cases are drawn by their numbers, so that each fault meets each occasion in its turn.
+
+mod case;
+mod judge;
+mod rot;
+mod schedule;
+mod solver;
+mod workload;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use sim::{Choice, Prng};
+
+use super::super::budget::spend;
+use super::super::{Options, Outcome, line, message};
+use crate::explore::Counts;
+use crate::explore::design::Design;
+use case::{Case, Fault, Occasion};
+use judge::CutStory;
+use schedule::{Disks, Moment, Story};
+
+/// Cuts of a story, its end among them.
+const CUTS: u64 = 6;
+
+/// So many marks follow the last event of a disk at most.
+const LAST: u64 = 1 << 20;
+
+/// The word of a case.
+pub(in super::super) const WORD: &str = "two-faults";
+/// Workloads of the full form, which are more than 300,000 images, and of the short one.
+const WORKLOADS: (u64, u64) = (52_000, 400);
+
+/// How often each fault met each occasion, and how often it did harm.
+type Table = BTreeMap<(Fault, Occasion), Counts>;
+
+/// The campaign. Its remark is a list of objects, one for each fault and occasion.
+pub fn two_faults(options: &Options) -> Outcome {
+    let device = options.design.device();
+    let table = Mutex::new(Table::new());
+    let mut outcome = spend(
+        options,
+        options.count(WORKLOADS),
+        || (),
+        |(), number| {
+            let case = Case::draw(device, options.seed, number);
+            let outcome = try_one(options.design, &case);
+            let mut table = table.lock().expect("nothing panics while it holds this");
+            let cell = table.entry((case.fault, case.occasion)).or_default();
+            *cell = cell.plus(outcome.counts);
+            outcome
+        },
+    );
+    let table = table.into_inner().expect("nothing panics while it holds this");
+    if options.full {
+        outcome.remarks.push(as_json(&table));
+    }
+    outcome
+}
+
+fn try_one(design: Design, case: &Case) -> Outcome {
+    let tried = catch_unwind(AssertUnwindSafe(|| try_case(case)));
+    let tried = tried.unwrap_or_else(|panic| Err(format!("panic: {}", message(&*panic))));
+    let mut counts = Counts { workloads: 1, ..Counts::default() };
+    let mut violations = Vec::new();
+    match tried {
+        Ok(images) => (counts.states, counts.images) = (images, images),
+        Err(wrong) => {
+            counts.violations = 1;
+            violations.push(line::told(&wrong, WORD, design, &case.details()));
+        }
+    }
+    Outcome { counts, violations, ..Outcome::default() }
+}
+
+/// Tries a case again.
+///
+/// # Errors
+/// Why the line names none.
+pub(in super::super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    Ok(try_one(design, &Case::of(design.device(), details)?))
+}
+
+fn as_json(table: &Table) -> String {
+    let cell = |((fault, occasion), counts): (&(Fault, Occasion), &Counts)| {
+        let Counts { workloads, images, violations, .. } = counts;
+        format!(
+            "{{\"fault\":\"{fault}\",\"occasion\":\"{occasion}\",\"workloads\":{workloads},\
+             \"images\":{images},\"violations\":{violations}}}"
+        )
+    };
+    format!("[{}]", table.iter().map(cell).collect::<Vec<_>>().join(","))
+}
+
+/// Carries a case out, and judges some of its cuts: how many.
+fn try_case(case: &Case) -> Result<u64, String> {
+    let story = Story::of(case)?;
+    let mut prng = Prng::new(case.seed ^ 0x5eed);
+    let serials: BTreeSet<u64> = story
+        .traces
+        .iter()
+        .flatten()
+        .flat_map(|trace| trace.events())
+        .map(|it| it.serial)
+        .collect();
+    let serials: Vec<u64> = serials.into_iter().collect();
+    // Behind all marks that follow the last event of a disk.
+    let end = serials.last().map_or(0, |last| last + 1) + LAST;
+    let mut images = 0;
+    for number in 0..CUTS {
+        let is_last = number == 0 || serials.is_empty();
+        let serial = if is_last { end } else { serials[prng.index(serials.len())] };
+        let cut = cut(&story, serial, &mut prng);
+        let told = format!(
+            "{}cut before event {serial} of {end}, hot stripe {}, absent {}, faulty {}, rot {:?}",
+            cut.rotten.told, story.hot, story.absent, story.faulty, story.moment
+        );
+        cut.judge(&mut prng).map_err(|wrong| format!("{wrong}: {told}"))?;
+        images += 1;
+    }
+    Ok(images)
+}
+
+/// What is left of a story before an event.
+fn cut<'s>(story: &'s Story, serial: u64, prng: &mut Prng) -> CutStory<'s> {
+    let mut disks: Disks = Vec::new();
+    for (trace, unplugged) in story.traces.iter().zip(&story.unplugged) {
+        let image = trace.as_ref().map(|trace| {
+            let platter = trace.platter_at(trace.position_of(serial));
+            platter.image(&Choice::random(&platter, prng))
+        });
+        disks.push(image.or_else(|| unplugged.clone()));
+    }
+    let rotten = match story.moment {
+        Moment::Cut => story.target().strike(&mut disks, prng),
+        _ => story.rotten.clone(),
+    };
+    CutStory { story, serial, disks, rotten }
+}

@@ -1,0 +1,410 @@
+//! Carries the occasion of a workload of two faults out, and records it.
+//!
+//! A story has two parts. In the first the set is open without the absent member, if the occasion
+//! has it so, and is closed again. The second is recorded, event by event, so that the judge can
+//! cut it anywhere. Faults of calls last as long as the second part.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::{BlockDevice, Durability, Verb};
+use futures::future::join;
+use raid::assembly::Witness;
+use raid::label::{Id, Label, Standing};
+use raid::{MakeOptions, OpenOptions, Set};
+use runtime::Runtime;
+use sim::{Disk, Effect, Event, Executor, Fault as Struck, Image, Mark, Persistence, Prng, Trace};
+
+use super::super::model::bytes;
+use super::case::{Case, Fault, Occasion};
+use super::rot::{Rotten, Target};
+use super::solver::{BLOCK, Shape};
+use super::workload::{Call, Done, done, draw, mark_of};
+
+/// Stripes of a set that is tried.
+const ROWS: u64 = 6;
+/// Contents of a disk before it became a member.
+const RUBBISH: u8 = 0xee;
+/// Mark of the first story that the outside was told.
+const TOLD: u64 = 10_000;
+/// Mark of the absent member's slot having a member again.
+const REBUILT: u64 = 9_000;
+/// Member that takes the absent one's place.
+pub(super) const NEXT: Id = [77; 16];
+/// Longest time that anything may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+
+/// Images of the disks: a member for each slot, and behind these a disk that is new.
+pub(super) type Disks = Vec<Option<Image>>;
+
+/// When rot strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    First,
+    Between,
+    Cut,
+}
+
+/// A story that was carried out.
+pub(super) struct Story {
+    pub(super) case: Case,
+    pub(super) shape: Shape,
+    /// From this byte on nothing was written at first.
+    pub(super) fresh_from: u64,
+    pub(super) absent: usize,
+    pub(super) faulty: usize,
+    pub(super) hot: u64,
+    /// Disks of the set when it was new.
+    pub(super) base: Disks,
+    pub(super) moment: Moment,
+    /// What rot has done before the cut, and the disks right after it.
+    pub(super) rotten: Rotten,
+    pub(super) after_rot: Option<Disks>,
+    /// Calls of the first part, and of the second.
+    pub(super) before: Vec<Done>,
+    pub(super) calls: Vec<Done>,
+    /// The second part, by disk; an unplugged disk has its image instead.
+    pub(super) traces: Vec<Option<Trace>>,
+    pub(super) unplugged: Disks,
+    /// Serial number from which on the absent member's slot has a member.
+    pub(super) rebuilt: Option<u64>,
+    witness: Witness,
+    told: Vec<(u64, Witness)>,
+}
+
+/// Disks of a world, and what is told outside of the set.
+pub(super) struct World {
+    pub(super) disks: Vec<Option<Rc<Disk>>>,
+    /// Has the marks of all that happens.
+    clock: Rc<Disk>,
+    told: Rc<RefCell<Vec<Witness>>>,
+    runtime: Runtime,
+}
+
+impl World {
+    pub(super) fn new(executor: &Executor, images: &Disks) -> Self {
+        let new = |image: &Option<Image>| image.clone().map(|image| Disk::new(executor, image));
+        let clock = Disk::new(executor, Image::zeroed(BLOCK));
+        clock.start_trace();
+        let (told, runtime) = (Rc::default(), executor.runtime());
+        Self { disks: images.iter().map(new).collect(), clock, told, runtime }
+    }
+
+    /// Opens the set that is on the disks. A disk without a label is no member of it.
+    pub(super) async fn open(&self, witness: Option<Witness>) -> Result<Rc<Set>, String> {
+        let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+        for disk in self.disks.iter().flatten() {
+            if !matches!(raid::label_of(&**disk).await, Err(raid::OpenError::NoMember(..))) {
+                devices.push(disk.clone());
+            }
+        }
+        let (clock, told) = (self.clock.clone(), self.told.clone());
+        let witnessed = move |story: Witness| {
+            clock.mark(Mark::Number(TOLD + told.borrow().len() as u64));
+            told.borrow_mut().push(story);
+            Box::pin(async {}) as futures::future::LocalBoxFuture<'static, ()>
+        };
+        let witnessed = Rc::new(witnessed);
+        let options = OpenOptions { witness, witnessed, ..OpenOptions::default() };
+        let set = raid::open(devices, &self.runtime, options).await;
+        set.map(Rc::new).map_err(|error| error.to_string())
+    }
+
+    /// The label of a disk, if it has one.
+    pub(super) async fn label(&self, disk: usize) -> Option<Label> {
+        raid::label_of(&**self.disks[disk].as_ref()?).await.ok()
+    }
+
+    /// What the disks hold now.
+    pub(super) fn contents(&self) -> Disks {
+        self.disks.iter().map(|disk| disk.as_ref().map(|disk| disk.contents())).collect()
+    }
+
+    pub(super) fn last_told(&self) -> Option<Witness> {
+        self.told.borrow().last().cloned()
+    }
+
+    async fn make(&self, set: &Set, calls: &[Call]) {
+        self.make_from(set, calls, 0).await;
+    }
+
+    /// Makes calls from one of them on.
+    async fn make_from(&self, set: &Set, calls: &[Call], first: usize) {
+        for (number, &call) in calls.iter().enumerate().skip(first) {
+            self.clock.mark(Mark::Number(mark_of(number)));
+            let made = match call {
+                Call::Flush => set.flush().await,
+                Call::Write { version, at, length, is_through } => {
+                    let data = vec![bytes(version, at, length).into()];
+                    let how = if is_through { Durability::Through } else { Durability::Plain };
+                    set.write(at, data, how).await
+                }
+            };
+            self.clock.mark(Mark::Number(mark_of(number) + if made.is_ok() { 1 } else { 2 }));
+        }
+    }
+}
+
+/// A new set, of which the content is version 0 up to a byte.
+fn new_set(case: &Case, is_fresh: bool) -> (Shape, u64, Disks, Witness) {
+    let executor = Executor::new(1);
+    let level = case.device.level().expect("it is a set");
+    let options = MakeOptions { level, unit: case.unit, log: 0 };
+    let member_size = options.member_size(case.disks, ROWS);
+    let rubbish = Image::from_bytes(&vec![RUBBISH; member_size as usize]);
+    let world = World::new(&executor, &vec![Some(rubbish.clone()); case.disks]);
+    let (label, fresh_from) = executor.block_on(async {
+        let devices =
+            || world.disks.iter().flatten().map(|disk| disk.clone() as Rc<dyn BlockDevice>);
+        let devices: Vec<_> = devices().collect();
+        raid::make(&devices, &options, &world.runtime).await.expect("there is room");
+        let set = world.open(None).await.expect("it is new");
+        let layout = set.layout();
+        let rows = if is_fresh { ROWS - 2 } else { ROWS };
+        let filled = rows * layout.width() * layout.unit;
+        set.write(0, vec![bytes(0, 0, filled).into()], Durability::Plain).await.expect("whole");
+        set.flush().await.expect("it is whole");
+        set.close().await.expect("it is whole");
+        (set.label(), filled)
+    });
+    let layout = label.layout;
+    let shape = Shape {
+        is_mirror: layout.level == raid::layout::Level::Mirrored,
+        members: layout.members,
+        unit: layout.unit,
+        rows: layout.rows,
+        data_start: label.data_start,
+        member_size,
+    };
+    let mut images = world.contents();
+    images.push(Some(rubbish));
+    (shape, fresh_from, images, Witness::of(&label))
+}
+
+impl Story {
+    /// Carries a case out.
+    ///
+    /// # Errors
+    /// What must not be: a call without an end, or a panic of the set, in words.
+    pub(super) fn of(case: &Case) -> Result<Self, String> {
+        let mut prng = Prng::new(case.seed);
+        let (shape, fresh_from, base, witness) = new_set(case, prng.chance(1, 4));
+        let absent = prng.index(case.disks);
+        let faulty = match case.occasion {
+            Occasion::Whole => absent,
+            _ => (absent + 1 + prng.index(case.disks - 1)) % case.disks,
+        };
+        let moment = match (case.fault, case.occasion) {
+            (Fault::Rot(area) | Fault::RotAll(area), _) if area.is_of_log() => Moment::Cut,
+            (_, Occasion::FailedStart) => Moment::First,
+            _ => [Moment::First, Moment::Between, Moment::Cut][prng.index(3)],
+        };
+        let mut story = Self {
+            case: *case,
+            shape,
+            fresh_from,
+            absent,
+            faulty,
+            hot: prng.below(ROWS),
+            base: base.clone(),
+            moment,
+            rotten: Rotten::default(),
+            after_rot: None,
+            before: Vec::new(),
+            calls: Vec::new(),
+            traces: Vec::new(),
+            unplugged: Vec::new(),
+            rebuilt: None,
+            witness,
+            told: Vec::new(),
+        };
+        let mut disks = base;
+        story.rot(Moment::First, &mut disks, &mut prng);
+        if case.occasion.begins_without() {
+            story.first_part(&mut disks, &mut prng)?;
+        }
+        story.rot(Moment::Between, &mut disks, &mut prng);
+        story.second_part(disks, &mut prng)?;
+        Ok(story)
+    }
+
+    fn rot(&mut self, moment: Moment, disks: &mut Disks, prng: &mut Prng) {
+        if moment == self.moment {
+            self.rotten = self.target().strike(disks, prng);
+            self.after_rot = Some(disks.clone());
+        }
+    }
+
+    pub(super) fn target(&self) -> Target<'_> {
+        Target {
+            shape: &self.shape,
+            fault: self.case.fault,
+            member: self.faulty,
+            hot: self.hot,
+            old: &self.base,
+        }
+    }
+
+    /// Opens the set without the absent member, perhaps writes to it, and closes it.
+    fn first_part(&mut self, disks: &mut Disks, prng: &mut Prng) -> Result<(), String> {
+        let executor = Executor::new(2);
+        let mut there = disks.clone();
+        there[self.absent] = None;
+        there[self.shape.members] = None;
+        let world = World::new(&executor, &there);
+        let is_idle = matches!(self.case.occasion, Occasion::Late | Occasion::FailedStart);
+        let writes = if is_idle { 0 } else { prng.between(1, 3) };
+        let calls = draw(&self.shape, self.hot, writes, 1, prng);
+        let calls = if is_idle { Vec::new() } else { calls };
+        let is_scrubbed = prng.chance(1, 3);
+        let part = async {
+            // It is refused where too little is left; then nothing is missed.
+            let Ok(set) = world.open(Some(self.witness.clone())).await else { return };
+            world.make(&set, &calls).await;
+            if is_scrubbed {
+                let _ = set.scrub(|_, _, _| ()).await; // it may have stopped
+            }
+            let _ = set.close().await;
+        };
+        executor.block_on_for(PATIENCE, part).ok_or("the first part has no end")?;
+        self.before = done(&calls, &world.clock.trace());
+        self.witness = world.last_told().unwrap_or(self.witness.clone());
+        for (disk, after) in disks.iter_mut().zip(world.contents()) {
+            *disk = after.or(disk.take());
+        }
+        Ok(())
+    }
+
+    /// The disks that are plugged in during the second part, and at the end.
+    fn plugged(&self, disks: &Disks) -> Disks {
+        let mut there = disks.clone();
+        if matches!(self.case.occasion, Occasion::Away | Occasion::Spare) {
+            there[self.absent] = None;
+        }
+        if !matches!(self.case.occasion, Occasion::Replaced | Occasion::Spare) {
+            there[self.shape.members] = None;
+        }
+        there
+    }
+
+    fn second_part(&mut self, disks: Disks, prng: &mut Prng) -> Result<(), String> {
+        let executor = Executor::new(3);
+        let there = self.plugged(&disks);
+        let world = World::new(&executor, &there);
+        let version = 1 + self.before.len() as u8;
+        let calls = draw(&self.shape, self.hot, prng.between(1, 4), version, prng);
+        let is_early = prng.chance(1, 5);
+        let mut faults = Some(self.faults_of_calls(prng));
+        let nth_of_dropout = prng.between(1, 6);
+        let (absent, occasion) = (self.absent, self.case.occasion);
+        let is_rebuilt = Cell::new(false);
+        let part = async {
+            let strike = |faults: Option<Vec<Struck>>| {
+                let disk = world.disks[self.faulty].as_ref().expect("it is there");
+                faults.into_iter().flatten().for_each(|fault| disk.inject(fault));
+            };
+            if is_early {
+                strike(faults.take());
+            }
+            world.disks.iter().flatten().for_each(|disk| disk.start_trace());
+            let Ok(set) = world.open(Some(self.witness.clone())).await else { return };
+            strike(faults.take());
+            let fill = async |disk: usize, member: Id| {
+                let disk = world.disks[disk].clone().expect("it is there");
+                let rebuilt = set.rebuild(absent, disk, member, |_, _| ()).await;
+                if rebuilt.is_ok() {
+                    world.clock.mark(Mark::Number(REBUILT));
+                    is_rebuilt.set(true);
+                }
+            };
+            let label = set.label();
+            let own = label.slots[absent].member;
+            let is_out = label.slots[absent].standing != Standing::InSync;
+            match occasion {
+                Occasion::Whole => join(world.make(&set, &calls), set.scrub(|_, _, _| ())).await.0,
+                Occasion::Away => world.make(&set, &calls).await,
+                Occasion::Back | Occasion::Late | Occasion::FailedStart if is_out => {
+                    join(world.make(&set, &calls), fill(absent, own)).await.0
+                }
+                Occasion::Back | Occasion::Late | Occasion::FailedStart => {
+                    world.make(&set, &calls).await
+                }
+                Occasion::Dropout => {
+                    let disk = world.disks[absent].clone().expect("it is there");
+                    disk.fail(Verb::Write, nth_of_dropout, Persistence::Forever);
+                    let half = calls.len() / 2;
+                    world.make(&set, &calls[..half]).await;
+                    disk.heal();
+                    if set.label().slots[absent].standing == Standing::InSync {
+                        world.clock.mark(Mark::Number(REBUILT));
+                    } else {
+                        fill(absent, own).await;
+                    }
+                    world.make_from(&set, &calls, half).await
+                }
+                Occasion::Replaced => {
+                    let replace = async {
+                        if set.fail(absent, NEXT).await.is_ok() {
+                            fill(self.shape.members, NEXT).await;
+                        }
+                    };
+                    join(world.make(&set, &calls), replace).await.0
+                }
+                Occasion::Spare => {
+                    join(world.make(&set, &calls), fill(self.shape.members, NEXT)).await.0
+                }
+            }
+        };
+        executor.block_on_for(PATIENCE, part).ok_or("the recorded part has no end")?;
+        let clock = world.clock.trace();
+        self.calls = done(&calls, &clock);
+        let marks = clock.events().iter().filter_map(|event| match event.event {
+            Event::Mark(Mark::Number(mark)) => Some((event.serial, mark)),
+            _ => None,
+        });
+        for (serial, mark) in marks {
+            if mark == REBUILT {
+                self.rebuilt = Some(serial);
+            } else if let Some(number) = mark.checked_sub(TOLD) {
+                self.told.push((serial, world.told.borrow()[number as usize].clone()));
+            }
+        }
+        let trace = |disk: &Option<Rc<Disk>>| disk.as_ref().map(|disk| disk.trace());
+        self.traces = world.disks.iter().map(trace).collect();
+        self.unplugged = disks;
+        for (unplugged, trace) in self.unplugged.iter_mut().zip(&self.traces) {
+            *unplugged = unplugged.take().filter(|_| trace.is_none());
+        }
+        Ok(())
+    }
+
+    /// Faults of calls of the faulty member: reads fail, or writes find no room, some of them.
+    fn faults_of_calls(&self, prng: &mut Prng) -> Vec<Struck> {
+        let first = prng.between(1, 8);
+        match self.case.fault {
+            Fault::Unread => {
+                let (unit, start) = (self.shape.unit, self.shape.data_start);
+                let stripe = start + self.hot * unit;
+                let all = start..start + self.shape.rows * unit;
+                let range = if prng.chance(1, 2) { stripe..stripe + unit } else { all };
+                let fault = Struck::on(Verb::Read, Effect::Eio).within(range);
+                if prng.chance(1, 2) {
+                    return vec![fault.nth(1 + first / 4).forever()];
+                }
+                (first..first + prng.between(1, 6)).map(|nth| fault.clone().nth(nth)).collect()
+            }
+            Fault::Full => {
+                let fault = Struck::on(Verb::Write, Effect::NoSpace);
+                (first..first + prng.between(1, 12)).map(|nth| fault.clone().nth(nth)).collect()
+            }
+            Fault::Rot(_) | Fault::RotAll(_) => Vec::new(),
+        }
+    }
+
+    /// The story that the outside knew before an event.
+    pub(super) fn witness_at(&self, serial: u64) -> Witness {
+        let latest = self.told.iter().rev().find(|(when, _)| *when < serial);
+        latest.map_or(&self.witness, |(_, story)| story).clone()
+    }
+}
