@@ -1,8 +1,8 @@
 //! One flipped bit, found by the checksum that the bytes should have.
 //!
 //! A CRC is linear: what a flipped bit changes in it depends on the bit's distance from the end
-//! alone. So the difference between the two checksums, followed back byte by byte, becomes that bit.
-//! With 64 bits of checksum nothing else fits by chance.
+//! alone. So the difference between the two checksums, followed back byte by byte, becomes that
+//! bit. With 64 bits of checksum nothing else fits by chance.
 //!
 //! Not asserted: that one bit at most fits, which the distance of the code gives; tests flip each.
 

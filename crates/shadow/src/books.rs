@@ -2,33 +2,22 @@
 //! and the answers.
 //!
 //! Memory, or what trees hold, has all that the map, its log and the records tell. So a block of
-//! them that has rotted keeps no volume from being opened: what it told of the map is *derived* from
-//! the trees. Where a block of the trees is damaged as well, what hangs from it is unknown, and all
-//! units of which the lost block told count as in use: `fsck` finds those that are not. Of answers,
-//! those in the rotten block alone are forgotten. A check, and a repair, take no such block.
-//!
-//! Invariants:
-//! 1. A unit counts as free only if the map, its log and the records say so, or nothing of trees
-//!    that could all be read holds it.
+//! them that has rotted keeps no volume from being opened: see [`crate::renew`]. A check and a
+//! repair take no such block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::rc::Rc;
 
 use block::{BlockDevice, IoError};
 use bytes::Bytes;
-use futures::future::try_join;
 use vfs::{FsError, LoggedReply};
 
 use crate::anchors::read_unit;
-use crate::check::Look;
-use crate::commit::Commits;
 use crate::error::OpenError;
 use crate::fold::answers_in;
 use crate::format::anchor::Shape;
 use crate::format::head::{Head, Kind, Place, Secret, is};
 use crate::format::record::{self, Change, Run};
-use crate::format::snapshot::{LINES, LISTS, Line, List};
 use crate::format::superblock::Superblock;
 use crate::format::{MAPPED, sum};
 use crate::mend::mend;
@@ -41,149 +30,6 @@ use crate::space_log::{self, Log};
 
 /// Blocks of the map, or of answers, that are read at once.
 pub(crate) const AT_ONCE: usize = 4096;
-
-/// Damaged blocks of metadata with which the engine went on since the volume was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Renewed {
-    /// Blocks of the map of space that were written anew.
-    pub map_blocks: u64,
-    /// Blocks of remembered answers that were forgotten.
-    pub answer_blocks: u64,
-    /// Blocks of metadata that were another, and to which no pointer leads any more: their files
-    /// were removed, or cut short, or a roll-back discarded them. What hangs from them stays
-    /// allocated until a repair.
-    pub given_up: u64,
-    /// Runs that the newest superblock lists in which a flipped bit was mended.
-    pub mended_runs: u64,
-    /// Whether a part of the space log or of the records was lost: the whole map was made anew, and
-    /// answers of these records are forgotten.
-    pub has_lost_records: bool,
-}
-
-/// The engine's own books, as far as they can be read.
-pub(crate) struct Books {
-    pub(crate) unfolded: Unfolded,
-    pub(crate) log: Log,
-    pub(crate) remembered: Vec<LoggedReply>,
-    pub(crate) lost: LostBooks,
-}
-
-/// What of them cannot be read.
-pub(crate) struct LostBooks {
-    /// Blocks of the map.
-    leaves: BTreeSet<u64>,
-    /// Whether blocks of the log are among it, or records.
-    has_lost: bool,
-    /// Places of blocks in the ring of answers.
-    answers: Vec<u64>,
-}
-
-/// Reads what records, the map and the answers tell. What of the map is lost is derived from trees.
-///
-/// # Errors
-/// [`OpenError`] when something makes no sense, or the disk fails.
-pub(crate) async fn read_books(
-    nodes: &Rc<Nodes>,
-    space: &Space,
-    superblock: &Superblock,
-) -> Result<Books, OpenError> {
-    let (device, shape) = (&**nodes.path.device(), space.shape());
-    let secret = nodes.secret();
-    let (unfolded, is_all) = read_records_left(device, shape, superblock, secret).await?;
-    let map = async {
-        if is_all {
-            return read_map_left(nodes, space, superblock, &unfolded).await;
-        }
-        let log = Log::from(shape, superblock.log_blocks.end);
-        Ok((log, (0..shape.units.div_ceil(MAPPED)).collect()))
-    };
-    let answers = read_answers_left(nodes, shape, superblock, &unfolded);
-    let ((log, leaves), (remembered, answers)) = try_join(map, answers).await?;
-    if !leaves.is_empty() {
-        let mut silent = |_, _| ();
-        let look = Look::new(nodes.clone(), *shape, false, &mut silent);
-        let held = look.held_by_all(superblock, &unfolded.units).await;
-        leaves.iter().for_each(|&leaf| space.take_held(leaf, held.as_ref()));
-    }
-    let has_lost = !leaves.is_empty() && log.range() != superblock.log_blocks || !is_all;
-    let lost = LostBooks { leaves, has_lost, answers };
-    Ok(Books { unfolded, log, remembered, lost })
-}
-
-impl Commits {
-    /// A pointer to a block goes that cannot be read.
-    pub(crate) fn note_given_up(&self) {
-        let renewed = self.renewed.get();
-        self.renewed.set(Renewed { given_up: renewed.given_up + 1, ..renewed });
-    }
-
-    /// Blocks of lines of lists that an opening could not read have none from now on.
-    ///
-    /// # Errors
-    /// [`FsError::Io`].
-    pub(crate) async fn renew_lists(&self, lost: &[u64]) -> Result<(), FsError> {
-        for &leaf in lost {
-            self.nodes.renew(&Stem::Lists, leaf).await?;
-            self.note_given_up();
-        }
-        Ok(())
-    }
-
-    /// Blocks of lines, of snapshots or of lists, that cannot be read are written anew from memory,
-    /// which has them all.
-    ///
-    /// # Errors
-    /// [`FsError::Io`] when one cannot be read that may come back.
-    pub(crate) async fn renew_lines(&self, stem: &Stem) -> Result<(), FsError> {
-        let (snapshots, lists) = (self.pins.lines(), self.pins.listings());
-        let is_of_lists = matches!(stem, Stem::Lists);
-        let leaves: BTreeSet<u64> = if is_of_lists {
-            lists.iter().map(|it| it.slot / LISTS).collect()
-        } else {
-            snapshots.values().map(|(_, slot)| slot / LINES).collect()
-        };
-        for leaf in leaves {
-            match self.nodes.get(stem, 0, leaf).await {
-                Ok(Some(_)) => continue,
-                Err(FsError::Io) => return Err(FsError::Io),
-                Ok(None) | Err(_) => self.nodes.renew(stem, leaf).await?,
-            }
-            let node = self.nodes.get(stem, 0, leaf).await?.ok_or(FsError::Corrupt)?;
-            node.change(|bytes| {
-                for it in lists.iter().filter(|it| is_of_lists && it.slot / LISTS == leaf) {
-                    List::write(bytes, it.slot, Some(&it.list));
-                }
-                let of_leaf = |slot: u64| !is_of_lists && slot / LINES == leaf;
-                for (told, slot) in snapshots.values().filter(|(_, slot)| of_leaf(*slot)) {
-                    Line::write(bytes, *slot, Some(told));
-                }
-            });
-        }
-        Ok(())
-    }
-
-    /// Writes anew, with the next update, what an opening could not read of the books.
-    ///
-    /// # Errors
-    /// When something else that a fold changes cannot be read.
-    pub(crate) async fn renew_books(&self, lost: LostBooks) -> Result<(), FsError> {
-        let LostBooks { leaves, has_lost, answers } = lost;
-        for place in answers {
-            self.forget_answers(place).await?;
-        }
-        if leaves.is_empty() {
-            return Ok(());
-        }
-        for place in 0..space_log::ring(&self.shape) {
-            if let Err(FsError::Corrupt) = self.nodes.get(&Stem::Log, 0, place).await {
-                self.nodes.renew(&Stem::Log, place).await?;
-            }
-        }
-        self.renewed.set(Renewed { has_lost_records: has_lost, ..self.renewed.get() });
-        self.lost_leaves.borrow_mut().extend(leaves);
-        self.fold(true).await
-    }
-}
 
 /// What records tell since the last fold, in their order.
 ///

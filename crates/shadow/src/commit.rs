@@ -43,7 +43,6 @@ use vnode::chain::{Chain, ChainLink};
 use vnode::horizon::Horizon;
 
 use crate::anchors;
-use crate::books::Renewed;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
@@ -54,6 +53,7 @@ use crate::format::{ANCHORS, UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
+use crate::renewed::Renewed;
 use crate::runs::{Balance, Unfolded, coalesced, most_records, runs_of};
 use crate::space::Space;
 use crate::space_log::{Attempts, Log};

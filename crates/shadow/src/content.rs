@@ -383,8 +383,8 @@ impl Shadow {
         }
     }
 
-    /// The same, with what becomes of the last block. Where that has rotted, so that nobody can make
-    /// it zero behind the end, the file keeps all of it.
+    /// The same, with what becomes of the last block. Where that has rotted, so that nobody can
+    /// make it zero behind the end, the file keeps all of it.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the file cannot become shorter than it is.

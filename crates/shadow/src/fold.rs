@@ -10,6 +10,8 @@
 //!    whatever stood there. If something cannot be read, nothing has changed.
 //! 3. A block of the map that has rotted is filled anew with all that memory has of it, and nothing
 //!    waits for it in the log then. A block of answers that has rotted has none.
+//!
+//! Not asserted: 3, which is about blocks that cannot be read.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,7 +21,6 @@ use std::rc::Rc;
 use futures::future::join_all;
 use vfs::FsError;
 
-use crate::books::Renewed;
 use crate::commit::Commits;
 use crate::format::head::Head;
 use crate::format::log::{self, Logged};
@@ -30,6 +31,7 @@ use crate::format::{BODY, MAPPED, UNIT};
 use crate::nodes::{Anew, Node, Stem};
 use crate::pins::Listing;
 use crate::planted::{Bug, is_planted};
+use crate::renewed::Renewed;
 use crate::room::ring;
 use crate::runs::{Unfolded, coalesced, most_records};
 use crate::space_log::{self, Parted};

@@ -34,6 +34,7 @@
 
 mod anchors;
 mod apply;
+mod belief;
 mod bits;
 mod books;
 mod callers;
@@ -66,7 +67,9 @@ mod pins;
 mod placement;
 #[doc(hidden)]
 pub mod planted;
-pub mod repair;
+pub mod renew;
+mod renewed;
+mod repair;
 mod rollback;
 mod room;
 mod runs;
@@ -86,7 +89,6 @@ mod waiting;
 mod work;
 mod zones;
 
-pub use books::Renewed;
 pub use check::{Findings, Law, Wrong, check};
 pub use commit::Counts;
 pub use engine::Shadow;
@@ -94,6 +96,7 @@ pub use error::OpenError;
 pub use look::{Seen, look, set_label, set_reserve};
 pub use mkfs::{MkfsError, MkfsOptions, mkfs, plan};
 pub use open::{OpenOptions, open};
+pub use renewed::Renewed;
 pub use repair::repair;
 pub use scrub::scrub;
 pub use status::Status;

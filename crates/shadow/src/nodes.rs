@@ -525,8 +525,8 @@ impl Nodes {
         }
     }
 
-    /// A block that cannot be read, of any level, which is to be filled anew with all below it. What
-    /// leads to it is in memory as long as `parent` is, or is filled anew before it.
+    /// A block that cannot be read, of any level, which is to be filled anew with all below it.
+    /// What leads to it is in memory as long as `parent` is, or is filled anew before it.
     pub(crate) async fn instead<'a>(
         &'a self,
         stem: Stem,

@@ -5,7 +5,8 @@
 //! 2. A number is handed out again before one behind the end is: the end is never above the most
 //!    numbers that were in use at once since the opening, and those that it found.
 //!
-//! Not asserted: 2, of which tests of many openings tell.
+//! Not asserted: 1, which the property test below compares with a plain set; 2, which is about many
+//! openings.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -30,8 +30,8 @@ use crate::numbers::{Numbers, Occupied};
 use crate::planted::{Bug, is_planted};
 
 /// Blocks of lists for which there are places when a snapshot is made: half of those that a tree
-/// has. There are no more places than blocks that stood at once, and each block stands in a unit: it
-/// takes 1 TiB of lists to come here, which tell of 100 TiB at least that snapshots alone hold.
+/// has. There are no more places than blocks that stood at once, and each block stands in a unit:
+/// it takes 1 TiB of lists to come here, which tell of 100 TiB at least that snapshots alone hold.
 const MOST_DIED: u64 = 1 << 28;
 
 /// A list, and the slot of its line.

@@ -29,6 +29,7 @@ use runtime::Runtime;
 use vfs::{FileKind, FsError};
 
 use crate::anchors::find_anchor;
+use crate::belief::{Chosen, believe, choose};
 use crate::books::read_answers;
 use crate::check::{Count, Look, ROUNDS, is_number, nodes_of};
 use crate::commit::{Commits, Found};
@@ -44,7 +45,6 @@ use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT, sum};
 use crate::mend::mend;
 use crate::nodes::{Node, Nodes, Stem, Which};
 use crate::numbers::Occupied;
-use crate::open::{Chosen, believe, choose};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
 use crate::runs::{Unfolded, coalesced};

@@ -38,6 +38,7 @@ use vfs::{FileKind, FsError, Sequence, SnapshotNumber};
 use vnode::scrub::{Lost, ScrubError, Scrubbed, Watch};
 
 use crate::anchors::find_anchor;
+use crate::belief::{Chosen, believe, choose};
 use crate::commit::Commits;
 use crate::engine::Shadow;
 use crate::error::OpenError;
@@ -49,7 +50,7 @@ use crate::format::{CHUNKS, FAN, INODES, UNIT, record, sum};
 use crate::inode::is_still;
 use crate::mend::mend;
 use crate::nodes::{Nodes, Stem};
-use crate::open::{Chosen, believe, choose, read_pins};
+use crate::open::read_pins;
 use crate::planted::{Bug, is_planted};
 use crate::scrubbing::GiveWay;
 use crate::seen::Seen;

@@ -1,7 +1,7 @@
 //! How a volume is doing that is open, as it tells of itself.
 
-use crate::books::Renewed;
 use crate::engine::Shadow;
+use crate::renewed::Renewed;
 
 /// What it is doing, and has done since it was opened.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -109,8 +109,8 @@ async fn use_up(volume: &Volume<Shadow>) -> Result<Renewed, String> {
     Ok(renewed)
 }
 
-/// Each block of the books rots at rest, one by one: the volume opens, has what it had, goes on, and
-/// is well in the end.
+/// Each block of the books rots at rest, one by one: the volume opens, has what it had, goes on,
+/// and is well in the end.
 pub(crate) fn books_may_rot_at_rest() -> Result<(), String> {
     let image = used();
     let right = all(&image)?;
@@ -186,8 +186,8 @@ fn a_served_volume_goes_on_without_its_books() {
     assert_eq!(books_may_rot_in_use(), Ok(()));
 }
 
-/// Where lines of lists have rotted at rest, their space is in use until a repair; a volume that has
-/// lost the lines of snapshots is not opened without them.
+/// Where lines of lists have rotted at rest, their space is in use until a repair; a volume that
+/// has lost the lines of snapshots is not opened without them.
 #[test]
 fn lines_may_rot_at_rest() {
     let image = used();

@@ -691,7 +691,8 @@ fn stopped(count: u64) -> Image {
     disk.contents()
 }
 
-/// A bit rots in this unit, or two in each of several. Whether that was met; an error if a file is another.
+/// A bit rots in this unit, or two in each of several. Whether that was met; an error if a file is
+/// another.
 fn rots(mut image: Image, count: u64, units: &[u64]) -> Result<bool, String> {
     for unit in units {
         let (at, mut byte) = (unit * 4096 + unit * 997 % 4096, [0]);

@@ -1,5 +1,5 @@
-//! Files of which a block has rotted: they can be removed, and cut short as far as they can be read;
-//! snapshots, roll-backs and stops wait for none of them.
+//! Files of which a block has rotted: they can be removed, and cut short as far as they can be
+//! read; snapshots, roll-backs and stops wait for none of them.
 
 use std::time::Duration;
 

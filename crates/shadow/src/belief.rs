@@ -1,0 +1,129 @@
+//! The superblock to go on from, and what of it has to be written again.
+//!
+//! The highest superblock that is whole, with all that it lists, is the one; a flipped bit in what
+//! it lists is mended. If it is not whole, the one that it names as durable is. What that lists is
+//! written again before anything rests on it: a flush that failed may have dropped it.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use block::{BlockDevice, Buffer, Durability, IoError, Verb};
+use bytes::Bytes;
+
+use crate::anchors::superblocks;
+use crate::error::OpenError;
+use crate::format::UNIT;
+use crate::format::anchor::Anchor;
+use crate::format::head::Secret;
+use crate::format::superblock::{Listed, Superblock};
+use crate::mend::{mended_run, sum_listed};
+use crate::planted::{Bug, is_planted};
+
+/// The superblock to go on from.
+pub(crate) struct Chosen {
+    pub(crate) superblock: Superblock,
+    /// Where it is.
+    pub(crate) at: u64,
+    /// The highest number that any has.
+    pub(crate) highest: u64,
+    /// What it lists, by its first byte, where the disk has something else.
+    pub(crate) mended: Mended,
+}
+
+/// Bytes that were mended in memory, by where they are to stand.
+type Mended = BTreeMap<u64, Bytes>;
+
+/// The superblock to go on from.
+pub(crate) async fn choose(device: &dyn BlockDevice, anchor: &Anchor) -> Result<Chosen, OpenError> {
+    let found = superblocks(device, anchor).await?;
+    let highest = found.last_key_value().map_or(0, |(&(number, _), _)| number);
+    if highest < anchor.rest && !is_planted(Bug::ForgottenRest) {
+        return Err(OpenError::NoSuperblock { highest });
+    }
+    // There are two of a volume that was stopped.
+    let highest_ones = || found.range((highest, 0)..);
+    // What is whole as it stands comes first: of a volume at rest one lists nothing.
+    for mends in [false, true] {
+        for (&(_, at), superblock) in highest_ones() {
+            let whole = whole(device, anchor, (superblock, at), mends).await?;
+            let whole = whole.or_else(|| is_planted(Bug::BelievedHighest).then(Mended::new));
+            if let Some(mended) = whole {
+                return Ok(Chosen { superblock: superblock.clone(), at, highest, mended });
+            }
+        }
+    }
+    for (_, superblock) in highest_ones() {
+        let at = superblock.durable_at;
+        if let Some(durable) = found.get(&(superblock.durable, at))
+            && let Some(mended) = whole(device, anchor, (durable, at), true).await?
+        {
+            return Ok(Chosen { superblock: durable.clone(), at, highest, mended });
+        }
+    }
+    Err(OpenError::NoSuperblock { highest })
+}
+
+/// Whether all that a superblock lists is there, and then what of it is mended, if it may be. What
+/// cannot be read may be there.
+async fn whole(
+    device: &dyn BlockDevice,
+    anchor: &Anchor,
+    (superblock, at): (&Superblock, u64),
+    mends: bool,
+) -> Result<Option<Mended>, IoError> {
+    let all = &superblock.listed;
+    let mut mended = Mended::new();
+    for listed in &superblock.listed {
+        match read_listed(device, listed).await {
+            Ok(bytes) if fits(listed, &bytes) => {}
+            Ok(_) if !mends => return Ok(None),
+            Ok(bytes) => {
+                let block = superblock.write(at, &anchor.secret);
+                match mended_run(device, (&*block, all, anchor.shape.block), *listed, &bytes).await
+                {
+                    Some(right) => _ = mended.insert(listed.offset(), right.freeze()),
+                    None => return Ok(None),
+                }
+            }
+            Err(error) if !is_planted(Bug::PassedReads) => return Err(error),
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(mended))
+}
+
+async fn read_listed(device: &dyn BlockDevice, listed: &Listed) -> Result<Buffer, IoError> {
+    let length = listed.run.length as usize * UNIT;
+    device.read(listed.offset(), Buffer::unfilled(length)).await
+}
+
+fn fits(listed: &Listed, bytes: &[u8]) -> bool {
+    sum_listed(listed, bytes) == listed.sum
+}
+
+/// Writes again what is believed and no flush covers, as it was mended, and where that is said.
+pub(crate) async fn believe(
+    device: &dyn BlockDevice,
+    (superblock, at): (&Superblock, u64),
+    mended: &Mended,
+    secret: &Secret,
+) -> Result<(), IoError> {
+    if !is_planted(Bug::HalfBelief) {
+        let block = vec![Buffer::copied(&*superblock.write(at, secret)).freeze()];
+        device.write(at * UNIT as u64, block, Durability::Plain).await?;
+    }
+    for listed in &superblock.listed {
+        // A mirror may give its other copy this time.
+        if let Some(bytes) = mended.get(&listed.offset()) {
+            device.write(listed.offset(), vec![bytes.clone()], Durability::Plain).await?;
+            continue;
+        }
+        let bytes = read_listed(device, listed).await?;
+        if !fits(listed, &bytes) {
+            let length = bytes.len() as u64;
+            return Err(IoError::new(Verb::Read, listed.offset(), length, ErrorKind::InvalidData));
+        }
+        device.write(listed.offset(), vec![bytes.freeze()], Durability::Plain).await?;
+    }
+    device.flush().await
+}
