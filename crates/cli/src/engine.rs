@@ -283,8 +283,8 @@ fn say_renewed(path: &impl std::fmt::Display, renewed: Renewed) {
     let Renewed { map_blocks, answer_blocks, has_lost_records, given_up, mended_runs } = renewed;
     if mended_runs > 0 {
         words::say(format_args!(
-            "{path}: a bit had flipped in {mended_runs} of the last blocks that were written before \
-             the volume was cut off, and is mended"
+            "{path}: a bit had flipped in {mended_runs} of the last blocks that were written \
+             before the volume was cut off, and is mended"
         ));
     }
     if map_blocks > 0 {

@@ -1,9 +1,9 @@
 //! One wrong bit of a structure with a check hash: the hash says which.
 //!
 //! Where one bit explains why a structure does not fit its hash, and the structure makes perfect
-//! sense with that bit put back, all of it is as it was written, and nothing that it says is doubted
-//! or has to be guessed. See [`ufs2::layout::wrong_bit`] for why at most one bit can do it, and
-//! why sense has to be asked for.
+//! sense with that bit put back, all of it is as it was written, and nothing that it says is
+//! doubted or has to be guessed. See [`ufs2::layout::wrong_bit`] for why at most one bit can do it,
+//! and why sense has to be asked for.
 //!
 //! A disk of the other byte order is never repaired, so its hashes are compared and no more.
 
@@ -11,13 +11,11 @@ use std::mem::offset_of;
 
 use ufs2::derive::check_group;
 use ufs2::layout::{
-    BitPosition, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, Superblock, check_hash,
-    wrong_bit,
+    BitPosition, ByteOrder, Dinode, Geometry, GroupHeader, ROOT_INODE, check_hash, wrong_bit,
 };
 use zerocopy::IntoBytes;
 
 use super::Severity::Repairable;
-use super::superblock::candidates::parse;
 use super::{CheckError, Checker, Invariant, Log, Place, fields};
 use crate::planted::{Bug, is_planted};
 
@@ -96,27 +94,6 @@ fn right_inode(geometry: &Geometry, dinode: &Dinode) -> Option<(Dinode, BitPosit
     let makes_sense =
         fields::implausible(geometry, &right) == 0 || is_planted(Bug::BitsWithoutSense);
     (was_file && makes_sense).then_some((right, wrong))
-}
-
-/// A superblock, as it lies on the disk, with its wrong bit put back, if one bit is wrong and all
-/// makes sense then.
-///
-/// *Clean* is left out: it stands in another sector than the hash, and a write of both that was cut
-/// leaves the same as a bit that went wrong.
-pub(super) fn right_superblock(raw: &[u8]) -> Option<(Vec<u8>, BitPosition)> {
-    /// How long a superblock is on disks with fragments of any size.
-    const SIZES: [usize; 4] = [1536, 2048, 4096, 8192];
-    SIZES.into_iter().filter(|&size| size <= raw.len()).find_map(|size| {
-        let wrong = wrong_bit(&raw[..size], offset_of!(Superblock, check_hash))?;
-        if wrong.byte == offset_of!(Superblock, clean) {
-            return None;
-        }
-        let mut right = raw.to_vec();
-        wrong.flip(&mut right);
-        let geometry = parse(&right, ByteOrder::Little).ok()?;
-        let is_whole = geometry.superblock_hashes && geometry.superblock_size == size as u64;
-        is_whole.then_some((right, wrong))
-    })
 }
 
 impl Checker<'_> {

@@ -296,20 +296,17 @@ impl Checker<'_> {
         let byte = chunk_byte + entry.offset as u64;
         let at = start + entry.offset as u64;
         let place = || Place::inode(ino).offset(at).named(printable(&entry.name));
-        let front = start == 0 && entry.offset <= DOT_DOT_OFFSET;
-        if front && entry.name == b".." {
-            let directory = self.directories.get_mut(&ino).expect("it is being read");
-            (directory.dot_dot, directory.dot_dot_byte) = (entry.ino, byte);
-            return Ok(());
-        }
-        if front && entry.name == b"." {
-            return Ok(());
-        }
         if entry.name == b"." || entry.name == b".." {
-            if entry.offset == 0 {
-                self.strays.insert(chunk_byte);
+            let is_in_front = start == 0 && entry.offset <= DOT_DOT_OFFSET;
+            if is_in_front && entry.name == b".." {
+                let directory = self.directories.get_mut(&ino).expect("it is being read");
+                (directory.dot_dot, directory.dot_dot_byte) = (entry.ino, byte);
+            } else if !is_in_front {
+                let stray = (entry.offset == 0).then_some(chunk_byte);
+                self.strays.extend(stray);
+                return self.drop_dots(place(), byte).await;
             }
-            return self.drop_dots(place(), byte).await;
+            return Ok(());
         }
         let whiteout = entry.ino == WHITEOUT_INODE && entry.kind == WHITEOUT_TYPE;
         // First what names nothing: it must not cost a file the same name.

@@ -1,10 +1,10 @@
 //! Trees that change, and whether one node is above another in them: a link-cut tree (Sleator and
-//! Tarjan, 1983). Each call takes a number of steps that grows with the logarithm of the nodes, over
-//! all calls together; a walk up takes as many as the tree is deep.
+//! Tarjan, 1983). Each call takes a number of steps that grows with the logarithm of the nodes,
+//! over all calls together; a walk up takes as many as the tree is deep.
 //!
-//! The way from a root to some node is kept as a splay tree by depth; a node that is the top of such
-//! a tree points at the node above the way's upper end. A call first makes the whole way to its node
-//! one tree.
+//! The way from a root to some node is kept as a splay tree by depth; a node that is the top of
+//! such a tree points at the node above the way's upper end. A call first makes the whole way to
+//! its node one tree.
 //!
 //! # Invariants
 //! 1. A node's children in a splay tree have it as their parent.

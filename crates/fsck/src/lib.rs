@@ -6,12 +6,13 @@
 //! # Passes
 //! 1. `superblock`: which file system this is, from the primary superblock or from a copy of it.
 //! 2. `groups`: how many inodes of every group mean anything.
-//! 3. `inodes`, with `bit`, `fields`, `blocks`, `attributes`: every inode, in the order of the disk,
-//!    and every pointer that hangs from it; which file holds which fragment. `extent` decides where
-//!    a size and its pointers contradict each other, `contest` for fragments that two files claim;
-//!    `holes` fills those of directories.
+//! 3. `inodes`, with `bit`, `fields`, `blocks`, `attributes`: every inode, in the order of the
+//!    disk, and every pointer that hangs from it; which file holds which fragment. `extent` decides
+//!    where a size and its pointers contradict each other, `contest` for fragments that two files
+//!    claim; `holes` fills those of directories.
 //! 4. `directories`, with `chunk`: every chunk of every directory, in the order of the disk.
-//! 5. `tree`, with `forest` and `lost_found`: what hangs from the root, and what becomes of the rest.
+//! 5. `tree`, with `forest` and `lost_found`: what hangs from the root, and what becomes of the
+//!    rest.
 //! 6. `links`: link counts.
 //! 7. `maps`: every group block and the summary area against what follows from the files.
 //! 8. `copies`: the superblock's backups.

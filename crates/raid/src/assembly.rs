@@ -12,8 +12,9 @@
 //! before anything is acknowledged, has to tell the same story; or a person says that it is so.
 //!
 //! A person who has a part of a set opened against advice may not know what the rest went on to. So
-//! the story is marked from then on, until all members are up to date: a member that comes back with
-//! a story of its own, which has one out that is in by the marked one, is not made again unasked.
+//! the story is marked from then on, until all members are up to date: a member that comes back
+//! with a story of its own, which has one out that is in by the marked one, is not made again
+//! unasked.
 //!
 //! The label of a member that comes in is written before those of the others, so that what came
 //! before is still told if that is interrupted.
@@ -177,18 +178,7 @@ pub fn assemble(
     let is_copy = |label: &Label| witness.is_some_and(|it| it.is_before(label));
     let is_copy = |label| is_copy(label) && !is_planted(Bug::OldCopies);
     let copies: Vec<bool> = labels.iter().map(is_copy).collect();
-    for (place, label) in labels.iter().enumerate() {
-        if label.set != first.set {
-            return Err(Refused::OtherSet(place));
-        }
-        if label.layout != first.layout || label.data_start != first.data_start {
-            return Err(Refused::Contradiction(0, place));
-        }
-        let is_same = |&other: &usize| !copies[other] && labels[other].member() == label.member();
-        if let Some(other) = (0..place).find(is_same).filter(|_| !copies[place]) {
-            return Err(Refused::Contradiction(other, place));
-        }
-    }
+    agree(labels, first, &copies)?;
     let place = story_that_holds(labels, &copies, witness)?;
     let label = &labels[place];
     let mut members = vec![None; label.slots.len()];
@@ -230,6 +220,23 @@ pub fn assemble(
         return Err(Refused::MaybeOld(label.generation));
     }
     Ok(Assembly { label: label.clone(), members, stale, is_against_advice })
+}
+
+/// Whether labels are those of different members of one set, but for copies.
+fn agree(labels: &[Label], first: &Label, copies: &[bool]) -> Result<(), Refused> {
+    for (place, label) in labels.iter().enumerate() {
+        if label.set != first.set {
+            return Err(Refused::OtherSet(place));
+        }
+        if label.layout != first.layout || label.data_start != first.data_start {
+            return Err(Refused::Contradiction(0, place));
+        }
+        let is_same = |&other: &usize| !copies[other] && labels[other].member() == label.member();
+        if let Some(other) = (0..place).find(is_same).filter(|_| !copies[place]) {
+            return Err(Refused::Contradiction(other, place));
+        }
+    }
+    Ok(())
 }
 
 /// Which label has the story that holds: from the latest on, those that a cut has interrupted are

@@ -8,14 +8,14 @@
 //! made again. [`label`] is what each member says of itself, `labels` how that is read and written,
 //! `spare` what a disk says that waits to become one, `wipe` how a disk forgets what stood there
 //! before, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
-//! found. `members` is who is in, and how a member leaves, `watch` which of
-//! them do not answer, [`Status`] what they have met, and
-//! `missed` what those have missed that are out; `table` has checksums of what they hold, and
-//! `sums` all of these; `prelog` is the log in front of every write, `written` which stripes were
-//! ever written; `blocks` what is known of members in memory; `stripe` what of a stripe is there,
-//! `sources` which disks are asked for that, and `plan` what a write changes on which member. `array` reads and writes, `rebuild` is how it
-//! makes a member again, with the `pace` that leaves the others to clients, and `scrub` how it
-//! looks at everything; `set` is that as a device, and `opening` how it is made and comes back.
+//! found. `members` is who is in, and how a member leaves, `watch` which of them do not answer,
+//! [`Status`] what they have met, and `missed` what those have missed that are out; `table` has
+//! checksums of what they hold, and `sums` all of these; `prelog` is the log in front of every
+//! write, `written` which stripes were ever written; `blocks` what is known of members in memory;
+//! `stripe` what of a stripe is there, `sources` which disks are asked for that, and `plan` what a
+//! write changes on which member. `array` reads and writes, `rebuild` is how it makes a member
+//! again, with the `pace` that leaves the others to clients, and `scrub` how it looks at
+//! everything; `set` is that as a device, and `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -43,6 +43,7 @@ pub mod layout;
 mod members;
 mod missed;
 mod opening;
+mod others;
 mod pace;
 pub mod parity;
 mod plan;

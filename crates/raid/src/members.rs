@@ -30,10 +30,10 @@ use runtime::sync::{Lock, Signal};
 use crate::assembly::Witness;
 use crate::label::{Id, Label, Slot, Standing};
 use crate::labels::write_label;
+use crate::others::OtherDisks;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
-use crate::sources::OtherDisks;
 use crate::status::{Counts, Met};
 use crate::watch::{Calls, Watched};
 

@@ -3,12 +3,12 @@
 //! Opening judges the labels ([`crate::assembly`]). Where a member is missing, all that follows is
 //! rehearsed on devices in memory: a damage that refuses the rest of the set must not cost the
 //! missing member, which may be the one that mends it. Then that member is called out, durably,
-//! before anything is written that it would miss. Then the log is read, of all members that are in: the
-//! latest record that is whole on any of them names the oldest that may be needed, and all between
-//! are there. What the latest one says may be believed on the word of a single member, so it is
-//! written to members anew, with a flush of all, before anything of it goes home. Then all of them
-//! are brought home in their order, everything is flushed, and an empty record says that nothing is
-//! needed. All of it may be cut anywhere, and is then done again.
+//! before anything is written that it would miss. Then the log is read, of all members that are in:
+//! the latest record that is whole on any of them names the oldest that may be needed, and all
+//! between are there. What the latest one says may be believed on the word of a single member, so
+//! it is written to members anew, with a flush of all, before anything of it goes home. Then all of
+//! them are brought home in their order, everything is flushed, and an empty record says that
+//! nothing is needed. All of it may be cut anywhere, and is then done again.
 //!
 //! **Commit point**: that empty record.
 

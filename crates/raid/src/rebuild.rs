@@ -4,8 +4,9 @@
 //! stripe by stripe, each held still meanwhile, but for those that were never written; what is
 //! written to a stripe that it has goes there as well. It gets its checksums, and those of other
 //! members that it is to hold: they change in memory, and go home as all others. The disk itself is
-//! a source as well ([`crate::sources`]): a disk that returns has most of what it is to get. A block
-//! that no disk gives is not written, and keeps its checksum: one that is not known is marked.
+//! a source as well ([`crate::sources`]): a disk that returns has most of what it is to get. A
+//! block that no disk gives is not written, and keeps its checksum: one that is not known is
+//! marked.
 //!
 //! When it has all of them, the log forgets what it has of before: a record may be for the member
 //! that the slot had last, or lack this one. With that all of it is durable, and it is in by its

@@ -2,7 +2,7 @@
 //!
 //! *No present disk is passed over before a block is called lost.* Beside the member of a slot
 //! these may have its blocks: the disk that is being filled or that has returned, a member that is
-//! out and still plugged in, and the disks of [`OtherDisks`], for instance one that leaves.
+//! out and still plugged in, and the disks of [`crate::others`], for instance one that leaves.
 //! [`Stripe::sources`] is the one list of them, in order of trust; [`Stripe::mend`] and
 //! [`Stripe::agree`] ask it, and reads, small writes, rebuild and scrub go through these two.
 //!
@@ -17,59 +17,21 @@
 //! 1. A checksum of a block that is not found is not changed.
 //! 2. A block that is not found is not written.
 //!
-//! Not asserted: both are about what is not done; the tests of losses read it from the disks.
+//! Not asserted: 1 and 2, which are about blocks that stay as they are.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use block::{BlockDevice, Buffer};
+use block::Buffer;
 
 use crate::blocks::BLOCK;
 use crate::label::Standing;
 use crate::members::Members;
+use crate::others::{Source, Trust};
 use crate::parity::missing;
 use crate::planted::{Bug, is_planted};
-use crate::stripe::{Column, Found, Given, Stripe};
+use crate::stripe::{Agreed, Column, Found, Given, Stripe};
 use crate::table::{MARK, sum_of};
 
 /// Combinations of candidates that are tried for one block.
 const MAX_COMBINATIONS: usize = 64;
-
-/// How far the bytes of a disk count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
-    /// It cannot have missed the block: its bytes count also where no checksum is known.
-    Member,
-    /// It may have missed the block: its bytes count only if a checksum proves them.
-    Checked,
-}
-
-/// A disk that may have the blocks of a slot.
-pub(crate) struct Source {
-    pub(crate) device: Rc<dyn BlockDevice>,
-    pub(crate) trust: Trust,
-}
-
-/// A disk, the slot of which it may have blocks, and how far these count.
-type OtherDisk = (usize, Rc<dyn BlockDevice>, Trust);
-
-/// Disks that are present and may have blocks of a slot beside the slot's own device.
-#[derive(Default)]
-pub(crate) struct OtherDisks(RefCell<Vec<OtherDisk>>);
-
-// The orders that keep a leaving disk, or find an old one again, add and remove it.
-#[allow(dead_code)]
-impl OtherDisks {
-    /// A disk becomes a source of a slot.
-    pub(crate) fn add(&self, slot: usize, device: Rc<dyn BlockDevice>, trust: Trust) {
-        self.0.borrow_mut().push((slot, device, trust));
-    }
-
-    /// A disk is no source any more.
-    pub(crate) fn remove(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
-        self.0.borrow_mut().retain(|(of, it, _)| *of != slot || !Rc::ptr_eq(it, device));
-    }
-}
 
 impl Members {
     /// Whether the disk of a slot has all but what it is known to have missed.
@@ -89,17 +51,6 @@ pub(crate) enum Expected {
     Lost,
 }
 
-/// The checksum of a block of a mirror, by the tables of the members that are in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Agreed {
-    /// All tables that know it say this.
-    On(u32),
-    /// No table knows it.
-    Unknown,
-    /// The tables contradict each other.
-    Not,
-}
-
 impl Stripe<'_> {
     /// All present disks that can give this unit, in order of trust.
     pub(crate) fn sources(&self, slot: usize, stripe: u64) -> Vec<Source> {
@@ -108,11 +59,7 @@ impl Stripe<'_> {
             members.is_catching_up(slot) && !self.missed.has(stripe) || members.takes(slot, stripe);
         let trust = if has_missed_nothing { Trust::Member } else { Trust::Checked };
         let own = members.present(slot).map(|device| Source { device, trust });
-        let others = members.others.0.borrow();
-        let others = others.iter().filter(|(of, ..)| *of == slot);
-        let others =
-            others.map(|(_, device, trust)| Source { device: device.clone(), trust: *trust });
-        let mut all: Vec<Source> = own.into_iter().chain(others).collect();
+        let mut all: Vec<Source> = own.into_iter().chain(members.others.of(slot)).collect();
         all.sort_by_key(|source| source.trust == Trust::Checked);
         all
     }

@@ -21,7 +21,6 @@ use crate::members::{Members, lost};
 use crate::missed::Missed;
 use crate::parity::missing;
 use crate::planted::{Bug, is_planted};
-use crate::sources::Agreed;
 use crate::sums::Sums;
 use crate::table::sum_of;
 
@@ -69,6 +68,17 @@ pub(crate) enum Found {
     Unread,
     /// Its member is out.
     Absent,
+}
+
+/// The checksum of a block of a mirror, by the tables of the members that are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agreed {
+    /// All tables that know it say this.
+    On(u32),
+    /// No table knows it.
+    Unknown,
+    /// The tables contradict each other.
+    Not,
 }
 
 /// What a member gave of a column.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use block::Verb;
-use sim::{Effect, Fault};
+use sim::{Effect, Fault, Persistence};
 use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::common::quiet::Quiet;
@@ -80,13 +80,14 @@ fn truncations(has_log: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The `nth` read fails while a removed file is freed; whether that could not go on.
+/// All reads from the `nth` on fail while a removed file is freed; whether that could not go on.
 fn removal(has_log: bool, nth: u64) -> bool {
     let quiet = with_a_long_file(has_log);
     let (id, free, is_stuck) = quiet.executor.block_on(async {
         let volume = quiet.open().await;
         let id = file_of(&volume).await;
-        quiet.disks.home.inject(Fault::on(Verb::Read, Effect::Eio).nth(nth));
+        let fault = Fault::on(Verb::Read, Effect::Eio).nth(nth).lasting(Persistence::Forever);
+        quiet.disks.home.inject(fault);
         let removed = volume.remove(volume.files.root(), "file").await;
         quiet.executor.runtime().clock.sleep(Duration::from_secs(30)).await;
         if removed.is_ok() {

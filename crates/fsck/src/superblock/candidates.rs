@@ -6,17 +6,17 @@
 //! counts.
 
 use std::collections::BTreeSet;
+use std::mem::offset_of;
 
 use ufs2::layout::{
     BadSuperblock, BitPosition, ByteOrder, Expected, Geometry, RECOVERY_RECORD_ADDRESS,
     RecoveryRecord, SECTOR_SIZE, SUPERBLOCK_ADDRESS, SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock,
-    check_hash, turn_superblock,
+    check_hash, turn_superblock, wrong_bit,
 };
 use zerocopy::FromBytes;
 
 use super::fields::{SETTINGS, derived, field, static_fields};
 use crate::CheckError;
-use crate::bit::right_superblock;
 use crate::overlay::Overlay;
 
 /// The primary and the backup of the first group lie in here, whatever the sizes of blocks are.
@@ -353,4 +353,25 @@ impl Search<'_, '_> {
         }
         self.follow(Vec::new()).await
     }
+}
+
+/// A superblock, as it lies on the disk, with its wrong bit put back, if one bit is wrong and all
+/// makes sense then.
+///
+/// *Clean* is left out: it stands in another sector than the hash, and a write of both that was cut
+/// leaves the same as a bit that went wrong.
+fn right_superblock(raw: &[u8]) -> Option<(Vec<u8>, BitPosition)> {
+    /// How long a superblock is on disks with fragments of any size.
+    const SIZES: [usize; 4] = [1536, 2048, 4096, 8192];
+    SIZES.into_iter().filter(|&size| size <= raw.len()).find_map(|size| {
+        let wrong = wrong_bit(&raw[..size], offset_of!(Superblock, check_hash))?;
+        if wrong.byte == offset_of!(Superblock, clean) {
+            return None;
+        }
+        let mut right = raw.to_vec();
+        wrong.flip(&mut right);
+        let geometry = parse(&right, ByteOrder::Little).ok()?;
+        let is_whole = geometry.superblock_hashes && geometry.superblock_size == size as u64;
+        is_whole.then_some((right, wrong))
+    })
 }

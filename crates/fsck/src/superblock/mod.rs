@@ -7,8 +7,8 @@
 //! check hash can be overruled by the groups and by the other copies. Then `mend` makes the primary
 //! what it should be:
 //!
-//! 1. A superblock that does not fit its hash, and fits with *one* bit put back, or with one word of
-//!    a copy in its place, is damaged in that bit or word alone.
+//! 1. A superblock that does not fit its hash, and fits with *one* bit put back, or with one word
+//!    of a copy in its place, is damaged in that bit or word alone.
 //! 2. Fields that no mount changes become those of the file system that was chosen. A primary in
 //!    which more than a few of them are wrong is replaced by a copy as a whole.
 //! 3. Settings, flags, spare bytes and the clean state are judged field by field.

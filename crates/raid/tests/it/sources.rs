@@ -23,8 +23,8 @@ struct Story {
     set: Set,
 }
 
-/// One disk is away while a block that it has is written, or only one beside it; meanwhile the block
-/// of another disk rots, in the same stripe.
+/// One disk is away while a block that it has is written, or only one beside it; meanwhile the
+/// block of another disk rots, in the same stripe.
 async fn begin(executor: &Executor, is_its_own: bool) -> Story {
     let disks = new_disks(executor, 4);
     let set = new_set(executor, &disks, Level::Parity).await;

@@ -2,10 +2,10 @@
 //!
 //! A CRC is linear: flipping a bit of the bytes flips a fixed pattern of the hash, which depends on
 //! the bit's distance from the end alone. CRC-32C tells any two patterns apart on everything that
-//! bears a hash here (at most 64 KiB), and from a flip of the stored hash itself, so at most one bit
-//! explains a difference. That bit need not be the damage: bytes in which more is wrong match some
-//! bit with a chance of their bits in 2^32, 5 in 10 million for an inode. So a caller compares what
-//! the structure says with the bit put back before it believes it.
+//! bears a hash here (at most 64 KiB), and from a flip of the stored hash itself, so at most one
+//! bit explains a difference. That bit need not be the damage: bytes in which more is wrong match
+//! some bit with a chance of their bits in 2^32, 5 in 10 million for an inode. So a caller compares
+//! what the structure says with the bit put back before it believes it.
 
 use super::check_hash;
 
