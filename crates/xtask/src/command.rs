@@ -41,6 +41,13 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     )))
 }
 
+/// Runs `command`, and gives whether it succeeded and what it printed, complaints included.
+pub(crate) fn output(command: &mut Command) -> Result<(bool, String)> {
+    let output = command.stdin(Stdio::null()).output().while_doing(spoken(command))?;
+    let printed = [&output.stdout[..], &output.stderr[..]].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&printed).into_owned()))
+}
+
 /// Runs `command`, shows each line that it prints and hands it to `see`; says whether the command
 /// succeeded.
 pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<bool> {

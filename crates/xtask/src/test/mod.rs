@@ -44,7 +44,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     sources(repository, &mut report);
     let programs = built(repository, &mut report);
     if let Some(programs) = &programs {
-        report.step(budgets::UNIT, || all(programs.iter().map(|program| program.run(None, false))));
+        report.step(budgets::UNIT, || programs::run_all(programs));
         report.step(budgets::ALONE, || alone(programs));
         report.step(budgets::DOCS, || programs::examples(repository));
         campaigns(repository, plan, seed, &mut report);

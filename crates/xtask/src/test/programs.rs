@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -48,7 +50,10 @@ pub(super) fn build(repository: &Repository) -> Result<Vec<Program>> {
     let built = command::capture(&mut build)?;
     let mut rest = cargo(repository, &["build", "--workspace", "--all-features", "--quiet"]);
     command::run(rest.args(["--bins", "--examples"]))?;
-    Ok(programs(&built))
+    let mut programs = programs(&built);
+    // The engine's take longest: they begin first.
+    programs.sort_by_key(|program| program.name != "ffs/it");
+    Ok(programs)
 }
 
 /// The examples of the documentation, which are programs of their own.
@@ -93,13 +98,38 @@ impl Program {
     }
 }
 
-/// Runs programs of tests, and counts.
+/// Runs all tests of programs, two at a time: some wait for a process or for each other, and the
+/// last test of a program leaves a processor idle.
+pub(super) fn run_all(programs: &[Program]) -> Result<Ran> {
+    let next = Mutex::new(programs.iter());
+    let all = Mutex::new(Ran::default());
+    let take = || next.lock().expect("to take one cannot fail").next();
+    let work = || {
+        while let Some(program) = take() {
+            let ran = program.run(None, false).unwrap_or_else(|failure| {
+                println!("{failure}");
+                Ran { totals: Totals { passed: 0, failed: 1 }, ..Ran::default() }
+            });
+            let mut all = all.lock().expect("to add cannot fail");
+            *all = std::mem::take(&mut *all).plus(ran);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    Ok(all.into_inner().expect("both are done"))
+}
+
+/// Runs programs of tests, shows what they print when they have ended, and counts.
 fn run(tests: &mut Command, name: &str) -> Result<Ran> {
     let mut ran = Ran::default();
-    let passed = command::watch(tests, |line| {
+    let (passed, printed) = command::output(tests)?;
+    print!("== {name}\n{printed}");
+    for line in printed.lines() {
         ran.totals += Totals::from_cargo_line(line).unwrap_or_default();
         ran.timed.extend(timed(line).map(|(took, test)| (took, format!("{name} {test}"))));
-    })?;
+    }
     if !passed && ran.totals.failed == 0 {
         return Err(Failure::new(format!("{name} failed without a test that did")));
     }

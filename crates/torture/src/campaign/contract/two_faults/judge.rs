@@ -15,8 +15,8 @@ use sim::{Executor, Prng};
 
 use super::case::{Area, Fault, Occasion};
 use super::rot::Rotten;
-use super::schedule::{Disks, Moment, NEXT, PATIENCE, Story, World};
-use super::solver::{BLOCK, Bad, fits_together, is_given};
+use super::schedule::{Moment, NEXT, PATIENCE, Story, World};
+use super::solver::{BLOCK, Bad, Disks, fits_together, is_given};
 use super::workload::{Call, Done, Versions};
 
 /// A story that was cut before an event.

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use sim::{Image, Prng};
 
 use super::case::{Area, Fault};
-use super::schedule::Disks;
-use super::solver::{BLOCK, Bad, LOG_AT, MISSED_AT, Shape};
+use super::solver::{BLOCK, Bad, Disks, LOG_AT, MISSED_AT, Shape};
 
 /// First bytes of a record of the log.
 const RECORD: &[u8] = b"prewrite";

@@ -19,7 +19,7 @@ use sim::{Disk, Effect, Event, Executor, Fault as Struck, Image, Mark, Persisten
 use super::super::model::bytes;
 use super::case::{Case, Fault, Occasion};
 use super::rot::{Rotten, Target};
-use super::solver::{BLOCK, Shape};
+use super::solver::{BLOCK, Disks, Shape};
 use super::workload::{Call, Done, done, draw, mark_of};
 
 /// Stripes of a set that is tried.
@@ -34,9 +34,6 @@ const REBUILT: u64 = 9_000;
 pub(super) const NEXT: Id = [77; 16];
 /// Longest time that anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4 * 3600);
-
-/// Images of the disks: a member for each slot, and behind these a disk that is new.
-pub(super) type Disks = Vec<Option<Image>>;
 
 /// When rot strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +120,14 @@ impl World {
 
     pub(super) fn last_told(&self) -> Option<Witness> {
         self.told.borrow().last().cloned()
+    }
+
+    /// Makes calls while writes of a disk fail, from one of them on.
+    async fn drop_out(&self, disk: usize, nth: u64, (set, calls): (&Set, &[Call])) {
+        let disk = self.disks[disk].clone().expect("it is there");
+        disk.fail(Verb::Write, nth, Persistence::Forever);
+        self.make(set, calls).await;
+        disk.heal();
     }
 
     async fn make(&self, set: &Set, calls: &[Call]) {
@@ -331,11 +336,8 @@ impl Story {
                     world.make(&set, &calls).await
                 }
                 Occasion::Dropout => {
-                    let disk = world.disks[absent].clone().expect("it is there");
-                    disk.fail(Verb::Write, nth_of_dropout, Persistence::Forever);
                     let half = calls.len() / 2;
-                    world.make(&set, &calls[..half]).await;
-                    disk.heal();
+                    world.drop_out(absent, nth_of_dropout, (&set, &calls[..half])).await;
                     if set.label().slots[absent].standing == Standing::InSync {
                         world.clock.mark(Mark::Number(REBUILT));
                     } else {
@@ -357,8 +359,14 @@ impl Story {
             }
         };
         executor.block_on_for(PATIENCE, part).ok_or("the recorded part has no end")?;
+        self.keep_recording(&world, &calls, disks);
+        Ok(())
+    }
+
+    /// Keeps the recorded part: calls, marks, traces, and images of disks that were unplugged.
+    fn keep_recording(&mut self, world: &World, calls: &[Call], disks: Disks) {
         let clock = world.clock.trace();
-        self.calls = done(&calls, &clock);
+        self.calls = done(calls, &clock);
         let marks = clock.events().iter().filter_map(|event| match event.event {
             Event::Mark(Mark::Number(mark)) => Some((event.serial, mark)),
             _ => None,
@@ -376,7 +384,6 @@ impl Story {
         for (unplugged, trace) in self.unplugged.iter_mut().zip(&self.traces) {
             *unplugged = unplugged.take().filter(|_| trace.is_none());
         }
-        Ok(())
     }
 
     /// Faults of calls of the faulty member: reads fail, or writes find no room, some of them.

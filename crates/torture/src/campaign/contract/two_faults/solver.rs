@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 
 use sim::Image;
 
+/// Images of the disks: a member for each slot, and behind these a disk that is new.
+pub(super) type Disks = Vec<Option<Image>>;
+
 /// Bytes of a block: a checksum is kept of each.
 pub(super) const BLOCK: u64 = 4096;
 /// Where the block of missed regions stands on a member, and where the log begins.

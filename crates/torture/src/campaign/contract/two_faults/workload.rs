@@ -44,7 +44,7 @@ pub(super) fn draw(
     for number in 0..writes {
         let lengths = [512, 2048, BLOCK, BLOCK, BLOCK, shape.unit, 2 * BLOCK, stripe, stripe + 512];
         let length = lengths[prng.index(lengths.len())];
-        let step = if length % BLOCK == 0 { BLOCK } else { SECTOR };
+        let step = if length.is_multiple_of(BLOCK) { BLOCK } else { SECTOR };
         let is_hot = prng.chance(3, 4);
         let from = if is_hot { hot * stripe } else { prng.below(shape.rows) * stripe };
         let at = match length {
