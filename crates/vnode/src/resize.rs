@@ -206,8 +206,8 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Goes on with what was cut off, in the background. No caller sees the files before it is
-    /// done.
+    /// Goes on with what was cut off, in the background. No caller reads or changes the files
+    /// before it is done; their attributes may show a truncation in its middle.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Io`].

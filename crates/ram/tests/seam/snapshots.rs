@@ -241,7 +241,7 @@ fn a_truncation_that_has_failed_keeps_no_snapshot_and_no_roll_back_waiting() {
     assert_eq!(fixture.shorten(file, || fixture.disk.refuse(true)), Err(FsError::Io));
     fixture.disk.refuse(false);
     assert!(fixture.done(fixture.all().pin(&now)).is_ok());
-    assert!(fixture.done(fixture.all().roll_back(&then)).is_ok());
+    assert!(fixture.done(fixture.all().roll_back(&now)).is_ok());
 }
 
 /// A file becomes shorter in steps, a snapshot waits for that, and another large file is to go.

@@ -95,6 +95,20 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
 
 /// Bugs that the tests of `shadow` find (`shadow/tests/it/planted.rs`).
 const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
+    "EndlessChains",
+    "EndlessBackground",
+    "ForgottenPlaces",
+    "LastPlaceFree",
+    "FreeBehindDamage",
+    "StuckChains",
+    "LateLosses",
+    "RefusedRollBacks",
+    "UnmendedSuperblocks",
+    "UnmendedRuns",
+    "LostLines",
+    "BlockedLists",
+    "KeptLeaves",
+    "RecordedPlans",
     "EatenClaims",
     "UnlistedBlocks",
     "ListedFrees",

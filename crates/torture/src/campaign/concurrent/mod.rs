@@ -72,8 +72,12 @@ pub fn concurrent(options: &Options) -> Outcome {
         || (),
         |(), number| outcome(options.seed_of(number), options),
     );
+    if options.design.has_disks() {
+        return outcome;
+    }
     let played = outcome.counts.workloads;
-    if options.design.has_disks() { outcome } else { outcome.with_cuts(LEAST_CUTS.min(played / 5)) }
+    let least = if options.seconds.is_some() { played / 50 } else { played / 5 };
+    outcome.with_cuts(LEAST_CUTS.min(least))
 }
 
 fn outcome(seed: u64, options: &Options) -> Outcome {

@@ -281,12 +281,29 @@ pub(super) async fn look(server: &Server) -> Result<(Vec<Option<nfs_fh3>>, Seen)
     Ok((handles, seen))
 }
 
-/// All bytes of a file, which are as many as its attributes say.
+/// All bytes of a file, which are as many as its attributes say. A truncation that a cut has broken
+/// off goes on behind the start: where the file has become shorter since its attributes were asked
+/// for, it is read anew.
 ///
 /// # Errors
 /// What cannot be seen.
 pub(super) async fn contents(server: &Server, file: &nfs_fh3) -> Result<Vec<u8>, String> {
-    let size = ok(server.ask(&calls::getattr(file)).await?)?.obj_attributes.size;
+    let mut size = size_of(server, file).await?;
+    loop {
+        let read = contents_of(server, file, size).await;
+        let now = size_of(server, file).await?;
+        if read.is_ok() || now >= size {
+            return read;
+        }
+        size = now;
+    }
+}
+
+async fn size_of(server: &Server, file: &nfs_fh3) -> Result<u64, String> {
+    Ok(ok(server.ask(&calls::getattr(file)).await?)?.obj_attributes.size)
+}
+
+async fn contents_of(server: &Server, file: &nfs_fh3, size: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < size {
         let read = calls::read(file, bytes.len() as u64, LARGEST as u32);

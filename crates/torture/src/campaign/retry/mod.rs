@@ -106,7 +106,11 @@ pub fn promised(options: &Options) -> Outcome {
     if options.design.has_disks() {
         return all;
     }
-    all.with_cuts(if options.full { LEAST_CUTS } else { LEAST_CUTS / 10 })
+    all.with_cuts(match (options.seconds, options.full) {
+        (Some(_), _) => 1,
+        (None, true) => LEAST_CUTS,
+        (None, false) => LEAST_CUTS / 10,
+    })
 }
 
 /// Repeats every call in every way. In full, more of the ways in which a cut can lose writes; where

@@ -123,18 +123,6 @@ impl Case {
         Fault::all(device).into_iter().flat_map(of).collect()
     }
 
-    /// Whether sets are known not to keep the law here: a planned replacement calls the leaving
-    /// disk out before the new one is whole, a disk that comes back while its spare is filled is no
-    /// source, no map is made again that is wrong on all members, nor is a member taken in that is
-    /// out and has missed nothing. A sample of seconds passes these over; the full form does not.
-    pub(super) fn is_open(&self) -> bool {
-        use Area::{Label, Map, Table};
-        let is_of_map = self.fault == Fault::Rot(Map) && self.device == Device::Raid1;
-        matches!(self.occasion, Occasion::Replaced | Occasion::Spare)
-            || matches!(self.fault, Fault::RotAll(Map | Label | Table))
-            || is_of_map
-    }
-
     /// The workload with this number: all cells have their turn.
     pub(super) fn draw(device: Device, seed: u64, number: u64) -> Self {
         let cells = Self::cells(device);
