@@ -50,8 +50,7 @@ const PLANTED: &str = "planted";
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
 /// The campaigns on a set of disks.
-const OF_SETS: [&str; 7] =
-    ["contract", TWO_FAULTS, "seq1", "seq2", "data", "faults", "conformance"];
+const OF_SETS: [&str; 6] = ["contract", TWO_FAULTS, "seq1", "seq2", "faults", "conformance"];
 
 /// The campaign of those designs alone whose answers outlive a cut.
 const OF_MEMORABLE: &str = "space";

@@ -66,7 +66,7 @@ impl Population {
         for (first, volume) in volumes.into_iter().enumerate() {
             let empty = Images { volumes: vec![volume], first, log: None };
             let server = Server::start(seed, &hardware::workshop(), Design::InPlace, &empty);
-            let stages = stages(&server, PROCESSES, seed + first as u64);
+            let stages = stages(&server, PROCESSES, seed.wrapping_add(first as u64));
             let [stage] = &stages[..] else { panic!("one disk has one stage") };
             let made = server.run(FileSet::make(stage, &LADDIS, bytes));
             files.push(made.unwrap_or_else(|trouble| panic!("disk {first}: {trouble}")));

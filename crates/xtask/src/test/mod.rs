@@ -134,7 +134,7 @@ fn others(repository: &Repository, plan: &Plan, seed: u64, report: &mut Report) 
         } else {
             built("duramen-lab")
         };
-        counted(lab::test(repository, &lab))
+        counted(lab::test(repository, &lab, plan.full))
     });
     report.step(budgets::BENCH, || {
         counted(if plan.full {
