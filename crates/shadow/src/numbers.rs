@@ -5,8 +5,7 @@
 //! 2. A number is handed out again before one behind the end is: the end is never above the most
 //!    numbers that were in use at once since the opening, and those that it found.
 //!
-//! Not asserted: 1, which the property test below compares with a plain set; 2, which is about many
-//! openings.
+//! Not asserted: 2, which is about many openings.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -58,7 +57,10 @@ impl Numbers {
         let (end, mut free) = (self.end.get(), self.free.borrow_mut());
         if number >= end {
             if number > end {
-                free.insert(end, number);
+                let last = free.last_key_value().filter(|&(_, &last)| last == end);
+                let start = last.map_or(end, |(&start, _)| start);
+                free.insert(start, number);
+                assert_apart(&free, number + 1, start);
             }
             self.end.set(number + 1);
             return;
@@ -69,6 +71,7 @@ impl Numbers {
             for rest in [run.start..number, number + 1..run.end] {
                 if !rest.is_empty() {
                     free.insert(rest.start, rest.end);
+                    assert_apart(&free, end, rest.start);
                 }
             }
         }
@@ -84,6 +87,7 @@ impl Numbers {
         let start = before.filter(|run| run.end == number).map_or(number, |run| run.start);
         let end = free.remove(&(number + 1)).unwrap_or(number + 1);
         free.insert(start, end);
+        assert_apart(&free, self.end.get(), start);
     }
 
     /// None is in use any more.
@@ -91,6 +95,15 @@ impl Numbers {
         self.end.set(0);
         self.free.borrow_mut().clear();
     }
+}
+
+/// Asserts invariant 1 of the run of free numbers that begins at `start`.
+fn assert_apart(free: &BTreeMap<u64, u64>, end: u64, start: u64) {
+    let run_end = free[&start];
+    let before = free.range(..start).next_back().map(|(_, &end)| end);
+    let is_apart = before.is_none_or(|before| before < start) && !free.contains_key(&run_end);
+    let is_right = start < run_end && run_end <= end && is_apart;
+    assert!(is_right || is_planted(Bug::LastPlaceFree), "invariant 1: {start}..{run_end} of {end}");
 }
 
 /// Where blocks of a tree stand, or may stand, as runs of their numbers.
