@@ -43,7 +43,6 @@ pub mod layout;
 mod members;
 mod missed;
 mod opening;
-mod others;
 mod pace;
 pub mod parity;
 mod plan;
@@ -68,9 +67,7 @@ mod written;
 
 pub use labels::Read;
 pub use members::Witnessed;
-pub use opening::{
-    MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open, would_condemn,
-};
+pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open};
 pub use rebuild::RebuildError;
 pub use scrub::{ScrubError, Scrubbed};
 pub use set::{FailError, Set};

@@ -30,7 +30,6 @@ use runtime::sync::{Lock, Signal};
 use crate::assembly::Witness;
 use crate::label::{Id, Label, Slot, Standing};
 use crate::labels::write_label;
-use crate::others::OtherDisks;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
@@ -76,8 +75,6 @@ pub(crate) struct Members {
     /// The witness was not told of the last story when the set was closed.
     is_untold: Cell<bool>,
     pub(crate) counts: Counts,
-    /// Disks that may give blocks beside the members.
-    pub(crate) others: OtherDisks,
     /// Who has them when.
     pub(crate) pace: Pace,
 }
@@ -115,7 +112,6 @@ impl Members {
             gave_up: Cell::new(false),
             is_untold: Cell::new(false),
             counts,
-            others: OtherDisks::default(),
             pace,
         }
     }

@@ -255,17 +255,6 @@ pub async fn open(
 
 /// Whether an opening for writing would call out a member that is missing, and has missed nothing
 /// so far.
-///
-/// # Errors
-/// As [`open`], as far as the labels tell.
-pub async fn would_condemn(
-    devices: &[Rc<dyn BlockDevice>],
-    options: &OpenOptions,
-) -> Result<bool, OpenError> {
-    let found = read_all(devices).await?;
-    Ok(condemns(&choose(&found, options)?))
-}
-
 fn condemns(assembly: &Assembly) -> bool {
     let Assembly { label, members, .. } = assembly;
     let mut slots = label.slots.iter().zip(members);

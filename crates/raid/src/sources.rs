@@ -1,17 +1,17 @@
 //! The disks that are asked for a block, in one place.
 //!
-//! *No present disk is passed over before a block is called lost.* Beside the member of a slot
-//! these may have its blocks: the disk that is being filled or that has returned, a member that is
-//! out and still plugged in, and the disks of [`crate::others`], for instance one that leaves.
-//! [`Stripe::sources`] is the one list of them, in order of trust; [`Stripe::mend`] and
-//! [`Stripe::agree`] ask it, and reads, small writes, rebuild and scrub go through these two.
+//! *No present disk is passed over before a block is called lost.* Where no member of a slot is in,
+//! its blocks may be on the disk that is being filled or that has returned, or on a member that is
+//! out and still plugged in: [`Stripe::source`] is that disk. [`Stripe::mend`] and
+//! [`Stripe::mirror_of_others`] ask it, and reads, small writes, rebuild and scrub go through these
+//! two.
 //!
 //! A candidate is judged by the checksum that the set has *now* for the block. Writes that miss a
 //! member change its checksums all the same, so bytes from before the member went do not fit. Where
 //! no checksum is known, only a disk that cannot have missed the block is a source.
 //!
-//! Several blocks of a column may be missing at once. Then every combination of the candidates is
-//! tried: one is right if what it makes of a missing block fits the checksum of that block.
+//! Several blocks of a column may be missing at once. Then the candidates are tried together: they
+//! are right if what they make of a missing block fits the checksum of that block.
 //!
 //! Invariants:
 //! 1. A checksum of a block that is not found is not changed.
@@ -19,19 +19,32 @@
 //!
 //! Not asserted: 1 and 2, which are about blocks that stay as they are.
 
-use block::Buffer;
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer};
 
 use crate::blocks::BLOCK;
 use crate::label::Standing;
 use crate::members::Members;
-use crate::others::{Source, Trust};
 use crate::parity::missing;
 use crate::planted::{Bug, is_planted};
 use crate::stripe::{Agreed, Column, Found, Given, Stripe};
 use crate::table::{MARK, sum_of};
 
-/// Combinations of candidates that are tried for one block.
-const MAX_COMBINATIONS: usize = 64;
+/// How far the bytes of a disk count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// It cannot have missed the block: its bytes count also where no checksum is known.
+    Member,
+    /// It may have missed the block: its bytes count only if a checksum proves them.
+    Checked,
+}
+
+/// A disk that may have the blocks of a slot.
+struct Source {
+    device: Rc<dyn BlockDevice>,
+    trust: Trust,
+}
 
 impl Members {
     /// Whether the disk of a slot has all but what it is known to have missed.
@@ -52,16 +65,16 @@ pub(crate) enum Expected {
 }
 
 impl Stripe<'_> {
-    /// All present disks that can give this unit, in order of trust.
-    pub(crate) fn sources(&self, slot: usize, stripe: u64) -> Vec<Source> {
+    /// The present disk of a slot whose member is not in, and so was not asked.
+    fn source(&self, slot: usize, stripe: u64) -> Option<Source> {
         let members = self.members;
+        if members.has(slot) || is_planted(Bug::UnaskedReturns) {
+            return None;
+        }
         let has_missed_nothing =
             members.is_catching_up(slot) && !self.missed.has(stripe) || members.takes(slot, stripe);
         let trust = if has_missed_nothing { Trust::Member } else { Trust::Checked };
-        let own = members.present(slot).map(|device| Source { device, trust });
-        let mut all: Vec<Source> = own.into_iter().chain(members.others.of(slot)).collect();
-        all.sort_by_key(|source| source.trust == Trust::Checked);
-        all
+        members.present(slot).map(|device| Source { device, trust })
     }
 
     /// Whether the tables have the checksums of the last durable bytes of a slot: those of a member
@@ -142,37 +155,34 @@ impl Stripe<'_> {
         }
     }
 
-    /// Asks the other disks of each slot of which a block is missing. What they have and nothing
-    /// proves, by place.
+    /// Asks the disk of each slot of which a block is missing. What it has and nothing proves, by
+    /// place.
     async fn ask_others(
         &self,
         column: &Column,
         all: &[usize],
         given: &mut [Given],
         block: usize,
-    ) -> Vec<Vec<Vec<u8>>> {
-        let mut unproven = vec![Vec::new(); given.len()];
+    ) -> Vec<Option<Vec<u8>>> {
+        let mut unproven = vec![None; given.len()];
         for place in missing_of(given, block) {
             let (slot, offset) = (all[place], self.offset(column, block));
             let expected = self.expected(slot, column.stripe, offset).await;
-            for source in self.sources_beside(slot, column.stripe) {
-                let Some(bytes) = self.ask(&source, offset).await else {
-                    given[place].wait_for(block);
-                    continue;
-                };
-                match expected {
-                    Expected::Sum(sum) if sum == sum_of(&bytes) => {
-                        self.accept(slot, offset, &bytes).await;
-                        given[place].put(block, &bytes);
-                        break;
-                    }
-                    Expected::Sum(_) => {}
-                    Expected::Unknown if source.trust == Trust::Member => {
-                        given[place].put_unknown(block, &bytes);
-                        break;
-                    }
-                    Expected::Unknown | Expected::Lost => unproven[place].push(bytes),
+            let Some(source) = self.source(slot, column.stripe) else { continue };
+            let Some(bytes) = self.ask(&source, offset).await else {
+                given[place].wait_for(block);
+                continue;
+            };
+            match expected {
+                Expected::Sum(sum) if sum == sum_of(&bytes) => {
+                    self.accept(slot, offset, &bytes).await;
+                    given[place].put(block, &bytes);
                 }
+                Expected::Sum(_) => {}
+                Expected::Unknown if source.trust == Trust::Member => {
+                    given[place].put_unknown(block, &bytes);
+                }
+                Expected::Unknown | Expected::Lost => unproven[place] = Some(bytes),
             }
         }
         unproven
@@ -185,33 +195,24 @@ impl Stripe<'_> {
         column: &Column,
         all: &[usize],
         given: &mut [Given],
-        (block, unproven): (usize, &[Vec<Vec<u8>>]),
+        (block, unproven): (usize, &[Option<Vec<u8>>]),
     ) {
         let (bad, offset) = (missing_of(given, block), self.offset(column, block));
         for &target in bad.iter().filter(|_| bad.len() > 1) {
             let expected = self.expected(all[target], column.stripe, offset).await;
             let Expected::Sum(sum) = expected else { continue };
-            let rest: Vec<usize> = bad.iter().copied().filter(|&place| place != target).collect();
-            let counts: Vec<usize> = rest.iter().map(|&place| unproven[place].len()).collect();
-            let combinations = counts.iter().product::<usize>().min(MAX_COMBINATIONS);
-            for number in 0..combinations {
-                let mut left = number;
-                let chosen = counts.iter().zip(&rest).map(|(count, &place)| {
-                    let choice = left % count;
-                    left /= count;
-                    (place, &unproven[place][choice][..])
-                });
-                let chosen: Vec<(usize, &[u8])> = chosen.collect();
-                let good = (0..given.len()).filter(|place| !bad.contains(place));
-                let good = good.map(|place| given[place].block(block));
-                let made = missing(BLOCK as usize, good.chain(chosen.iter().map(|it| it.1)));
-                if sum_of(&made) == sum {
-                    for (place, bytes) in chosen.into_iter().chain([(target, &made[..])]) {
-                        self.accept(all[place], offset, bytes).await;
-                        given[place].put(block, bytes);
-                    }
-                    return;
+            let rest = bad.iter().filter(|&&place| place != target);
+            let rest = rest.map(|&place| Some((place, unproven[place].as_deref()?)));
+            let Some(rest) = rest.collect::<Option<Vec<(usize, &[u8])>>>() else { continue };
+            let good = (0..given.len()).filter(|place| !bad.contains(place));
+            let good = good.map(|place| given[place].block(block));
+            let made = missing(BLOCK as usize, good.chain(rest.iter().map(|it| it.1)));
+            if sum_of(&made) == sum {
+                for (place, bytes) in rest.into_iter().chain([(target, &made[..])]) {
+                    self.accept(all[place], offset, bytes).await;
+                    given[place].put(block, bytes);
                 }
+                return;
             }
         }
     }
@@ -225,29 +226,21 @@ impl Stripe<'_> {
     ) -> Result<Vec<u8>, Found> {
         let (offset, mut why) = (self.offset(column, block), Found::Absent);
         for slot in 0..self.layout.members {
-            for source in self.sources_beside(slot, column.stripe) {
-                let Some(bytes) = self.ask(&source, offset).await else {
-                    why = Found::Unread;
-                    continue;
-                };
-                let is_right = match agreed {
-                    Agreed::On(sum) => sum == sum_of(&bytes),
-                    Agreed::Unknown => source.trust == Trust::Member,
-                    Agreed::Not => false,
-                };
-                if is_right {
-                    return Ok(bytes);
-                }
+            let Some(source) = self.source(slot, column.stripe) else { continue };
+            let Some(bytes) = self.ask(&source, offset).await else {
+                why = Found::Unread;
+                continue;
+            };
+            let is_right = match agreed {
+                Agreed::On(sum) => sum == sum_of(&bytes),
+                Agreed::Unknown => source.trust == Trust::Member,
+                Agreed::Not => false,
+            };
+            if is_right {
+                return Ok(bytes);
             }
         }
         Err(why)
-    }
-
-    /// The sources of a slot but its member, which was asked.
-    fn sources_beside(&self, slot: usize, stripe: u64) -> impl Iterator<Item = Source> {
-        let asked = usize::from(self.members.has(slot));
-        let most = if is_planted(Bug::UnaskedReturns) { 0 } else { usize::MAX };
-        self.sources(slot, stripe).into_iter().skip(asked).take(most)
     }
 
     /// A block of a disk. `None` if that cannot be read.
