@@ -52,10 +52,6 @@ const INODE_FIELDS: [(usize, &str); 26] = [
     (248, "di_spare"),
 ];
 
-fn hex(number: u32) -> String {
-    format!("{number:#010x}")
-}
-
 /// Puts the one wrong bit of an inode back. Whether there was one.
 pub(super) fn mend_inode(
     geometry: &Geometry,
@@ -68,7 +64,7 @@ pub(super) fn mend_inode(
     let (_, name) = known.expect("the first begins at byte 0");
     let place = Place::inode(ino).offset(wrong.byte as u64).named(*name);
     let hash = check_hash(dinode.as_bytes(), offset_of!(Dinode, check_hash));
-    let (found, expected) = (hex(dinode.check_hash.get()), hex(hash));
+    let (found, expected) = (fields::hex(dinode.check_hash.get()), fields::hex(hash));
     if ino < ROOT_INODE
         || !log.find(Invariant::InodeHash, Repairable, place, found, expected, PUT_BACK)
     {
@@ -122,7 +118,8 @@ impl Checker<'_> {
             return Ok(());
         }
         let hash = check_hash(&block[..size], offset_of!(GroupHeader, check_hash));
-        let (found, expected) = (hex(GroupHeader::of(block).check_hash.get()), hex(hash));
+        let stored = GroupHeader::of(block).check_hash.get();
+        let (found, expected) = (fields::hex(stored), fields::hex(hash));
         let place = Place::group(group).offset(wrong.byte as u64);
         if self.log.find(Invariant::GroupHash, Repairable, place, found, expected, PUT_BACK) {
             let start = self.geometry.group_header_fragment(group);

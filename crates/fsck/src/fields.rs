@@ -179,7 +179,8 @@ pub(super) fn mend(geometry: &Geometry, ino: u64, dinode: &mut Dinode, log: &mut
     }
 }
 
-fn hex(number: u32) -> String {
+/// A check hash, as findings show it.
+pub(super) fn hex(number: u32) -> String {
     format!("{number:#010x}")
 }
 

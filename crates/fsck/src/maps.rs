@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use super::Severity::Repairable;
 use super::blocks::READS_IN_FLIGHT;
-use super::{CheckError, Checker, Invariant, Phase, Place};
+use super::{CheckError, Checker, Invariant, Phase, Place, fields};
 
 /// A part of a group block, and the invariant that it is under.
 struct Section {
@@ -141,7 +141,7 @@ impl Checker<'_> {
         if found == expected {
             return true;
         }
-        let (found, expected) = (format!("{found:#010x}"), format!("{expected:#010x}"));
+        let (found, expected) = (fields::hex(found), fields::hex(expected));
         let place = Place::group(group);
         let repair = "sealed anew";
         !self.log.find(Invariant::GroupHash, Repairable, place, found, expected, repair)

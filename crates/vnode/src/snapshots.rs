@@ -139,8 +139,7 @@ impl<E: Engine> Files<E> {
         if !is_planted(Bug::UnwrittenPins) {
             self.write_back_all().await;
         }
-        let is_lost = losses != self.losses.get();
-        if is_lost {
+        if losses != self.losses.get() {
             return Err(FsError::Io); // it would not hold what was answered, and is lost since
         }
         let _no_steps = if is_planted(Bug::PinsAmidSteps) {

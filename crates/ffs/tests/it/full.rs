@@ -160,16 +160,21 @@ async fn fill_rest(volume: &Volume, root: ObjectId) {
     }
 }
 
+/// A new volume of 8 MiB.
+async fn new_volume(executor: &Executor) -> Volume {
+    let disk = Disk::new(executor, Image::zeroed(8 << 20));
+    let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
+    let random = executor.runtime().random;
+    mkfs(&*disk, &sizes(4096, 512), &*random, now).await.expect("the disk holds it");
+    let opened = try_open(executor.runtime(), disk).await;
+    opened.unwrap_or_else(|error| panic!("{error}")).0
+}
+
 #[test]
 fn what_fits_side_by_side_is_not_refused_for_being_counted_twice() {
     let executor = Executor::new(11);
-    let disk = Disk::new(&executor, Image::zeroed(8 << 20));
     executor.block_on(async {
-        let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-        let random = executor.runtime().random;
-        mkfs(&*disk, &sizes(4096, 512), &*random, now).await.expect("the disk holds it");
-        let opened = try_open(executor.runtime(), disk.clone()).await;
-        let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
+        let volume = new_volume(&executor).await;
         let root = volume.files.root();
         let mut files = Vec::new();
         for index in 0..12 {
@@ -190,13 +195,8 @@ fn what_fits_side_by_side_is_not_refused_for_being_counted_twice() {
 /// wait for space.
 fn refused_tail() -> Result<(), String> {
     let executor = Executor::new(12);
-    let disk = Disk::new(&executor, Image::zeroed(8 << 20));
     executor.block_on(async {
-        let now = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-        let random = executor.runtime().random;
-        mkfs(&*disk, &sizes(4096, 512), &*random, now).await.expect("the disk holds it");
-        let opened = try_open(executor.runtime(), disk.clone()).await;
-        let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
+        let volume = new_volume(&executor).await;
         let root = volume.files.root();
         let tail = volume.create(root, "tail").await.expect("room");
         let spare = volume.create(root, "spare").await.expect("room");
