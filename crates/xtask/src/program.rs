@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{Repository, Result, command};
 
@@ -18,11 +18,22 @@ pub fn torture(repository: &Repository, arguments: &[OsString]) -> Result<()> {
 }
 
 /// Builds a program, fast; gives its path.
-pub(crate) fn built(repository: &Repository, package: &str) -> Result<PathBuf> {
+pub(crate) fn built(repository: &Repository, name: &str) -> Result<PathBuf> {
+    built_in(repository, name, &repository.target(), None)
+}
+
+/// The same in a folder for products, with flags for the compiler.
+pub(crate) fn built_in(
+    repository: &Repository,
+    name: &str,
+    target: &Path,
+    flags: Option<&str>,
+) -> Result<PathBuf> {
     let mut cargo = std::process::Command::new("cargo");
-    cargo.args(["build", "--quiet", "--release", "--package", package, "--bin", package]);
-    command::run(cargo.current_dir(repository.root()))?;
-    Ok(repository.target().join("release").join(package))
+    cargo.args(["build", "--release", "--bin", name, "--target-dir"]).arg(target);
+    cargo.envs(flags.map(|flags| ("RUSTFLAGS", flags))).current_dir(repository.root());
+    command::run(&mut cargo)?;
+    Ok(target.join("release").join(name))
 }
 
 fn run(repository: &Repository, which: &[&str], arguments: &[OsString]) -> Result<()> {

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use crate::failure::While;
 use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
-use crate::{Failure, Repository, Result, command};
+use crate::{Failure, Repository, Result, command, program};
 
 /// How long, and where to.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<()> {
         .while_doing("this needs perf (on Debian: apt-get install linux-perf)")?;
     let target = repository.target().join("flame");
     let flags = Some("-C force-frame-pointers=yes");
-    let binary = duramen::build_in(repository, &target, flags)?;
+    let binary = program::built_in(repository, duramen::NAME, &target, flags)?;
     fs::create_dir_all(&plan.output).while_doing(plan.output.display())?;
     for (name, what, workload) in PICTURES {
         let samples = sample(&binary, workload, plan.seconds)?;

@@ -13,8 +13,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::failure::While;
-use crate::{Failure, Repository, Result, clock, command};
+use crate::{Failure, Repository, Result, clock, command, program};
 
+/// The program.
+pub(crate) const NAME: &str = "duramen";
 /// How long the server may take until it says that it is ready, also after a crash.
 const READY: Duration = Duration::from_secs(60);
 /// How long the server may take to end when it is asked to.
@@ -65,20 +67,7 @@ fn configuration_for(disk: &Path) -> String {
 
 /// Builds the release binary; gives its path.
 pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
-    build_in(repository, &repository.target(), None)
-}
-
-/// The same in a folder for products, with flags for the compiler.
-pub(crate) fn build_in(
-    repository: &Repository,
-    target: &Path,
-    flags: Option<&str>,
-) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--bin", "duramen", "--target-dir"]).arg(target);
-    cargo.envs(flags.map(|flags| ("RUSTFLAGS", flags))).current_dir(repository.root());
-    command::run(&mut cargo)?;
-    Ok(target.join("release/duramen"))
+    program::built(repository, NAME)
 }
 
 impl Server {

@@ -20,7 +20,7 @@ use report::{Drawn, Report};
 
 use crate::budgets::{self, ROWS, Row};
 use crate::client_test::{self, Plan as ClientPlan};
-use crate::{Repository, Result, Totals, bench_test, command, lab, program, setup, tidy};
+use crate::{Failure, Repository, Result, Totals, bench_test, command, lab, program, setup, tidy};
 
 /// How much to test.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,28 +79,14 @@ fn built(repository: &Repository, report: &mut Report) -> Option<Vec<Program>> {
     programs
 }
 
-fn all(runs: impl Iterator<Item = Result<Ran>>) -> Result<Ran> {
-    let mut sum = Ran::default();
-    for run in runs {
-        match run {
-            Ok(run) => sum = sum.plus(run),
-            Err(failure) => {
-                println!("{failure}");
-                sum.totals.failed += 1;
-            }
-        }
-    }
-    Ok(sum)
-}
-
 /// A stranger's clone has no folder `shared` beside it: the tests that look for it skip then.
 fn alone(programs: &[Program]) -> Result<Ran> {
     let run = |(name, filter)| {
         let found = programs.iter().find(|program| program.name == name);
-        let found = found.ok_or_else(|| crate::Failure::new(format!("no tests {name}")))?;
+        let found = found.ok_or_else(|| Failure::new(format!("no tests {name}")))?;
         found.run(Some(filter), true)
     };
-    all(FOREIGN.into_iter().map(run))
+    Ok(FOREIGN.into_iter().map(run).map(Ran::of).fold(Ran::default(), Ran::plus))
 }
 
 /// The campaigns and the planted bugs.

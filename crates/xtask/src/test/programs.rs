@@ -1,4 +1,4 @@
-//! The programs of tests that a build has made, run one after the other, and what each test took.
+//! The programs of tests that a build has made, run two at a time, and what each test took.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,6 +35,14 @@ pub(super) struct Ran {
 }
 
 impl Ran {
+    /// What was run; what cannot be carried out is told, and counts as one failure.
+    pub(super) fn of(carried_out: Result<Self>) -> Self {
+        carried_out.unwrap_or_else(|failure| {
+            println!("{failure}");
+            Self { totals: Totals { passed: 0, failed: 1 }, ..Self::default() }
+        })
+    }
+
     /// Both together.
     pub(super) fn plus(mut self, other: Self) -> Self {
         self.totals += other.totals;
@@ -106,10 +114,7 @@ pub(super) fn run_all(programs: &[Program]) -> Result<Ran> {
     let take = || next.lock().expect("to take one cannot fail").next();
     let work = || {
         while let Some(program) = take() {
-            let ran = program.run(None, false).unwrap_or_else(|failure| {
-                println!("{failure}");
-                Ran { totals: Totals { passed: 0, failed: 1 }, ..Ran::default() }
-            });
+            let ran = Ran::of(program.run(None, false));
             let mut all = all.lock().expect("to add cannot fail");
             *all = std::mem::take(&mut *all).plus(ran);
         }

@@ -66,10 +66,7 @@ impl Report {
     pub(super) fn step(&mut self, step: Step, carry_out: impl FnOnce() -> Result<Ran>) {
         println!("== {}", step.name);
         let start = clock::now();
-        let Ran { mut totals, timed } = carry_out().unwrap_or_else(|failure| {
-            println!("{failure}");
-            Ran { totals: Totals { passed: 0, failed: 1 }, ..Ran::default() }
-        });
+        let Ran { mut totals, timed } = Ran::of(carry_out());
         let seconds = start.elapsed().as_secs_f64();
         if step.is_exceeded(seconds) && !self.is_full {
             let (name, budget) = (step.name, step.seconds);
