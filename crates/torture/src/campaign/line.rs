@@ -1,5 +1,6 @@
 //! How a violation is written as a line, and the words of one read: see [`super::case`].
 
+use super::Outcome;
 use crate::explore::design::Design;
 
 /// A line of a violation, behind its reason.
@@ -10,6 +11,17 @@ pub(super) fn told(reason: &str, word: &str, design: Design, details: &str) -> S
 /// The command that shows a violation again.
 pub(super) fn command(word: &str, design: Design, details: &str) -> String {
     format!("cargo xtask torture replay '{word} {}: {details}'", design.case_name())
+}
+
+/// The outcome of a case that was played again: its violation, if it is one still.
+pub(super) fn replayed(
+    found: Result<(), String>,
+    word: &str,
+    design: Design,
+    details: &str,
+) -> Outcome {
+    let told = |reason: String| told(&reason, word, design, details);
+    Outcome { violations: found.err().map(told).into_iter().collect(), ..Outcome::default() }
 }
 
 /// A number in the details of a line.

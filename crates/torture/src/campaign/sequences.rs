@@ -21,8 +21,6 @@ const OF_PAIRS: usize = 10;
 
 /// Workloads of one piece. Neighbours begin alike, and share images.
 const PIECE: usize = 4;
-/// Violations of a thread that are made small. One fault shows itself in many workloads.
-const SHRUNK: usize = 1;
 
 /// All workloads of one operation.
 pub fn singles(options: &Options) -> Outcome {
@@ -55,7 +53,8 @@ pub(super) fn all_pairs(design: Design) -> Vec<Vec<Op>> {
 struct State {
     explorer: Explorer,
     first: Option<Op>,
-    shrunk: usize,
+    /// Whether a violation was made small. One fault shows itself in many workloads.
+    has_shrunk: bool,
 }
 
 /// Explores workloads, in pieces of a few neighbours.
@@ -67,8 +66,8 @@ pub(super) fn explore(
     let pieces: Vec<&[Vec<Op>]> =
         workloads.chunk_by(|one, next| one.len() > 1 && one[0] == next[0]).collect();
     let pieces: Vec<&[Vec<Op>]> = pieces.iter().flat_map(|alike| alike.chunks(PIECE)).collect();
-    let shrunk = if options.stops_at_first { SHRUNK } else { 0 };
-    let state = || State { explorer: explorer(options.design), first: None, shrunk };
+    let has_shrunk = options.stops_at_first;
+    let state = || State { explorer: explorer(options.design), first: None, has_shrunk };
     spend_on_list(options, &pieces, state, |state, piece| {
         piece.iter().map(|ops| state.explore(ops)).fold(Outcome::default(), Outcome::plus)
     })
@@ -84,8 +83,8 @@ impl State {
         let counts = std::mem::take(&mut self.explorer.counts);
         let found = std::mem::take(&mut self.explorer.violations);
         let told = found.into_iter().map(|one| {
-            self.shrunk += 1;
-            told(&if self.shrunk <= SHRUNK { one.shrunk() } else { one })
+            let is_first = !std::mem::replace(&mut self.has_shrunk, true);
+            told(&if is_first { one.shrunk() } else { one })
         });
         Outcome { counts, violations: told.collect(), ..Outcome::default() }
     }
@@ -103,6 +102,5 @@ pub(super) fn told(violation: &Violation) -> String {
 /// Why it is none.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let case = Case::of(design, details).map_err(|error| error.to_string())?;
-    let found = case.replay().err().map(|reason| told(&Violation { case, reason }));
-    Ok(Outcome { violations: found.into_iter().collect(), ..Outcome::default() })
+    Ok(line::replayed(case.replay(), WORD, design, &case.details()))
 }

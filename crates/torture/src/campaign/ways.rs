@@ -46,6 +46,5 @@ fn told(violation: &Violation) -> String {
 /// Why it is none.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let case = Case::of(design, details).map_err(|error| error.to_string())?;
-    let found = case.replay().err().map(|reason| told(&Violation { case, reason }));
-    Ok(Outcome { violations: found.into_iter().collect(), ..Outcome::default() })
+    Ok(line::replayed(case.replay(), WORD, design, &case.details()))
 }

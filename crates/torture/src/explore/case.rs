@@ -71,9 +71,7 @@ impl Case {
         History::allows(&run.history, &seen, moment)?;
         catching(|| retry(self.design, &images, &run.history, moment))
     }
-}
 
-impl Case {
     /// The line without its design.
     pub fn details(&self) -> String {
         let ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();

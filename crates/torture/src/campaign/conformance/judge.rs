@@ -451,9 +451,7 @@ impl Reference {
                 same("no_trunc, chown_restricted", flags, (true, true))?;
                 let cases = (ok.case_insensitive, ok.case_preserving);
                 same("case_insensitive, case_preserving", cases, (false, true))?;
-                // Engine by engine, what its inodes can count.
-                let counts = [32_767, 65_500].contains(&ok.linkmax);
-                same("linkmax is 32767 or 65500", counts, true)?;
+                same("linkmax", ok.linkmax, self.max_links)?;
                 self.tree.check_given(node, &ok.obj_attributes)
             }
             (Err(fail), found) => self.tree.check_any(found.ok(), &fail.obj_attributes),

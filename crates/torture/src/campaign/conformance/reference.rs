@@ -40,6 +40,8 @@ pub(crate) struct Reference {
     pub known: Known,
     /// Listings under way: of READDIR and of READDIRPLUS.
     pub scans: [Option<Scan>; 2],
+    /// Names that a file may have.
+    pub max_links: u32,
 }
 
 /// Sent instead of a handle.
@@ -55,10 +57,14 @@ fn elsewhere() -> nfs_fh3 {
 
 impl Reference {
     /// A new volume, seen by these users.
-    pub(crate) fn new(root: &nfs_fh3, max_file_size: u64, users: Vec<User>) -> Self {
+    pub(crate) fn new(
+        root: &nfs_fh3,
+        (max_file_size, max_links): (u64, u32),
+        users: Vec<User>,
+    ) -> Self {
         let mut tree = Tree::new(max_file_size);
         tree.nodes[ROOT].told.handle = Some(root.data.to_vec());
-        Self { tree, users, known: Known::default(), scans: [None, None] }
+        Self { tree, users, known: Known::default(), scans: [None, None], max_links }
     }
 
     /// The file that a step made.

@@ -77,6 +77,8 @@ impl Session {
     /// # Errors
     /// What it says instead of a handle of its root.
     pub(crate) fn new(seed: u64, options: WorldOptions, users: Vec<User>) -> Result<Self, String> {
+        // Inodes of UFS2 count without a sign, as FreeBSD does.
+        let max_links = if options.design.is_ufs2() { 65_500 } else { 32_767 };
         let world = World::new(seed, options);
         world.start();
         if world.run(world.serving()) != Status::Serving {
@@ -92,7 +94,7 @@ impl Session {
         let root = world.run(clients[0].mount(VOLUME)).map_err(|error| error.to_string())?;
         let info = world.run(clients[0].call(&calls::fsinfo(&root)));
         let max_file_size = info.map_err(|error| error.to_string())?.unwrap().maxfilesize;
-        let reference = Reference::new(&root, max_file_size, users);
+        let reference = Reference::new(&root, (max_file_size, max_links), users);
         let mut session =
             Self { world, clients, reference, bytes: None, statuses: Statuses::new() };
         session.open_root()?;

@@ -290,10 +290,13 @@ pub(super) async fn look(server: &Server) -> Result<(Vec<Option<nfs_fh3>>, Seen)
 pub(super) async fn contents(server: &Server, file: &nfs_fh3) -> Result<Vec<u8>, String> {
     let mut size = size_of(server, file).await?;
     loop {
-        let read = contents_of(server, file, size).await;
+        let wrong = match contents_of(server, file, size).await {
+            Ok(bytes) => return Ok(bytes),
+            Err(wrong) => wrong,
+        };
         let now = size_of(server, file).await?;
-        if read.is_ok() || now >= size {
-            return read;
+        if now >= size {
+            return Err(wrong);
         }
         size = now;
     }

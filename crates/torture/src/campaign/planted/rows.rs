@@ -14,7 +14,7 @@ const MIRRORS: Design = Design::SYNC.on(Device::Raid1);
 const PARITY: Design = Design::SYNC.on(Device::Raid5);
 
 const fn cut(bug: &'static str, design: Design, workload: &'static str) -> Row {
-    Row { bug, design, how: How::Cut(workload) }
+    row(bug, design, How::Cut(workload))
 }
 
 const fn ways(
@@ -24,7 +24,7 @@ const fn ways(
     way: Way,
     effort: Effort,
 ) -> Row {
-    Row { bug, design, how: How::Way(scene, way, effort) }
+    row(bug, design, How::Way(scene, way, effort))
 }
 
 const fn row(bug: &'static str, design: Design, how: How) -> Row {

@@ -410,7 +410,9 @@ fn look_at(look: &Look, expected: &mut Expected) -> Result<(), String> {
         let Some(read) = read else { continue };
         expected.versions.judge(block, read)?;
     }
-    expected.versions = before.unwrap_or(expected.versions.clone());
+    if let Some(before) = before {
+        expected.versions = before;
+    }
     Ok(())
 }
 
