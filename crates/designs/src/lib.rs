@@ -31,8 +31,6 @@ mod of_shadow;
 mod opened;
 mod options;
 mod report;
-#[cfg(test)]
-mod second;
 mod table;
 
 pub use design::{

@@ -4,21 +4,16 @@ use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability};
 use bytes::Bytes;
+use designs::{
+    CheckOptions, Design, DiskRole, Disks, FFS_SOFTDEP, FFS_SYNC, Found, HEAD_SIZE, LogState,
+    LogUse, LookError, Made, MkfsError, MkfsOptions, OpenError, OpenOptions, Opened, Prepared,
+    Report, Table, Told, Work,
+};
 use futures::FutureExt;
 use ram::{Ram, RamOptions};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use vfs::{CreateHow, Name, Requester, SetAttributes};
-
-use crate::design::{Design, DiskRole, HEAD_SIZE, Work};
-use crate::entries::{FFS_SOFTDEP, FFS_SYNC};
-use crate::errors::{LookError, OpenError};
-use crate::found::Found;
-use crate::made::{Made, MkfsOptions};
-use crate::opened::{Opened, Prepared, Told};
-use crate::options::{CheckOptions, Disks, LogState, OpenOptions};
-use crate::report::Report;
-use crate::table::Table;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const SIZE: u64 = 8 << 20;
@@ -79,7 +74,7 @@ impl Told for Ram {
     }
 }
 
-async fn make(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Made, crate::MkfsError> {
+async fn make(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Made, MkfsError> {
     label_with(device, &options.label).await;
     let (fragment_size, groups, most_files) = (None, None, None);
     Ok(Made { format: "none", size: SIZE, block_size: 512, fragment_size, groups, most_files })
@@ -131,7 +126,7 @@ fn a_disk_is_known_by_what_is_on_it_and_served_by_its_engine() {
             serve(served_by, disk.clone(), &executor).await;
             // A stop closes what it stood on.
             let volume: Rc<dyn BlockDevice> = Disk::new(&executor, disk.contents());
-            let log_use = crate::LogUse::Replay;
+            let log_use = LogUse::Replay;
             let prepared = (work.prepare)(&volume, None, &runtime, log_use).await;
             let log = prepared.expect("it needs no log").state;
             let options = CheckOptions { repair: true, log, ..CheckOptions::default() };
