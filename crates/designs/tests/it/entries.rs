@@ -93,7 +93,7 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
 
 #[test]
 fn every_design_is_told_of_in_the_page_on_durability() {
-    let page = include_str!("../../../docs/durability.md");
+    let page = include_str!("../../../../docs/durability.md");
     for &design in DESIGNS.all() {
         let kind = if design.policy.is_some() { "Policy" } else { "Engine" };
         let heading = format!("\n## {kind} `{}`\n", design.name());

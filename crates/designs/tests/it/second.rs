@@ -6,14 +6,18 @@ use block::{BlockDevice, Buffer, Durability};
 use bytes::Bytes;
 use designs::{
     CheckOptions, Design, DiskRole, Disks, FFS_SOFTDEP, FFS_SYNC, Found, HEAD_SIZE, LogState,
-    LogUse, LookError, Made, MkfsError, MkfsOptions, OpenError, OpenOptions, Opened, Prepared,
-    Report, Table, Told, Work,
+    LogStatistics, LogUse, LookError, Made, MkfsError, MkfsOptions, OpenEngine, OpenError,
+    OpenOptions, Opened, Prepared, Reclaimed, Report, Scrubbing, ShadowStatus, SoftUpdatesCounts,
+    Table, Watch, Work,
 };
 use futures::FutureExt;
+use futures::future::{LocalBoxFuture, ready};
+use namespace::{Namespace, Store};
 use ram::{Ram, RamOptions};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
-use vfs::{CreateHow, Name, Requester, SetAttributes};
+use vfs::{CreateHow, Credentials, FsError, FsStat, Name, Requester, SetAttributes};
+use vnode::Files;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const SIZE: u64 = 8 << 20;
@@ -51,7 +55,15 @@ static OTHER: Design = Design {
             async move {
                 look(&*disks.volume).await.map_err(|error| OpenError::Other(error.into()))?;
                 let files = ram::open(ram::Disk::new(SIZE, NOW), runtime, RamOptions::default());
-                Ok(Opened::new(files.await.map_err(OpenError::new)?))
+                let files = files.await.map_err(OpenError::new)?;
+                Ok(Opened {
+                    files: Rc::new(Namespace::new(files.clone())),
+                    engine: Rc::new(Beside(files)),
+                    read_only: None,
+                    rebuilt: None,
+                    replayed: None,
+                    reclaims: false,
+                })
             }
             .boxed_local()
         },
@@ -68,9 +80,48 @@ static OTHER: Design = Design {
     }),
 };
 
-impl Told for Ram {
+/// What is asked of the other engine beside its files.
+struct Beside(Rc<Files<Ram>>);
+
+impl OpenEngine for Beside {
     fn directories(&self) -> u64 {
         1
+    }
+
+    fn log_statistics(&self) -> Option<LogStatistics> {
+        None
+    }
+
+    fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
+        None
+    }
+
+    fn shadow(&self) -> Option<ShadowStatus> {
+        None
+    }
+
+    fn reclaimed(&self) -> Option<Reclaimed> {
+        None
+    }
+
+    fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
+        ready(true).boxed_local()
+    }
+
+    fn scrub<'a>(&'a self, _watch: Watch<'a>) -> Option<Scrubbing<'a>> {
+        None
+    }
+
+    fn space(&self) -> FsStat {
+        self.0.fsstat(&Credentials::root())
+    }
+
+    fn refusals(&self) -> u64 {
+        self.0.refusals()
+    }
+
+    fn quiesce(&self) -> LocalBoxFuture<'_, Result<(), FsError>> {
+        self.0.quiesce().boxed_local()
     }
 }
 

@@ -303,26 +303,26 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 fn rules_of_soft_updates_that_are_broken_are_seen() {
     use ffs::planted::{Bug, plant};
 
-    let mut missed = Vec::new();
+    // With the story that shows it: the others are tried where that one no longer does.
     let bugs = [
-        Bug::EarlyDrops,
-        Bug::LooseNames,
-        Bug::EmptiedEarly,
-        Bug::UncountedCancels,
-        Bug::LooseCancels,
-        Bug::UnshownDrops,
-        Bug::UnseenDrops,
+        (Bug::EarlyDrops, 1),
+        (Bug::LooseNames, 4),
+        (Bug::EmptiedEarly, 7),
+        (Bug::UncountedCancels, 24),
+        (Bug::LooseCancels, 2),
+        (Bug::UnshownDrops, 0),
+        (Bug::UnseenDrops, 0),
     ];
-    let seen = |bug: Bug| {
-        STORIES.iter().find_map(|(lines, always)| {
-            plant(Some(bug));
-            let settled = std::panic::catch_unwind(|| settle(lines, always));
-            plant(None);
-            settled.map_or_else(|panic| Some(said(&*panic)), |settled| first_wrong(&settled, 12))
-        })
+    let seen_in = |bug: Bug, (lines, always): &(&[&str], &[&str])| {
+        plant(Some(bug));
+        let settled = std::panic::catch_unwind(|| settle(lines, always));
+        plant(None);
+        settled.map_or_else(|panic| Some(said(&*panic)), |settled| first_wrong(&settled, 12))
     };
-    for bug in bugs {
-        let seen = seen(bug);
+    let mut missed = Vec::new();
+    for (bug, likely) in bugs {
+        let stories = std::iter::once(&STORIES[likely]).chain(STORIES);
+        let seen = stories.into_iter().find_map(|story| seen_in(bug, story));
         println!("{bug:?}: {seen:?}");
         missed.extend(Some(bug).filter(|_| seen.is_none()));
     }

@@ -7,7 +7,8 @@ use vnode::planted::{Bug, plant};
 
 #[test]
 fn a_story_that_fails_is_told_with_the_steps_that_matter() {
-    let options = Options { seed: 2, ..Options::short(Design::SYNC, 1) };
+    let short = Options::short(Design::SYNC, 1);
+    let options = Options { seed: 2, stops_at_first: true, ..short };
     plant(Some(Bug::EmptyCommit));
     let outcome = data::data(&options);
     plant(None);

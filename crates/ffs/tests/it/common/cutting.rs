@@ -7,8 +7,9 @@ use std::rc::Rc;
 use sim::{Choice, Disk, Executor, Image, Mark, Platter, Prng, Trace};
 use ufs2::mkfs::MkfsOptions;
 
+use super::foreign::findings_in;
+use super::own_findings;
 use super::volume::try_open_pair;
-use super::{findings_in, own_findings};
 
 /// A volume's disk, and its log's if it has one. They lose their power together.
 #[derive(Clone)]

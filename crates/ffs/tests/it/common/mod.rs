@@ -10,6 +10,7 @@ pub(crate) mod cutting;
 pub(crate) mod edit;
 pub(crate) mod extremes;
 pub(crate) mod fill;
+pub(crate) mod foreign;
 pub(crate) mod growth;
 pub(crate) mod looks;
 pub(crate) mod quiet;
@@ -295,7 +296,7 @@ pub(crate) fn findings(disk: &MemoryDisk, name: &str) -> Option<String> {
     let runtime = World::new(0).runtime();
     // The caller may be a task already.
     let own = own_findings(disk, &runtime).now_or_never().expect("a disk in memory never waits");
-    if own.is_empty() { findings_in(name, |path| disk.save(path)) } else { Some(own) }
+    if own.is_empty() { foreign::findings_in(name, |path| disk.save(path)) } else { Some(own) }
 }
 
 /// What our own checker says of a disk.
@@ -312,29 +313,6 @@ pub(crate) fn temporary(name: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     std::env::temp_dir().join(format!("ffs-{process}-{number}-{name}.img"))
-}
-
-/// What the independent checker says of a disk that `save` puts into a file.
-pub(crate) fn findings_in(name: &str, save: impl FnOnce(&Path)) -> Option<String> {
-    let checker = shared("oracles/ufs2_verify.py")?;
-    let image = temporary(name);
-    save(&image);
-    let run = Command::new("python3").arg(checker).arg("--clean").arg(&image).output();
-    let _ = std::fs::remove_file(&image);
-    match run {
-        Ok(output) if output.status.success() => {
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(text.contains("clean, 0 errors"), "{text}");
-            let notes: Vec<_> = text.lines().filter(|line| line.starts_with("note")).collect();
-            Some(notes.join("\n"))
-        }
-        Ok(output) => Some(format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        )),
-        Err(error) => skip(&format!("python3 cannot be run: {error}")),
-    }
 }
 
 /// Time that stands still and tasks of a pool on this thread: a world in which only the work moves.

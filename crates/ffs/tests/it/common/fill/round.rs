@@ -13,7 +13,7 @@ use super::emptier::empty;
 use super::filler::{File, Filler, Tally};
 use super::room::Room;
 use super::ways::{WAYS, Way};
-use crate::common::findings_in;
+use crate::common::foreign::findings_in;
 use crate::common::volume::{Volume, try_open};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };

@@ -1,0 +1,109 @@
+//! The independent checker: a few processes that stay, and are asked about one disk after another.
+//! A start of Python takes thirty times as long as a look at a small disk.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+
+use runtime::Timestamp;
+use sim::{Disk, Executor, Image};
+use ufs2::layout::SUPERBLOCK_ADDRESS;
+use ufs2::mkfs::mkfs;
+
+use super::cutting::sizes;
+use super::{shared, skip, temporary};
+
+/// Reads the path of an image, and answers with the exit status, the bytes of the text, and it.
+const DRIVER: &str = r#"
+import contextlib, importlib.util, io, sys, traceback
+spec = importlib.util.spec_from_file_location("checker", sys.argv[1])
+checker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(checker)
+for line in sys.stdin:
+    sys.argv[1:] = ["--clean", line.rstrip("\n")]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            status = checker.main()
+        except BaseException:
+            status = 3
+            traceback.print_exc()
+    said = said.getvalue().encode()
+    sys.stdout.buffer.write(b"%d %d\n" % (status, len(said)) + said)
+    sys.stdout.buffer.flush()
+"#;
+
+/// A process that waits for the next disk. It ends when its input does, with this one.
+struct Checker {
+    _child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// Those that nobody asks now.
+static IDLE: Mutex<Vec<Checker>> = Mutex::new(Vec::new());
+
+impl Checker {
+    fn start(script: &Path) -> std::io::Result<Self> {
+        let mut command = Command::new("python3");
+        command.args(["-c", DRIVER]).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        Ok(Self { _child: child, input, output })
+    }
+
+    /// The exit status for an image, and all that is said of it.
+    fn ask(&mut self, image: &Path) -> (i32, String) {
+        let path = image.to_str().expect("a path that we made");
+        self.input.write_all(format!("{path}\n").as_bytes()).expect("it reads");
+        let mut head = String::new();
+        self.output.read_line(&mut head).expect("it answers");
+        let numbers = head.trim_end().split_once(' ').expect("the checker lives");
+        let (status, length) = (numbers.0.parse(), numbers.1.parse());
+        let mut said = vec![0; length.expect("a length")];
+        self.output.read_exact(&mut said).expect("all of it");
+        (status.expect("a status"), String::from_utf8(said).expect("text"))
+    }
+}
+
+/// What the independent checker says of a disk that `save` puts into a file: notes, if it is clean.
+pub(crate) fn findings_in(name: &str, save: impl FnOnce(&Path)) -> Option<String> {
+    let script = shared("oracles/ufs2_verify.py")?;
+    let idle = IDLE.lock().expect("to take one cannot fail").pop();
+    let mut checker = match idle.map_or_else(|| Checker::start(&script), Ok) {
+        Ok(checker) => checker,
+        Err(error) => return skip(&format!("python3 cannot be run: {error}")),
+    };
+    let image = temporary(name);
+    save(&image);
+    let (status, said) = checker.ask(&image);
+    let _ = std::fs::remove_file(&image);
+    IDLE.lock().expect("to give one back cannot fail").push(checker);
+    if status != 0 {
+        return Some(said);
+    }
+    assert!(said.contains("clean, 0 errors"), "{said}");
+    let notes: Vec<_> = said.lines().filter(|line| line.starts_with("note")).collect();
+    Some(notes.join("\n"))
+}
+
+#[test]
+fn one_that_stays_tells_a_damaged_disk_from_a_clean_one_each_time() {
+    let executor = Executor::new(1);
+    let disk = Disk::new(&executor, Image::zeroed(4 << 20));
+    let random = executor.runtime().random;
+    let sizes = sizes(4096, 512);
+    let made = mkfs(&*disk, &sizes, &*random, Timestamp::default());
+    executor.block_on(made).expect("it fits");
+    let clean = disk.contents();
+    let mut damaged = clean.clone();
+    // The first bytes of the superblock, of the group and of its maps.
+    damaged.write(SUPERBLOCK_ADDRESS + 4096, &[0xff; 8192]);
+    for (image, is_clean) in [(&clean, true), (&damaged, false), (&clean, true)] {
+        let save = |path: &Path| image.save(path).expect("a temporary file");
+        let Some(said) = findings_in("one-that-stays", save) else { return };
+        assert_eq!(said.is_empty(), is_clean, "{said}");
+    }
+}
