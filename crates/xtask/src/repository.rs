@@ -11,9 +11,11 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// The repository that this program was built from.
+    /// The repository in which cargo was called; for a program that was started without it, the
+    /// one from which it was built. A folder of build products may be copied to another work tree.
     pub fn here() -> Result<Repository> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let called = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let manifest = called.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = manifest.ancestors().nth(2).map(Path::to_path_buf);
         let root = root.filter(|root| root.join("Cargo.toml").is_file()).ok_or_else(|| {
             Failure::new("the repository that this program was built from has moved: build again")

@@ -16,6 +16,8 @@ use crate::explore::nested::Further;
 
 /// How many returns are cut, one after the other.
 const DEPTH: usize = 2;
+/// Workloads of a piece: one takes seconds.
+const NEIGHBOURS: usize = 1;
 
 /// The campaign.
 pub fn nested(options: &Options) -> Outcome {
@@ -34,7 +36,7 @@ pub fn nested(options: &Options) -> Outcome {
     let half = Options { seconds: options.seconds.map(|seconds| seconds.div_ceil(2)), ..*options };
     let parts = [(singles, of_singles), (pairs, of_pairs)];
     let explore = |(workloads, further)| {
-        explore(&half, workloads, |design| Explorer::nested(design, DEPTH, further))
+        explore(&half, workloads, NEIGHBOURS, |design| Explorer::nested(design, DEPTH, further))
     };
     parts.into_iter().map(explore).fold(Outcome::default(), Outcome::plus)
 }

@@ -2,11 +2,11 @@
 
 use super::budget::spend_on_list;
 use super::{Options, Outcome, line};
-use crate::explore::Explorer;
 use crate::explore::case::{Case, Violation};
 use crate::explore::design::Design;
 use crate::explore::device::Device;
 use crate::explore::op::{Op, operations};
+use crate::explore::{Explorer, Style};
 
 /// The word of a case: a workload, and how its power is cut.
 pub(super) const WORD: &str = "cut";
@@ -22,10 +22,16 @@ const OF_PAIRS: usize = 10;
 /// Workloads of one piece. Neighbours begin alike, and share images.
 const PIECE: usize = 4;
 
+/// Workloads that are explored one after the other, in these styles.
+struct Piece<'w> {
+    workloads: &'w [Vec<Op>],
+    styles: &'w [Style],
+}
+
 /// All workloads of one operation.
 pub fn singles(options: &Options) -> Outcome {
     let mixtures = if options.full { OF_SINGLES.0 } else { OF_SINGLES.1 };
-    explore(options, all_singles(options.design), |design| {
+    explore(options, all_singles(options.design), PIECE, |design| {
         Explorer::new(design).with_mixtures(mixtures)
     })
 }
@@ -34,9 +40,8 @@ pub fn singles(options: &Options) -> Outcome {
 pub fn pairs(options: &Options) -> Outcome {
     let is_bounded = options.design.device() == Device::Plain || options.seconds.is_some();
     let one_of = if is_bounded { 1 } else { OF_SETS };
-    explore(options, all_pairs(options.design).into_iter().step_by(one_of).collect(), |design| {
-        Explorer::new(design).with_mixtures(OF_PAIRS)
-    })
+    let pairs = all_pairs(options.design).into_iter().step_by(one_of).collect();
+    explore(options, pairs, PIECE, |design| Explorer::new(design).with_mixtures(OF_PAIRS))
 }
 
 pub(super) fn all_singles(design: Design) -> Vec<Vec<Op>> {
@@ -57,29 +62,36 @@ struct State {
     has_shrunk: bool,
 }
 
-/// Explores workloads, in pieces of a few neighbours.
+/// Explores workloads, in pieces of so many neighbours. Where one alone fills the seconds that are
+/// given, a style of it is a piece.
 pub(super) fn explore(
     options: &Options,
     workloads: Vec<Vec<Op>>,
+    neighbours: usize,
     explorer: impl Fn(Design) -> Explorer + Sync,
 ) -> Outcome {
-    let pieces: Vec<&[Vec<Op>]> =
-        workloads.chunk_by(|one, next| one.len() > 1 && one[0] == next[0]).collect();
-    let pieces: Vec<&[Vec<Op>]> = pieces.iter().flat_map(|alike| alike.chunks(PIECE)).collect();
+    let is_long = neighbours == 1 && options.seconds.is_some();
+    let styles = if is_long { 1 } else { Style::ALL.len() };
+    let alike = workloads.chunk_by(|one, next| one.len() > 1 && one[0] == next[0]);
+    let pieces = alike.flat_map(|alike| alike.chunks(neighbours)).flat_map(|workloads| {
+        Style::ALL.chunks(styles).map(move |styles| Piece { workloads, styles })
+    });
+    let pieces: Vec<Piece<'_>> = pieces.collect();
     let has_shrunk = options.stops_at_first;
     let state = || State { explorer: explorer(options.design), first: None, has_shrunk };
     spend_on_list(options, &pieces, state, |state, piece| {
-        piece.iter().map(|ops| state.explore(ops)).fold(Outcome::default(), Outcome::plus)
+        let outcomes = piece.workloads.iter().map(|ops| state.explore(ops, piece.styles));
+        outcomes.fold(Outcome::default(), Outcome::plus)
     })
 }
 
 impl State {
-    fn explore(&mut self, ops: &[Op]) -> Outcome {
+    fn explore(&mut self, ops: &[Op], styles: &[Style]) -> Outcome {
         if self.first.as_ref() != ops.first() {
             self.first = ops.first().cloned();
             self.explorer.forget();
         }
-        self.explorer.explore_all(ops);
+        styles.iter().for_each(|&style| self.explorer.explore(ops, style));
         let counts = std::mem::take(&mut self.explorer.counts);
         let found = std::mem::take(&mut self.explorer.violations);
         let told = found.into_iter().map(|one| {
