@@ -49,6 +49,8 @@ pub(crate) struct OpenVolume {
     pub(crate) orders: Option<Orders>,
     /// What was found of it when it was opened.
     pub(crate) found: Found,
+    /// Reports, once it is stopped, what the stop has left for the next start.
+    pub(crate) report_stop: Box<dyn Fn()>,
 }
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
@@ -164,12 +166,13 @@ impl Opening {
         report(&self.path, &opened, runtime.clock.now().since(self.start));
         let jobs = Jobs::default();
         watch(&self.path, &opened, &jobs, runtime);
+        let report_stop = report_stop_of(&self.path, &opened);
         let scrubs = Scrubs::new(&opened, &jobs, runtime);
         let live = live_of(&opened, set.clone(), &scrubs);
         let file_system = opened.files;
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));
         let (id, found) = (self.id, self.found);
-        Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found })
+        Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found, report_stop })
     }
 }
 
@@ -306,6 +309,31 @@ fn say_renewed(path: &impl std::fmt::Display, renewed: Renewed) {
     }
 }
 
+/// Says how far reclaim was when the volume was stopped, if it was not through: the volume keeps
+/// the mark that it was not stopped cleanly.
+fn report_stop_of(path: &Path, opened: &Opened) -> Box<dyn Fn()> {
+    let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.engine));
+    Box::new(move || {
+        let reclaimed = engine.upgrade().and_then(|engine| engine.reclaimed());
+        if let Some(sentence) = reclaimed.and_then(|reclaimed| left_at_stop(&path, reclaimed)) {
+            words::say(format_args!("{sentence}"));
+        }
+    })
+}
+
+/// The sentence about a stop that came before reclaim was through.
+fn left_at_stop(path: &Path, reclaimed: Reclaimed) -> Option<String> {
+    let Reclaimed { state, scanned, total, .. } = reclaimed;
+    (state == ReclaimState::Running).then(|| {
+        format!(
+            "{}: stopped before all that the cut had left was reclaimed ({scanned} of {total} \
+             inodes were looked at); everything that was answered is on the disk, but the volume \
+             is not clean: the next 'duramen serve' begins to reclaim again",
+            path.display()
+        )
+    })
+}
+
 /// What the administrator should know of a volume that opened.
 fn report(path: &Path, opened: &Opened, took: Duration) {
     let path = path.display();
@@ -335,5 +363,22 @@ fn report(path: &Path, opened: &Opened, took: Duration) {
             "{path} was cut off and is repaired: {files} files are kept, {freed} \
              that had no name any more are freed"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_in_the_middle_of_reclaim_says_so_and_no_other_does() {
+        let sentence = |state| {
+            let reclaimed = Reclaimed { state, scanned: 64, total: 512, ..Reclaimed::default() };
+            left_at_stop(Path::new("volume"), reclaimed)
+        };
+        let running = sentence(ReclaimState::Running).expect("it was not through");
+        assert!(running.contains("64 of 512") && running.contains("not clean"), "{running}");
+        assert_eq!(sentence(ReclaimState::Done), None);
+        assert_eq!(sentence(ReclaimState::Failed), None, "that was said when it failed");
     }
 }

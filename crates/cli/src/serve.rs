@@ -127,8 +127,10 @@ async fn serve(
     if !matches!(served, Err(Failure::Serve(ServeError::Interrupted))) {
         // A server that did not even start leaves its volumes clean, too. Those that it has shut
         // down are not hurt by being told again.
-        for file_system in opened {
-            let _ = file_system.shutdown().await;
+        for (file_system, report_stop) in opened {
+            if file_system.shutdown().await.is_ok() {
+                report_stop();
+            }
         }
     }
     served
@@ -139,7 +141,7 @@ async fn open_and_serve(
     mut settings: Settings,
     runtime: &Runtime,
     mut signals: Signals,
-    opened: &mut Vec<Rc<dyn FileSystem>>,
+    opened: &mut Vec<(Rc<dyn FileSystem>, Box<dyn Fn()>)>,
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), Failure> {
     let opening = open_all(arguments, &settings, runtime);
@@ -149,8 +151,10 @@ async fn open_and_serve(
     let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
     for ((name, volume), result) in found.into_iter().zip(results) {
         match result {
-            Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found }) => {
-                opened.push(file_system.clone());
+            Ok(open) => {
+                let OpenVolume { id, file_system, live, jobs, scrubs, orders, found, report_stop } =
+                    open;
+                opened.push((file_system.clone(), report_stop));
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);

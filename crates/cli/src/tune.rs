@@ -159,8 +159,9 @@ async fn change_disk(
     let (path, words) = (volume.path.display(), volume.words());
     if !found.is_clean || found.is_torn {
         let why = format!(
-            "it was not stopped cleanly: serve it and stop it, or repair it with 'duramen fsck \
-             --repair {words}', before it is changed"
+            "it was not stopped cleanly: serve it until 'duramen info' says that nothing is left \
+             to reclaim, and stop it, or repair it with 'duramen fsck --repair {words}', before it \
+             is changed"
         );
         return Err(Failure::NotDone { path: volume.path.clone(), why });
     }

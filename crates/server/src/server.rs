@@ -218,7 +218,7 @@ impl Server {
         let _quiet = self.dispatcher.quiesce().await;
         self.recording.iter().for_each(|recording| recording.finish());
         tell_repetitions(self.dispatcher.reply_cache_counters());
-        shut_down(self.dispatcher.volumes()).await
+        shut_down(self.dispatcher.volumes().iter()).await
     }
 
     async fn unregister(&self) {
@@ -324,9 +324,10 @@ fn tell_repetitions(counters: dispatch::Counters) {
     }
 }
 
-async fn shut_down(volumes: &Volumes) -> Result<(), ServeError> {
+/// Shuts all volumes down; one that cannot stop keeps none of the others.
+pub(crate) async fn shut_down(volumes: impl Iterator<Item = &Volume>) -> Result<(), ServeError> {
     let mut outcome = Ok(());
-    for volume in volumes.iter() {
+    for volume in volumes {
         if let Err(source) = volume.file_system.shutdown().await {
             tracing::error!(volume = volume.name, %source, "not shut down cleanly");
             outcome = Err(ServeError::Shutdown { volume: volume.name.clone(), source });

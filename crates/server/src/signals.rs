@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::control::{Control, Desk};
 use crate::ready::ReadyInfo;
-use crate::server::{ServeError, Server, ServerHandle, Settings};
+use crate::server::{ServeError, Server, ServerHandle, Settings, shut_down};
 
 /// Serves `volumes` until SIGTERM or SIGINT, and shuts them down. Calls `ready` once, when clients
 /// are accepted. SIGHUP reads the exports anew. At the `desks` questions are answered until the
@@ -29,11 +29,7 @@ pub async fn serve(
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), ServeError> {
     if signals.was_asked {
-        for volume in volumes {
-            let (volume, ended) = (volume.name, volume.file_system.shutdown().await);
-            ended.map_err(|source| ServeError::Shutdown { volume, source })?;
-        }
-        return Ok(());
+        return shut_down(volumes.iter()).await;
     }
     let mut server = Server::bind(runtime, volumes, settings).await?;
     server.register().await;
