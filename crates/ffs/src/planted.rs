@@ -249,4 +249,6 @@ planted::bugs! {
     CleanReclaim,
     /// A plan that is dropped wakes the tasks that wait for space, though it frees nothing.
     CircularWaits,
+    /// A round of soft updates looks at every Update that is pending.
+    WholeRounds,
 }

@@ -50,6 +50,7 @@ mod cancel;
 mod counts;
 mod facts;
 mod options;
+mod work;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,6 +134,8 @@ struct Flight {
     follows: BTreeSet<u64>,
     /// The Updates that depend on it in one of these ways.
     needed_by: Vec<u64>,
+    /// The Updates whose state may change when this one's does; some may be durable by now.
+    watched_by: Vec<u64>,
     /// Whether '..' of a directory changes with it.
     has_moved_directory: bool,
     is_hung: bool,
@@ -178,8 +181,8 @@ impl Flight {
     fn memory(&self) -> usize {
         const IN_SET: usize = 3 * size_of::<u64>();
         let noted = self.hangs_on.len() + self.follows.len();
-        let waits = self.waits.len() * (size_of::<Wait>() + size_of::<u64>());
-        size_of::<Self>() + waits + noted * (IN_SET + size_of::<u64>())
+        let waits = self.waits.len() * (size_of::<Wait>() + 2 * size_of::<u64>());
+        size_of::<Self>() + waits + noted * (IN_SET + 2 * size_of::<u64>())
     }
 
     /// The Updates that it cannot be durable without.
@@ -189,9 +192,9 @@ impl Flight {
     }
 }
 
-/// Updates in flight by sequence.
+/// Updates in flight by sequence, and those whose state may have changed.
 #[derive(Default)]
-struct Flights(BTreeMap<u64, Flight>);
+struct Flights(BTreeMap<u64, Flight>, work::Work);
 
 impl Flights {
     fn is_met(&self, wait: &Wait) -> bool {
@@ -224,47 +227,6 @@ impl Flights {
         true
     }
 
-    /// Notes what hangs now.
-    fn find_hung(&mut self) {
-        let not_hung = self.0.iter().filter(|(_, flight)| !flight.is_hung);
-        let mut not_hung: BTreeSet<u64> = not_hung.map(|(&sequence, _)| sequence).collect();
-        loop {
-            let before = not_hung.len();
-            // Most wait for earlier ones, and those whose names were cancelled for later ones.
-            let upwards: Vec<u64> = not_hung.iter().copied().collect();
-            for sequence in upwards.iter().chain(upwards.iter().rev()) {
-                let flight = self.0.get_mut(sequence).expect("it is in flight");
-                let is_seen = flight.remaining[..DESTRUCTIVE].iter().all(|&count| count == 0);
-                if is_seen && flight.hangs_on.iter().all(|on| !not_hung.contains(on)) {
-                    flight.is_hung = true;
-                    not_hung.remove(sequence);
-                }
-            }
-            if not_hung.len() == before {
-                return;
-            }
-        }
-    }
-
-    /// Notes whose names are gone, and whose directories show that: an Update waits for that with
-    /// what comes behind names. Most wait for earlier ones, so that one pass finds nearly all.
-    fn find_dropped(&mut self) {
-        let mut has_moved = true;
-        while std::mem::take(&mut has_moved) {
-            let open = self.0.iter().filter(|(_, flight)| !flight.is_dropped);
-            let open: Vec<u64> = open.map(|(&sequence, _)| sequence).collect();
-            for sequence in open {
-                let flight = &self.0[&sequence];
-                let waits = flight.waits.iter().filter(|wait| wait.from <= BEHIND_NAMES);
-                let mut waits = waits.filter(|_| !is_planted(Bug::UnseenDrops));
-                if flight.current() >= BEHIND_NAMES && waits.all(|wait| self.is_met(wait)) {
-                    self.0.get_mut(&sequence).expect("it is in flight").is_dropped = true;
-                    has_moved = true;
-                }
-            }
-        }
-    }
-
     /// What an Update needs for a rank below this one, of those that cannot have begun to wait for
     /// it. One that is prepared without waiting for any other closes no circle.
     fn needs_below(&self, flight: &Flight, rank: usize) -> BTreeSet<u64> {
@@ -275,21 +237,6 @@ impl Flights {
         let waits = flight.waits.iter().filter(|wait| wait.from < rank).filter(is_bound);
         let waits = waits.map(|wait| wait.on);
         waits.chain(flight.hangs_on.iter().copied()).chain(flight.follows.iter().copied()).collect()
-    }
-
-    /// Notes of which Updates callers may be told that they are durable, and gives these: what is
-    /// left of one is bits that it gives back, which may land whenever and show nowhere.
-    fn find_told(&mut self) -> Vec<u64> {
-        let may_be_told = |flight: &Flight| {
-            let is_over = flight.is_hung && flight.only_gives_back();
-            !flight.is_told && is_over && self.may_land(flight, first_unseen())
-        };
-        let told = self.0.iter().filter(|(_, flight)| may_be_told(flight));
-        let told: Vec<u64> = told.map(|(&sequence, _)| sequence).collect();
-        for sequence in &told {
-            self.0.get_mut(sequence).expect("it is in flight").is_told = true;
-        }
-        told
     }
 
     /// Whether an Update in flight waits for this one.
@@ -330,6 +277,11 @@ impl Ages {
             Role::Directory => self.directory,
             Role::Indirect => self.file,
         }
+    }
+
+    /// The shortest that anything waits.
+    fn least(&self) -> Duration {
+        self.inode.min(self.directory).min(self.file)
     }
 
     /// The longest that anything waits.
@@ -428,11 +380,17 @@ impl Dependencies {
         let age = |sequence: u64| flights.0.get(&sequence).map(|flight| now.since(flight.since));
         let may_land = self.conditions();
         let holds = |delta: &Delta| delta.tag as usize != WHENEVER && may_land(delta);
+        // Only what the oldest Updates have changed can be old: they were staged in order.
+        let least = self.options.ages.least();
+        let oldest = flights.0.values().take_while(|flight| now.since(flight.since) >= least);
+        let homes = oldest.flat_map(|flight| flight.homes.iter().map(|&(_, address)| address));
+        let homes: BTreeSet<u64> = homes.collect();
         let is_old = |buffer: &Buffer| {
             let most = self.options.ages.of(buffer.role());
             buffer.has_landing(holds, |sequence| age(sequence.0).is_some_and(|age| age >= most))
         };
-        let buffers = pending.iter().filter(|(_, buffer)| is_old(buffer));
+        let buffers = homes.iter().filter_map(|address| pending.get_key_value(address));
+        let buffers = buffers.filter(|(_, buffer)| is_old(buffer));
         let buffers = buffers.map(|(&address, buffer)| (address, buffer.clone())).collect();
         let old = flights.0.iter().take_while(|(_, flight)| {
             now.since(flight.since) >= self.options.ages.most() // they were staged in order
@@ -465,17 +423,6 @@ impl Dependencies {
         let blockers = chosen.values().flat_map(|buffer| buffer.blockers(&holds, wants));
         blockers.map(|sequence| sequence.0).filter(|sequence| !due.contains(sequence)).collect()
     }
-
-    /// What hangs now, and which Updates are durable.
-    fn find_done(&self) -> Vec<(u64, Flight)> {
-        let mut flights = self.flights.borrow_mut();
-        flights.find_hung();
-        flights.find_dropped();
-        let is_done = |flight: &Flight| flight.is_landed() && flight.is_hung;
-        let done = flights.0.iter().filter(|(_, flight)| is_done(flight));
-        let done: Vec<u64> = done.map(|(&sequence, _)| sequence).collect();
-        done.into_iter().filter_map(|sequence| flights.0.remove_entry(&sequence)).collect()
-    }
 }
 
 impl Order for Dependencies {
@@ -503,6 +450,7 @@ impl Order for Dependencies {
             hangs_on: BTreeSet::new(),
             follows: BTreeSet::new(),
             needed_by: Vec::new(),
+            watched_by: Vec::new(),
             is_hung: false,
             is_dropped: false,
             is_told: false,
@@ -538,7 +486,7 @@ impl Order for Dependencies {
         }
         flight.bytes = flight.memory();
         self.memory.add(flight.bytes);
-        flights.0.insert(sequence.0, flight);
+        flights.insert(flight);
         is_void
     }
 
@@ -609,10 +557,7 @@ impl Order for Dependencies {
     fn choose(&self, pending: &Pending) -> Pending {
         self.note_asked();
         let mut flights = self.flights.borrow_mut(); // of what was staged since the last round
-        if !is_planted(Bug::StaleHangs) {
-            flights.find_hung();
-        }
-        flights.find_dropped();
+        flights.settle(!is_planted(Bug::StaleHangs));
         drop(flights);
         let (aged, old) = self.aged(pending);
         self.want(old, false);
@@ -646,17 +591,11 @@ impl Order for Dependencies {
                 flights.may_land(flight, rank as usize) || is_planted(Bug::LooseUpdates),
                 "invariant 1: what it waits for is durable"
             );
-            let flight = flights.0.get_mut(&sequence.0).expect("a delta belongs to a flight");
-            flight.remaining[rank as usize] -= 1;
+            flights.lands(sequence.0, rank as usize);
         }
-        for (_, flight) in flights.0.range_mut(..covered) {
-            if std::mem::take(&mut flight.payload) {
-                flight.remaining[0] -= 1;
-                has_moved = true;
-            }
-        }
+        has_moved |= flights.payload_lands(covered);
+        let done = flights.take_done();
         drop(flights);
-        let done = self.find_done();
         has_moved |= !done.is_empty();
         has_moved |= is_planted(Bug::EarlyReceipts); // all of it was told before
         debug_assert!(has_moved, "invariant 2: a round brings something home");

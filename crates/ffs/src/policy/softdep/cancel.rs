@@ -58,6 +58,7 @@ impl Dependencies {
             before.hangs_on.insert(own.0);
             before.waits.push(Wait { from: REPLACING, on: own.0, until: Until::Hung });
             flight.needed_by.push(before.sequence);
+            flight.watched_by.push(before.sequence);
         }
     }
 
@@ -87,6 +88,8 @@ impl Dependencies {
         let mut flights = self.flights.borrow_mut();
         let other = flights.0.get_mut(&before.0).expect("its delta was pending");
         other.remaining[rank as usize] -= 1;
+        flights.touch(before.0);
+        let other = flights.0.get_mut(&before.0).expect("its delta was pending");
         let mut facts = self.facts.borrow_mut();
         match added(item) {
             Some((_, target)) => facts.cancel_name(&mut flight.names, target),
@@ -127,6 +130,7 @@ impl Dependencies {
                     flights.0.get_mut(&sequence.0).expect("its delta was pending")
                 };
                 of.remaining[rank as usize] -= 1;
+                flights.touch(sequence.0);
                 self.counters.count_cancelled();
             }
         }
