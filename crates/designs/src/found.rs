@@ -27,8 +27,10 @@ pub struct Found {
     pub has_anchors: Option<bool>,
     /// Why not all may be true that it says.
     pub doubt: Option<String>,
-    /// Bytes of the file system.
+    /// Bytes of the file system,
     pub size: u64,
+    /// and of these that lie behind the end of the disk: it was cut short, or not all was copied.
+    pub missing: u64,
     /// Bytes of it that are free,
     pub free: u64,
     /// and that only root may fill.

@@ -22,6 +22,7 @@ pub(super) struct Info {
     pub(super) size_bytes: u64,
     pub(super) free_bytes: u64,
     pub(super) state: State,
+    pub(super) missing_bytes: u64,
     pub(super) durability: Option<String>,
     pub(super) softdep: Option<Softdep>,
     pub(super) shadow: Option<Shadow>,
@@ -61,6 +62,8 @@ pub(super) enum State {
     Clean,
     /// It was not.
     Unclean,
+    /// A part of it lies behind the end of its disk.
+    CutShort,
 }
 
 impl Info {
@@ -136,7 +139,12 @@ fn gather(volume: &Volume, found: &Found) -> Info {
         policy: volume.folder.as_ref().and(volume.design().policy).map(str::to_owned),
         size_bytes: found.size,
         free_bytes: found.free,
-        state: if found.is_clean { State::Clean } else { State::Unclean },
+        state: match found {
+            Found { missing: 1.., .. } => State::CutShort,
+            Found { is_clean: true, .. } => State::Clean,
+            _ => State::Unclean,
+        },
+        missing_bytes: found.missing,
         durability: None,
         softdep: None,
         shadow: None,

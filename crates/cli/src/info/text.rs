@@ -20,11 +20,14 @@ const LOST: &str = "lost, all four or both copies of one; what follows is from s
 /// The lines for people.
 pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let state = match info.state {
-        State::Served => "served",
-        State::InUse => "in use; the counts below are those of when that began",
-        State::Clean if info.needs_check => "clean, but due for a check",
-        State::Clean => "clean",
-        State::Unclean => "not cleanly stopped; the counts below may be stale",
+        State::Served => "served".to_owned(),
+        State::InUse => "in use; the counts below are those of when that began".to_owned(),
+        State::Clean if info.needs_check => "clean, but due for a check".to_owned(),
+        State::Clean => "clean".to_owned(),
+        State::Unclean => "not cleanly stopped; the counts below may be stale".to_owned(),
+        State::CutShort => {
+            format!("cut short: the last {} are not on the disk", show_size(info.missing_bytes))
+        }
     };
     let policy = match &info.policy {
         Some(policy) => policy.clone(),
@@ -62,7 +65,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         ("policy", has_policies.then_some(policy)),
         ("log", may_log.then_some(log)),
         ("answers", may_log.then_some(answers)),
-        ("state", Some(state.into())),
+        ("state", Some(state)),
         ("anchors", (info.has_anchors == Some(false)).then(|| spell_out(LOST, &volume))),
     ];
     let mut lines = told(lines);

@@ -38,6 +38,25 @@ fn programs_get_the_same_as_json() {
 }
 
 #[test]
+fn a_disk_that_was_cut_short_is_not_called_clean() {
+    let folder = Folder::new();
+    let image = folder.path("disk.img");
+    on("mkfs", &image, &["--bare", "--size", "16M"]).good();
+    let file = File::options().write(true).open(&image).expect("it was made");
+    for (size, missing) in [((16 << 20) - 512, 512), (1 << 20, 15 << 20)] {
+        file.set_len(size).expect("it is a file");
+        let said = on("info", &image, &[]).good();
+        assert!(said.contains("cut short") && !said.contains("clean"), "{said}");
+        let said = on("info", &image, &["--json"]).good();
+        let info: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+        assert_eq!(info["state"], "cut_short");
+        assert_eq!(info["missing_bytes"], missing);
+    }
+    file.set_len(16 << 20).expect("it is a file");
+    assert!(on("info", &image, &[]).good().contains("clean"));
+}
+
+#[test]
 fn what_is_no_volume_is_refused_with_its_name() {
     let folder = Folder::new();
     on("info", &folder.path("nothing"), &[]).failed(1, "nothing is no volume");

@@ -52,7 +52,8 @@ pub(super) fn recognise(head: &[u8]) -> Option<&'static str> {
 
 /// Looks at the superblock.
 pub(super) async fn look(device: &dyn BlockDevice) -> Result<Found, LookError> {
-    if device.geometry().size < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
+    let size_of_disk = device.geometry().size;
+    if size_of_disk < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
         return Err(BadSuperblock::Missing { found: 0 }.into());
     }
     let room = Buffer::zeroed(SUPERBLOCK_ROOM as usize);
@@ -60,7 +61,8 @@ pub(super) async fn look(device: &dyn BlockDevice) -> Result<Found, LookError> {
     let geometry = Geometry::parse_any_order(&mut bytes)?;
     let superblock = Superblock::of(&bytes);
     let doubt = geometry.verify_superblock(&bytes).err().map(|hash| hash.to_string());
-    Ok(found(superblock, &geometry, doubt))
+    let found = found(superblock, &geometry, doubt);
+    Ok(Found { missing: found.size.saturating_sub(size_of_disk), ..found })
 }
 
 fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) -> Found {
@@ -90,6 +92,7 @@ fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) ->
         only_read: (geometry.byte_order == ByteOrder::Big).then_some("big-endian"),
         doubt,
         size: geometry.byte_address(geometry.size),
+        missing: 0, // of a disk that has all of it
         free: geometry.byte_address(fragments.min(geometry.size)),
         reserved: geometry.byte_address(geometry.data_size * geometry.reserve_percent / 100),
         block_size: geometry.block_size,
