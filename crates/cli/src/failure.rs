@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use designs::LookError;
 use raid::assembly::Refused;
 
+use crate::partitions::Partition;
 use crate::words::quoted;
 
 /// Why a command did not do what it was asked.
@@ -110,7 +111,7 @@ pub(crate) enum Failure {
     #[error("interrupted: no volume was made, and {0}")]
     Interrupted(&'static str),
     /// The disk holds no file system that we can use.
-    #[error("{}: {source}{}", path.display(), superblock_advice(source, *other))]
+    #[error("{}: {source}{}", path.display(), superblock_advice(source, *other, partition.as_ref()))]
     Superblock {
         /// Which disk.
         path: PathBuf,
@@ -118,6 +119,8 @@ pub(crate) enum Failure {
         source: LookError,
         /// The engine of what it holds instead, if it is that of another one.
         other: Option<&'static str>,
+        /// What is in a partition of it.
+        partition: Option<Partition>,
     },
     /// No file system could be made.
     #[error("cannot make a file system on {}: {source}", path.display())]
@@ -279,10 +282,17 @@ fn name_disks(disks: &[PathBuf]) -> String {
     format!(" (disks: {})", named.join(", "))
 }
 
-/// What can be done about a superblock that is none: the disk may hold copies of a good one.
-fn superblock_advice(error: &LookError, other: Option<&str>) -> String {
+/// What can be done about a superblock that is none: there may be a good one elsewhere.
+fn superblock_advice(
+    error: &LookError,
+    other: Option<&str>,
+    partition: Option<&Partition>,
+) -> String {
     const COPIES: &str =
         "; if there was a file system, 'duramen fsck' looks for a copy of its superblock";
+    if let Some(partition) = partition {
+        return format!("; {partition}");
+    }
     match error {
         LookError::NoVolume { has_copies: true, .. } if other.is_none() => COPIES.to_owned(),
         LookError::NoVolume { .. } | LookError::Device(_) => other_advice(other),

@@ -11,6 +11,7 @@ use futures::FutureExt;
 use futures::future::ready;
 
 use crate::failure::Failure;
+use crate::partitions::partition_on;
 
 /// Looks at the volume of a design on a device.
 ///
@@ -30,7 +31,8 @@ pub(crate) async fn found_on(
         LookError::Device(source) => Failure::Device { path, source },
         source @ LookError::NoVolume { .. } => {
             let other = other_on(design, device).await;
-            Failure::Superblock { path, source, other }
+            let partition = partition_on(device).await;
+            Failure::Superblock { path, source, other, partition }
         }
     })
 }
@@ -68,7 +70,7 @@ pub(crate) fn lost_in(disk: &DiskFile) -> Result<Option<&'static str>, IoError> 
 /// A disk that is only read.
 struct Reader<'a>(&'a DiskFile);
 
-fn refused<T: 'static>(verb: Verb, offset: u64, length: u64) -> Io<T> {
+pub(crate) fn refused<T: 'static>(verb: Verb, offset: u64, length: u64) -> Io<T> {
     let error = IoError::new(verb, offset, length, ErrorKind::ReadOnlyFilesystem);
     ready(Err(error)).boxed_local()
 }

@@ -37,6 +37,7 @@ use server::reactor;
 
 use crate::failure::{Failure, other_advice};
 use crate::found::other_on;
+use crate::partitions::partition_on;
 use crate::saved;
 use crate::stack::Stack;
 use crate::volume::Volume;
@@ -119,16 +120,16 @@ impl Run<'_> {
 enum Unchecked {
     /// Nothing was looked at: the sentence says where.
     Volume(Failure),
-    /// The check did not come to its end; the engine of what is there instead, if there is that.
-    Check(PathBuf, CheckError, Option<&'static str>),
+    /// The check did not come to its end; and what can be done, if that is known.
+    Check(PathBuf, CheckError, String),
 }
 
 impl fmt::Display for Unchecked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Volume(failure) => failure.fmt(f),
-            Self::Check(volume, error, other) => {
-                write!(f, "{}: {error}{}", volume.display(), other_advice(*other))
+            Self::Check(volume, error, advice) => {
+                write!(f, "{}: {error}{advice}", volume.display())
             }
         }
     }
@@ -189,8 +190,11 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     let report = match report {
         Ok(report) => report,
         Err(error) => {
-            let other = other_on(ready.design, &*ready.device).await;
-            return Err(Unchecked::Check(arguments.volume.clone(), error, other));
+            let advice = match partition_on(&*ready.device).await {
+                Some(partition) => format!("; {partition}"),
+                None => other_advice(other_on(ready.design, &*ready.device).await),
+            };
+            return Err(Unchecked::Check(arguments.volume.clone(), error, advice));
         }
     };
     let took = runtime.clock.now().since(start);

@@ -35,6 +35,7 @@ mod mkfs;
 mod mkfs_arguments;
 mod occupied;
 mod order;
+mod partitions;
 mod redo_log;
 mod saved;
 mod scrub;
