@@ -50,8 +50,11 @@ pub(crate) struct OpenVolume {
     /// What was found of it when it was opened.
     pub(crate) found: Found,
     /// Reports, once it is stopped, what the stop has left for the next start.
-    pub(crate) report_stop: Box<dyn Fn()>,
+    pub(crate) report_stop: ReportStop,
 }
+
+/// Says what a stop has left for the next start.
+pub(crate) type ReportStop = Box<dyn Fn()>;
 
 /// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
 /// a progress bar for the user.
@@ -311,7 +314,7 @@ fn say_renewed(path: &impl std::fmt::Display, renewed: Renewed) {
 
 /// Says how far reclaim was when the volume was stopped, if it was not through: the volume keeps
 /// the mark that it was not stopped cleanly.
-fn report_stop_of(path: &Path, opened: &Opened) -> Box<dyn Fn()> {
+fn report_stop_of(path: &Path, opened: &Opened) -> ReportStop {
     let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.engine));
     Box::new(move || {
         let reclaimed = engine.upgrade().and_then(|engine| engine.reclaimed());

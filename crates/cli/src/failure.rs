@@ -111,7 +111,7 @@ pub(crate) enum Failure {
     #[error("interrupted: no volume was made, and {0}")]
     Interrupted(&'static str),
     /// The disk holds no file system that we can use.
-    #[error("{}: {source}{}", path.display(), superblock_advice(source, *other, partition.as_ref()))]
+    #[error("{}: {source}{}", path.display(), superblock_advice(source, *other, partition.as_deref()))]
     Superblock {
         /// Which disk.
         path: PathBuf,
@@ -120,7 +120,7 @@ pub(crate) enum Failure {
         /// The engine of what it holds instead, if it is that of another one.
         other: Option<&'static str>,
         /// What is in a partition of it.
-        partition: Option<Partition>,
+        partition: Option<Box<Partition>>,
     },
     /// No file system could be made.
     #[error("cannot make a file system on {}: {source}", path.display())]

@@ -31,7 +31,7 @@ pub(crate) async fn found_on(
         LookError::Device(source) => Failure::Device { path, source },
         source @ LookError::NoVolume { .. } => {
             let other = other_on(design, device).await;
-            let partition = partition_on(device).await;
+            let partition = partition_on(device).await.map(Box::new);
             Failure::Superblock { path, source, other, partition }
         }
     })

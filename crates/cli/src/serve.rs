@@ -24,7 +24,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use vfs::FileSystem;
 
-use crate::engine::{OpenVolume, open_volume};
+use crate::engine::{OpenVolume, ReportStop, open_volume};
 use crate::failure::Failure;
 use crate::info;
 use crate::memory;
@@ -141,7 +141,7 @@ async fn open_and_serve(
     mut settings: Settings,
     runtime: &Runtime,
     mut signals: Signals,
-    opened: &mut Vec<(Rc<dyn FileSystem>, Box<dyn Fn()>)>,
+    opened: &mut Vec<(Rc<dyn FileSystem>, ReportStop)>,
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), Failure> {
     let opening = open_all(arguments, &settings, runtime);

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::common::{Folder, on};
 
@@ -23,7 +23,7 @@ fn disk(folder: &Folder) -> (PathBuf, File) {
 }
 
 /// Every command that opens it names the partition.
-fn names(disk: &PathBuf, partition: &str) {
+fn names(disk: &Path, partition: &str) {
     let expected = format!("in its partition {partition} is a volume of engine ffs, 16 MiB from");
     on("info", disk, &[]).failed(1, &expected);
     on("serve", disk, &["--listen", "127.0.0.1:0"]).failed(1, &expected);
