@@ -111,7 +111,11 @@ pub(crate) enum Failure {
     #[error("interrupted: no volume was made, and {0}")]
     Interrupted(&'static str),
     /// The disk holds no file system that we can use.
-    #[error("{}: {source}{}", path.display(), superblock_advice(source, *other, partition.as_deref()))]
+    #[error(
+        "{}: {source}{}",
+        path.display(),
+        superblock_advice(source, *other, partition.as_deref())
+    )]
     Superblock {
         /// Which disk.
         path: PathBuf,

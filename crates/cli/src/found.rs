@@ -1,6 +1,5 @@
 //! What stands on a disk that is looked at: asked of its design, or of all that there are.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use block::file::DiskFile;
@@ -11,7 +10,7 @@ use futures::FutureExt;
 use futures::future::ready;
 
 use crate::failure::Failure;
-use crate::partitions::partition_on;
+use crate::partitions::{partition_on, refused};
 
 /// Looks at the volume of a design on a device.
 ///
@@ -69,11 +68,6 @@ pub(crate) fn lost_in(disk: &DiskFile) -> Result<Option<&'static str>, IoError> 
 
 /// A disk that is only read.
 struct Reader<'a>(&'a DiskFile);
-
-pub(crate) fn refused<T: 'static>(verb: Verb, offset: u64, length: u64) -> Io<T> {
-    let error = IoError::new(verb, offset, length, ErrorKind::ReadOnlyFilesystem);
-    ready(Err(error)).boxed_local()
-}
 
 impl BlockDevice for Reader<'_> {
     fn geometry(&self) -> Geometry {

@@ -1,15 +1,17 @@
 //! Volumes in the partitions of a disk, for whoever names the whole disk instead.
 //!
-//! A GPT is read, an MBR, and the label of a FreeBSD slice. What a table says is only where to look:
-//! a partition is named if there is a volume in it.
+//! A GPT is read, an MBR, and the label of a FreeBSD slice. A table only says where to look: a
+//! partition is named if there is a volume in it.
 
 use std::fmt;
+use std::io::ErrorKind;
 
-use block::{BlockDevice, Buffer, Durability, Geometry, Io, Verb, length_of};
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
 use bytes::Bytes;
 use designs::{DESIGNS, Found};
+use futures::FutureExt;
+use futures::future::ready;
 
-use crate::found::refused;
 use crate::size::show_size;
 
 /// Sizes of sectors of which a GPT may speak.
@@ -160,6 +162,12 @@ async fn read(device: &dyn BlockDevice, offset: u64, length: u64) -> Option<Vec<
     Some(found[skipped..skipped + length as usize].to_vec())
 }
 
+/// What a disk that is only read says to a change.
+pub(crate) fn refused<T: 'static>(verb: Verb, offset: u64, length: u64) -> Io<T> {
+    let error = IoError::new(verb, offset, length, ErrorKind::ReadOnlyFilesystem);
+    ready(Err(error)).boxed_local()
+}
+
 /// A part of a disk that is only read.
 struct Part<'a> {
     device: &'a dyn BlockDevice,
@@ -174,7 +182,7 @@ impl BlockDevice for Part<'_> {
 
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
         if let Err(error) = self.geometry().check(Verb::Read, offset, buffer.len() as u64) {
-            return Box::pin(std::future::ready(Err(error)));
+            return ready(Err(error)).boxed_local();
         }
         self.device.read(self.start + offset, buffer)
     }
@@ -184,7 +192,7 @@ impl BlockDevice for Part<'_> {
     }
 
     fn flush(&self) -> Io<()> {
-        Box::pin(std::future::ready(Ok(())))
+        ready(Ok(())).boxed_local()
     }
 
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
@@ -192,6 +200,6 @@ impl BlockDevice for Part<'_> {
     }
 
     fn close(&self) -> Io<()> {
-        Box::pin(std::future::ready(Ok(())))
+        ready(Ok(())).boxed_local()
     }
 }

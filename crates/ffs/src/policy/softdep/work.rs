@@ -1,5 +1,6 @@
-//! Which Updates in flight hang, have dropped their names, or are durable: found by looking at those
-//! alone whose state may have changed, so that a round costs what it moves and not what is pending.
+//! Which Updates in flight hang, have dropped their names, or are durable: found by looking at
+//! those alone whose state may have changed, so that a round costs what it moves and not what is
+//! pending.
 //!
 //! An Update is *touched* when it is staged, when an item of it lands or is cancelled, and when the
 //! state of one on which it depends changes. Each state is reached once, so an Update touches those
@@ -147,6 +148,18 @@ impl Flights {
             !finds_hung || self.is_settled(),
             "invariant 1: what may have moved was seen"
         );
+        debug_assert!(self.is_noted(), "invariant 2: what is waited for is noted");
+    }
+
+    /// Whether each wait that is not met, and each payload that is not durable, is noted.
+    fn is_noted(&self) -> bool {
+        let is_noted = |flight: &Flight| {
+            let waits = flight.waits.iter().filter(|wait| wait.until == Until::DoneThrough);
+            let mut open = waits.filter(|wait| !self.is_met(wait));
+            open.all(|wait| self.1.through.contains(&(wait.on, flight.sequence)))
+                && flight.payload == self.1.payload.contains(&flight.sequence)
+        };
+        self.0.len() > MOST_ASSERTED || self.0.values().all(is_noted)
     }
 
     fn is_settled(&self) -> bool {
