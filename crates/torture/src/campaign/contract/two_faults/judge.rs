@@ -306,7 +306,10 @@ impl CutStory<'_> {
         match fault {
             Fault::RotAll(Area::Label) => {
                 bad.members.insert(self.story.faulty);
-                may_be_refused = is_absent_bad && shape.tolerance() < 2;
+                // Of two mirrors that have started apart nobody is left to vouch for the other.
+                let is_started_apart = self.story.case.occasion.is_apart();
+                let is_alone = shape.members == 2 && is_started_apart;
+                may_be_refused = is_alone || is_absent_bad && shape.tolerance() < 2;
             }
             // A record of which no other copy is plugged in is as if it had never been written.
             Fault::Rot(area) | Fault::RotAll(area) if area.is_of_log() => {

@@ -20,12 +20,10 @@ use super::super::model::bytes;
 use super::case::{Case, Fault, Occasion};
 use super::rot::{Rotten, Target};
 use super::solver::{BLOCK, Disks, Shape};
-use super::workload::{Call, Done, done, draw, mark_of};
+use super::workload::{Call, Done, RUBBISH, done, draw, mark_of};
 
 /// Stripes of a set that is tried.
 const ROWS: u64 = 6;
-/// Contents of a disk before it became a member.
-const RUBBISH: u8 = 0xee;
 /// Mark of the first story that the outside was told.
 const TOLD: u64 = 10_000;
 /// Mark of the absent member's slot having a member again.
