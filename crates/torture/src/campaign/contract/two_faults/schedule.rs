@@ -345,8 +345,11 @@ impl Story {
                 }
                 Occasion::Replaced => {
                     let replace = async {
-                        if set.fail(absent, NEXT).await.is_ok() {
-                            fill(self.shape.members, NEXT).await;
+                        let disk = world.disks[self.shape.members].clone();
+                        let disk = disk.expect("it is there");
+                        if set.replace(absent, disk, NEXT, |_, _| ()).await.is_ok() {
+                            world.clock.mark(Mark::Number(REBUILT));
+                            is_rebuilt.set(true);
                         }
                     };
                     join(world.make(&set, &calls), replace).await.0
