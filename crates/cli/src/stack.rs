@@ -99,16 +99,19 @@ pub(crate) struct Returned {
 }
 
 impl OpenSet {
-    /// One that is out, and whose slot has no other member since.
+    /// One that is out, and whose slot has no other member since; or the new disk of a
+    /// replacement that was interrupted.
     pub(crate) fn next_returned(&self) -> Option<Returned> {
         let slots = self.set.label().slots;
-        let is_its = |one: &Returned| {
-            let slot = slots[one.slot];
-            slot.member == one.member && slot.standing != Standing::InSync
-        };
+        let incoming = self.set.label().incoming();
+        let is_incoming = |one: &Returned| incoming.is_some_and(|it| it.other == one.member);
+        let is_in = |one: &Returned| slots[one.slot].standing == Standing::InSync;
+        let is_out = |one: &Returned| slots[one.slot].member == one.member && !is_in(one);
         let mut returned = self.returned.borrow_mut();
-        returned.retain(is_its);
-        returned.pop()
+        returned.retain(|one| is_incoming(one) || is_out(one));
+        // A replacement goes on when the old disk is in.
+        let next = returned.iter().rposition(|one| is_out(one) || is_in(one))?;
+        Some(returned.remove(next))
     }
 
     /// A member that is out is there.
@@ -117,11 +120,11 @@ impl OpenSet {
     }
 
     /// That of a slot, if it has this path.
-    pub(crate) fn take_returned(&self, slot: usize, path: &Path) -> Option<Rc<dyn BlockDevice>> {
+    pub(crate) fn take_returned(&self, slot: usize, path: &Path) -> Option<Returned> {
         let mut returned = self.returned.borrow_mut();
         let is_it = |one: &Returned| one.slot == slot && real(&one.path) == path;
         let place = returned.iter().position(is_it)?;
-        Some(returned.swap_remove(place).device)
+        Some(returned.swap_remove(place))
     }
 }
 
@@ -208,6 +211,14 @@ impl Volume {
         let (mut listed, mut returned) = (raid.members.clone(), Vec::new());
         for (one, device) in members.iter().zip(devices) {
             let (slot, member) = (one.label.slot, one.label.member());
+            if set.label().incoming().is_some_and(|it| it.other == member) {
+                if !one.is_listed {
+                    listed.push(one.path.clone());
+                }
+                // A replacement that was interrupted goes on.
+                returned.push(Returned { slot, member, path: one.path.clone(), device });
+                continue;
+            }
             let Some(its) = slots.get(slot).filter(|slot| slot.member == member) else { continue };
             let is_in = its.standing == Standing::InSync;
             // What lies elsewhere and is older than the member is somebody's copy; not so one that

@@ -19,12 +19,18 @@
 //! The label of a member that comes in is written before those of the others, so that what came
 //! before is still told if that is interrupted.
 //!
+//! While a member is replaced, both disks have every write, and both are named by the story. The
+//! new one may be called in, by its own label first, while it is not found here: so it counts among
+//! those that may have gone on. Where its label says so and the members that were found do not
+//! contradict, the old one is no member any more. Nothing was acknowledged before the witness knew:
+//! the new one is as good as the old one where the witness still has that one in.
+//!
 //! Invariant 2 of the crate is that of this module. It holds as long as no part of the set was
 //! opened against its advice.
 
 use std::cmp::Reverse;
 
-use crate::label::{Label, Slot, Standing, have_in_sync};
+use crate::label::{Label, Replacement, Slot, Standing, have_in_sync};
 use crate::planted::{Bug, is_planted};
 
 /// What is known of a set outside of its members: the last story under which anything was
@@ -61,6 +67,8 @@ pub struct Assembly {
     /// Members that were found, and are not to be read before they have caught up: the slot, and
     /// which of the labels it is.
     pub stale: Vec<(usize, usize)>,
+    /// The new disk of a replacement that was interrupted: which of the labels it is.
+    pub incoming: Option<usize>,
     /// Only a person says that those which are missing are not newer.
     pub is_against_advice: bool,
 }
@@ -145,10 +153,11 @@ pub fn assemble_without(
         // What is left may know that the others are older.
         && latest <= assembly.label.generation
     {
-        let Assembly { label, members, stale, is_against_advice } = assembly;
+        let Assembly { label, members, stale, incoming, is_against_advice } = assembly;
         let members = members.into_iter().map(|place| place.map(|place| rest[place])).collect();
         let stale = stale.into_iter().map(|(slot, place)| (slot, rest[place])).collect();
-        return Ok(Assembly { label, members, stale, is_against_advice });
+        let incoming = incoming.map(|place| rest[place]);
+        return Ok(Assembly { label, members, stale, incoming, is_against_advice });
     }
     assemble(labels, witness, is_meant)
 }
@@ -183,9 +192,16 @@ pub fn assemble(
     let label = &labels[place];
     let mut members = vec![None; label.slots.len()];
     let mut stale = Vec::new();
+    let mut incoming = None;
     for (place, found) in labels.iter().enumerate().filter(|(place, _)| !copies[*place]) {
         let slot = label.slots.iter().position(|slot| slot.member == found.member());
-        let Some(slot) = slot else { continue }; // it was replaced
+        let Some(slot) = slot else {
+            // Else it was replaced.
+            if label.incoming().is_some_and(|it| it.other == found.member()) {
+                incoming = Some(place);
+            }
+            continue;
+        };
         match label.slots[slot].standing {
             Standing::Stale if is_planted(Bug::ReadOutsiders) => members[slot] = Some(place),
             Standing::InSync => members[slot] = Some(place),
@@ -198,14 +214,23 @@ pub fn assemble(
     if found < needed {
         return Err(Refused::TooFew { found, needed, of });
     }
-    let are_others_out = (0..of)
-        .all(|slot| members[slot].is_some() || label.slots[slot].standing != Standing::InSync);
-    let are_others_too_few = of - found < needed;
+    // A new disk that is not here may have been called in.
+    let is_stray = |it: Replacement| label.slots[it.slot].standing == Standing::InSync;
+    let strays = usize::from(label.incoming().is_some_and(is_stray) && incoming.is_none());
+    let are_others_out = strays == 0
+        && (0..of)
+            .all(|slot| members[slot].is_some() || label.slots[slot].standing != Standing::InSync);
+    let are_others_too_few = of - found + strays < needed;
     // A later story that only those tell which are here may have been interrupted: then nothing was
     // acknowledged after the witness, and who was in by that has seen everything.
     let were_in = |witness: &Witness| {
-        let found = members.iter().zip(&label.slots).filter(|(found, _)| found.is_some());
-        found.map(|(_, slot)| slot).all(|slot| have_in_sync(&witness.slots, &slot.member))
+        let found = (0..of).filter(|&slot| members[slot].is_some());
+        let mut found = found.map(|slot| (slot, label.slots[slot].member));
+        found.all(|(slot, member)| {
+            let replaced = label.replacement.filter(|it| it.slot == slot && it.is_done);
+            let is_in = |member| have_in_sync(&witness.slots, &member);
+            is_in(member) || replaced.is_some_and(|it| is_in(it.other))
+        })
     };
     let is_witnessed = witness.is_some_and(|witness| {
         let is_earlier = witness.generation < label.generation;
@@ -219,7 +244,8 @@ pub fn assemble(
     if !is_believed && is_against_advice {
         return Err(Refused::MaybeOld(label.generation));
     }
-    Ok(Assembly { label: label.clone(), members, stale, is_against_advice })
+    let label = Label { is_incoming: false, ..label.clone() };
+    Ok(Assembly { label, members, stale, incoming, is_against_advice })
 }
 
 /// Whether labels are those of different members of one set, but for copies.
@@ -259,9 +285,15 @@ fn story_that_holds(
         if interrupted[place] || holds.is_some_and(|holds| tells(&labels[holds], story)) {
             continue;
         }
+        // The disk that it has take a place, where that is in by its own label.
+        let has_come = |label: &Label| {
+            story.incoming().is_some_and(|it| it.other == label.member())
+                && label.generation > story.generation // else it was interrupted before
+                && have_in_sync(&label.slots, &label.member())
+        };
         // Members that it calls up to date, and that tell something else.
         let others = labels.iter().enumerate().filter(|(other, label)| {
-            have_in_sync(&story.slots, &label.member())
+            (have_in_sync(&story.slots, &label.member()) || has_come(label))
                 && !tells(label, story)
                 && !interrupted[*other]
         });
@@ -588,6 +620,86 @@ mod tests {
         }
         let found = [&all[0], &begun, &others[0], &others[1]];
         assert_eq!(opened(&found, None), Ok(vec![false, true, true, true]));
+    }
+
+    /// Labels of a set, of which a new disk is to take the place of the last member: those of the
+    /// members, and that of the new disk when it is called in.
+    fn replaced(level: Level, members: usize) -> (Vec<Label>, Label) {
+        let (last, new) = (members - 1, [77; 16]);
+        let all = (0..members).map(|slot| Label {
+            replacement: Some(Replacement { slot: last, other: new, is_done: false }),
+            ..label(level, members, slot)
+        });
+        let all: Vec<Label> = all.collect();
+        let mut called_in = Label { generation: 4, ..all[last].clone() };
+        let old = called_in.slots[last].member;
+        called_in.slots[last].member = new;
+        called_in.replacement = Some(Replacement { slot: last, other: old, is_done: true });
+        (all, called_in)
+    }
+
+    #[test]
+    fn a_cut_in_a_replacement_leaves_one_of_two_disks_in() {
+        let (all, new) = replaced(Level::Parity, 3);
+        let incoming = Label { is_incoming: true, ..all[2].clone() };
+        let [a, b, old] = [&all[0], &all[1], &all[2]];
+        let assembled = |labels: &[&Label], witness: Option<&Witness>| {
+            let labels: Vec<Label> = labels.iter().map(|&label| label.clone()).collect();
+            let assembled = assemble(&labels, witness, false)?;
+            Ok::<_, Refused>((assembled.members, assembled.incoming))
+        };
+        let all_in = vec![Some(0), Some(1), Some(2)];
+        assert_eq!(assembled(&[a, b, old], None), Ok((all_in.clone(), None)));
+        assert_eq!(assembled(&[a, b, old, &incoming], None), Ok((all_in.clone(), Some(3))));
+        let begun = assembled(&[a, b, old, &new], None);
+        assert_eq!(begun, Ok((all_in.clone(), Some(3))), "its own label alone says that it is in");
+        let told = |one: &Label| Label { slot: one.slot, is_incoming: false, ..new.clone() };
+        let begun = assembled(&[a, &told(b), old, &new], None);
+        assert_eq!(begun, Ok((all_in, Some(3))), "it was interrupted");
+        let done = assembled(&[&told(a), &told(b), old, &new], None);
+        assert_eq!(done, Ok((vec![Some(0), Some(1), Some(3)], None)));
+        let done = assembled(&[&told(b), old, &new], None);
+        assert_eq!(done, Ok((vec![None, Some(0), Some(2)], None)), "the other one may have gone");
+        let old_alone = assembled(&[a, b, &incoming], None);
+        assert_eq!(old_alone, Ok((vec![Some(0), Some(1), None], Some(2))), "it is not in");
+    }
+
+    #[test]
+    fn a_new_disk_that_is_not_there_may_have_gone_on() {
+        let (all, _) = replaced(Level::Parity, 3);
+        let found = [&all[0], &all[2]];
+        assert_eq!(opened(&found, None), Err(Refused::MaybeOld(3)), "with the other member");
+        let witness = Witness::of(&all[0]);
+        assert_eq!(opened(&found, Some(&witness)), Ok(vec![true, false, true]));
+        let (mut all, mut new) = replaced(Level::Mirrored, 2);
+        assert_eq!(opened(&[&all[0], &all[1]], None), Err(Refused::MaybeOld(3)));
+        for label in all.iter_mut().chain([&mut new]) {
+            label.slots[0].standing = Standing::Stale;
+        }
+        let old = &all[1];
+        assert_eq!(opened(&[old], None), Err(Refused::MaybeOld(3)), "or alone");
+        assert_eq!(opened(&[old, &new], None), Ok(vec![false, true]), "it is the later one");
+        let apart = Label { generation: 5, replacement: None, ..old.clone() };
+        let is_apart = opened(&[&apart, &new], None);
+        assert_eq!(is_apart, Err(Refused::Apart(0, 1, [5, 4])), "both may have gone on");
+        let witness = Witness::of(&apart);
+        let labels = [apart, new];
+        let assembled = assemble(&labels, Some(&witness), false).expect("it is known which");
+        assert_eq!(assembled.members, [None, Some(0)]);
+    }
+
+    /// One disk may be lost at the moment of a cut.
+    #[test]
+    fn a_new_disk_stands_for_the_old_one_before_the_witness() {
+        let (all, new) = replaced(Level::Mirrored, 2);
+        let witness = Witness::of(&all[1]);
+        assert_eq!(opened(&[&all[1], &new], Some(&witness)), Ok(vec![false, true]));
+        assert_eq!(opened(&[&new], Some(&witness)), Ok(vec![false, true]));
+        assert_eq!(opened(&[&new], None), Err(Refused::MaybeOld(4)));
+        assert_eq!(opened(&[&all[0], &new], Some(&witness)), Ok(vec![true, false]));
+        assert_eq!(opened(&[&all[0], &all[1]], Some(&witness)), Ok(vec![true, true]));
+        let strange = Label { replacement: None, ..new };
+        assert_eq!(opened(&[&strange], Some(&witness)), Err(Refused::MaybeOld(4)));
     }
 
     /// Each law of this module, broken, is seen by the histories or by one of the cases above.

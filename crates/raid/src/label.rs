@@ -18,7 +18,8 @@ use crate::planted::{Bug, is_planted};
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
 /// The newest version of the format.
 pub const VERSION: u32 = 3;
-/// The oldest version that is read. Its labels say of nothing that it was opened against advice.
+/// The oldest version that is read. Its labels say of nothing that it was opened against advice,
+/// and of no member that it is being replaced.
 const OLDEST: u32 = 2;
 /// Bytes of a label.
 pub const LABEL_SIZE: u64 = 4096;
@@ -84,6 +85,18 @@ pub struct Slot {
     pub standing: Standing,
 }
 
+/// A planned replacement: two disks get every write to one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The slot.
+    pub slot: usize,
+    /// The disk that is not the member of the slot: the new one at first, the old one when the new
+    /// one is in.
+    pub other: Id,
+    /// The new one is in. Nothing has been acknowledged that the old one has not.
+    pub is_done: bool,
+}
+
 /// A label, as far as it is no matter of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
@@ -106,12 +119,24 @@ pub struct Label {
     pub data_start: u64,
     /// Every slot.
     pub slots: Vec<Slot>,
+    /// The replacement that is under way.
+    pub replacement: Option<Replacement>,
+    /// It is the label of the new disk of a replacement that is not done.
+    pub is_incoming: bool,
 }
 
 impl Label {
-    /// The member whose label it is.
+    /// The member whose label it is, or the disk that is to become one.
     pub fn member(&self) -> Id {
-        self.slots[self.slot].member
+        match self.replacement {
+            Some(it) if self.is_incoming => it.other,
+            _ => self.slots[self.slot].member,
+        }
+    }
+
+    /// The disk that is to take the place of a member, which is still in.
+    pub fn incoming(&self) -> Option<Replacement> {
+        self.replacement.filter(|it| !it.is_done)
     }
 
     /// Whether it calls all members up to date.
@@ -164,7 +189,13 @@ struct Raw {
     slots: [RawSlot; MOST],
     whole: U64,
     forced: U64,
+    other: Id,
+    replaced: U16,
+    replacing: U16,
 }
+
+/// Flags of a replacement: there is one; it is done; the label is that of the new disk.
+const REPLACING: [u16; 3] = [1, 2, 4];
 
 /// Where the labels of a member of so many bytes lie, in bytes.
 pub fn places(size: u64) -> [u64; 2] {
@@ -249,6 +280,12 @@ impl Label {
             forced: self.forced.into(),
             ..Raw::new_zeroed()
         };
+        if let Some(Replacement { slot, other, is_done }) = self.replacement {
+            let flags = [true, is_done, self.is_incoming];
+            let flags = flags.into_iter().zip(REPLACING).filter(|(is_set, _)| *is_set);
+            raw.replacing = flags.map(|(_, flag)| flag).sum::<u16>().into();
+            (raw.other, raw.replaced) = (other, (slot as u16).into());
+        }
         for (raw, slot) in raw.slots.iter_mut().zip(&self.slots) {
             (raw.member, raw.standing) = (slot.member, slot.standing.number());
         }
@@ -307,16 +344,30 @@ impl Label {
             one.standing != Standing::Empty && slots[..at].iter().any(|s| s.member == one.member)
         };
         unless(!(0..members).any(twice), "a member has two slots")?;
+        let is_old = raw.version.get() < VERSION;
+        let flags = if is_old { 0 } else { raw.replacing.get() };
+        let [is_under_way, is_done, is_incoming] = REPLACING.map(|flag| flags & flag != 0);
+        let replaced = usize::from(raw.replaced.get());
+        let replacement =
+            is_under_way.then_some(Replacement { slot: replaced, other: raw.other, is_done });
+        let is_new = raw.other != Id::default() && slots.iter().all(|it| it.member != raw.other);
+        let is_possible = replaced < members && is_new && level != Level::Striped;
+        unless(!is_under_way || is_possible, "it replaces no member, or by none")?;
+        let is_its = is_under_way && !is_done && replaced == slot;
+        unless(is_its || !is_incoming, "it is the label of a new disk, and there is none")?;
+        unless(is_under_way || flags == 0, "it replaces no member, or by none")?;
         Ok(Self {
             set: raw.set,
             slot,
             generation: raw.generation.get(),
             number: raw.number.get(),
             whole: raw.whole.get(),
-            forced: if raw.version.get() < VERSION { 0 } else { raw.forced.get() },
+            forced: if is_old { 0 } else { raw.forced.get() },
             layout: Layout { level, members, unit, rows },
             data_start: start,
             slots,
+            replacement,
+            is_incoming,
         })
     }
 
@@ -359,6 +410,8 @@ pub(crate) mod tests {
             layout,
             data_start,
             slots,
+            replacement: None,
+            is_incoming: false,
         }
     }
 
@@ -381,6 +434,36 @@ pub(crate) mod tests {
                 assert_eq!(Label::decode(&told.encode()), Ok(told));
             }
         }
+    }
+
+    #[test]
+    fn a_label_names_both_disks_of_a_replacement() {
+        let mut told = label(Level::Parity, 4, 2);
+        told.replacement = Some(Replacement { slot: 2, other: [77; 16], is_done: false });
+        assert_eq!(Label::decode(&told.encode()).as_ref(), Ok(&told));
+        assert_eq!(told.member(), [3; 16], "the old one is the member");
+        told.is_incoming = true;
+        assert_eq!(Label::decode(&told.encode()).as_ref(), Ok(&told));
+        assert_eq!(told.member(), [77; 16]);
+        assert_eq!(told.encode()[872..892], [[77; 16].as_slice(), &[2, 0, 5, 0]].concat());
+        let replacement = |slot, other, is_done| Some(Replacement { slot, other, is_done });
+        let other = "it is the label of a new disk, and there is none";
+        let none = "it replaces no member, or by none";
+        for (replacement, why) in [
+            (replacement(1, [77; 16], false), other),
+            (replacement(2, [77; 16], true), other),
+            (replacement(4, [77; 16], false), none),
+            (replacement(2, [1; 16], false), none),
+            (replacement(2, [0; 16], false), none),
+        ] {
+            let wrong = Label { replacement, ..told.clone() };
+            assert_eq!(Label::decode(&wrong.encode()), Err(BadLabel::Nonsense(why)));
+        }
+        told.is_incoming = false;
+        let mut old = told.encode();
+        old[16..20].copy_from_slice(&2_u32.to_le_bytes());
+        let read = Label::decode(&sealed(old)).expect("an older version is read");
+        assert_eq!(read.replacement, None, "it said nothing there");
     }
 
     #[test]

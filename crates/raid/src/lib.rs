@@ -14,7 +14,8 @@
 //! write, `written` which stripes were ever written; `blocks` what is known of members in memory;
 //! `stripe` what of a stripe is there, `sources` which disks are asked for that, and `plan` what a
 //! write changes on which member. `array` reads and writes, `rebuild` is how it makes a member
-//! again, with the `pace` that leaves the others to clients, and `scrub` how it looks at
+//! again, with the `pace` that leaves the others to clients, `replace` how another disk takes the
+//! place of a member that is in, and `scrub` how it looks at
 //! everything; `set` is that as a device, and `opening` how it is made and comes back.
 //!
 //! Invariants:
@@ -51,6 +52,7 @@ pub mod planted;
 mod prelog;
 mod rebuild;
 pub mod record;
+mod replace;
 mod scrub;
 mod set;
 mod sources;

@@ -8,6 +8,9 @@
 //! what is written to those that it has. Its label is written before those of the others, so that
 //! what came before is still told if that is interrupted.
 //!
+//! A member that is in may be replaced: then all that is written to its slot goes to the new disk
+//! as well ([`crate::replace`]).
+//!
 //! Invariants:
 //! 1. A member that is out comes in when it has every stripe, and all of that is durable.
 //! 2. While the labels do not say durably who is in, the set is not settled.
@@ -23,7 +26,7 @@ use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
-use futures::future::{Either, LocalBoxFuture, join_all, select};
+use futures::future::{Either, LocalBoxFuture, join, join_all, select};
 use runtime::Clock;
 use runtime::sync::{Lock, Signal};
 
@@ -33,6 +36,7 @@ use crate::labels::write_label;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
+use crate::replace::Incoming;
 use crate::status::{Counts, Met};
 use crate::watch::{Calls, Watched};
 
@@ -49,20 +53,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// See the module's prose.
 pub(crate) struct Members {
     /// By slot.
-    devices: RefCell<Vec<Option<Rc<dyn BlockDevice>>>>,
+    pub(crate) devices: RefCell<Vec<Option<Rc<dyn BlockDevice>>>>,
     /// The calls of each of them.
-    calls: RefCell<Vec<Rc<Calls>>>,
+    pub(crate) calls: RefCell<Vec<Rc<Calls>>>,
     /// The member that is made again, and how many stripes it has.
-    coming: Cell<Option<(usize, u64)>>,
+    pub(crate) coming: Cell<Option<(usize, u64)>>,
+    /// The disk that is to take the place of a member which is in.
+    pub(crate) incoming: RefCell<Option<Incoming>>,
+    /// The other disk of a replacement that has ended, or does not go on yet, and the slot: it is
+    /// asked for what the others cannot give.
+    pub(crate) leaving: RefCell<Option<(usize, Rc<dyn BlockDevice>)>>,
     /// What holds of the set; its slot is no one's.
-    label: RefCell<Label>,
+    pub(crate) label: RefCell<Label>,
     /// The copy of its label that was found to hold, of each slot.
     holding: Vec<usize>,
     /// The generation that the labels of all have, durably.
     told: Cell<u64>,
     telling: Lock,
     witnessed: Witnessed,
-    clock: Rc<dyn Clock>,
+    pub(crate) clock: Rc<dyn Clock>,
     /// Writes that found no room below, and are tried again.
     refused: Cell<usize>,
     /// Told when there is one.
@@ -99,6 +108,8 @@ impl Members {
             devices,
             calls: RefCell::new(calls),
             coming,
+            incoming: RefCell::default(),
+            leaving: RefCell::default(),
             label,
             holding,
             told,
@@ -193,9 +204,10 @@ impl Members {
         self.has(slot) || self.coming.get().is_some_and(has_stripe)
     }
 
-    /// The member that is made again, and how many stripes it has.
+    /// The slot for which a disk is filled, and how many stripes that has.
     pub(crate) fn rebuild(&self) -> Option<(usize, u64)> {
-        self.coming.get()
+        let incoming = || self.incoming.borrow().as_ref().map(|it| (it.slot, it.stripes));
+        self.coming.get().or_else(incoming)
     }
 
     /// The member that is made again.
@@ -214,7 +226,7 @@ impl Members {
     }
 
     /// The device of a member to which may be written.
-    fn writable(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+    pub(crate) fn writable(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
         let is_coming = self.coming() == Some(slot);
         self.devices.borrow()[slot].clone().filter(|_| self.has(slot) || is_coming)
     }
@@ -226,7 +238,10 @@ impl Members {
 
     /// Every device that the set has, or had.
     pub(crate) fn all_devices(&self) -> Vec<Rc<dyn BlockDevice>> {
-        self.devices.borrow().iter().flatten().cloned().collect()
+        let (incoming, leaving) = (self.incoming.borrow(), self.leaving.borrow());
+        let others = incoming.iter().map(|it| &it.device);
+        let others = others.chain(leaving.iter().map(|(_, device)| device));
+        self.devices.borrow().iter().flatten().chain(others).cloned().collect()
     }
 
     /// A device is to be made the member of a slot that no member has. That is so when it is
@@ -238,12 +253,19 @@ impl Members {
         self.calls.borrow_mut()[slot] = calls;
         self.coming.set(Some((slot, 0)));
         let mut label = self.label.borrow_mut();
+        if label.slots[slot].member != becomes.member {
+            label.replacement.take_if(|it| it.slot == slot); // another disk has the slot now
+        }
         label.slots[slot] = becomes;
         label.generation += 1;
     }
 
-    /// The member that comes has so many stripes. Whether it still comes.
+    /// The disk that is filled has so many stripes. Whether it is still to come in.
     pub(crate) fn has_come(&self, slot: usize, stripes: u64) -> bool {
+        if let Some(incoming) = self.incoming.borrow_mut().as_mut().filter(|it| it.slot == slot) {
+            incoming.stripes = stripes;
+            return true;
+        }
         let is_coming = self.coming() == Some(slot);
         if is_coming {
             self.coming.set(Some((slot, stripes)));
@@ -272,6 +294,9 @@ impl Members {
 
     /// Calls a member out. What may be missed by it waits until that is settled.
     pub(crate) fn call_out(&self, slot: usize) {
+        if self.is_replaced(slot) {
+            return self.give_up_old();
+        }
         let mut label = self.label.borrow_mut();
         if !matches!(label.slots[slot].standing, Standing::Stale | Standing::Empty) {
             label.slots[slot].standing = Standing::Stale;
@@ -284,12 +309,21 @@ impl Members {
 
     /// Calls a member out that is not to come back: the slot is that of another one.
     pub(crate) fn dismiss(&self, slot: usize, next: Id) {
-        self.label.borrow_mut().slots[slot].member = next;
+        if self.is_replaced(slot) {
+            return self.give_up_old(); // it has its successor
+        }
+        let mut label = self.label.borrow_mut();
+        label.slots[slot].member = next;
+        label.replacement.take_if(|it| it.slot == slot);
+        drop(label);
         self.call_out(slot);
     }
 
     /// A device has failed: its member is out, unless the slot has another one by now.
-    fn lose(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
+    pub(crate) fn lose(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
+        if self.incoming(slot).is_some_and(|it| Rc::ptr_eq(&it, device)) {
+            return self.end_replacement();
+        }
         let is_its = self.devices.borrow()[slot].as_ref().is_some_and(|it| Rc::ptr_eq(it, device));
         if is_its {
             self.counts.meet(slot, |met| met.write_errors += 1);
@@ -341,21 +375,24 @@ impl Members {
                 }
                 label.clone()
             };
-            let coming: Slots = self.coming().into_iter().collect();
-            for (slots, turn) in [(coming, 0), (coming, 1), (self.slots(), 0), (self.slots(), 1)] {
-                let writes = slots.iter().filter_map(|slot| {
-                    let device = self.writable(slot)?;
-                    let label = Label { slot, ..label.clone() };
-                    let first =
-                        if is_planted(Bug::SameCopies) { 0 } else { 1 - self.holding[slot] };
-                    let copy = first ^ turn;
-                    Some(async move {
-                        if write_label(&*device, &label, copy).await.is_err() {
-                            self.lose(slot, &device);
-                        }
-                    })
-                });
-                join_all(writes.collect::<Vec<_>>()).await;
+            let new: Slots = self.rebuild().into_iter().map(|(slot, _)| slot).collect();
+            let turns = [(new, true), (self.slots(), false)];
+            for (slots, is_new) in turns {
+                for turn in 0..2 {
+                    let writes = slots.iter().filter_map(|slot| {
+                        let (device, is_incoming) = self.labelled(slot, is_new, &label)?;
+                        let label = Label { slot, is_incoming, ..label.clone() };
+                        let first =
+                            if is_planted(Bug::SameCopies) { 0 } else { 1 - self.holding[slot] };
+                        let copy = first ^ turn;
+                        Some(async move {
+                            if write_label(&*device, &label, copy).await.is_err() {
+                                self.lose(slot, &device);
+                            }
+                        })
+                    });
+                    join_all(writes.collect::<Vec<_>>()).await;
+                }
             }
             if self.label.borrow().generation == label.generation {
                 let telling = (self.witnessed)(Witness::of(&label));
@@ -405,8 +442,32 @@ impl Members {
         Some(read.inspect_err(|_| self.counts.meet(slot, |met| met.read_errors += 1)))
     }
 
-    /// Writes to a member, if it is in, or comes. One that fails is out.
+    /// Writes to a member, if it is in, or comes, and to the disk that is to take its place. One
+    /// that fails is out.
     pub(crate) async fn write(
+        &self,
+        slot: usize,
+        offset: u64,
+        data: Vec<Bytes>,
+        durability: Durability,
+    ) {
+        let incoming = self.write_incoming(slot, offset, data.clone(), durability);
+        if self.is_replaced(slot) && is_planted(Bug::MissedLeavers) {
+            return incoming.await;
+        }
+        join(self.write_member(slot, offset, data, durability), incoming).await;
+    }
+
+    /// Fills a disk with what it is to have: one that comes, or that is to take the place of a
+    /// member, which gets nothing of it.
+    pub(crate) async fn fill(&self, slot: usize, offset: u64, data: Vec<Bytes>) {
+        if self.coming() == Some(slot) {
+            return self.write_member(slot, offset, data, Durability::Plain).await;
+        }
+        self.write_incoming(slot, offset, data, Durability::Plain).await;
+    }
+
+    async fn write_member(
         &self,
         slot: usize,
         offset: u64,
@@ -435,6 +496,11 @@ impl Members {
 
     /// Writes to a member plainly, once. Whether it found room; one that fails otherwise is out.
     pub(crate) async fn write_if_room(&self, slot: usize, offset: u64, data: Bytes) -> bool {
+        let incoming = self.write_incoming(slot, offset, vec![data.clone()], Durability::Plain);
+        join(self.write_member_if_room(slot, offset, data), incoming).await.0
+    }
+
+    async fn write_member_if_room(&self, slot: usize, offset: u64, data: Bytes) -> bool {
         let Some(device) = self.writable(slot) else { return true };
         match device.write(offset, vec![data], Durability::Plain).await {
             Ok(()) => return true,
@@ -456,10 +522,10 @@ impl Members {
 
     /// Flushes all that are in, and one that comes. Who fails is out.
     pub(crate) async fn flush(&self) {
-        let flushes = self.all().iter().filter_map(|slot| {
-            let device = self.writable(slot)?;
-            // At once: another flush would succeed, and say nothing of what this one has lost.
-            Some(async move {
+        let of_slot = |slot| [self.writable(slot), self.incoming(slot)].into_iter().flatten();
+        let flushes = self.all().iter().flat_map(|slot| {
+            of_slot(slot).map(move |device| async move {
+                // At once: another flush would succeed, and say nothing of what this one has lost.
                 if device.flush().await.is_err() {
                     self.lose(slot, &device);
                 }
@@ -470,7 +536,7 @@ impl Members {
 }
 
 /// A device whose calls are noted, and these.
-fn watched(
+pub(crate) fn watched(
     device: Option<Rc<dyn BlockDevice>>,
     clock: &Rc<dyn Clock>,
 ) -> (Option<Rc<dyn BlockDevice>>, Rc<Calls>) {

@@ -199,10 +199,10 @@ impl Missed {
         self.saved.replace(regions);
     }
 
-    /// Gives a member that comes the block as it stands on the others.
+    /// Gives a disk that is filled the block as it stands on the others.
     pub(crate) async fn copy_to(&self, slot: usize) {
         let bytes = self.saved.borrow().encode(&self.set);
-        self.members.write(slot, MISSED_START, vec![bytes], Durability::Plain).await;
+        self.members.fill(slot, MISSED_START, vec![bytes]).await;
     }
 
     /// A flush of all that are in has covered the records before this one.

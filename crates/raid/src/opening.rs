@@ -200,6 +200,8 @@ pub async fn make(
             layout,
             data_start,
             slots,
+            replacement: None,
+            is_incoming: false,
         };
         for copy in 0..2 {
             let written = write_label(&**device, &label, copy).await;
@@ -301,7 +303,11 @@ async fn open_chosen(
     let witnessed = options.witness.as_ref().map(|witness| witness.generation);
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
-    let Assembly { mut label, members, is_against_advice, .. } = assembly;
+    let Assembly { mut label, members, incoming, is_against_advice, .. } = assembly;
+    // A replacement goes on where both disks are there. Until then the new one may help out.
+    label.replacement = label.incoming().filter(|_| incoming.is_some());
+    let bystander = label.replacement.zip(incoming);
+    let bystander = bystander.map(|(it, place)| (it.slot, devices[found[place].0].clone()));
     if is_against_advice {
         label.forced = latest;
     }
@@ -316,6 +322,7 @@ async fn open_chosen(
     let (in_slots, clock) = (in_slots.zip(holding).collect(), runtime.clock.clone());
     let members = Members::new(in_slots, label, options.witnessed, clock);
     let members = Rc::new(members);
+    bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
     }

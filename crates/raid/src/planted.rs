@@ -61,6 +61,12 @@ planted::bugs! {
     ForgottenTables,
     /// A member that is made again gets no checksums of others.
     LostTables,
+    /// A member is called out when its replacement begins.
+    EarlyDismissals,
+    /// A write of a slot that is being replaced misses the old disk.
+    MissedLeavers,
+    /// The new disk of a replacement is in before what it was given is durable.
+    HastyReplacements,
     /// What is written to a member that is out is acknowledged though the others cannot tell it.
     WrittenNowhere,
     /// What disks agree upon is right though it fits no checksum.

@@ -75,8 +75,10 @@ enum Job {
     Group(Group, Option<u64>),
     /// That no earlier record is needed.
     Forget,
-    /// That a member has the maps.
+    /// That a disk that is filled has the maps.
     CopyMap(usize),
+    /// That an incoming disk has a group of the tables of a slot.
+    CopyTables(usize, (usize, u64)),
     /// That checksums that have changed come home, if there is room for them.
     SettleSums,
 }
@@ -211,7 +213,19 @@ impl PreLog {
         self.wait(Job::Group(group, first), true).await
     }
 
-    /// Gives a member that comes the map of what was written, and of what others have missed.
+    /// Gives the incoming disk of a slot a group of tables, as they stand on the old one.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn copy_tables(
+        self: &Rc<Self>,
+        slot: usize,
+        group: (usize, u64),
+    ) -> Result<(), IoError> {
+        self.wait(Job::CopyTables(slot, group), false).await.map(|_| ())
+    }
+
+    /// Gives a disk that is filled the map of what was written, and of what others have missed.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -353,9 +367,13 @@ impl PreLog {
     async fn between(&self, waiting: Waiting) {
         let done = match waiting.job {
             Job::CopyMap(slot) => {
-                let map = [self.map.all(Slots::one(slot))];
-                self.members.bring_home(self.data_start, &map).await;
+                let map = self.map.all(Slots::one(slot));
+                self.members.fill(slot, self.data_start + map.offset, map.data).await;
                 self.missed.copy_to(slot).await;
+                Ok(())
+            }
+            Job::CopyTables(slot, group) => {
+                self.sums.copy_group(slot, group).await;
                 Ok(())
             }
             Job::SettleSums => self.bring_sums_home().await.map(|_| ()),

@@ -19,11 +19,13 @@
 //!
 //! While clients call it leaves them the members for half of the time ([`crate::pace`]).
 //!
+//! A member that is still in is replaced by [`crate::replace`].
+//!
 //! **Commit point**: the labels of all others say that it is in.
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Durability, Verb};
+use block::{BlockDevice, Verb};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
@@ -43,7 +45,7 @@ use crate::wipe::wipe;
 /// Stripes that are under way at once: a batch.
 const AT_ONCE: usize = 32;
 /// Stripes that are passed while no other task has a turn.
-const PASSED: u64 = 256;
+pub(crate) const PASSED: u64 = 256;
 /// After so many bytes of a member checksums that have changed go home.
 pub(crate) const FILLED: u64 = 256 << 20;
 
@@ -95,7 +97,12 @@ impl Array {
         rebuilt
     }
 
-    async fn make_again(
+    pub(crate) async fn settled(&self) -> Result<(), RebuildError> {
+        let settled = self.members.settled(Verb::Write).await;
+        settled.map_err(|_| RebuildError::Stopped)
+    }
+
+    pub(crate) async fn make_again(
         &self,
         slot: usize,
         device: Rc<dyn BlockDevice>,
@@ -104,14 +111,9 @@ impl Array {
     ) -> Result<(), RebuildError> {
         self.check(slot, &*device, member)?;
         let has_most = self.has_all_but_missed(slot, &*device, member).await;
-        let needed = self.layout.rows;
-        let settled = async || {
-            let settled = self.members.settled(Verb::Write).await;
-            settled.map_err(|_| RebuildError::Stopped)
-        };
         let standing = if has_most { Standing::CatchingUp } else { Standing::Rebuilding };
         self.members.begin(slot, device.clone(), Slot { member, standing });
-        settled().await?; // from here on it is no member by itself
+        self.settled().await?; // from here on it is no member by itself
         let emptied = wipe(&*device, self.data_start).await;
         if emptied.is_err() {
             self.members.call_out(slot);
@@ -119,11 +121,23 @@ impl Array {
         }
         self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
-        let mut next = self.fill(slot, 0, has_most, &mut progress).await?;
+        self.fill_and_admit(slot, 0, has_most, &mut progress).await
+    }
+
+    /// Gives a member that comes what it is to have from this stripe on, and calls it in.
+    pub(crate) async fn fill_and_admit(
+        &self,
+        slot: usize,
+        first: u64,
+        has_most: bool,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<(), RebuildError> {
+        let needed = self.layout.rows;
+        let mut next = self.fill(slot, first, has_most, progress).await?;
         while next < needed {
             // Its checksums go home, before they take much memory.
             self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
-            next = self.fill(slot, next, has_most, &mut progress).await?;
+            next = self.fill(slot, next, has_most, progress).await?;
         }
         // Every stripe was held still since it began, so that what was known of the slot's last
         // member, and every record that is for that, is older than this.
@@ -137,7 +151,7 @@ impl Array {
             return Err(RebuildError::Failed);
         }
         self.members.admit(slot);
-        settled().await?;
+        self.settled().await?;
         self.members.is_settled_in();
         self.missed.are_whole(self.log.home());
         if self.members.has(slot) { Ok(()) } else { Err(RebuildError::Failed) }
@@ -162,7 +176,7 @@ impl Array {
 
     /// Gives a new member what it is to have of the stripes from this one on, some at once, until
     /// that is much. The stripe behind the last.
-    async fn fill(
+    pub(crate) async fn fill(
         &self,
         slot: usize,
         first: u64,
@@ -175,7 +189,9 @@ impl Array {
             let alone = self.stripes.alone(stripe).await;
             let is_missed = !has_most || self.missed.has(stripe);
             let is_due = is_missed && self.written.has(stripe);
-            if is_due {
+            if is_due && self.members.is_replaced(slot) {
+                self.copy_unit(slot, stripe).await;
+            } else if is_due {
                 self.give_unit(slot, stripe).await;
             } else if is_missed && has_most {
                 // Nothing is needed of it any more, but it may stand for what a table has missed.
@@ -288,12 +304,12 @@ impl Array {
         self.sums.read_held_by(slot, stripe).await;
         for (at, bytes) in writes {
             let at = self.data_start + at;
-            self.members.write(slot, at, vec![bytes], Durability::Plain).await;
+            self.members.fill(slot, at, vec![bytes]).await;
         }
     }
 
     /// What a slot is to have of a column, by all disks that are there.
-    async fn unit_of(&self, slot: usize, column: &Column) -> Given {
+    pub(crate) async fn unit_of(&self, slot: usize, column: &Column) -> Given {
         if self.layout.level == Level::Mirrored {
             return self.stripe().mirrors(column).await;
         }

@@ -158,6 +158,32 @@ impl Set {
         rebuilt.await.unwrap_or(Err(RebuildError::Stopped))
     }
 
+    /// Makes a device the member of a slot in the place of one that is in, while the set is used.
+    /// The old one stays a member, and a source, until the new one has everything. If it fails
+    /// meanwhile the new one is filled from the others. A replacement that was interrupted goes on
+    /// with the device that [`Label::incoming`] names. Stripes that are done, and all there are,
+    /// are told as it goes on. Dropping the future does not stop it.
+    ///
+    /// # Errors
+    /// [`RebuildError`]; the device is no member then, and the old one is, unless that has failed.
+    pub async fn replace(
+        &self,
+        slot: usize,
+        device: Rc<dyn BlockDevice>,
+        member: Id,
+        progress: impl FnMut(u64, u64) + 'static,
+    ) -> Result<(), RebuildError> {
+        let replaced = self.run(Verb::Write, async move |set| {
+            let replaced = set.array.replace(slot, device, member, progress).await;
+            if let Some(left) = set.array.members.release_leaving() {
+                // One that is about to die is not waited for.
+                set.tasks.spawn(left.close().map(|_| ()).boxed_local());
+            }
+            Ok(replaced)
+        });
+        replaced.await.unwrap_or(Err(RebuildError::Stopped))
+    }
+
     /// Looks at everything, mends what is wrong on a member, and says what is lost, while the set
     /// is used. Stripes that are done, all there are, and what was found are told as it goes on.
     /// Dropping the future does not stop it.

@@ -1,8 +1,9 @@
 //! The disks that are asked for a block, in one place.
 //!
 //! *No present disk is passed over before a block is called lost.* Where no member of a slot is in,
-//! its blocks may be on the disk that is being filled or that has returned, or on a member that is
-//! out and still plugged in: [`Stripe::source`] is that disk. [`Stripe::mend`] and
+//! its blocks may be on the disk that is being filled or that has returned, on a member that is out
+//! and still plugged in, or on one that failed while it was replaced. Where a member is replaced,
+//! the new disk may have them. [`Stripe::sources`] are those disks. [`Stripe::mend`] and
 //! [`Stripe::mirror_of_others`] ask it, and reads, small writes, rebuild and scrub go through these
 //! two.
 //!
@@ -65,16 +66,23 @@ pub(crate) enum Expected {
 }
 
 impl Stripe<'_> {
-    /// The present disk of a slot whose member is not in, and so was not asked.
-    fn source(&self, slot: usize, stripe: u64) -> Option<Source> {
+    /// The present disks of a slot that were not asked: its own where that is not in, and the
+    /// other one of a replacement.
+    fn sources(&self, slot: usize, stripe: u64) -> Vec<Source> {
         let members = self.members;
-        if members.has(slot) || is_planted(Bug::UnaskedReturns) {
-            return None;
+        if is_planted(Bug::UnaskedReturns) {
+            return Vec::new();
+        }
+        let others = members.bystanders(slot).into_iter();
+        let others = others.map(|device| Source { device, trust: Trust::Checked });
+        if members.has(slot) {
+            return others.collect();
         }
         let has_missed_nothing =
             members.is_catching_up(slot) && !self.missed.has(stripe) || members.takes(slot, stripe);
         let trust = if has_missed_nothing { Trust::Member } else { Trust::Checked };
-        members.present(slot).map(|device| Source { device, trust })
+        let own = members.present(slot).map(|device| Source { device, trust });
+        own.into_iter().chain(others).collect()
     }
 
     /// Whether the tables have the checksums of the last durable bytes of a slot: those of a member
@@ -168,21 +176,24 @@ impl Stripe<'_> {
         for place in missing_of(given, block) {
             let (slot, offset) = (all[place], self.offset(column, block));
             let expected = self.expected(slot, column.stripe, offset).await;
-            let Some(source) = self.source(slot, column.stripe) else { continue };
-            let Some(bytes) = self.ask(&source, offset).await else {
-                given[place].wait_for(block);
-                continue;
-            };
-            match expected {
-                Expected::Sum(sum) if sum == sum_of(&bytes) => {
-                    self.accept(slot, offset, &bytes).await;
-                    given[place].put(block, &bytes);
+            for source in self.sources(slot, column.stripe) {
+                let Some(bytes) = self.ask(&source, offset).await else {
+                    given[place].wait_for(block);
+                    continue;
+                };
+                match expected {
+                    Expected::Sum(sum) if sum == sum_of(&bytes) => {
+                        self.accept(slot, offset, &bytes).await;
+                        given[place].put(block, &bytes);
+                        break;
+                    }
+                    Expected::Sum(_) => {}
+                    Expected::Unknown if source.trust == Trust::Member => {
+                        given[place].put_unknown(block, &bytes);
+                        break;
+                    }
+                    Expected::Unknown | Expected::Lost => unproven[place] = Some(bytes),
                 }
-                Expected::Sum(_) => {}
-                Expected::Unknown if source.trust == Trust::Member => {
-                    given[place].put_unknown(block, &bytes);
-                }
-                Expected::Unknown | Expected::Lost => unproven[place] = Some(bytes),
             }
         }
         unproven
@@ -225,8 +236,8 @@ impl Stripe<'_> {
         agreed: Agreed,
     ) -> Result<Vec<u8>, Found> {
         let (offset, mut why) = (self.offset(column, block), Found::Absent);
-        for slot in 0..self.layout.members {
-            let Some(source) = self.source(slot, column.stripe) else { continue };
+        let sources = (0..self.layout.members).flat_map(|slot| self.sources(slot, column.stripe));
+        for source in sources {
             let Some(bytes) = self.ask(&source, offset).await else {
                 why = Found::Unread;
                 continue;

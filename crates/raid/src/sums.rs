@@ -271,6 +271,46 @@ impl Sums {
         }
     }
 
+    /// The groups of tables that the member of a slot has, each with the slot whose blocks they
+    /// are of.
+    pub(crate) fn groups_of(&self, slot: usize) -> Vec<(usize, u64)> {
+        let groups = tables_of(0, self.data_end()).end.div_ceil(GROUP);
+        let is_held = |of: &usize| self.layout.holders(*of).contains(&slot);
+        let held = (0..self.layout.members).filter(is_held);
+        held.flat_map(|of| (0..groups).map(move |group| (of, group))).collect()
+    }
+
+    /// Copies a group of tables from a member to the incoming disk of its slot, place by place,
+    /// while none goes home. All that is written there afterwards goes to both disks.
+    pub(crate) async fn copy_group(&self, slot: usize, (of, group): (usize, u64)) {
+        let _alone = self.placing.alone(self.turn_of(of, group)).await;
+        if self.is_free(of, group) && !self.roomy.borrow().contains(&(of, group)) {
+            return; // it has no places yet
+        }
+        let first = group * GROUP;
+        let tables = GROUP.min(tables_of(0, self.data_end()).end - first);
+        let copies = self.layout.holders(of).into_iter().enumerate();
+        for (copy, _) in copies.filter(|(_, holder)| *holder == slot) {
+            let (_, at) = self.place(of, first, copy);
+            let length = (tables * TABLE_PLACES * BLOCK) as usize;
+            let bytes = match self.members.read(slot, at, Buffer::unfilled(length)).await {
+                Some(bytes) => bytes.freeze(),
+                None => self.read_places(slot, at, length).await,
+            };
+            self.members.fill(slot, at, vec![bytes]).await;
+        }
+    }
+
+    /// Places of tables, block by block: zeros for one that cannot be read.
+    async fn read_places(&self, slot: usize, at: u64, length: usize) -> Bytes {
+        let mut all = Vec::with_capacity(length);
+        for block in (at..at + length as u64).step_by(BLOCK as usize) {
+            let read = self.members.read(slot, block, Buffer::unfilled(BLOCK as usize)).await;
+            all.extend_from_slice(&read.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
+        }
+        all.into()
+    }
+
     /// A member comes back. What is known of the tables that it has is of before, or of what it
     /// would have got since.
     pub(crate) fn come_back(&self, slot: usize) {

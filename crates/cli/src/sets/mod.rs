@@ -65,6 +65,8 @@ enum Command {
         json: bool,
     },
     /// Makes another disk the member of a slot, of what the others have
+    ///
+    /// A good member stays in use until the new disk has everything.
     Replace {
         /// Which volume
         volume: PathBuf,
@@ -133,9 +135,9 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
                 Some(answer) => follow(&volume, &answer, "rebuilding"),
                 None => change(&volume, async |orders, stack| {
                     let replacing = orders.begin(*slot, &disk, *force).await?;
-                    let member = replacing.member;
+                    let (member, replaced) = (replacing.member, replacing.replaced);
                     rebuild(stack, replacing).await?;
-                    orders.is_made(member);
+                    orders.is_made(member, replaced);
                     Ok(())
                 }),
             }?;
@@ -233,8 +235,7 @@ async fn rebuild(stack: &Stack, replacing: Replacing) -> Result<(), Refused> {
         shown.set_length(total * unit);
         shown.set_position(done * unit);
     };
-    let Replacing { slot, device, member } = replacing;
-    let rebuilt = open.set.rebuild(slot, device, member, progress).await;
+    let rebuilt = replacing.carry_out(&open.set, progress).await;
     bar.finish_and_clear();
     rebuilt.map_err(|error| Refused::Conflict(error.to_string()))
 }

@@ -1,8 +1,8 @@
 //! What is done to a set that is open.
 //!
 //! A new member is put on the list of `volume.toml` before anything else: a start after a cut finds
-//! it there, and goes on with it. What can be refused, or cannot be written, is so before a good
-//! member is taken out. The one that is replaced goes from the list when the new one is made.
+//! it there, and goes on with it. A good member that is replaced stays in until the new one has
+//! everything. It goes from the list when the new one is made.
 //!
 //! **A crash here means**, for a spare: it is listed as a spare and as a member. On it is what
 //! makes it a spare, or what wiping leaves, or a label that the others do not know yet: then it is
@@ -21,7 +21,7 @@ use futures::FutureExt;
 use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
-use raid::{FailError, ScrubError, Scrubbed, Status};
+use raid::{RebuildError, ScrubError, Scrubbed, Set, Status};
 use runtime::{Instant, Runtime};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -99,6 +99,23 @@ pub(super) struct Replacing {
     pub(super) slot: usize,
     pub(super) device: Rc<dyn BlockDevice>,
     pub(super) member: Id,
+    /// The member whose place it takes, which is in.
+    pub(super) replaced: Option<Id>,
+}
+
+impl Replacing {
+    /// Makes the disk a member, in the place of the one that is in, if one is.
+    pub(super) async fn carry_out(
+        self,
+        set: &Set,
+        progress: impl FnMut(u64, u64) + 'static,
+    ) -> Result<(), RebuildError> {
+        let Self { slot, device, member, replaced } = self;
+        match replaced {
+            Some(_) => set.replace(slot, device, member, progress).await,
+            None => set.rebuild(slot, device, member, progress).await,
+        }
+    }
 }
 
 impl Orders {
@@ -230,9 +247,16 @@ impl Orders {
         {
             self.is_busy.set(true);
             let path = self.volume.path.display();
-            words::say(format_args!("{path}: slot {slot} has its member back, which catches up"));
+            let old = self.open.set.label().slots[slot];
+            let replaced = Some(old.member).filter(|_| old.member != member);
+            match replaced {
+                Some(_) => words::say(format_args!("{path}: slot {slot} goes on being replaced")),
+                None => words::say(format_args!(
+                    "{path}: slot {slot} has its member back, which catches up"
+                )),
+            }
             let job = self.jobs.begin("rebuild", 0, "bytes", false);
-            self.make_again(Replacing { slot, device, member }, job).await;
+            self.make_again(Replacing { slot, device, member, replaced }, job).await;
             self.is_busy.set(false);
         }
     }
@@ -354,26 +378,22 @@ impl Orders {
             return refuse(format!("{} is a member already", path.display()));
         }
         if let Some(returned) = self.open.take_returned(slot, &path) {
-            return Ok(Replacing { slot, device: returned, member: old.member });
+            let Returned { device, member, .. } = returned;
+            let replaced = Some(old.member).filter(|_| is_good);
+            return Ok(Replacing { slot, device, member, replaced });
         }
-        if is_good {
-            let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count() - 1;
-            if left < layout.needed() {
-                return Err(refusal(FailError::Needed(slot)));
-            }
-        } else {
+        if !is_good {
             self.let_go(slot).await; // it may be the same disk
         }
         let device = self.open_new(&path, force).await?;
         let member = new_id(&*self.runtime.random);
         self.put_on_list(member, &path, slot).map_err(refusal)?;
-        // Last: from here on the set has one less.
-        if is_good {
-            self.open.set.fail(slot, member).await.map_err(refusal)?;
-            self.let_go(slot).await;
+        // A good one stays on the list until the new one has taken its place.
+        let replaced = Some(old.member).filter(|_| is_good);
+        if !is_good {
+            self.unlist(old.member);
         }
-        self.unlist(old.member);
-        Ok(Replacing { slot, device, member })
+        Ok(Replacing { slot, device, member, replaced })
     }
 
     /// Notes where the new member is, for the next start. The old one stays on the list until the
@@ -406,8 +426,9 @@ impl Orders {
     }
 
     /// Notes that a member was made to its end.
-    pub(super) fn is_made(&self, member: Id) {
+    pub(super) fn is_made(&self, member: Id, replaced: Option<Id>) {
         self.is_no_spare(member);
+        replaced.into_iter().for_each(|old| self.unlist(old));
         self.note_list();
     }
 
@@ -453,24 +474,24 @@ impl Orders {
     }
 
     async fn make_again(&self, replacing: Replacing, job: Job) {
-        let Replacing { slot, device, member } = replacing;
+        let Replacing { slot, member, replaced, .. } = replacing;
         let unit = self.open.set.layout().unit;
         let job = Rc::new(job);
         let told = job.clone();
         let progress = move |done, total| told.advance(done * unit, total * unit);
-        let rebuilt = self.open.set.rebuild(slot, device, member, progress).await;
+        let rebuilt = replacing.carry_out(&self.open.set, progress).await;
         let path = self.volume.path.display();
         let end = match rebuilt {
             Ok(()) => {
                 words::say(format_args!("{path}: the member of slot {slot} is up to date"));
-                self.is_made(member);
+                self.is_made(member, replaced);
                 End::Done
             }
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
                 // At the next start it may be a spare again.
                 self.is_no_spare(member);
-                self.let_go(slot).await;
+                self.let_go(slot).await; // a good member stays
                 End::Failed
             }
         };

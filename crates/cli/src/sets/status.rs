@@ -170,8 +170,10 @@ impl Status {
             let member = members.iter().find(|member| member.label.member() == known.member);
             let state = match (known.standing, member) {
                 (Standing::InSync, None) => "missing",
-                // Its label says so, and not yet those of the others.
-                (Standing::InSync, _) if rebuild.is_some_and(|it| it.slot == slot) => {
+                // Its label says so, and not yet those of the others. One that is replaced is in.
+                (Standing::InSync, _)
+                    if label.replacement.is_none() && rebuild.is_some_and(|it| it.slot == slot) =>
+                {
                     word_for(Standing::Rebuilding)
                 }
                 // A cut came in between: it has to be begun anew.

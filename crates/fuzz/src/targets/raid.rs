@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, checksum};
-use raid::label::{DATA_START, LABEL_SIZE, Label, Slot, Standing};
+use raid::label::{DATA_START, LABEL_SIZE, Label, Replacement, Slot, Standing};
 use raid::layout::{Layout, Level, MEMBERS, UNITS};
 use raid::record::{BLOCK, Change, Place, Slots, decode, encode, size_at};
 use sim::Prng;
@@ -69,6 +69,11 @@ fn generate_label(prng: &mut Prng) -> Vec<u8> {
     let layout = Layout { level, members, unit, rows: prng.between(1, 1 << 30) };
     let (slot, generation) = (prng.index(members), prng.next_u64());
     let (set, number) = ([9; 16], prng.next_u64());
+    let replacement = (level != Level::Striped && prng.chance(1, 4)).then(|| Replacement {
+        slot,
+        other: [0xff; 16],
+        is_done: prng.chance(1, 2),
+    });
     Label {
         set,
         slot,
@@ -79,6 +84,8 @@ fn generate_label(prng: &mut Prng) -> Vec<u8> {
         layout,
         data_start: start,
         slots,
+        replacement,
+        is_incoming: false,
     }
     .encode()
 }

@@ -58,7 +58,7 @@ pub(crate) fn copies(executor: &Executor, disks: &[Rc<Disk>]) -> Vec<Rc<Disk>> {
 }
 
 /// Looks whether a set holds this, whichever of its disks is lost.
-async fn assert_any_may_be_lost(
+pub(crate) async fn assert_any_may_be_lost(
     executor: &Executor,
     disks: &[Rc<Disk>],
     expected: &[u8],
@@ -74,7 +74,7 @@ async fn assert_any_may_be_lost(
 }
 
 /// Pieces of any length, one after the other and some at once.
-async fn write_in_pieces(set: &Set, bytes: &[u8], prng: &mut Prng) {
+pub(crate) async fn write_in_pieces(set: &Set, bytes: &[u8], prng: &mut Prng) {
     let mut at = 0;
     while at < bytes.len() {
         let mut writes = Vec::new();

@@ -205,11 +205,14 @@ impl fmt::Display for Row {
 }
 
 /// Which workload brings a bug to light, for whoever adds a row: of a set of disks the quickest
-/// that the seconds allow to find, else the first of those of one operation and then of two.
+/// that the seconds allow to find, or the first with two faults; else the first of those of one operation and then of two.
 pub fn search(options: &Options, bug: Bug) -> Outcome {
     plant(Some(bug));
     let line = if let Bug::Raid(_) = bug {
-        contract::quickest(options, options.seconds.unwrap_or(BOUND_SECONDS))
+        let seconds = options.seconds.unwrap_or(BOUND_SECONDS);
+        let plant = |is_planted: bool| plant(is_planted.then_some(bug));
+        let of_two_faults = || contract::two_faults::first(options, seconds, plant);
+        contract::quickest(options, seconds).or_else(of_two_faults)
     } else {
         first_of_sequences(options.design)
     };

@@ -98,6 +98,11 @@ impl Occasion {
         Self::FailedStart,
     ];
 
+    /// Whether the set is open without the member at any time.
+    pub(super) fn is_apart(self) -> bool {
+        !matches!(self, Self::Whole | Self::Replaced)
+    }
+
     /// Whether the set was open without the member before the recorded part.
     pub(super) fn begins_without(self) -> bool {
         matches!(self, Self::Back | Self::Spare | Self::Late | Self::FailedStart)

@@ -215,6 +215,14 @@ impl CutStory<'_> {
                 let filled = set.rebuild(slot, device, member, |_, _| ()).await;
                 filled.map_err(|error| format!("slot {slot} is not filled: {error}"))?;
             }
+            // A replacement that was interrupted goes on.
+            if let Some(begun) = set.label().incoming().filter(|it| it.slot == slot) {
+                let device = world.disks[shape.members].clone().expect("it has a label");
+                let replaced = set.replace(slot, device, begun.other, |_, _| ()).await;
+                replaced.map_err(|error| format!("slot {slot} is not replaced: {error}"))?;
+                disks.push(shape.members);
+                continue;
+            }
             disks.push(disk);
         }
         Ok(disks)
@@ -306,8 +314,13 @@ impl CutStory<'_> {
         match fault {
             Fault::RotAll(Area::Label) => {
                 bad.members.insert(self.story.faulty);
-                may_be_refused = is_absent_bad && shape.tolerance() < 2;
+                // Of two mirrors that have started apart nobody is left to vouch for the other.
+                let is_started_apart = self.story.case.occasion.is_apart();
+                let is_alone = shape.members == 2 && is_started_apart;
+                may_be_refused = is_alone || is_absent_bad && shape.tolerance() < 2;
             }
+            // Zeros would take the place of data.
+            Fault::RotAll(Area::Map) => may_be_refused = true,
             // A record of which no other copy is plugged in is as if it had never been written.
             Fault::Rot(area) | Fault::RotAll(area) if area.is_of_log() => {
                 let is_alone = !matches!(self.story.case.occasion, Occasion::Whole);

@@ -89,6 +89,28 @@ pub(in super::super) fn replay(design: Design, details: &str) -> Result<Outcome,
     Ok(try_one(design, &Case::of(design.device(), details)?))
 }
 
+/// The first case within some seconds that shows a bug, and nothing without it.
+#[cfg(feature = "planted-bugs")]
+pub(in super::super) fn first(
+    options: &Options,
+    seconds: u64,
+    plant: impl Fn(bool),
+) -> Option<String> {
+    use super::super::budget::now;
+
+    let end = now() + std::time::Duration::from_secs(seconds);
+    let cases = (0..).take_while(|_| now() < end);
+    let mut cases = cases.map(|number| Case::draw(options.design.device(), options.seed, number));
+    let is_shown = |case: &Case, is_planted| {
+        plant(is_planted);
+        let violations = try_one(options.design, case).violations;
+        plant(false);
+        !violations.is_empty()
+    };
+    let case = cases.find(|case| is_shown(case, true) && !is_shown(case, false))?;
+    Some(line::command(WORD, options.design, &case.details()))
+}
+
 fn as_json(table: &Table) -> String {
     let cell = |((fault, occasion), counts): (&(Fault, Occasion), &Counts)| {
         let Counts { workloads, images, violations, .. } = counts;

@@ -49,7 +49,10 @@ impl Target<'_> {
         for (number, &(member, at)) in places.iter().enumerate() {
             let Some(image) = &mut disks[member] else { continue };
             let mut chance = Prng::new(if is_alike { seed } else { seed ^ number as u64 });
-            let way = if area == Area::Label { way % 3 } else { way };
+            // Whole blocks of before, on every disk that has them, are no rot that a disk can show.
+            let is_of_itself = is_all && matches!(area, Area::Map | Area::Missed);
+            let is_told = is_of_itself || matches!(area, Area::Label | Area::Table);
+            let way = if is_told { way % 3 } else { way };
             let old = self.old[member].as_ref();
             spoil(image, at, way, old, &mut chance);
             rotten.told += &format!("block {at} of disk {member} rots ({way}); ");

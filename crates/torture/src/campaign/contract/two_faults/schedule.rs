@@ -20,12 +20,10 @@ use super::super::model::bytes;
 use super::case::{Case, Fault, Occasion};
 use super::rot::{Rotten, Target};
 use super::solver::{BLOCK, Disks, Shape};
-use super::workload::{Call, Done, done, draw, mark_of};
+use super::workload::{Call, Done, RUBBISH, done, draw, mark_of};
 
 /// Stripes of a set that is tried.
 const ROWS: u64 = 6;
-/// Contents of a disk before it became a member.
-const RUBBISH: u8 = 0xee;
 /// Mark of the first story that the outside was told.
 const TOLD: u64 = 10_000;
 /// Mark of the absent member's slot having a member again.
@@ -347,8 +345,11 @@ impl Story {
                 }
                 Occasion::Replaced => {
                     let replace = async {
-                        if set.fail(absent, NEXT).await.is_ok() {
-                            fill(self.shape.members, NEXT).await;
+                        let disk = world.disks[self.shape.members].clone();
+                        let disk = disk.expect("it is there");
+                        if set.replace(absent, disk, NEXT, |_, _| ()).await.is_ok() {
+                            world.clock.mark(Mark::Number(REBUILT));
+                            is_rebuilt.set(true);
                         }
                     };
                     join(world.make(&set, &calls), replace).await.0

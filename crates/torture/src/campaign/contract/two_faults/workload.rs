@@ -8,6 +8,9 @@ use sim::{Event, Mark, Prng, Trace};
 use super::super::model::{SECTOR, bytes};
 use super::solver::{BLOCK, Shape};
 
+/// Contents of a disk before it became a member.
+pub(super) const RUBBISH: u8 = 0xee;
+
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
@@ -170,7 +173,13 @@ impl Versions {
             fits.retain(|&version| self.content(version, sector) == shown);
             if fits.is_empty() {
                 let other = (0..64).find(|&version| self.content(version, sector) == shown);
-                let what = other.map_or("rubbish".to_owned(), |it| format!("version {it}"));
+                let is_all = |byte: u8| shown.iter().all(|&it| it == byte);
+                let what = match other {
+                    Some(version) => format!("version {version}"),
+                    None if is_all(0) => "zeros".to_owned(),
+                    None if is_all(RUBBISH) => "bytes of before the set".to_owned(),
+                    None => "rubbish".to_owned(),
+                };
                 return Err(format!(
                     "block {block}: sector {sector} shows {what}, and may show {:?}",
                     self.of[sector]

@@ -1,0 +1,358 @@
+//! How a member that is in is replaced by another disk.
+//!
+//! The new disk is *incoming*. The old one stays the member, and the first source of the new one,
+//! until that has everything: all writes, flushes and records of the slot go to both, and what
+//! fills the new disk goes to it alone. The labels name both disks.
+//!
+//! The new disk gets what the old one gives, and where that cannot tell, what the others do. Bytes
+//! that nothing proves are copied as they stand: they may prove something later. Tables, which
+//! change nowhere but between rounds of the log or where they get their places, are copied as they
+//! are, so that what is known of the places of one disk holds for both.
+//!
+//! A failure of the new disk ends the replacement. A failure of the old one ends its membership:
+//! the new disk comes then, as any other, with the stripes that it has, and the old one is still a
+//! source. A start with both disks goes on with a replacement from the beginning; one with the old
+//! disk alone gives it up. One with the new disk alone calls the old one out, which may come back:
+//! until then the new one is no member, and asked for what the others cannot give.
+//!
+//! **Commit point**: the labels of all others call the new disk in. Those labels name the old one,
+//! which gets every write until they are durable, and is let go then.
+//!
+//! Invariants:
+//! 1. The new disk is called in when it has every stripe, and all of that is durable.
+//! 2. The slot of an incoming disk has a member that is in.
+//! 3. The old disk is let go when the labels that call the new one in are durable.
+//! 4. Nothing that fills the new disk is written to the old one.
+//!
+//! Not asserted: 4, which is about two kinds of writes: one of them asks for the incoming disk.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability};
+use bytes::Bytes;
+use runtime::sync::yield_now;
+
+use crate::array::Array;
+use crate::blocks::BLOCK;
+use crate::label::{Id, Label, Replacement, Slot, Standing};
+use crate::layout::Level;
+use crate::members::{Members, watched};
+use crate::planted::{Bug, is_planted};
+use crate::rebuild::{PASSED, RebuildError};
+use crate::stripe::Column;
+use crate::watch::Calls;
+use crate::wipe::wipe;
+
+/// The new disk of a replacement.
+pub(crate) struct Incoming {
+    pub(crate) slot: usize,
+    pub(crate) device: Rc<dyn BlockDevice>,
+    calls: Rc<Calls>,
+    /// How many stripes it has.
+    pub(crate) stripes: u64,
+}
+
+impl Members {
+    /// Whether the member of a slot is being replaced: it is in, and another disk gets its writes.
+    pub(crate) fn is_replaced(&self, slot: usize) -> bool {
+        self.incoming.borrow().as_ref().is_some_and(|it| it.slot == slot)
+    }
+
+    /// The new disk of a slot whose member is in.
+    pub(crate) fn incoming(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
+        let incoming = self.incoming.borrow();
+        incoming.as_ref().filter(|it| it.slot == slot).map(|it| it.device.clone())
+    }
+
+    /// A device is to take the place of the member of a slot. That is so when it is settled.
+    pub(crate) fn begin_replacing(&self, slot: usize, device: Rc<dyn BlockDevice>, other: Id) {
+        assert!(self.has(slot) && self.rebuild().is_none(), "invariant 2");
+        let (device, calls) = watched(Some(device), &self.clock);
+        let device = device.expect("there is one");
+        self.incoming.replace(Some(Incoming { slot, device, calls, stripes: 0 }));
+        self.leaving.take(); // it may be the same disk
+        let mut label = self.label.borrow_mut();
+        label.replacement = Some(Replacement { slot, other, is_done: false });
+        label.generation += 1;
+    }
+
+    /// The incoming disk has everything, durably. It is the member when that is settled; until then
+    /// both get every write.
+    pub(crate) fn admit_incoming(&self, slot: usize) {
+        let rows = self.label.borrow().layout.rows;
+        let has_all = |it: &Incoming| it.slot == slot && it.stripes == rows;
+        assert!(self.incoming.borrow().as_ref().is_some_and(has_all), "invariant 1");
+        self.exchange(true);
+    }
+
+    /// The labels call the new disk in, durably: the old one is let go. Nothing is to be done if
+    /// one of the two has failed meanwhile.
+    fn take_over(&self, slot: usize) {
+        if !self.is_replaced(slot) {
+            return;
+        }
+        let is_done = self.label.borrow().replacement.is_some_and(|it| it.is_done);
+        assert!(is_done && self.are_settled(), "invariant 3");
+        self.label.borrow_mut().replacement = None; // the next labels need not name the old one
+        self.put_in_place();
+    }
+
+    /// Puts the incoming disk in the place of the old one.
+    fn put_in_place(&self) {
+        let Some(Incoming { slot, device, calls, .. }) = self.incoming.take() else { return };
+        self.calls.borrow_mut()[slot] = calls;
+        let old = self.devices.borrow_mut()[slot].replace(device);
+        self.leaving.replace(old.map(|old| (slot, old)));
+    }
+
+    /// The other disk of a replacement is the member from now on: the new one if that is so.
+    fn exchange(&self, is_done: bool) {
+        let mut label = self.label.borrow_mut();
+        let Some(replacement) = &label.replacement else { return };
+        let Replacement { slot, other, .. } = *replacement;
+        let member = label.slots[slot].member;
+        label.replacement = Some(Replacement { slot, other: member, is_done });
+        label.slots[slot].member = other;
+        label.generation += 1;
+    }
+
+    /// The new disk of a replacement has failed: the old one is the member, as before.
+    pub(crate) fn end_replacement(&self) {
+        let is_done = self.label.borrow().replacement.is_some_and(|it| it.is_done);
+        if is_done {
+            self.exchange(false);
+        }
+        let new = self.incoming.take();
+        self.leaving.replace(new.map(|new| (new.slot, new.device)));
+        let mut label = self.label.borrow_mut();
+        label.replacement = None;
+        label.generation += 1;
+    }
+
+    /// The old disk of a replacement has failed: the new one is filled from the others.
+    pub(crate) fn give_up_old(&self) {
+        let stripes = self.incoming.borrow().as_ref().map_or(0, |it| it.stripes);
+        let replacement = self.label.borrow_mut().replacement.take();
+        let Some(Replacement { slot, other, is_done }) = replacement else {
+            return;
+        };
+        self.put_in_place();
+        if is_done {
+            return; // the new one has everything, and is called in
+        }
+        self.coming.set(Some((slot, stripes)));
+        let mut label = self.label.borrow_mut();
+        label.slots[slot] = Slot { member: other, standing: Standing::Rebuilding };
+        label.generation += 1;
+    }
+
+    /// Disks of a slot that are no members, and may have what members cannot give.
+    pub(crate) fn bystanders(&self, slot: usize) -> Vec<Rc<dyn BlockDevice>> {
+        let leaving = self.leaving.borrow();
+        let leaving = leaving.iter().filter(|(of, _)| *of == slot);
+        let leaving = leaving.map(|(_, device)| device.clone());
+        self.incoming(slot).into_iter().chain(leaving).collect()
+    }
+
+    /// The new disk of a replacement that does not go on yet is there.
+    pub(crate) fn has_bystander(&self, slot: usize, device: Rc<dyn BlockDevice>) {
+        self.leaving.replace(Some((slot, device)));
+    }
+
+    /// The disk that has left its slot, or never came in, is no source any more.
+    pub(crate) fn release_leaving(&self) -> Option<Rc<dyn BlockDevice>> {
+        self.leaving.take().map(|(_, device)| device)
+    }
+
+    /// The device of a slot that gets a label, and whether that is the label of an incoming disk:
+    /// the new one of a slot, or the member.
+    pub(crate) fn labelled(
+        &self,
+        slot: usize,
+        is_new: bool,
+        label: &Label,
+    ) -> Option<(Rc<dyn BlockDevice>, bool)> {
+        if self.label.borrow().slots[slot].member != label.slots[slot].member {
+            return None; // one of two disks has failed meanwhile: another label follows
+        }
+        let is_done = label.replacement.is_some_and(|it| it.slot == slot && it.is_done);
+        match self.incoming(slot) {
+            Some(incoming) if is_new || is_done => Some((incoming, !is_done)),
+            _ => self.writable(slot).map(|device| (device, false)),
+        }
+    }
+
+    /// A disk that is filled cannot be written.
+    pub(crate) fn fill_failed(&self, slot: usize) {
+        if self.is_replaced(slot) {
+            self.end_replacement();
+        }
+    }
+
+    pub(crate) async fn write_incoming(
+        &self,
+        slot: usize,
+        offset: u64,
+        data: Vec<Bytes>,
+        durability: Durability,
+    ) {
+        let Some(device) = self.incoming(slot) else { return };
+        if device.write(offset, data, durability).await.is_err() {
+            self.lose(slot, &device);
+        }
+    }
+}
+
+impl Array {
+    /// As [`crate::Set::replace`].
+    pub(crate) async fn replace(
+        &self,
+        slot: usize,
+        device: Rc<dyn BlockDevice>,
+        member: Id,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<(), RebuildError> {
+        if self.is_rebuilding.replace(true) {
+            return Err(RebuildError::Taken(slot));
+        }
+        let replaced = self.copy_member(slot, device, member, &mut progress).await;
+        self.is_rebuilding.set(false);
+        replaced
+    }
+
+    async fn copy_member(
+        &self,
+        slot: usize,
+        device: Rc<dyn BlockDevice>,
+        member: Id,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<(), RebuildError> {
+        self.check_replaced(slot, &*device, member)?;
+        if is_planted(Bug::EarlyDismissals) {
+            self.members.dismiss(slot, member);
+            self.settled().await?;
+            return self.make_again(slot, device, member, progress).await;
+        }
+        self.members.begin_replacing(slot, device.clone(), member);
+        let copied = self.copy_all(slot, &*device, progress).await;
+        if self.members.coming() == Some(slot) {
+            return self.go_on_from_others(slot, progress).await; // the old disk has failed
+        }
+        copied?;
+        self.members.take_over(slot);
+        self.blocks.forget(slot);
+        let is_member = self.members.label().slots[slot].member == member;
+        if is_member && self.members.has(slot) { Ok(()) } else { Err(RebuildError::Failed) }
+    }
+
+    /// Gives an incoming disk everything, and calls it in.
+    async fn copy_all(
+        &self,
+        slot: usize,
+        device: &dyn BlockDevice,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<(), RebuildError> {
+        let stopped = |_| RebuildError::Stopped;
+        let is_replaced = || {
+            let is_it = self.members.is_replaced(slot);
+            if is_it { Ok(()) } else { Err(RebuildError::Failed) }
+        };
+        self.settled().await?; // from here on all disks know of it
+        if wipe(device, self.data_start).await.is_err() {
+            self.members.fill_failed(slot);
+        }
+        self.log.copy_map(slot).await.map_err(stopped)?;
+        for (of, group) in self.sums.groups_of(slot) {
+            is_replaced()?;
+            self.log.copy_tables(slot, (of, group)).await.map_err(stopped)?;
+        }
+        let mut next = 0;
+        while next < self.layout.rows {
+            is_replaced()?;
+            next = self.fill(slot, next, false, progress).await?;
+        }
+        if is_planted(Bug::HastyReplacements) {
+            is_replaced()?;
+            self.members.admit_incoming(slot);
+            return self.settled().await;
+        }
+        // What the log still needs may be on disks of which one is the old one; and all that the
+        // new one was given is durable with it.
+        self.log.forget_old().await.map_err(stopped)?;
+        is_replaced()?;
+        self.members.admit_incoming(slot);
+        self.settled().await
+    }
+
+    /// Fills the new disk of a replacement whose old disk has failed with what it lacks.
+    async fn go_on_from_others(
+        &self,
+        slot: usize,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<(), RebuildError> {
+        self.settled().await?;
+        // What was known of tables was known of the old disk.
+        self.sums.come_back(slot);
+        self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
+        let (_, has) = self.members.rebuild().ok_or(RebuildError::Failed)?;
+        for stripe in 0..has {
+            let _alone = self.stripes.alone(stripe).await;
+            if self.written.has(stripe) {
+                self.sums.read_held_by(slot, stripe).await;
+            }
+            if stripe % PASSED == 0 {
+                yield_now().await;
+            }
+        }
+        self.fill_and_admit(slot, has, false, progress).await
+    }
+
+    /// Whether a device may take the place of the member of a slot, which is in.
+    fn check_replaced(
+        &self,
+        slot: usize,
+        device: &dyn BlockDevice,
+        member: Id,
+    ) -> Result<(), RebuildError> {
+        let slots = self.members.label().slots;
+        if self.layout.level == Level::Striped || slot >= slots.len() || !self.members.has(slot) {
+            return Err(RebuildError::NoSlot(slot));
+        }
+        if self.members.rebuild().is_some() {
+            return Err(RebuildError::Taken(slot));
+        }
+        if member == Id::default() || slots.iter().any(|it| it.member == member) {
+            return Err(RebuildError::Known);
+        }
+        self.fits(device)
+    }
+
+    /// Gives an incoming disk its unit of a stripe that was written: what the old disk has of it,
+    /// or what the others make of it. A block that no present disk gives is copied as it stands on
+    /// the old disk.
+    pub(crate) async fn copy_unit(&self, slot: usize, stripe: u64) {
+        let column = Column { stripe, from: 0, to: self.layout.unit };
+        let at = self.data_start + column.offset(&self.layout);
+        let own = self.stripe().give(&column, slot).await;
+        let are_known = (0..column.blocks()).all(|block| own.is_known(block));
+        let mut given = if are_known { own } else { self.unit_of(slot, &column).await };
+        let mut are_there: Vec<bool> = (0..column.blocks()).map(|it| given.has(it)).collect();
+        for (block, is_there) in are_there.iter_mut().enumerate().filter(|(_, it)| !**it) {
+            let within = block as u64 * BLOCK;
+            let room = Buffer::unfilled(BLOCK as usize);
+            if let Some(bytes) = self.members.read(slot, at + within, room).await {
+                given.bytes[within as usize..][..bytes.len()].copy_from_slice(&bytes);
+                *is_there = true;
+            }
+        }
+        let (bytes, mut from) = (Bytes::from(given.bytes), 0);
+        for run in are_there.chunk_by(|one, next| one == next) {
+            let length = run.len() * BLOCK as usize;
+            if run[0] {
+                let piece = bytes.slice(from..from + length);
+                self.members.fill(slot, at + from as u64, vec![piece]).await;
+            }
+            from += length;
+        }
+    }
+}
