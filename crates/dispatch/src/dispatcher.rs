@@ -139,6 +139,11 @@ impl Dispatcher {
         self.exports_version.set(self.exports_version.get() + 1);
     }
 
+    /// The rules that hold now.
+    pub fn exports(&self) -> Rc<Exports> {
+        self.exports.borrow().clone()
+    }
+
     /// Whether answers of this volume do not wait for the disk, as its export declares.
     pub fn is_delayed(&self, volume: &str) -> bool {
         self.exports.borrow().of(volume).delayed().is_some()
@@ -221,7 +226,7 @@ impl Dispatcher {
     }
 
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {
-        let (volumes, exports) = (self.volumes.clone(), self.exports.borrow().clone());
+        let (volumes, exports) = (self.volumes.clone(), self.exports());
         Caller { client, claim, call: None, volumes, exports }
     }
 }

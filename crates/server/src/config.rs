@@ -35,7 +35,9 @@
 //! survives = true              # a crash or a restart, on volumes under policy log
 //! ```
 //!
-//! SIGHUP reads the exports anew; all else needs a restart.
+//! SIGHUP reads the exports anew; all else needs a restart. A file that lacks the rules of a volume
+//! that has some is refused as a whole: it may be empty by mistake, and would open the volume to
+//! every user of this machine. `clients = []` withdraws all access.
 
 mod value;
 
@@ -282,6 +284,15 @@ pub enum ConfigError {
         volume: String,
         /// The names that are served.
         served: String,
+    },
+    /// A reload that would open a volume to this machine, because its rules are gone.
+    #[error(
+        "the rules of exports.{volume} are gone: nobody's access has changed; expected: the \
+         section [exports.{volume}] with its clients (clients = [] withdraws the access of all)"
+    )]
+    RulesGone {
+        /// The volume.
+        volume: String,
     },
     /// Nowhere to listen.
     #[error("listen is empty; expected: at least one address such as \"127.0.0.1:2049\"")]

@@ -244,7 +244,8 @@ impl ServerHandle {
         self.stop.throw();
     }
 
-    /// Reads the exports anew. On an error the old ones stay.
+    /// Reads the exports anew. On an error the old ones stay. A file in which the rules of a served
+    /// volume are gone is one.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -252,6 +253,7 @@ impl ServerHandle {
         let Some(file) = &self.file else { return Ok(()) };
         let config = Config::read(file)?;
         let exports = exports(&config, self.dispatcher.volumes(), &self.refused)?;
+        refuse_lost_rules(&self.dispatcher.exports(), &exports, self.dispatcher.volumes())?;
         self.dispatcher.set_exports(exports);
         Ok(())
     }
@@ -288,6 +290,20 @@ fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exp
         );
     }
     Ok(exports)
+}
+
+/// A served volume whose rules are gone would be open to every user of this machine. A start has
+/// no rules before it, and believes what the file says.
+fn refuse_lost_rules(old: &Exports, new: &Exports, volumes: &Volumes) -> Result<(), ConfigError> {
+    let is_lost = |volume: &&Volume| {
+        let name = &volume.name;
+        let are_rules_gone = old.of(name).has_written_rules() && !new.of(name).has_written_rules();
+        are_rules_gone || old.names(name) && !new.names(name)
+    };
+    match volumes.iter().find(is_lost) {
+        Some(volume) => Err(ConfigError::RulesGone { volume: volume.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Begins the trace, if the configuration wants one.

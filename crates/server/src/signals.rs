@@ -144,6 +144,8 @@ enum Asked {
 fn reload(handle: &ServerHandle) {
     match handle.reload_exports() {
         Ok(()) => tracing::info!("the exports were read anew"),
-        Err(error) => tracing::error!(%error, "the exports stay as they were"),
+        Err(error) => {
+            tracing::error!(%error, "the exports stay as they were, and nobody's access has changed")
+        }
     }
 }

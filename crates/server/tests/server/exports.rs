@@ -84,3 +84,37 @@ fn a_bad_file_leaves_the_old_rules_in_force() {
         client.getattr(&GETATTR3args { object: root }).await.expect("a reply").unwrap();
     });
 }
+
+#[test]
+fn a_file_in_which_the_rules_of_a_volume_are_gone_leaves_the_old_ones_in_force() {
+    let file = File::new("gone.toml", &rules("ro", "127.0.0.1"));
+    with_server(file.settings(), async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
+        // Emptied, as by an editor that was cut off; the section without its clients; other keys.
+        for text in ["", "[exports.data]\n", "rpcbind = false\n"] {
+            file.write(text);
+            let error = fixture.handle.reload_exports().expect_err("no rules");
+            assert!(matches!(error, ConfigError::RulesGone { .. }), "{error}");
+            let words = error.to_string();
+            assert!(words.contains("exports.data") && words.contains("clients = []"), "{words}");
+            assert!(words.contains("access has changed"), "{words}");
+            let args = MKDIR3args { where_: at(&root, "one"), attributes: sattr3::default() };
+            let refused = client.mkdir(&args).await.expect("a reply");
+            assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ROFS, _))), "{text}");
+        }
+        file.write("[exports.data]\nclients = []\n");
+        fixture.handle.reload_exports().expect("it withdraws access");
+        let refused = client.getattr(&GETATTR3args { object: root }).await.expect("a reply");
+        assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_volume_that_never_had_rules_needs_none_in_a_file_that_is_read_anew() {
+    let file = File::new("none.toml", "");
+    with_server(file.settings(), async |fixture: Fixture| {
+        fixture.handle.reload_exports().expect("as at the start");
+        file.write(&rules("ro", "127.0.0.1"));
+        fixture.handle.reload_exports().expect("rules from now on");
+    });
+}
