@@ -29,6 +29,7 @@ use crate::failure::Failure;
 use crate::info;
 use crate::memory;
 use crate::mkfs;
+use crate::readable::warn_of_readable;
 use crate::sets::Orders;
 use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
@@ -239,6 +240,7 @@ async fn open_all(
         found.push(volume);
         names.push(export_name(path)?);
     }
+    found.iter().for_each(warn_of_readable);
     refuse_twins(&found)?;
     refuse_unclear_control(&found, arguments.control.as_deref())?;
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };

@@ -1,4 +1,5 @@
 //! The configuration file, `duramen.toml`. Everything has a default; an empty file is a good one.
+//! It is a regular file of at most 1 MiB.
 //!
 //! ```toml
 //! listen = ["127.0.0.1:2049", "[::1]:2049"]  # "[::]:2049" is every address, IPv4 as well
@@ -42,15 +43,22 @@
 mod value;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dispatch::{AmbiguousRules, Anonymous, Export, Exports, Limits, Rule, Squash, Window};
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use vfs::SnapshotsShown;
 
 pub use value::{ByteSize, Listen, Network, parse_address};
+
+/// The longest file, in bytes.
+pub const MAX_BYTES: u64 = 1 << 20;
 
 /// The port of NFS.
 pub const DEFAULT_PORT: u16 = 2049;
@@ -300,13 +308,13 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a regular file of at most [`MAX_BYTES`].
     ///
     /// # Errors
     /// See [`ConfigError`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        Self::parse(&std::fs::read_to_string(path).map_err(read)?, path)
+        Self::parse(&read_text(path).map_err(read)?, path)
     }
 
     /// Reads the text of a file; `path` is for the words of an error.
@@ -389,6 +397,20 @@ impl Config {
             survives: section.survives,
         }
     }
+}
+
+/// What is no regular file may keep its reader waiting, or never end.
+fn read_text(path: &Path) -> io::Result<String> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY; // the writer of a FIFO is not waited for
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
+    }
+    Ok(text)
 }
 
 impl ClientEntry {

@@ -249,9 +249,9 @@ impl ServerHandle {
     ///
     /// # Errors
     /// See [`ConfigError`].
-    pub fn reload_exports(&self) -> Result<(), ConfigError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let config = Config::read(file)?;
+    pub async fn reload_exports(&self) -> Result<(), ConfigError> {
+        let Some(file) = self.file.clone() else { return Ok(()) };
+        let config = reactor::elsewhere(move || Config::read(&file)).await?;
         let exports = exports(&config, self.dispatcher.volumes(), &self.refused)?;
         refuse_lost_rules(&self.dispatcher.exports(), &exports, self.dispatcher.volumes())?;
         self.dispatcher.set_exports(exports);
