@@ -213,9 +213,7 @@ impl Connection {
                         return Err(ConnectionError::NoCall);
                     }
                     self.turn.calls += 1;
-                    let session = self.session.clone();
-                    let call = async move { session.call(record, memory).await };
-                    let mut call = call.boxed_local();
+                    let mut call = self.session.call(record, memory);
                     match call.poll_unpin(context) {
                         Poll::Ready(reply) => {
                             any = true;
