@@ -60,6 +60,10 @@ pub use value::{ByteSize, Listen, Network, parse_address};
 /// The longest file, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
 
+/// The most that a bound of memory can be, in bytes: what can be counted with a sign, and more than
+/// any machine has.
+const MAX_MEMORY: u64 = 1 << 50;
+
 /// The port of NFS.
 pub const DEFAULT_PORT: u16 = 2049;
 
@@ -285,6 +289,14 @@ pub enum ConfigError {
         /// What it must be at least.
         least: u64,
     },
+    /// A number that no machine can keep.
+    #[error("{key} is more than {most} bytes, which is the most that can be said")]
+    TooLarge {
+        /// Which.
+        key: &'static str,
+        /// What it may be at most.
+        most: u64,
+    },
     /// Rules for a volume that is not served.
     #[error("exports.{volume}: no volume of this name is served; expected one of: {served}")]
     NoVolume {
@@ -343,6 +355,14 @@ impl Config {
         ] {
             if value < least {
                 return Err(ConfigError::TooSmall { key, least });
+            }
+        }
+        for (key, size) in [
+            ("limits.request_memory", limits.request_memory),
+            ("limits.reply_memory", limits.reply_memory),
+        ] {
+            if size.0 > MAX_MEMORY {
+                return Err(ConfigError::TooLarge { key, most: MAX_MEMORY });
             }
         }
         self.exports().map(|_| ())
@@ -462,6 +482,17 @@ mod tests {
         let rule = exports.rule("data", "10.2.0.1".parse().expect("an address")).expect("a rule");
         assert!(!rule.writable);
         assert_eq!(rule.anonymous, Anonymous { uid: 1000, gid: 65_534 });
+    }
+
+    #[test]
+    fn a_bound_of_memory_that_cannot_be_counted_is_refused() {
+        for key in ["request_memory", "reply_memory"] {
+            let parse = |size: &str| parse(&format!("[limits]\n{key} = \"{size}\"\n"));
+            let error = parse("16777215 TiB").expect_err("too much");
+            assert!(error.contains(&format!("limits.{key} is more than")), "{error}");
+            let limits = parse("1024 TiB").expect("as much as may be").limits();
+            runtime::pool::Pool::new(limits.request_memory.max(limits.reply_memory), &[]);
+        }
     }
 
     #[test]
