@@ -542,13 +542,13 @@ mod tests {
         assert!(late.iter_mut().all(|late| late.as_mut().now_or_never().is_none()));
         // A granted request that is dropped, and one that is resized, are counted as well.
         held.truncate(7);
-        let granted: Vec<bool> =
-            late.iter_mut().map(|late| late.as_mut().now_or_never().is_some()).collect();
-        assert_eq!(granted, [true; 3], "before five requests that came earlier");
+        let granted: Vec<_> = late.iter_mut().map(|late| late.as_mut().now_or_never()).collect();
+        let are_granted: Vec<bool> = granted.iter().map(Option::is_some).collect();
+        assert_eq!(are_granted, [true; 3], "before five requests that came earlier");
         assert!(more.iter_mut().all(|more| more.as_mut().now_or_never().is_none()));
         held[0].resize(4);
         drop(held);
-        drop((more, late));
+        drop((more, late, granted));
         assert_eq!((greedy.held(), modest.held(), pool.held()), (0, 0, 0));
     }
 
