@@ -207,7 +207,7 @@ impl Server {
     /// # Errors
     /// [`ServeError::Shutdown`] when a volume could not be left clean; the others still are.
     pub async fn run(self) -> Result<(), ServeError> {
-        let connections = Connections::new(&self);
+        let connections = Rc::new(Connections::new(&self));
         let accept = self.listeners.iter().map(|listener| connections.accept(listener));
         select(join_all(accept).boxed_local(), self.stop.wait().boxed_local()).await;
         self.unregister().await;
@@ -381,20 +381,13 @@ impl Connections {
         }
     }
 
-    /// Accepts for ever. With all places taken, one client waits here and the others in the kernel.
-    async fn accept(&self, listener: &TcpListener) {
+    /// Accepts for ever, and has each client wait for a place in a task of its own: the next one is
+    /// looked at meanwhile.
+    async fn accept(self: &Rc<Self>, listener: &TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let Some(place) = self.places.enter(peer.ip()).await else {
-                        tracing::debug!(%peer, "sent away: no place is free, nor is it admitted");
-                        continue;
-                    };
-                    let connection = self.serve(stream, peer, place.occupant().clone());
-                    tokio::task::spawn_local(async move {
-                        connection.await;
-                        drop(place);
-                    });
+                    tokio::task::spawn_local(self.clone().admit(stream, peer));
                 }
                 Err(error) => {
                     let is_short = descriptors::are_short(&error);
@@ -409,6 +402,21 @@ impl Connections {
                 }
             }
         }
+    }
+
+    /// Serves a client as soon as there is a place for it, if the server does not stop before.
+    async fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let enter = self.places.enter(peer.ip()).boxed_local();
+        let place = match select(enter, self.stop.wait().boxed_local()).await {
+            Either::Left((Some(place), _)) => place,
+            Either::Left((None, _)) => {
+                tracing::debug!(%peer, "sent away: no place is free for it");
+                return;
+            }
+            Either::Right(_) => return,
+        };
+        self.serve(stream, peer, place.occupant().clone()).await;
+        drop(place);
     }
 
     fn serve(
