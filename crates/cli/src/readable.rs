@@ -15,7 +15,7 @@ const OTHERS: [(u32, u32); 2] = [(0o040, 0o010), (0o004, 0o001)];
 
 /// Warns of each file of a volume that users other than its owner can read.
 pub(crate) fn warn_of_readable(volume: &Volume) {
-    for path in files_of(volume).iter().filter_map(|path| is_readable(path).then_some(path)) {
+    for path in files_of(volume).iter().filter(|path| is_readable(path)) {
         words::say(format_args!(
             "other users of this machine can read {}: 'chmod 600 {}' keeps it for its owner",
             path.display(),
