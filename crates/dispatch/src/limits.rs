@@ -18,7 +18,8 @@ pub struct Limits {
     /// Calls that are being carried out.
     pub calls: u32,
     /// Bytes of calls from when they are read until they are answered, with [`CALL_MEMORY`] for
-    /// each. Two of the longest are the least: three quarters are for calls that are still arriving, and must hold one of them.
+    /// each. Two of the longest are the least: three quarters are for calls that are still
+    /// arriving, and must hold one of them.
     pub request_memory: u64,
     /// Bytes of data and listings from when they are read until they are sent.
     pub reply_memory: u64,

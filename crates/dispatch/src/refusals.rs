@@ -51,11 +51,12 @@ impl Refusals {
             return;
         }
         period.reported.push((client, volume.to_owned()));
+        let rule = format!("{{ network = \"{client}\", access = \"ro\" }}");
         tracing::warn!(
             %client,
             volume,
-            "refused a {what}, since no rule admits the client; {{ network = \"{client}\", access = \
-             \"ro\" }} among the clients of [exports.{volume}] would"
+            "refused a {what}, since no rule admits the client; {rule} among the clients of \
+             [exports.{volume}] would"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! One client connection: records in, calls side by side, replies out.
 //!
-//! A connection is one task. Whenever something of it is ready it goes on with its calls, reads what
-//! it may, gathers the replies that have become ready, and writes them all at once.
+//! A connection is one task. Whenever something of it is ready it goes on with its calls, reads
+//! what it may, gathers the replies that have become ready, and writes them all at once.
 //!
 //! Invariants:
 //! 1. A record is read only while fewer than `max_calls` calls are unanswered; a reply counts until
@@ -11,11 +11,10 @@
 //! 3. A peer that owes us something (the rest of a record that holds memory, or to take its
 //!    replies) is disconnected when [`Patience`] with it has ended: else a few such peers could
 //!    hold all memory for ever. The client connects anew and repeats its calls.
-//!
-//! 4. One poll answers at most [`TURN_CALLS`] calls, and reads and writes about [`TURN_BYTES`] each.
-//!    If there is more to do, the task goes to the end of the queue: calls that are answered at
-//!    once, however many a peer sends, do not keep the thread from other connections. Calls that
-//!    have waited go before those that have just arrived.
+//! 4. One poll answers at most [`TURN_CALLS`] calls, and reads and writes [`TURN_BYTES`] or a
+//!    little more. If there is more to do, the task goes to the end of the queue: calls that are
+//!    answered at once, however many a peer sends, do not keep the thread from other connections.
+//!    Calls that have waited go before those that have just arrived.
 //!
 //! Not asserted: 3, which is about time; 4, of which the test counts the calls of each poll.
 //!

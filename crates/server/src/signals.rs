@@ -162,7 +162,7 @@ async fn reload(handle: &ServerHandle) {
     match handle.reload_exports().await {
         Ok(()) => tracing::info!("the exports were read anew"),
         Err(error) => {
-            tracing::error!(%error, "the exports stay as they were, and nobody's access has changed")
+            tracing::error!(%error, "the exports stay as they were: no access has changed")
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a volume's trouble, and a client that no rule admits, say in the log of the server: once, and
-//! not once for every call.
+//! What a volume's trouble, and a client that no rule admits, say in the log of the server: once,
+//! and not once for every call.
 
 use std::fmt;
 use std::rc::Rc;
