@@ -152,6 +152,7 @@ async fn open_and_serve(
         match result {
             Ok(OpenVolume { id, file_system, live, jobs, scrubs, orders, found }) => {
                 opened.push(file_system.clone());
+                warn_of_readable(&volume);
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);
@@ -240,7 +241,6 @@ async fn open_all(
         found.push(volume);
         names.push(export_name(path)?);
     }
-    found.iter().for_each(warn_of_readable);
     refuse_twins(&found)?;
     refuse_unclear_control(&found, arguments.control.as_deref())?;
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
