@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,6 @@ use runtime::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::folder::make_temporary;
 use crate::volume::replace;
 use crate::words;
 
@@ -138,11 +137,7 @@ pub(crate) fn write(folder: &Path, set: &Id, witness: &Witness) -> Result<(), Fa
 /// [`Failure::File`].
 pub(crate) fn probe(folder: &Path) -> Result<(), Failure> {
     let path = folder.join(NEW_STATE_NAME);
-    let probe = || {
-        make_temporary(&path, 0o600)?.write_all(&[0; PROBED])?;
-        fs::remove_file(&path)
-    };
-    let probed = probe();
+    let probed = fs::write(&path, vec![0; PROBED]).and_then(|()| fs::remove_file(&path));
     probed.map_err(|source| Failure::File { verb: "write", path, source })
 }
 
