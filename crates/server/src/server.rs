@@ -297,8 +297,7 @@ fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exp
 fn refuse_lost_rules(old: &Exports, new: &Exports, volumes: &Volumes) -> Result<(), ConfigError> {
     let is_lost = |volume: &&Volume| {
         let name = &volume.name;
-        let are_rules_gone = old.of(name).has_written_rules() && !new.of(name).has_written_rules();
-        are_rules_gone || old.names(name) && !new.names(name)
+        old.of(name).has_written_rules() && !new.of(name).has_written_rules()
     };
     match volumes.iter().find(is_lost) {
         Some(volume) => Err(ConfigError::RulesGone { volume: volume.name.clone() }),
