@@ -134,6 +134,7 @@ impl DiskFile {
 
     /// Creates a sparse image file of `size` bytes, which reads as zeros, and opens it for
     /// writing. The file itself is on stable storage afterwards. Where that fails there is no file.
+    /// It is for its owner alone: it will hold the files of others.
     pub fn create(path: &Path, size: u64) -> Result<Self, OpenError> {
         if size == 0 || !size.is_multiple_of(u64::from(FILE_LOGICAL_SECTOR_SIZE)) {
             return Err(OpenError::InvalidSize(size));
@@ -144,6 +145,7 @@ impl DiskFile {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(0o600)
             .open(path)
             .map_err(failed)?;
         let made = lock(&file, path, access).and_then(|()| {

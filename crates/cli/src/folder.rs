@@ -1,7 +1,8 @@
 //! Folders of the host: what is in one, and its entries on stable storage.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -16,6 +17,33 @@ pub(crate) fn is_there(path: &Path) -> Result<bool, Failure> {
         Err(source) if source.kind() == ErrorKind::NotADirectory => Ok(false),
         looked => looked.map_err(|source| Failure::look(path, source)),
     }
+}
+
+/// Makes a folder for this user alone.
+///
+/// # Errors
+/// The operating system's.
+pub(crate) fn create_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Makes the file that is to take the place of another one as soon as it is written. One that a cut
+/// left behind goes first. Anything else of this name is refused: a FIFO would be waited for, and a
+/// link may lead to a file of somebody else.
+///
+/// # Errors
+/// The operating system's, and what is refused.
+pub(crate) fn make_temporary(path: &Path, mode: u32) -> io::Result<File> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            return Err(io::Error::other(format!("{name} is there, and is no regular file")));
+        }
+        Ok(_) => fs::remove_file(path)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    File::options().write(true).create_new(true).mode(mode).open(path)
 }
 
 /// How many links may lead to one another, as on Linux.

@@ -23,7 +23,7 @@ use journal::format::{SLOT_MAGIC, SMALLEST};
 use server::reactor;
 
 use crate::failure::Failure;
-use crate::folder::{is_there, parent, real_place, sync_folder};
+use crate::folder::{is_there, make_temporary, parent, real_place, sync_folder};
 use crate::redo_log::{self, LogError};
 use crate::signature::{known, recognise};
 use crate::words;
@@ -165,12 +165,11 @@ pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
         if path.exists() && !is_void(path).unwrap_or(false) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let mut file = File::create(new)?;
-        fill(&mut file, size.min(NEW), || ())?;
-        fs::rename(new, path)
+        let mut file = make_temporary(new, 0o600)?;
+        let filled = fill(&mut file, size.min(NEW), || ()).and_then(|()| fs::rename(new, path));
+        filled.inspect_err(|_| drop(fs::remove_file(new)))
     };
-    let written = write().inspect_err(|_| drop(fs::remove_file(new)));
-    written.map_err(|source| Failure::File { verb: "make", path: path.to_owned(), source })?;
+    write().map_err(|source| Failure::File { verb: "make", path: path.to_owned(), source })?;
     sync_folder(parent(path))
 }
 

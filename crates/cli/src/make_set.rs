@@ -7,7 +7,6 @@
 //! ([`crate::making`]).
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,9 +24,8 @@ use raid::{MakeOptions, RebuildError};
 use runtime::Runtime;
 use server::reactor;
 
-use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
-use crate::folder::{parent, real_place, sync_folder};
+use crate::folder::{create_private, parent, real_place, sync_folder};
 use crate::log::log_size_for;
 use crate::making::{Making, Stage};
 use crate::mkfs_arguments::MkfsArguments;
@@ -36,6 +34,7 @@ use crate::set_state;
 use crate::size::show_size;
 use crate::stack::{at_once, fill};
 use crate::volume::{DISK_NAME, SETTINGS_NAME, write_settings};
+use server::reactor::elsewhere;
 
 /// Where the log begins does not hang on which members there are, of whatever sectors.
 const LARGEST_SECTOR: u64 = 4096;
@@ -149,7 +148,7 @@ fn make_all(
     let folder = &arguments.volume;
     if !folder.exists() {
         let failed = |source| Failure::File { verb: "create", path: folder.clone(), source };
-        making.create(folder, || fs::create_dir(folder).map_err(failed))?;
+        making.create(folder, || create_private(folder).map_err(failed))?;
     }
     set_state::probe(folder)?;
     if !arguments.sparse {

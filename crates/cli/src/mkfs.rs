@@ -12,7 +12,7 @@ use duramen_settings::Settings;
 
 use crate::choice::promises;
 use crate::failure::Failure;
-use crate::folder::{parent, sync_folder};
+use crate::folder::{create_private, parent, sync_folder};
 use crate::found::{anything_in, found_in};
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::make_set;
@@ -190,7 +190,7 @@ fn make(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Fa
 fn make_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
     require_size(arguments)?;
-    fs::create_dir(path).map_err(|source| Failure::File {
+    create_private(path).map_err(|source| Failure::File {
         verb: "create",
         path: path.clone(),
         source,

@@ -23,13 +23,13 @@ use server::control::{Begin, End, Jobs, Refused};
 use server::disks::Disks;
 use server::reactor;
 
-use crate::elsewhere::elsewhere;
 use crate::failure::{Failure, spell_out};
 use crate::found::found_on;
 use crate::order::{self, bar};
 use crate::size::show_size;
 use crate::stack::Stack;
 use crate::volume::Volume;
+use server::reactor::elsewhere;
 
 /// What `duramen scrub --help` says at its end.
 pub(crate) const HELP: &str = "\

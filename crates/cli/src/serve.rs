@@ -29,6 +29,7 @@ use crate::failure::Failure;
 use crate::info;
 use crate::memory;
 use crate::mkfs;
+use crate::readable::warn_of_readable;
 use crate::sets::Orders;
 use crate::sharing::{is_shared, open_together};
 use crate::size::parse_size;
@@ -155,6 +156,7 @@ async fn open_and_serve(
                 let OpenVolume { id, file_system, live, jobs, scrubs, orders, found, report_stop } =
                     open;
                 opened.push((file_system.clone(), report_stop));
+                warn_of_readable(&volume);
                 let socket = claim_socket(&volume, arguments.control.as_deref())?;
                 let (path, files) = (volume.path.clone(), file_system.clone());
                 let keeper = Keeper::new(path, files, jobs.clone(), runtime);

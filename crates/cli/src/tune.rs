@@ -19,7 +19,6 @@ use runtime::Runtime;
 use server::reactor;
 
 use crate::choice::{Word, chosen, promises};
-use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::found::found_on;
 use crate::log::{self, LOG_NAME, log_size_for};
@@ -28,6 +27,7 @@ use crate::redo_log::LogError;
 use crate::size::show_size;
 use crate::stack::{Stack, at_once, fill};
 use crate::volume::{Volume, write_settings};
+use server::reactor::elsewhere;
 
 /// What `duramen tune --help` says at its end.
 pub(crate) fn help() -> String {

@@ -11,8 +11,9 @@
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.
 
-use std::fs::{self, File};
-use std::io::{Error, ErrorKind, Write};
+use std::fs;
+use std::io::{self, Error, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use block::file::{Access, DiskFile};
@@ -21,7 +22,7 @@ use duramen_settings::Settings;
 use server::control::SOCKET_NAME;
 
 use crate::failure::Failure;
-use crate::folder::{is_there, parent, sync_folder};
+use crate::folder::{is_there, make_temporary, parent, sync_folder};
 use crate::found::anything_in;
 use crate::log::LOG_NAME;
 use crate::words::quoted;
@@ -252,17 +253,42 @@ pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), F
     sync_folder(parent(folder))
 }
 
-/// Gives a file this content, all or nothing: writes it under another name first.
+/// Gives a file this content, all or nothing: writes it under another name first. The file keeps
+/// its mode, and its owner if the process may give files to him.
 pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
-    let write = || {
-        let mut file = File::create(new)?;
+    let failed = |source| Failure::File { verb: "write", path: path.to_owned(), source };
+    let old = match fs::metadata(path) {
+        Ok(old) => Some(old),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(source) => return Err(failed(source)),
+    };
+    let mut file =
+        make_temporary(new, if old.is_some() { 0o600 } else { 0o666 }).map_err(failed)?;
+    let mut write = || {
         file.write_all(content)?;
+        if let Some(old) = &old {
+            keep_owner(&file, old)?;
+            file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
+        }
         file.sync_all()?;
         fs::rename(new, path)
     };
     write().map_err(|source| {
         let _ = fs::remove_file(new); // no program uses it
-        Failure::File { verb: "write", path: path.to_owned(), source }
+        failed(source)
     })?;
     sync_folder(parent(path))
+}
+
+/// Gives a new file to the owner of the old one. Only root may give files away; to others the
+/// folder belongs, in which they may have a file of their own instead.
+fn keep_owner(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) == (old.uid(), old.gid()) {
+        return Ok(());
+    }
+    match fchown(file, Some(old.uid()), Some(old.gid())) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        kept => kept,
+    }
 }

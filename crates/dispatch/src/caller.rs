@@ -6,6 +6,7 @@ use std::rc::Rc;
 use vfs::{CallKey, Credentials, FsError, ObjectId, Requester};
 
 use crate::planted::{Bug, is_planted};
+use crate::refusals::Refusals;
 use crate::refused::Refused;
 use crate::volume::Served;
 use crate::{Exports, Handle, Volumes};
@@ -19,6 +20,7 @@ pub(crate) struct Caller {
     pub(crate) call: Option<Rc<CallKey>>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) exports: Rc<Exports>,
+    pub(crate) refusals: Rc<Refusals>,
 }
 
 /// A file, and the user that the caller reaches it as.
@@ -45,7 +47,7 @@ impl Caller {
         let Handle { fsid, id } = Handle::decode(handle)?;
         let volume = self.volumes.by_fsid(fsid).ok_or(FsError::Stale)?;
         self.enter(volume, id).ok_or_else(|| {
-            tracing::debug!(client = %self.client, volume = volume.name, "not admitted");
+            self.refusals.note("call", self.client, &volume.name);
             FsError::Access.into()
         })
     }

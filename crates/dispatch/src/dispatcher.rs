@@ -32,12 +32,15 @@ use runtime::{Instant, Runtime};
 use trace::Begun;
 use vfs::{Credentials, Lost};
 
+use crate::accounts::Accounts;
 use crate::caller::Caller;
 use crate::handle::fsid_of;
-use crate::mount::Mounts;
+use crate::mount::Lists;
+use crate::mount_lists::{self, Mounts};
 use crate::nfs3::convert;
 use crate::parties::{self, Known};
 use crate::planted::{Bug, is_planted};
+use crate::refusals::Refusals;
 use crate::volume::Served;
 use crate::{
     Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Volumes, Window,
@@ -57,6 +60,10 @@ pub struct Dispatcher {
     exports_version: Cell<u64>,
     pub(crate) replies: Rc<ReplyCache<Vec<Bytes>>>,
     mounts: Mounts,
+    /// The answer to EXPORT by these rules.
+    export_list: RefCell<Bytes>,
+    refusals: Rc<Refusals>,
+    pub(crate) accounts: Accounts,
     pub(crate) turns: Rc<Pool>,
     pub(crate) request_memory: Rc<Pool>,
     /// What calls may hold of it that have not arrived in full (invariant 3).
@@ -89,11 +96,14 @@ impl Dispatcher {
             request_memory: pool(limits.request_memory),
             arriving_memory: pool(limits.request_memory / 4 * 3),
             reply_memory: pool(limits.reply_memory),
+            export_list: RefCell::new(mount_lists::of_exports(&volumes, &exports)),
             volumes: Rc::new(volumes),
             exports: RefCell::new(Rc::new(exports)),
             exports_version: Cell::new(0),
             replies: ReplyCache::new(runtime.clock.clone(), window),
             mounts: Mounts::default(),
+            refusals: Rc::new(Refusals::new(runtime.clock.clone())),
+            accounts: Accounts::default(),
             observer: RefCell::default(),
             connections: Cell::new(0),
             runtime,
@@ -135,13 +145,28 @@ impl Dispatcher {
     /// durability for every reply.
     pub fn set_exports(&self, exports: Exports) {
         self.volumes.declare(&exports);
+        self.export_list.replace(mount_lists::of_exports(&self.volumes, &exports));
         self.exports.replace(Rc::new(exports));
         self.exports_version.set(self.exports_version.get() + 1);
+    }
+
+    /// The rules that hold now.
+    pub fn exports(&self) -> Rc<Exports> {
+        self.exports.borrow().clone()
     }
 
     /// Whether answers of this volume do not wait for the disk, as its export declares.
     pub fn is_delayed(&self, volume: &str) -> bool {
         self.exports.borrow().of(volume).delayed().is_some()
+    }
+
+    /// How long the answer is now to a procedure that lists something, in bytes.
+    pub(crate) fn list_length(&self, procedure: mount::Procedure) -> u32 {
+        let list = match procedure {
+            mount::Procedure::Dump => self.mounts.list(),
+            _ => self.export_list.borrow().clone(),
+        };
+        u32::try_from(list.len()).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn exports_version(&self) -> u64 {
@@ -221,8 +246,8 @@ impl Dispatcher {
     }
 
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {
-        let (volumes, exports) = (self.volumes.clone(), self.exports.borrow().clone());
-        Caller { client, claim, call: None, volumes, exports }
+        let (volumes, exports) = (self.volumes.clone(), self.exports());
+        Caller { client, claim, call: None, volumes, exports, refusals: self.refusals.clone() }
     }
 }
 
@@ -328,8 +353,9 @@ impl Execution {
         let arguments = mount::Arguments::decode(procedure, call.arguments)
             .map_err(|_| Refusal::GarbageArguments)?;
         let caller = self.dispatcher.caller(self.client, claim);
-        let mounts = &self.dispatcher.mounts;
-        Ok(crate::mount::execute(call.xid, &caller, mounts, arguments).await)
+        let (mounts, exports) = (&self.dispatcher.mounts, &self.dispatcher.export_list);
+        let lists = Lists { mounts, exports: exports.borrow().clone() };
+        Ok(crate::mount::execute(call.xid, &caller, lists, arguments).await)
     }
 }
 

@@ -82,6 +82,8 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     rules: Vec<Rule>,
+    /// Whether the rules were written, and are not those of a volume without any.
+    is_written: bool,
     delayed: Option<Delayed>,
     snapshots: SnapshotsShown,
 }
@@ -105,7 +107,9 @@ impl Export {
         rules.sort_by_key(|rule| rule.network);
         match rules.windows(2).find(|pair| pair[0].network == pair[1].network) {
             Some(pair) => Err(AmbiguousRules { network: pair[0].network }),
-            None => Ok(Self { rules, delayed: None, snapshots: SnapshotsShown::default() }),
+            None => {
+                Ok(Self { rules, is_written: true, delayed: None, snapshots: Default::default() })
+            }
         }
     }
 
@@ -120,7 +124,12 @@ impl Export {
         let version_4 = Ipv4Net::new(Ipv4Addr::new(127, 0, 0, 0), 8).expect("8 is at most 32");
         let version_6 = Ipv6Net::from(Ipv6Addr::LOCALHOST);
         let rules = vec![loopback(version_4.into()), loopback(version_6.into())];
-        Self { rules, delayed: None, snapshots: SnapshotsShown::default() }
+        Self { rules, is_written: false, delayed: None, snapshots: SnapshotsShown::default() }
+    }
+
+    /// Whether somebody wrote the rules: [`Export::loopback`] has none that were.
+    pub fn has_written_rules(&self) -> bool {
+        self.is_written
     }
 
     /// The same, with answers that do not wait for the disk, but for COMMIT and WRITEs that ask for
@@ -180,6 +189,11 @@ impl Exports {
     /// The rules of `volume`.
     pub fn of(&self, volume: &str) -> &Export {
         self.volumes.get(volume).unwrap_or(&self.unnamed)
+    }
+
+    /// Whether rules were written for `volume`: without, it is open to this machine alone.
+    pub fn names(&self, volume: &str) -> bool {
+        self.volumes.contains_key(volume)
     }
 
     /// The volumes that rules were written for.

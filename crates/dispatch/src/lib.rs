@@ -26,6 +26,7 @@
 //! Architecture invariant: runs the same in production and under the simulator. No socket, no
 //! clock but [`runtime::Clock`], no task but of [`runtime::Spawn`], nothing of any disk layout.
 
+mod accounts;
 mod caller;
 mod dispatcher;
 mod exports;
@@ -34,10 +35,12 @@ mod hashed;
 mod key;
 mod limits;
 mod mount;
+mod mount_lists;
 mod nfs3;
 mod parties;
 #[doc(hidden)]
 pub mod planted;
+mod refusals;
 mod refused;
 mod reply;
 pub mod reply_cache;
@@ -48,7 +51,7 @@ mod volume;
 pub use dispatcher::{CallObserver, Dispatcher};
 pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
 pub use handle::{Fsid, HANDLE_SIZE, Handle, HandleBytes, SNAPSHOT_HANDLE_SIZE};
-pub use limits::{Limits, MAX_TRANSFER};
+pub use limits::{CALL_MEMORY, Limits, MAX_TRANSFER};
 pub use reply::{Reply, ReplyMemory};
 pub use reply_cache::{Counters, ReplyCache, Window};
 pub use session::{Arriving, Session};

@@ -8,13 +8,18 @@ pub const MAX_TRANSFER: u32 = {
     MAX_PAYLOAD as u32
 };
 
+/// What a call counts for besides its record, in bytes, from when it is read until it is answered:
+/// its execution, which has been measured to take no more.
+pub const CALL_MEMORY: u64 = 8 << 10;
+
 /// Bounds of what all clients together have under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Calls that are being carried out.
     pub calls: u32,
-    /// Bytes of calls from when they are read until they are answered. Two of the longest are the
-    /// least: three quarters are for calls that are still arriving, and must hold one of them.
+    /// Bytes of calls from when they are read until they are answered, with [`CALL_MEMORY`] for
+    /// each. Two of the longest are the least: three quarters are for calls that are still
+    /// arriving, and must hold one of them.
     pub request_memory: u64,
     /// Bytes of data and listings from when they are read until they are sent.
     pub reply_memory: u64,

@@ -4,64 +4,32 @@
 //! the caller itself, so that it leads nowhere where its LOOKUPs would not. Symbolic links are not
 //! followed, empty names are skipped, and the parent of a root is the root: a walk never leaves its
 //! volume.
-//!
-//! What is mounted is remembered for DUMP alone, and nothing depends on it: clients that crash
-//! never say UMNT, and handles outlive restarts. So the list is bounded, and the oldest go.
-
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::net::IpAddr;
 
 use bytes::Bytes;
-use nfs::mount::{Arguments, Export, ExportList, MntOk, Mount, MountList, Status};
+use nfs::mount::{Arguments, MntOk, Status};
 use nfs::nfs3::Handle;
 use vfs::{FileKind, FsError, Lost, Name, ObjectId};
 
+use crate::Reply;
 use crate::caller::{Caller, Target};
-use crate::{Reply, Volume};
-
-/// The most mounts that are remembered.
-const MAX_REMEMBERED: usize = 1024;
+use crate::mount_lists::Mounts;
 
 /// The flavors that a volume may be used with: AUTH_SYS, and AUTH_NONE as nobody.
 const FLAVORS: [u32; 2] = [1, 0];
 
-/// Which clients have mounted what, as far as they say.
-#[derive(Default)]
-pub(crate) struct Mounts(RefCell<VecDeque<(IpAddr, Bytes)>>);
-
-impl Mounts {
-    fn add(&self, client: IpAddr, path: &[u8]) {
-        self.remove(client, path);
-        let mut mounts = self.0.borrow_mut();
-        if mounts.len() == MAX_REMEMBERED {
-            mounts.pop_front();
-        }
-        mounts.push_back((client, Bytes::copy_from_slice(path)));
-    }
-
-    fn remove(&self, client: IpAddr, path: &[u8]) {
-        self.0.borrow_mut().retain(|(who, what)| *who != client || what != path);
-    }
-
-    fn remove_all(&self, client: IpAddr) {
-        self.0.borrow_mut().retain(|(who, _)| *who != client);
-    }
-
-    fn list(&self) -> MountList {
-        let mount = |(client, path): &(IpAddr, Bytes)| Mount {
-            client: Bytes::from(client.to_string()),
-            path: path.clone(),
-        };
-        MountList(self.0.borrow().iter().map(mount).collect())
-    }
+/// What is listed.
+pub(crate) struct Lists<'a> {
+    /// What clients have mounted.
+    pub(crate) mounts: &'a Mounts,
+    /// The answer to EXPORT.
+    pub(crate) exports: Bytes,
 }
 
 /// Carries out a call.
 pub(crate) async fn execute(
     xid: u32,
     caller: &Caller,
-    mounts: &Mounts,
+    Lists { mounts, exports }: Lists<'_>,
     arguments: Arguments<'_>,
 ) -> Reply {
     let mut to = nfs::rpc::success(xid);
@@ -76,10 +44,10 @@ pub(crate) async fn execute(
             }
             to.value(&result);
         }
-        Arguments::Dump => to.value(&mounts.list()),
+        Arguments::Dump => to.encoded(&mounts.list()),
         Arguments::Umnt(args) => mounts.remove(caller.client, args.path),
         Arguments::Umntall => mounts.remove_all(caller.client),
-        Arguments::Export => to.value(&exports(caller)),
+        Arguments::Export => to.encoded(&exports),
     }
     let reply = Reply::new(to.finish());
     if is_bare { reply.bare() } else { reply }
@@ -90,7 +58,7 @@ async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
     let volume = names.next().and_then(|name| caller.volumes.by_name(name));
     let volume = volume.ok_or(Status::NoEntry)?;
     let root = caller.enter(volume, volume.file_system.root()).ok_or_else(|| {
-        tracing::debug!(client = %caller.client, volume = volume.name, "not admitted");
+        caller.refusals.note("mount", caller.client, &volume.name);
         Status::Access
     })?;
     let mut directory = root.id;
@@ -125,20 +93,6 @@ fn status(error: FsError) -> Status {
         // A lookup gives none of the others.
         _ => Status::ServerFault,
     }
-}
-
-/// A volume that no client may use is not listed: an empty list of groups would mean every client.
-fn exports(caller: &Caller) -> ExportList {
-    let groups = |volume: &str| -> Vec<Bytes> {
-        let rules = caller.exports.of(volume).rules().iter();
-        rules.map(|rule| Bytes::from(rule.network.to_string())).collect()
-    };
-    let export = |volume: &Volume| Export {
-        path: Bytes::from(format!("/{}", volume.name)),
-        groups: groups(&volume.name),
-    };
-    let all = caller.volumes.iter().map(export);
-    ExportList(all.filter(|export| !export.groups.is_empty()).collect())
 }
 
 #[cfg(test)]

@@ -4,18 +4,21 @@ use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use futures::FutureExt;
 use futures::channel::oneshot;
+use futures::future::LocalBoxFuture;
 use nfs::nfs3::{Arguments, Procedure};
 use nfs::record::Record;
 use nfs::{mount, rpc};
-use runtime::pool::{Line, Pool, Tokens};
+use runtime::Instant;
+use runtime::pool::{Account, Line, Pool, Tokens};
 use trace::Begun;
 
 use crate::dispatcher::{Dispatcher, Execution, is_remembered};
 use crate::nfs3::listing_size;
 use crate::parties::{Known, STRANGERS};
 use crate::planted::{Bug, is_planted};
-use crate::{MAX_TRANSFER, Reply, ReplyMemory, parties, planted};
+use crate::{CALL_MEMORY, CallObserver, MAX_TRANSFER, Reply, ReplyMemory, parties, planted};
 
 /// The data that may wait for one connection's peer, in bytes. It keeps a peer that does not take
 /// its replies from holding the memory of all.
@@ -24,10 +27,16 @@ const SESSION_REPLY_MEMORY: u64 = 8 << 20;
 /// The longest target of a symbolic link, in bytes, about.
 const LONGEST_TARGET: u32 = 4096;
 
+/// What the short reply of a stranger counts for until it is sent, at least, in bytes: so there is
+/// a bound for those that are not taken.
+const STRANGERS_REPLY: u32 = 512;
+
 /// A connection with a client. Its end is to be dropped, along with the futures of its calls.
 pub struct Session {
     dispatcher: Rc<Dispatcher>,
     client: IpAddr,
+    /// What all connections of the client hold of the memory for requests.
+    account: Account,
     reply_memory: Rc<Pool>,
     /// Tells connections apart, for an observer that looks on.
     number: u64,
@@ -79,8 +88,8 @@ impl Session {
         let reply_memory = Pool::new(SESSION_REPLY_MEMORY, &shares);
         let planted_key = planted::connection_key();
         let number = dispatcher.next_connection();
-        let known = Cell::new(None);
-        Rc::new(Self { dispatcher, client, reply_memory, number, known, planted_key })
+        let (known, account) = (Cell::new(None), dispatcher.accounts.of(client));
+        Rc::new(Self { dispatcher, client, account, reply_memory, number, known, planted_key })
     }
 
     /// The party that is to have memory for a call whose record begins so: what
@@ -89,17 +98,20 @@ impl Session {
         self.dispatcher.party(self.client, start, &self.known)
     }
 
-    /// Memory for a call of `bytes` that has arrived, to be taken before it is copied. First come,
-    /// first served among all connections, as far as they do not keep others from their share.
+    /// Memory for a call of `bytes` that has arrived, to be taken before it is copied, with that of
+    /// its execution. Of those that wait the client that holds least comes first, as far as parties
+    /// do not keep others from their share; of one client, the first.
     pub async fn request_memory(&self, party: usize, bytes: usize) -> Tokens {
-        self.dispatcher.request_memory.acquire(party, bytes as u64).await
+        let memory = &self.dispatcher.request_memory;
+        memory.acquire_for(party, &self.account, bytes as u64 + CALL_MEMORY).await
     }
 
     /// Memory for a call of `bytes` that is still arriving, to be taken before the rest is read.
     /// Others wait for it as long as the peer likes, so the owner of the connection must have an
     /// end to its patience: see [`Arriving::line`].
     pub async fn arriving_memory(&self, party: usize, bytes: usize) -> Arriving {
-        let arriving = self.dispatcher.arriving_memory.acquire(party, bytes as u64).await;
+        let (pool, memory) = (&self.dispatcher.arriving_memory, bytes as u64 + CALL_MEMORY);
+        let arriving = pool.acquire_for(party, &self.account, memory).await;
         Arriving { memory: self.request_memory(party, bytes).await, arriving }
     }
 
@@ -108,50 +120,138 @@ impl Session {
     /// A call that may change something, once it has its turn, runs in a task of its own: the
     /// connection may go away, and the call still runs to its end. A call that waits for its
     /// turn, or only reads, ends when the future is dropped.
-    pub async fn call(&self, record: Record, memory: Tokens) -> Option<Reply> {
-        let Some(observer) = self.dispatcher.observer() else {
-            return self.answer(record, memory).await;
-        };
-        let (clock, begun) = (&self.dispatcher.runtime.clock, Begun::seen(&record));
-        let start = clock.now();
-        let reply = self.answer(record, memory).await?;
-        if let Some(begun) = begun {
-            observer.answered(begun, (start, clock.now()), self.number, reply.segments());
+    ///
+    /// What it needs is taken at once if it is there. A call that has to wait for it does so in a
+    /// small future, and its execution is made when it has what it needs.
+    pub fn call(
+        self: &Rc<Self>,
+        record: Record,
+        memory: Tokens,
+    ) -> LocalBoxFuture<'static, Option<Reply>> {
+        let party = memory.party().unwrap_or(STRANGERS);
+        let list_length = |procedure| self.dispatcher.list_length(procedure);
+        let plan = Plan::of(&record, party, list_length);
+        let call = WaitingCall { watched: self.watch(&record), record, memory };
+        if let Some(granted) = self.try_grant(party, &plan) {
+            return self.execute(call, plan, granted);
         }
-        Some(reply)
+        let session = self.clone();
+        let waiting = async move {
+            let granted = session.grant(party, &plan).await;
+            session.execute(call, plan, granted).await
+        };
+        waiting.boxed_local()
     }
 
-    async fn answer(&self, record: Record, memory: Tokens) -> Option<Reply> {
-        let party = memory.party().unwrap_or(STRANGERS);
-        let plan = Plan::of(&record, parties::is_volume(party));
+    /// What an observer is to hear of a call that begins now, if there is one.
+    fn watch(&self, record: &Record) -> Option<Box<Watched>> {
+        let observer = self.dispatcher.observer()?;
+        let (begun, start) = (Begun::seen(record)?, self.dispatcher.runtime.clock.now());
+        Some(Box::new(Watched { observer, begun, start }))
+    }
+
+    /// What a call needs besides the memory of its record.
+    async fn grant(&self, party: usize, plan: &Plan) -> Granted {
         // The order matters: a call that waits for memory of a slow peer must not hold a turn.
         let (of_session, of_all) = (&self.reply_memory, &self.dispatcher.reply_memory);
-        let mut reply_memory = match plan.reply_bytes {
+        let reply_memory = match plan.reply_bytes {
             0 => ReplyMemory::new(of_session.take_now(party, 0), of_all.take_now(party, 0)),
             bytes => ReplyMemory::new(
                 of_session.acquire(party, bytes.into()).await,
                 of_all.acquire(party, bytes.into()).await,
             ),
         };
-        let turn = self.dispatcher.turns.acquire(party, 1).await;
+        Granted { reply_memory, turn: self.dispatcher.turns.acquire(party, 1).await }
+    }
+
+    /// The same, if all of it is there.
+    fn try_grant(&self, party: usize, plan: &Plan) -> Option<Granted> {
+        let take = |pool: &Rc<Pool>| match plan.reply_bytes {
+            0 => Some(pool.take_now(party, 0)),
+            bytes => pool.try_acquire(party, bytes.into()),
+        };
+        let of_session = take(&self.reply_memory)?;
+        let reply_memory = ReplyMemory::new(of_session, take(&self.dispatcher.reply_memory)?);
+        Some(Granted { reply_memory, turn: self.dispatcher.turns.try_acquire(party, 1)? })
+    }
+
+    /// Carries a call out that has all that it needs.
+    fn execute(
+        &self,
+        call: WaitingCall,
+        plan: Plan,
+        granted: Granted,
+    ) -> LocalBoxFuture<'static, Option<Reply>> {
+        let WaitingCall { record, memory, watched } = call;
+        let Granted { reply_memory, turn } = granted;
         let (dispatcher, client) = (self.dispatcher.clone(), self.client);
         let (planted_key, _held) = (self.planted_key, [memory, turn]);
         let execution = Execution { dispatcher, client, record, planted_key, _held };
-        let reply = if plan.may_change {
+        let end = CallEnd {
+            dispatcher: self.dispatcher.clone(),
+            connection: self.number,
+            reply_memory,
+            least: plan.least_reply,
+            watched,
+        };
+        if !plan.may_change {
+            return async move { end.reply(execution.run().await) }.boxed_local();
+        }
+        let apart = async move {
             let (to_waiter, reply) = oneshot::channel();
-            self.dispatcher.runtime.tasks.spawn(Box::pin(async move {
+            end.dispatcher.runtime.tasks.spawn(Box::pin(async move {
                 // The caller waits no more when this fails; the call was carried out all the same.
                 let _ = to_waiter.send(execution.run().await);
             }));
-            reply.await.ok().flatten()
-        } else {
-            execution.run().await
+            end.reply(reply.await.ok().flatten())
         };
+        apart.boxed_local()
+    }
+}
+
+/// A call that waits for what it needs.
+struct WaitingCall {
+    record: Record,
+    memory: Tokens,
+    watched: Option<Box<Watched>>,
+}
+
+/// A call that an observer is to hear of.
+struct Watched {
+    observer: Rc<dyn CallObserver>,
+    begun: Begun,
+    start: Instant,
+}
+
+/// Memory for a reply, and a turn.
+struct Granted {
+    reply_memory: ReplyMemory,
+    turn: Tokens,
+}
+
+/// What is left to do when a call was carried out.
+struct CallEnd {
+    dispatcher: Rc<Dispatcher>,
+    /// The number of the connection.
+    connection: u64,
+    reply_memory: ReplyMemory,
+    /// What the reply counts for at least.
+    least: u32,
+    watched: Option<Box<Watched>>,
+}
+
+impl CallEnd {
+    fn reply(mut self, reply: Option<Reply>) -> Option<Reply> {
         let reply = reply?;
         if !is_planted(Bug::WholeReservations) {
-            reply_memory.resize(reply.length() as u64);
+            self.reply_memory.resize((reply.length() as u64).max(self.least.into()));
         }
-        Some(reply.holding(reply_memory))
+        let reply = reply.holding(self.reply_memory);
+        if let Some(watched) = self.watched {
+            let times = (watched.start, self.dispatcher.runtime.clock.now());
+            watched.observer.answered(watched.begun, times, self.connection, reply.segments());
+        }
+        Some(reply)
     }
 }
 
@@ -161,18 +261,38 @@ struct Plan {
     may_change: bool,
     /// The data of its reply, if it may be much, in bytes.
     reply_bytes: u32,
+    /// What its reply counts for at least.
+    least_reply: u32,
 }
 
 impl Plan {
-    /// That of a record. `is_admitted` says whether its sender may use the volume of its handle:
-    /// what is refused needs no room for data.
-    fn of(record: &Record, is_admitted: bool) -> Self {
-        let short = Self { may_change: false, reply_bytes: 0 };
+    /// That of a record of a party. What is refused needs no room for data: a party that is no
+    /// volume has none that its handle names. The replies of strangers have a bound, short ones
+    /// too. `list_length` says how long the answer of a procedure is that lists something.
+    fn of(
+        record: &Record,
+        party: usize,
+        list_length: impl FnOnce(mount::Procedure) -> u32,
+    ) -> Self {
+        let plan = Self::of_admitted(record, parties::is_volume(party), list_length);
+        if party != STRANGERS {
+            return plan;
+        }
+        let reply_bytes = plan.reply_bytes.max(STRANGERS_REPLY);
+        Self { reply_bytes, least_reply: STRANGERS_REPLY, ..plan }
+    }
+
+    fn of_admitted(
+        record: &Record,
+        is_admitted: bool,
+        list_length: impl FnOnce(mount::Procedure) -> u32,
+    ) -> Self {
+        let short = Self { may_change: false, reply_bytes: 0, least_reply: 0 };
         let Some((program, procedure)) = rpc::Call::target(record) else { return short };
         if program == rpc::PROGRAM_MOUNT {
-            let long = [mount::Procedure::Dump, mount::Procedure::Export];
-            let is_long = long.iter().any(|&long| procedure == long as u32);
-            return Self { reply_bytes: if is_long { MAX_TRANSFER } else { 0 }, ..short };
+            let lists = [mount::Procedure::Dump, mount::Procedure::Export];
+            let list = lists.into_iter().find(|&list| procedure == list as u32);
+            return Self { reply_bytes: list.map_or(0, list_length), ..short };
         }
         let Some(procedure) = Procedure::from_number(procedure) else { return short };
         if procedure == Procedure::Commit || is_remembered(procedure) {
@@ -218,6 +338,10 @@ mod tests {
         [&[4, 0x1234_5678], rest].concat()
     }
 
+    fn plan_of(record: &Record, is_admitted: bool) -> Plan {
+        Plan::of_admitted(record, is_admitted, |procedure| procedure as u32 * 1_000)
+    }
+
     #[test]
     fn what_reads_reserves_what_it_asks_for_up_to_a_bound() {
         let read = |count| nfs(Procedure::Read, &with_handle(&[0, 0, count]));
@@ -233,13 +357,16 @@ mod tests {
             (plus(1 << 30), 256 << 10),
             (readlink, LONGEST_TARGET),
         ] {
-            let plan = Plan::of(&record, true);
+            let plan = plan_of(&record, true);
             assert_eq!((plan.reply_bytes, plan.may_change), (expected, false));
-            let refused = Plan::of(&record, false);
+            let refused = plan_of(&record, false);
             assert_eq!(refused.reply_bytes, 0, "a refusal needs no room");
+            let stranger = Plan::of(&record, STRANGERS, |_| panic!("it lists nothing"));
+            let short = (STRANGERS_REPLY, STRANGERS_REPLY);
+            assert_eq!((stranger.reply_bytes, stranger.least_reply), short, "a bound for all");
         }
         for garbage in [&[][..], &[4], &with_handle(&[0])] {
-            assert_eq!(Plan::of(&nfs(Procedure::Read, garbage), true).reply_bytes, 0);
+            assert_eq!(plan_of(&nfs(Procedure::Read, garbage), true).reply_bytes, 0);
         }
     }
 
@@ -247,7 +374,7 @@ mod tests {
     fn what_may_change_something_or_makes_sure_of_it_runs_to_its_end() {
         let changing = [2, 7, 8, 9, 10, 11, 12, 13, 14, 15, 21];
         for number in 0..=21 {
-            let plan = Plan::of(&record(rpc::PROGRAM_NFS, number, &[]), true);
+            let plan = plan_of(&record(rpc::PROGRAM_NFS, number, &[]), true);
             assert_eq!(plan.may_change, changing.contains(&number), "procedure {number}");
             assert_eq!(plan.reply_bytes, 0, "procedure {number}");
         }
@@ -255,17 +382,15 @@ mod tests {
 
     #[test]
     fn the_lists_of_mounts_and_exports_may_be_long_and_all_else_is_short() {
-        for (number, expected) in
-            [(0, 0), (1, 0), (2, MAX_TRANSFER), (3, 0), (4, 0), (5, MAX_TRANSFER), (6, 0)]
-        {
+        for (number, expected) in [(0, 0), (1, 0), (2, 2_000), (3, 0), (4, 0), (5, 5_000), (6, 0)] {
             for is_admitted in [false, true] {
-                let plan = Plan::of(&record(rpc::PROGRAM_MOUNT, number, &[]), is_admitted);
+                let plan = plan_of(&record(rpc::PROGRAM_MOUNT, number, &[]), is_admitted);
                 assert_eq!((plan.reply_bytes, plan.may_change), (expected, false), "{number}");
             }
         }
         let unknown = nfs(Procedure::Commit, &[]).head.slice(..20);
         for record in [Record::whole(unknown), record(rpc::PROGRAM_NFS, 22, &[])] {
-            let plan = Plan::of(&record, true);
+            let plan = plan_of(&record, true);
             assert_eq!((plan.reply_bytes, plan.may_change), (0, false));
         }
     }

@@ -4,10 +4,15 @@
 //! common. A party takes of its own share first and then of what is common, if it may; so one that
 //! gives nothing back, however much it asks for, leaves the others what is theirs.
 //!
+//! A party may have several clients, each with an [`Account`] of what it holds. Of those that wait,
+//! the one that holds least is granted next: a client that takes all that is free has nothing more
+//! before others have as much.
+//!
 //! Invariants:
 //! 1. A waiter that was granted its tokens and then dropped gives them back.
-//! 2. Of one party, a later request never overtakes an earlier one. Of several, it does so only
-//!    with tokens of its own share: no request waits for ever for what is common.
+//! 2. Of one party, a later request overtakes an earlier one only if its client holds less. Of
+//!    several, it does so only with tokens of its own share: no request waits for ever for what is
+//!    common.
 //! 3. No request is granted what a share of another party lacks, but one for all or one at once.
 //! 4. A party that holds nothing and wants more than its share is granted its share, if it cannot
 //!    have what it wants: others may keep what is common for ever. What it does with less tokens
@@ -17,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crate::sync::tokens;
@@ -55,9 +60,46 @@ struct Party {
     queue: RefCell<VecDeque<Rc<Turn>>>,
 }
 
+/// What one client of a party holds, of as many pools as it is used with. Clones are one account.
+#[derive(Clone, Default)]
+pub struct Account(Rc<Cell<u64>>);
+
+impl Account {
+    /// Tokens that its client holds.
+    pub fn held(&self) -> u64 {
+        self.0.get()
+    }
+
+    /// An account that lives for as long as its client holds or keeps it.
+    pub fn downgrade(&self) -> WeakAccount {
+        WeakAccount(Rc::downgrade(&self.0))
+    }
+
+    fn add(&self, amount: u64) {
+        self.0.set(self.0.get() + amount);
+    }
+
+    fn remove(&self, amount: u64) {
+        let held = self.0.get().checked_sub(amount);
+        self.0.set(held.expect("invariant 1: only what is held is given back"));
+    }
+}
+
+/// An [`Account`] that may be gone.
+#[derive(Clone)]
+pub struct WeakAccount(Weak<Cell<u64>>);
+
+impl WeakAccount {
+    /// The account, if anybody has it.
+    pub fn upgrade(&self) -> Option<Account> {
+        self.0.upgrade().map(Account)
+    }
+}
+
 struct Turn {
     /// None for a request for all.
     party: Option<usize>,
+    account: Option<Account>,
     /// Requests that had to wait before this one.
     number: u64,
     /// What it wants; less when that is all that can be granted (invariant 4).
@@ -107,27 +149,55 @@ impl Pool {
 
     /// Takes `amount` tokens for a party, at most all that it can have.
     pub async fn acquire(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
-        let amount = amount.min(self.parties[party].most);
-        if self.waiting.get() == 0 && self.is_there(Some(party), amount, false) {
-            let before = self.beside_shares();
-            let taken = self.take_now(party, amount);
-            self.check_shares(before);
-            taken
-        } else {
-            self.line_up(Some(party), amount).await
+        match self.try_acquire(party, amount) {
+            Some(taken) => taken,
+            None => self.line_up(Some(party), None, self.at_most(party, amount)).await,
         }
+    }
+
+    /// The same for a client of the party: one that holds less is granted its tokens first.
+    pub async fn acquire_for(
+        self: &Rc<Self>,
+        party: usize,
+        account: &Account,
+        amount: u64,
+    ) -> Tokens {
+        if let Some(mut taken) = self.try_acquire(party, amount) {
+            account.add(taken.amount);
+            taken.account = Some(account.clone());
+            return taken;
+        }
+        let amount = self.at_most(party, amount);
+        self.line_up(Some(party), Some(account.clone()), amount).await
+    }
+
+    /// The same at once, or not at all: nothing while another request waits.
+    pub fn try_acquire(self: &Rc<Self>, party: usize, amount: u64) -> Option<Tokens> {
+        let amount = self.at_most(party, amount);
+        if self.waiting.get() > 0 || !self.is_there(Some(party), amount, false) {
+            return None;
+        }
+        let before = self.beside_shares();
+        let taken = self.take_now(party, amount);
+        self.check_shares(before);
+        Some(taken)
+    }
+
+    /// What a party can have of so much.
+    fn at_most(&self, party: usize, amount: u64) -> u64 {
+        amount.min(self.parties[party].most)
     }
 
     /// Takes all tokens, of all parties.
     pub async fn acquire_all(self: &Rc<Self>) -> Tokens {
-        self.line_up(None, self.capacity).await
+        self.line_up(None, None, self.capacity).await
     }
 
     /// Takes `amount` tokens for a party at once, before all that wait and whether they are free or
     /// not: for what is there already and only has to be counted.
     pub fn take_now(self: &Rc<Self>, party: usize, amount: u64) -> Tokens {
         self.take(Some(party), amount);
-        Tokens { pool: self.clone(), party: Some(party), amount }
+        Tokens { pool: self.clone(), party: Some(party), account: None, amount }
     }
 
     /// The requests that may wait for tokens that this party holds.
@@ -135,9 +205,15 @@ impl Pool {
         Line { pool: self.clone(), party }
     }
 
-    async fn line_up(self: &Rc<Self>, party: Option<usize>, amount: u64) -> Tokens {
+    async fn line_up(
+        self: &Rc<Self>,
+        party: Option<usize>,
+        account: Option<Account>,
+        amount: u64,
+    ) -> Tokens {
         let turn = Rc::new(Turn {
             party,
+            account,
             number: self.queued.replace(self.queued.get() + 1),
             amount: Cell::new(amount),
             granted: Cell::new(false),
@@ -198,9 +274,7 @@ impl Pool {
         while self.waiting.get() > 0
             && let Some((turn, amount)) = self.next()
         {
-            let first = self.queue(turn.party).borrow_mut().pop_front();
-            let is_first = first.is_some_and(|first| Rc::ptr_eq(&first, &turn));
-            assert!(is_first, "invariant 2: of one party, who came first has the first turn");
+            self.leave_queue(&turn);
             self.waiting.set(self.waiting.get() - 1);
             let is_less = turn.amount.replace(amount) != amount;
             let before = self.beside_shares();
@@ -209,6 +283,9 @@ impl Pool {
                 assert!(!is_less || is_share, "invariant 4: who is granted less has its share");
             }
             self.take(turn.party, amount);
+            if let Some(account) = &turn.account {
+                account.add(amount);
+            }
             if turn.party.is_some() {
                 self.check_shares(before);
             }
@@ -217,6 +294,17 @@ impl Pool {
                 waker.wake();
             }
         }
+    }
+
+    /// Takes a turn that is granted out of its queue.
+    fn leave_queue(&self, turn: &Rc<Turn>) {
+        let mut queue = self.queue(turn.party).borrow_mut();
+        let place = queue.iter().position(|other| Rc::ptr_eq(other, turn));
+        let place = place.expect("invariant 2: a turn is granted once, and stands in its queue");
+        let is_passed = |other: &Rc<Turn>| !other.gone.get() && other.held() <= turn.held();
+        let is_first = !queue.range(..place).any(is_passed);
+        assert!(is_first, "invariant 2: of those that hold no more, the first has the first turn");
+        queue.remove(place);
     }
 
     /// What is left beside all that parties lack of their shares.
@@ -233,7 +321,7 @@ impl Pool {
     /// The first in line that can be granted something, and how much.
     fn next(&self) -> Option<(Rc<Turn>, u64)> {
         let queues = self.parties.iter().map(|party| &party.queue).chain([&self.all]);
-        let mut fronts: Vec<Rc<Turn>> = queues.filter_map(front).collect();
+        let mut fronts: Vec<Rc<Turn>> = queues.filter_map(next_in).collect();
         fronts.sort_by_key(|turn| turn.number);
         let mut is_common_wanted = false;
         for turn in fronts {
@@ -310,6 +398,24 @@ fn front(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
     queue.front().cloned()
 }
 
+/// The turn of a queue whose client holds least; of several, the first.
+fn next_in(queue: &RefCell<VecDeque<Rc<Turn>>>) -> Option<Rc<Turn>> {
+    let first = front(queue)?;
+    if first.held() == 0 {
+        return Some(first);
+    }
+    let queue = queue.borrow();
+    let waiting = queue.iter().filter(|turn| !turn.gone.get());
+    waiting.min_by_key(|turn| turn.held()).cloned()
+}
+
+impl Turn {
+    /// What its client holds; nothing, if no account is kept of that.
+    fn held(&self) -> u64 {
+        self.account.as_ref().map_or(0, Account::held)
+    }
+}
+
 struct Wait {
     pool: Rc<Pool>,
     turn: Option<Rc<Turn>>,
@@ -324,9 +430,10 @@ impl Future for Wait {
             *turn.waker.borrow_mut() = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let (party, amount) = (turn.party, turn.amount.get());
+        let (party, account) = (turn.party, turn.account.clone());
+        let amount = turn.amount.get();
         self.turn = None;
-        Poll::Ready(Tokens { pool: self.pool.clone(), party, amount })
+        Poll::Ready(Tokens { pool: self.pool.clone(), party, account, amount })
     }
 }
 
@@ -335,6 +442,9 @@ impl Drop for Wait {
         let Some(turn) = self.turn.take() else { return };
         turn.gone.set(true);
         if turn.granted.get() {
+            if let Some(account) = &turn.account {
+                account.remove(turn.amount.get());
+            }
             self.pool.give_back(turn.party, turn.amount.get()); // invariant 1
         } else {
             self.pool.waiting.set(self.pool.waiting.get() - 1);
@@ -348,6 +458,7 @@ impl Drop for Wait {
 pub struct Tokens {
     pool: Rc<Pool>,
     party: Option<usize>,
+    account: Option<Account>,
     amount: u64,
 }
 
@@ -370,6 +481,10 @@ impl Tokens {
     /// Holds just `amount` tokens from now on: gives back what is more, and takes what is missing
     /// as [`Pool::take_now`] does.
     pub fn resize(&mut self, amount: u64) {
+        if let Some(account) = &self.account {
+            account.remove(self.amount);
+            account.add(amount);
+        }
         match amount.checked_sub(self.amount) {
             Some(more) => self.pool.take(self.party, more),
             None => self.pool.give_back(self.party, self.amount - amount),
@@ -380,6 +495,9 @@ impl Tokens {
 
 impl Drop for Tokens {
     fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.remove(self.amount);
+        }
         self.pool.give_back(self.party, self.amount);
     }
 }
@@ -405,6 +523,33 @@ mod tests {
         let mut waits = async move { pool.acquire(party, amount).await }.boxed_local();
         assert!(waits.as_mut().now_or_never().is_none(), "there is not as much for it");
         waits
+    }
+
+    #[test]
+    fn of_the_clients_of_a_party_the_one_that_holds_least_is_granted_next() {
+        let share = Share { least: 0, may_exceed: true };
+        let pool = Pool::new(100, &[share]);
+        let [greedy, modest] = [(); 2].map(|()| Account::default());
+        let ask = |account: &Account, amount| {
+            let (pool, account) = (pool.clone(), account.clone());
+            async move { pool.acquire_for(0, &account, amount).await }.boxed_local()
+        };
+        let mut held: Vec<Tokens> = (0..10).map(|_| block_on(ask(&greedy, 10))).collect();
+        assert_eq!(greedy.held(), 100);
+        let mut more: Vec<_> = (0..5).map(|_| ask(&greedy, 10)).collect();
+        assert!(more.iter_mut().all(|more| more.as_mut().now_or_never().is_none()));
+        let mut late: Vec<_> = (0..3).map(|_| ask(&modest, 10)).collect();
+        assert!(late.iter_mut().all(|late| late.as_mut().now_or_never().is_none()));
+        // A granted request that is dropped, and one that is resized, are counted as well.
+        held.truncate(7);
+        let granted: Vec<_> = late.iter_mut().map(|late| late.as_mut().now_or_never()).collect();
+        let are_granted: Vec<bool> = granted.iter().map(Option::is_some).collect();
+        assert_eq!(are_granted, [true; 3], "before five requests that came earlier");
+        assert!(more.iter_mut().all(|more| more.as_mut().now_or_never().is_none()));
+        held[0].resize(4);
+        drop(held);
+        drop((more, late, granted));
+        assert_eq!((greedy.held(), modest.held(), pool.held()), (0, 0, 0));
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The configuration file, `duramen.toml`. Everything has a default; an empty file is a good one.
+//! It is a regular file of at most 1 MiB.
 //!
 //! ```toml
 //! listen = ["127.0.0.1:2049", "[::1]:2049"]  # "[::]:2049" is every address, IPv4 as well
@@ -35,20 +36,33 @@
 //! survives = true              # a crash or a restart, on volumes under policy log
 //! ```
 //!
-//! SIGHUP reads the exports anew; all else needs a restart.
+//! SIGHUP reads the exports anew; all else needs a restart. A file that lacks the rules of a volume
+//! that has some is refused as a whole: it may be empty by mistake, and would open the volume to
+//! every user of this machine. `clients = []` withdraws all access.
 
 mod value;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dispatch::{AmbiguousRules, Anonymous, Export, Exports, Limits, Rule, Squash, Window};
+use rustix::fs::OFlags;
 use serde::Deserialize;
 use vfs::SnapshotsShown;
 
 pub use value::{ByteSize, Listen, Network, parse_address};
+
+/// The longest file, in bytes.
+pub const MAX_BYTES: u64 = 1 << 20;
+
+/// The most that a bound of memory can be, in bytes: what can be counted with a sign, and more than
+/// any machine has.
+const MAX_MEMORY: u64 = 1 << 50;
 
 /// The port of NFS.
 pub const DEFAULT_PORT: u16 = 2049;
@@ -275,6 +289,14 @@ pub enum ConfigError {
         /// What it must be at least.
         least: u64,
     },
+    /// A number that no machine can keep.
+    #[error("{key} is more than {most} bytes, which is the most that can be said")]
+    TooLarge {
+        /// Which.
+        key: &'static str,
+        /// What it may be at most.
+        most: u64,
+    },
     /// Rules for a volume that is not served.
     #[error("exports.{volume}: no volume of this name is served; expected one of: {served}")]
     NoVolume {
@@ -283,19 +305,28 @@ pub enum ConfigError {
         /// The names that are served.
         served: String,
     },
+    /// A reload that would open a volume to this machine, because its rules are gone.
+    #[error(
+        "the rules of exports.{volume} are gone: nobody's access has changed; expected: the \
+         section [exports.{volume}] with its clients (clients = [] withdraws the access of all)"
+    )]
+    RulesGone {
+        /// The volume.
+        volume: String,
+    },
     /// Nowhere to listen.
     #[error("listen is empty; expected: at least one address such as \"127.0.0.1:2049\"")]
     Deaf,
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a regular file of at most [`MAX_BYTES`].
     ///
     /// # Errors
     /// See [`ConfigError`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        Self::parse(&std::fs::read_to_string(path).map_err(read)?, path)
+        Self::parse(&read_text(path).map_err(read)?, path)
     }
 
     /// Reads the text of a file; `path` is for the words of an error.
@@ -324,6 +355,14 @@ impl Config {
         ] {
             if value < least {
                 return Err(ConfigError::TooSmall { key, least });
+            }
+        }
+        for (key, size) in [
+            ("limits.request_memory", limits.request_memory),
+            ("limits.reply_memory", limits.reply_memory),
+        ] {
+            if size.0 > MAX_MEMORY {
+                return Err(ConfigError::TooLarge { key, most: MAX_MEMORY });
             }
         }
         self.exports().map(|_| ())
@@ -380,6 +419,20 @@ impl Config {
     }
 }
 
+/// What is no regular file may keep its reader waiting, or never end.
+fn read_text(path: &Path) -> io::Result<String> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY; // the writer of a FIFO is not waited for
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
 impl ClientEntry {
     fn rule(&self) -> Rule {
         Rule {
@@ -429,6 +482,17 @@ mod tests {
         let rule = exports.rule("data", "10.2.0.1".parse().expect("an address")).expect("a rule");
         assert!(!rule.writable);
         assert_eq!(rule.anonymous, Anonymous { uid: 1000, gid: 65_534 });
+    }
+
+    #[test]
+    fn a_bound_of_memory_that_cannot_be_counted_is_refused() {
+        for key in ["request_memory", "reply_memory"] {
+            let parse = |size: &str| parse(&format!("[limits]\n{key} = \"{size}\"\n"));
+            let error = parse("16777215 TiB").expect_err("too much");
+            assert!(error.contains(&format!("limits.{key} is more than")), "{error}");
+            let limits = parse("1024 TiB").expect("as much as may be").limits();
+            runtime::pool::Pool::new(limits.request_memory.max(limits.reply_memory), &[]);
+        }
     }
 
     #[test]

@@ -6,12 +6,14 @@
 
 use std::io;
 
+use crate::places::MAX_AT_DOOR;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for everything but connections: disks, logs, listeners, the reactor, and files that
-/// are opened for a moment.
+/// are opened for a moment; and for clients that wait for a place, which are half as many at most.
 const BESIDE: u64 = 64;
+const _: () = assert!(MAX_AT_DOOR as u64 <= BESIDE / 2, "the rest has descriptors, too");
 
 /// How many connections there may be at once, of the `wanted` ones: raises the limit of the process
 /// as far as it may, and says so where that is not enough.

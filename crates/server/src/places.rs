@@ -14,7 +14,10 @@
 //!    most to be it. The share is what all addresses would have if they had the same;
 //! 3. the occupant that has been quiet for longest, if that is at least [`QUIET`].
 //!
-//! A stranger at the door is sent away while no place is free. An IPv6 network of 64 bits counts as
+//! A stranger at the door is sent away while no place is free. Admitted clients wait there side by
+//! side, up to [`MAX_AT_DOOR`], and a place that is free goes to the one whose address has fewest;
+//! so a client that waits with many connections is not in the way of another. At a full door the
+//! address with most gives way to one with fewer. An IPv6 network of 64 bits counts as
 //! one address: a client that has one address of it has them all.
 //!
 //! Invariants:
@@ -22,8 +25,10 @@
 //! 2. An occupant is quiet when no call of it is being carried out or waits for memory. A call that
 //!    it has not sent to its end, replies that it does not take, and calls that no file system had
 //!    to answer (NULL, or whatever is refused at the door) are no work of ours.
+//! 3. While a client waits at the door, no place is free.
 //!
-//! Not asserted: 2, which the connection tells.
+//! Not asserted: 2, which the connection tells; 3, since each place that is free is handed out
+//! ([`Places::hand_out`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,7 +38,7 @@ use std::time::Duration;
 
 use dispatch::reply_cache::in_bounds;
 use futures::FutureExt;
-use futures::future::{Either, select};
+use futures::future::select;
 use runtime::sync::{Permit, Semaphore, Signal};
 use runtime::{Clock, Instant};
 
@@ -42,6 +47,9 @@ const QUIET: Duration = Duration::from_secs(5);
 
 /// How long an occupant may take to leave before another one is asked.
 const LEAVING: Duration = Duration::from_secs(1);
+
+/// Clients that wait at the door, at most. Each has a descriptor.
+pub(crate) const MAX_AT_DOOR: usize = 32;
 
 /// Says whether any export admits an address.
 pub(crate) type Admits = Rc<dyn Fn(IpAddr) -> bool>;
@@ -53,7 +61,24 @@ pub(crate) struct Places {
     max: u64,
     free: Rc<Semaphore>,
     occupants: RefCell<Vec<Rc<Occupant>>>,
+    /// In the order of their arrival.
+    door: RefCell<Vec<Rc<Waiter>>>,
     warned: Cell<bool>,
+}
+
+/// A client that waits at the door.
+struct Waiter {
+    address: IpAddr,
+    /// Is told that it has a place, or that it is sent away.
+    called: Signal,
+    place: RefCell<Option<Place>>,
+    is_sent_away: Cell<bool>,
+}
+
+/// A client's wait at the door. It ends when this is dropped.
+struct AtDoor {
+    places: Rc<Places>,
+    waiter: Rc<Waiter>,
 }
 
 /// A client that has a place.
@@ -73,34 +98,50 @@ pub(crate) struct Occupant {
 pub(crate) struct Place {
     places: Rc<Places>,
     occupant: Rc<Occupant>,
-    _permit: Permit,
+    permit: Option<Permit>,
 }
 
 impl Places {
     /// So many places, all free.
     pub(crate) fn new(clock: Rc<dyn Clock>, max: u64, admits: Admits) -> Rc<Self> {
-        let (occupants, warned) = (RefCell::default(), Cell::new(false));
-        Rc::new(Self { clock, admits, max, free: Semaphore::new(max), occupants, warned })
+        let (occupants, door, warned) = Default::default();
+        Rc::new(Self { clock, admits, max, free: Semaphore::new(max), occupants, door, warned })
     }
 
-    /// A place for a client at the door; none for a stranger when none is free.
+    /// A place for a client at the door; none for a stranger when none is free, nor for a client
+    /// that finds the door full.
     pub(crate) async fn enter(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
-        let mut free = self.free.acquire(1).boxed_local();
-        let permit = loop {
-            if let Some(permit) = (&mut free).now_or_never() {
-                break permit;
-            }
+        if let Some(place) = self.seat(address) {
+            return Some(place);
+        }
+        let mut waiting = None;
+        loop {
             if !(self.admits)(address) {
                 return None;
             }
             if !self.warned.replace(true) {
                 tracing::warn!(limit = self.max, "all connections are in use: quiet ones must go");
             }
-            match select(free, self.clock.sleep(self.ask(address))).await {
-                Either::Left((permit, _)) => break permit,
-                Either::Right(((), still_waiting)) => free = still_waiting,
+            let at_door = match waiting.take() {
+                Some(at_door) => at_door,
+                None => self.line_up(address)?,
+            };
+            let waiter = at_door.waiter.clone();
+            let asks_again = self.clock.sleep(self.ask(address));
+            select(waiter.called.wait().boxed_local(), asks_again).await;
+            if let Some(place) = waiter.place.take() {
+                return Some(place);
             }
-        };
+            if waiter.is_sent_away.get() {
+                return None;
+            }
+            waiting = Some(at_door);
+        }
+    }
+
+    /// Seats a client, if a place is free.
+    fn seat(self: &Rc<Self>, address: IpAddr) -> Option<Place> {
+        let permit = self.free.acquire(1).now_or_never()?;
         let occupant = Rc::new(Occupant {
             clock: self.clock.clone(),
             address,
@@ -113,7 +154,52 @@ impl Places {
         self.occupants.borrow_mut().push(occupant.clone());
         let occupants = self.occupants.borrow().len() as u64;
         assert!(occupants <= self.max, "invariant 1: no more occupants than places");
-        Some(Place { places: self.clone(), occupant, _permit: permit })
+        Some(Place { places: self.clone(), occupant, permit: Some(permit) })
+    }
+
+    /// Has a client wait at the door, if there is room for it, or for one connection of its address
+    /// in the stead of one of another.
+    fn line_up(self: &Rc<Self>, address: IpAddr) -> Option<AtDoor> {
+        let mut door = self.door.borrow_mut();
+        let count = |door: &[Rc<Waiter>], address| {
+            door.iter().filter(|waiter| in_bounds(waiter.address) == address).count()
+        };
+        if door.len() >= MAX_AT_DOOR {
+            let addresses = door.iter().map(|waiter| in_bounds(waiter.address));
+            let fullest = addresses.max_by_key(|&address| count(&door, address))?;
+            if count(&door, fullest) <= count(&door, in_bounds(address)) + 1 {
+                return None;
+            }
+            let newest = door.iter().rposition(|waiter| in_bounds(waiter.address) == fullest)?;
+            let newest = door.remove(newest);
+            newest.is_sent_away.set(true);
+            newest.called.notify();
+        }
+        let (called, place, is_sent_away) = (Signal::new(), RefCell::default(), Cell::new(false));
+        let waiter = Rc::new(Waiter { address, called, place, is_sent_away });
+        door.push(waiter.clone());
+        Some(AtDoor { places: self.clone(), waiter })
+    }
+
+    /// Gives places that are free to those that wait (invariant 3): of all, the one whose address
+    /// has fewest.
+    fn hand_out(self: &Rc<Self>) {
+        while let Some(next) = self.next_at_door() {
+            let Some(place) = self.seat(next.address) else { return };
+            self.door.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &next));
+            next.place.replace(Some(place));
+            next.called.notify();
+        }
+    }
+
+    fn next_at_door(&self) -> Option<Rc<Waiter>> {
+        let occupants = self.occupants.borrow();
+        let places = |address: IpAddr| {
+            let theirs = occupants.iter().filter(|one| !one.asked.get());
+            theirs.filter(|one| in_bounds(one.address) == in_bounds(address)).count()
+        };
+        let door = self.door.borrow();
+        door.iter().min_by_key(|waiter| places(waiter.address)).cloned() // of several, the first
     }
 
     /// Completes when all occupants have left, and no other has come.
@@ -197,10 +283,21 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut occupants = self.places.occupants.borrow_mut();
-        let before = occupants.len();
-        occupants.retain(|occupant| !Rc::ptr_eq(occupant, &self.occupant));
-        assert_eq!(occupants.len() + 1, before, "invariant 1: who has a place is an occupant");
+        {
+            let mut occupants = self.places.occupants.borrow_mut();
+            let before = occupants.len();
+            occupants.retain(|occupant| !Rc::ptr_eq(occupant, &self.occupant));
+            assert_eq!(occupants.len() + 1, before, "invariant 1: who has a place is an occupant");
+        }
+        drop(self.permit.take());
+        self.places.hand_out();
+    }
+}
+
+impl Drop for AtDoor {
+    fn drop(&mut self) {
+        self.places.door.borrow_mut().retain(|waiter| !Rc::ptr_eq(waiter, &self.waiter));
+        drop(self.waiter.place.take()); // goes to another one
     }
 }
 

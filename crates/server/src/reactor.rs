@@ -6,8 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures::channel::oneshot;
 use futures::future::LocalBoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -66,6 +68,15 @@ pub(crate) fn moved(bytes: usize) {
 fn before_waiting_now() {
     MOVED.set(0);
     BEFORE_WAITING.with_borrow(|all| all.iter().for_each(|work| work()));
+}
+
+/// Does on a thread of its own what may wait for a disk: one that dies takes its time, and clients
+/// are served meanwhile, and signals are heard. The thread is left to itself when its caller stops
+/// waiting.
+pub async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (answer, answered) = oneshot::channel();
+    thread::spawn(move || drop(answer.send(work()))); // the caller may be gone
+    answered.await.expect("a thread that panics ends the process, or its caller")
 }
 
 /// The runtime of the reactor that polls the caller.
@@ -165,6 +176,12 @@ mod tests {
             runtime.clock.now().since(start)
         });
         assert!(slept.expect("a reactor") >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn what_may_wait_for_a_disk_holds_up_no_one() {
+        let there = elsewhere(|| thread::current().id());
+        assert_ne!(futures::executor::block_on(there), thread::current().id());
     }
 
     #[test]

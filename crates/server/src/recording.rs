@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -24,13 +25,18 @@ pub(crate) struct Recording {
     has_failed: Cell<bool>,
 }
 
+/// A new file for its owner alone: it names what others have.
+fn create(path: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).mode(0o600).open(path)
+}
+
 impl Recording {
     /// Begins a recording in a new file.
     ///
     /// # Errors
     /// The operating system's; that there is a file already is one.
     pub(crate) fn begin(path: &Path, start: Instant) -> io::Result<Self> {
-        let mut file = BufWriter::with_capacity(BUFFER, File::create_new(path)?);
+        let mut file = BufWriter::with_capacity(BUFFER, create(path)?);
         file.write_all(MAGIC)?;
         Ok(Self { file: RefCell::new(file), start, has_failed: Cell::new(false) })
     }

@@ -207,7 +207,7 @@ impl Server {
     /// # Errors
     /// [`ServeError::Shutdown`] when a volume could not be left clean; the others still are.
     pub async fn run(self) -> Result<(), ServeError> {
-        let connections = Connections::new(&self);
+        let connections = Rc::new(Connections::new(&self));
         let accept = self.listeners.iter().map(|listener| connections.accept(listener));
         select(join_all(accept).boxed_local(), self.stop.wait().boxed_local()).await;
         self.unregister().await;
@@ -244,14 +244,16 @@ impl ServerHandle {
         self.stop.throw();
     }
 
-    /// Reads the exports anew. On an error the old ones stay.
+    /// Reads the exports anew. On an error the old ones stay. A file in which the rules of a served
+    /// volume are gone is one.
     ///
     /// # Errors
     /// See [`ConfigError`].
-    pub fn reload_exports(&self) -> Result<(), ConfigError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let config = Config::read(file)?;
+    pub async fn reload_exports(&self) -> Result<(), ConfigError> {
+        let Some(file) = self.file.clone() else { return Ok(()) };
+        let config = reactor::elsewhere(move || Config::read(&file)).await?;
         let exports = exports(&config, self.dispatcher.volumes(), &self.refused)?;
+        refuse_lost_rules(&self.dispatcher.exports(), &exports, self.dispatcher.volumes())?;
         self.dispatcher.set_exports(exports);
         Ok(())
     }
@@ -288,6 +290,19 @@ fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exp
         );
     }
     Ok(exports)
+}
+
+/// A served volume whose rules are gone would be open to every user of this machine. A start has
+/// no rules before it, and believes what the file says.
+fn refuse_lost_rules(old: &Exports, new: &Exports, volumes: &Volumes) -> Result<(), ConfigError> {
+    let is_lost = |volume: &&Volume| {
+        let name = &volume.name;
+        old.of(name).has_written_rules() && !new.of(name).has_written_rules()
+    };
+    match volumes.iter().find(is_lost) {
+        Some(volume) => Err(ConfigError::RulesGone { volume: volume.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Begins the trace, if the configuration wants one.
@@ -366,20 +381,13 @@ impl Connections {
         }
     }
 
-    /// Accepts for ever. With all places taken, one client waits here and the others in the kernel.
-    async fn accept(&self, listener: &TcpListener) {
+    /// Accepts for ever, and has each client wait for a place in a task of its own: the next one is
+    /// looked at meanwhile.
+    async fn accept(self: &Rc<Self>, listener: &TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let Some(place) = self.places.enter(peer.ip()).await else {
-                        tracing::debug!(%peer, "sent away: no place is free, nor is it admitted");
-                        continue;
-                    };
-                    let connection = self.serve(stream, peer, place.occupant().clone());
-                    tokio::task::spawn_local(async move {
-                        connection.await;
-                        drop(place);
-                    });
+                    tokio::task::spawn_local(self.clone().admit(stream, peer));
                 }
                 Err(error) => {
                     let is_short = descriptors::are_short(&error);
@@ -394,6 +402,21 @@ impl Connections {
                 }
             }
         }
+    }
+
+    /// Serves a client as soon as there is a place for it, if the server does not stop before.
+    async fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let enter = self.places.enter(peer.ip()).boxed_local();
+        let place = match select(enter, self.stop.wait().boxed_local()).await {
+            Either::Left((Some(place), _)) => place,
+            Either::Left((None, _)) => {
+                tracing::debug!(%peer, "sent away: no place is free for it");
+                return;
+            }
+            Either::Right(_) => return,
+        };
+        self.serve(stream, peer, place.occupant().clone()).await;
+        drop(place);
     }
 
     fn serve(

@@ -5,7 +5,7 @@
 //! that they are left clean; a second one ends the start at once.
 
 use dispatch::Volume;
-use futures::future::{Either, select};
+use futures::future::{Either, pending, select};
 use futures::{FutureExt, pin_mut};
 use runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -123,10 +123,27 @@ impl Signals {
         futures::future::select_all(all).await.0
     }
 
-    /// Completes at the next signal to end, and heeds SIGHUP meanwhile.
+    /// Completes at the next signal to end, and heeds SIGHUP meanwhile, as often as it comes while
+    /// the file is read: once more after that.
     async fn end(&mut self, handle: &ServerHandle) {
-        while self.next().await == Asked::Reload {
-            reload(handle);
+        let mut reloading = pending().boxed_local();
+        let (mut is_reading, mut is_asked_again) = (false, false);
+        loop {
+            let asked = match select(self.next().boxed_local(), &mut reloading).await {
+                Either::Left((asked, _)) => Some(asked),
+                Either::Right(((), _)) => None,
+            };
+            match asked {
+                Some(Asked::End) => return,
+                Some(Asked::Reload) => is_asked_again = true,
+                None => is_reading = false,
+            }
+            if !is_reading {
+                let begins = std::mem::take(&mut is_asked_again);
+                is_reading = begins;
+                reloading =
+                    if begins { reload(handle).boxed_local() } else { pending().boxed_local() };
+            }
         }
     }
 }
@@ -137,9 +154,11 @@ enum Asked {
     Reload,
 }
 
-fn reload(handle: &ServerHandle) {
-    match handle.reload_exports() {
+async fn reload(handle: &ServerHandle) {
+    match handle.reload_exports().await {
         Ok(()) => tracing::info!("the exports were read anew"),
-        Err(error) => tracing::error!(%error, "the exports stay as they were"),
+        Err(error) => {
+            tracing::error!(%error, "the exports stay as they were: no access has changed")
+        }
     }
 }

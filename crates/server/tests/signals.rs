@@ -172,6 +172,22 @@ fn sighup_reads_the_exports_anew() {
     std::fs::remove_file(&path).expect("it is there");
 }
 
+#[test]
+fn sighup_with_a_fifo_for_a_configuration_leaves_the_server_as_it_is() {
+    let path = std::env::temp_dir().join(format!("duramen-{}-fifo.toml", id()));
+    let made = Command::new("mkfifo").arg(&path).status().expect("coreutils");
+    assert!(made.success());
+    with_server(Some(path.clone()), async |fixture: Fixture| {
+        send("-HUP");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(can_mount(fixture.address).await);
+        send("-TERM");
+        fixture.running.await.expect("no panic").expect("a good end");
+        assert!(fixture.data.stopped());
+    });
+    std::fs::remove_file(&path).expect("it is there");
+}
+
 /// A MKDIR in the root of the volume.
 fn mkdir() -> Vec<u8> {
     use nfs3_types::nfs3::{

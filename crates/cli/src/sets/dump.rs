@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use block::Buffer;
@@ -24,7 +24,8 @@ const STEP: u64 = 1 << 20;
 /// [`Failure`]; the file is gone then, if it was made.
 pub(super) fn run(volume: &Volume, file: &Path, output: &mut dyn Write) -> Result<(), Failure> {
     let written = |source| Failure::File { verb: "write", path: file.to_owned(), source };
-    let image = OpenOptions::new().write(true).create_new(true).open(file).map_err(written)?;
+    let image = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let image = image.map_err(written)?;
     let dumped = reactor::block_on(|runtime| async move {
         let stack = volume.open(Access::ReadOnly, &at_once, &runtime).await?;
         let read = |source| Failure::Device { path: volume.path.clone(), source };

@@ -29,7 +29,6 @@ use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 
 use super::scrub::{named, unscrubbed};
-use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::folder::real_place;
 use crate::members::{Member, is_spare, label_at, open_member, real};
@@ -37,6 +36,7 @@ use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
 use crate::volume::{Volume, write_settings};
 use crate::words;
+use server::reactor::elsewhere;
 
 /// How often it is looked whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -29,7 +29,6 @@ use server::control::client::{self, AskError};
 
 use crate::browse::show_name;
 use crate::calendar::{show_stamp, show_time};
-use crate::elsewhere::elsewhere;
 use crate::failure::Failure;
 use crate::order::{self, ASK_AGAIN, UNKNOWN, bar, is_done};
 use crate::size::show_size;
@@ -38,6 +37,7 @@ use here::Here;
 use interrupt::Interrupt;
 pub(crate) use keeper::Keeper;
 pub(crate) use schedule::attend;
+use server::reactor::elsewhere;
 use verbs::{Told, Wrong};
 
 /// What `duramen snapshot --help` says at its end.

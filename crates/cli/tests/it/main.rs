@@ -14,6 +14,7 @@ mod logged;
 mod lost_log;
 mod lost_starts;
 mod mkfs;
+mod modes;
 mod partitions;
 mod repair;
 mod saved;

@@ -164,7 +164,7 @@ impl Fixture {
     }
 
     /// Makes a call on a connection that is there already.
-    pub(crate) fn call_on(&mut self, session: &Session, record: Bytes) -> Option<Reply> {
+    pub(crate) fn call_on(&mut self, session: &Rc<Session>, record: Bytes) -> Option<Reply> {
         let party = session.party(&record);
         self.pool.run_until(async {
             let memory = session.request_memory(party, record.len()).await;

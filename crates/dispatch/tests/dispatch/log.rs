@@ -1,4 +1,5 @@
-//! What a volume's trouble says in the log of the server: once, and not once for every call.
+//! What a volume's trouble, and a client that no rule admits, say in the log of the server: once,
+//! and not once for every call.
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,15 +12,19 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use vfs::FsError;
 
-use crate::fixture::{Fixture, local, refusal};
+use crate::fixture::{Client, Fixture, local, refusal};
 use crate::memory::MemoryFileSystem;
 use crate::watched::Watched;
 
-/// Hears the errors that are said, each with the volume that it is about.
-#[derive(Clone, Default)]
-struct Ear(Arc<Mutex<Vec<String>>>);
+/// Hears what is said, down to a level, each line with the volume that it is about.
+#[derive(Clone)]
+struct Ear(Arc<Mutex<Vec<String>>>, Level);
 
 impl Ear {
+    fn new(level: Level) -> Self {
+        Self(Arc::default(), level)
+    }
+
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().expect("nobody panics while he holds it"))
     }
@@ -36,7 +41,7 @@ impl Visit for Words {
 
 impl Subscriber for Ear {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::ERROR
+        *metadata.level() <= self.1
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -63,7 +68,7 @@ fn listening(work: impl FnOnce(&Ear, &[Rc<Watched>; 2], &mut dyn FnMut(usize) ->
     let volumes = [(); 2].map(|()| Watched::new(MemoryFileSystem::new()));
     let mut fixture = Fixture::over(&volumes, Window::default());
     let roots = ["/data", "/other"].map(|path| fixture.mount(&local(), path).expect("a mount"));
-    let ear = Ear::default();
+    let ear = Ear::new(Level::ERROR);
     tracing::subscriber::with_default(ear.clone(), || {
         let mut look = |volume: usize| refusal(fixture.getattr(&local(), &roots[volume]));
         work(&ear, &volumes, &mut look);
@@ -109,5 +114,35 @@ fn of_what_clients_are_told_nothing_is_said() {
             volumes[0].broken.set(Some(error));
             assert_eq!((look(0), ear.take()), (status, vec![]), "{error}");
         }
+    });
+}
+
+#[test]
+fn a_client_that_no_rule_admits_is_named_with_the_rule_that_would() {
+    let mut fixture = Fixture::new();
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    let ear = Ear::new(Level::WARN);
+    tracing::subscriber::with_default(ear.clone(), || {
+        let stranger = Client::root("10.0.0.7");
+        for _ in 0..3 {
+            fixture.mount(&stranger, "/data").expect_err("no rule");
+            assert_eq!(refusal(fixture.getattr(&stranger, &root)), nfsstat3::NFS3ERR_ACCES);
+        }
+        let [line] = &ear.take()[..] else { panic!("one line in a minute") };
+        for part in ["refused a mount", "10.0.0.7", "[exports.data]", "network = \"10.0.0.7\""] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        // Many strangers say no more than a few lines, and how many more there were.
+        let strangers = (0..100).map(|last| Client::root(&format!("10.0.1.{last}")));
+        for stranger in strangers {
+            fixture.getattr(&stranger, &root);
+        }
+        let lines = ear.take();
+        assert_eq!(lines.len(), 9, "ten in a minute, with the one above: {lines:?}");
+        assert!(lines.iter().all(|line| line.contains("refused a call")), "{lines:?}");
+        fixture.clock.0.set(fixture.clock.0.get() + 60_000_000_000);
+        fixture.getattr(&stranger, &root);
+        let [count, again] = &ear.take()[..] else { panic!("two lines") };
+        assert!(count.contains("91") && again.contains("10.0.0.7"), "{count} {again}");
     });
 }

@@ -2,8 +2,12 @@
 
 use crate::fixture::{Client, Fixture, at, local};
 use dispatch::{Export, Exports, Limits};
+use futures::FutureExt;
+use nfs::record::Record;
 use nfs3_types::mount::{MOUNT_PROGRAM, dirpath, exports, mountlist};
-use nfs3_types::nfs3::{NFS_PROGRAM, SYMLINK3args, SYMLINK3res, nfs_fh3, sattr3, symlinkdata3};
+use nfs3_types::nfs3::{
+    MKDIR3args, MKDIR3res, NFS_PROGRAM, SYMLINK3args, SYMLINK3res, nfs_fh3, sattr3, symlinkdata3,
+};
 use nfs3_types::xdr_codec::{Opaque, Void};
 
 /// /data/a/b, /data/file, /data/link -> a
@@ -101,6 +105,68 @@ fn the_list_of_mounts_is_bounded() {
     let list = dump(&mut fixture);
     assert_eq!(list.len(), 1024);
     assert_eq!(list.last().expect("some").0, "127.0.5.249");
+}
+
+#[test]
+fn a_client_that_mounts_a_lot_or_in_many_spellings_takes_no_place_of_others() {
+    let (mut fixture, _, _) = furnished();
+    let other = Client::root("127.0.0.2");
+    fixture.mount(&other, "/data").expect("a mount");
+    for spelling in 0..1_500 {
+        let path = format!("/data{}", "/.".repeat(spelling % 400));
+        fixture.mount(&local(), &path).expect("the same directory");
+    }
+    let [other, ours] = ["127.0.0.2", "127.0.0.1"].map(|it| (it.to_owned(), "/data".to_owned()));
+    assert_eq!(dump(&mut fixture), [other.clone(), ours]);
+    let root = fixture.mount(&local(), "/data").expect("a mount");
+    for number in 0..100 {
+        let name = format!("dir-{number}");
+        let args = MKDIR3args { where_: at(&root, &name), attributes: Default::default() };
+        let made: MKDIR3res = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_MKDIR, &args);
+        made.unwrap();
+        fixture.mount(&local(), &format!("/data/{name}")).expect("a mount");
+    }
+    let list = dump(&mut fixture);
+    assert_eq!(list.len(), 1 + 32);
+    assert_eq!((&list[0], list[32].1.as_str()), (&other, "/data/dir-99"), "the oldest go");
+    // UMNT knows the mount in whatever spelling.
+    let path = dirpath(Opaque::borrowed(b"//data/../dir-99/"));
+    let Void = fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_UMNT, &path);
+    assert_eq!(dump(&mut fixture).len(), 32);
+}
+
+#[test]
+fn the_list_of_exports_follows_the_rules_and_its_memory_is_what_it_takes() {
+    let mut fixture = Fixture::new();
+    let list = |fixture: &mut Fixture| -> usize {
+        let list: exports<'_, '_> =
+            fixture.call_mount(&local(), MOUNT_PROGRAM::MOUNTPROC3_EXPORT, &Void);
+        list.0.len()
+    };
+    assert_eq!(list(&mut fixture), 2);
+    let mut rules = Exports::default();
+    rules.insert("other", Export::new(Vec::new()).expect("no rules"));
+    fixture.dispatcher.set_exports(rules);
+    assert_eq!(list(&mut fixture), 1);
+    // A stranger may have as many answers waiting as its share takes, which is 512 KiB of 8 MiB.
+    let session = fixture.dispatcher.connect([10, 0, 0, 1].into());
+    let target = (nfs3_types::mount::PROGRAM, nfs3_types::mount::VERSION, 5);
+    let mut taken = Vec::new();
+    loop {
+        let record = local().record(taken.len() as u32, target, &Void);
+        let party = session.party(&record);
+        let memory =
+            session.request_memory(party, record.len()).now_or_never().expect("it is free");
+        match session.call(Record::whole(record), memory).now_or_never() {
+            Some(reply) => taken.push(reply.expect("a list")),
+            None => break,
+        }
+    }
+    assert_eq!(taken.len(), (512 << 10) / 512, "short ones count for 512 bytes");
+    drop(taken.pop());
+    let record = local().record(1, target, &Void);
+    let memory = session.request_memory(0, record.len()).now_or_never().expect("it is free");
+    assert!(session.call(Record::whole(record), memory).now_or_never().is_some());
 }
 
 #[test]

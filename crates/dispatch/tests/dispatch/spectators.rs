@@ -34,7 +34,7 @@ fn watched() -> (Fixture, Rc<Notes>, nfs_fh3) {
 }
 
 /// A GETATTR on a connection that there is already.
-fn getattr(fixture: &mut Fixture, session: &Session, root: &nfs_fh3) {
+fn getattr(fixture: &mut Fixture, session: &std::rc::Rc<Session>, root: &nfs_fh3) {
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
     let record = local().record(7, target, &GETATTR3args { object: root.clone() });
     assert!(fixture.call_on(session, record).is_some());

@@ -1,7 +1,9 @@
 //! How much one call moves, and how much may wait for one connection's peer.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
-use dispatch::{Exports, Limits, MAX_TRANSFER, Session};
+use dispatch::{CALL_MEMORY, Exports, Limits, MAX_TRANSFER, Session};
 use futures::FutureExt;
 use nfs::record::Record;
 use nfs3_types::nfs3::{
@@ -95,7 +97,7 @@ fn a_write_whose_count_is_not_the_length_of_its_data_is_refused() {
 }
 
 /// A READ of all of the file on a connection; none if it has to wait.
-fn read(session: &Session, xid: u32, file: &nfs_fh3) -> Option<dispatch::Reply> {
+fn read(session: &Rc<Session>, xid: u32, file: &nfs_fh3) -> Option<dispatch::Reply> {
     let args = READ3args { file: file.clone(), offset: 0, count: MAX_TRANSFER + 1 };
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_READ as u32);
     let record = local().record(xid, target, &args);
@@ -144,14 +146,18 @@ fn who_waits_for_the_memory_of_a_reply_is_seen_from_it() {
 
 #[test]
 fn who_waits_for_the_memory_of_a_call_that_arrives_is_seen_from_it() {
-    let limits = Limits { request_memory: 1_600, ..Limits::default() };
+    // Each of the two counts for more than half of what is there for those that arrive.
+    let limits = Limits { request_memory: 16 * CALL_MEMORY, ..Limits::default() };
     let fixture = Fixture::with(Exports::default(), limits);
     let session = fixture.dispatcher.connect(local().address);
     let party = session.party(&[]);
-    let arriving = session.arriving_memory(party, 700).now_or_never().expect("it is free");
+    let arriving = session
+        .arriving_memory(party, 3 * CALL_MEMORY as usize)
+        .now_or_never()
+        .expect("it is free");
     let line = arriving.line().expect("it is of one party");
     assert!(!line.keeps_waiting_since(line.mark()));
-    let mut other = session.arriving_memory(party, 700).boxed_local();
+    let mut other = session.arriving_memory(party, 3 * CALL_MEMORY as usize).boxed_local();
     assert!(other.as_mut().now_or_never().is_none());
     assert!(line.keeps_waiting_since(line.mark()));
 }

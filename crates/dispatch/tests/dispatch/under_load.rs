@@ -1,8 +1,9 @@
 //! Bounds make callers wait; what has begun runs to its end.
 
 use crate::fixture::{Client, Fixture, at, local, refusal};
-use dispatch::{Exports, Limits};
+use dispatch::{CALL_MEMORY, Exports, Limits};
 use futures::FutureExt;
+use nfs::record::Record;
 use nfs3_types::nfs3::{
     self, GETATTR3args, GETATTR3res, MKDIR3args, MKDIR3res, NFS_PROGRAM, READ3args, READ3res,
     nfs_fh3, nfsstat3, sattr3,
@@ -141,9 +142,17 @@ fn who_is_not_admitted_waits_for_no_memory_and_reserves_none() {
     read.reply::<READ3res<'_>>().unwrap();
 }
 
-/// A fixture in which the calls of one of the two volumes may have 1000 bytes, and that volume.
+/// So many bytes count for one in these tests, that of an execution is a part of each.
+const UNIT: u64 = 64 << 10;
+
+/// A record that counts for so many units, with its execution.
+fn units(count: u64) -> usize {
+    (count * UNIT - CALL_MEMORY) as usize
+}
+
+/// A fixture in which the calls of one of the two volumes may have 1000 units, and that volume.
 fn a_thousand_for_a_volume() -> (Fixture, usize) {
-    let limits = Limits { request_memory: 1_600, ..Limits::default() };
+    let limits = Limits { request_memory: 1_600 * UNIT, ..Limits::default() };
     let mut fixture = Fixture::with(Exports::default(), limits);
     let object = fixture.mount(&local(), "/data").expect("a mount");
     let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
@@ -156,17 +165,20 @@ fn a_thousand_for_a_volume() -> (Fixture, usize) {
 fn a_call_that_is_there_never_waits_for_calls_that_arrive() {
     let (fixture, data) = a_thousand_for_a_volume();
     let [one, other] = [1, 2].map(|last| fixture.dispatcher.connect([127, 0, 0, last].into()));
-    let arriving = one.arriving_memory(data, 750).now_or_never().expect("it is free");
-    let mut next = one.arriving_memory(data, 1).boxed_local();
+    let arriving = one.arriving_memory(data, units(750)).now_or_never().expect("it is free");
+    let mut next = one.arriving_memory(data, units(1)).boxed_local();
     assert!(next.as_mut().now_or_never().is_none(), "a quarter is not for those that arrive");
-    let there = other.request_memory(data, 250).now_or_never();
+    let there = other.request_memory(data, units(250)).now_or_never();
     let there = there.expect("it is for those that are there");
     drop(there);
     let arrived = arriving.arrived();
     assert!(next.as_mut().now_or_never().is_some(), "what has arrived is counted with those");
-    assert!(other.request_memory(data, 251).now_or_never().is_none(), "and holds its memory");
+    assert!(
+        other.request_memory(data, units(251)).now_or_never().is_none(),
+        "and holds its memory"
+    );
     drop(arrived);
-    assert!(other.request_memory(data, 251).now_or_never().is_some());
+    assert!(other.request_memory(data, units(251)).now_or_never().is_some());
 }
 
 #[test]
@@ -176,11 +188,15 @@ fn what_is_under_way_is_told_to_the_byte_and_is_nothing_when_all_has_ended() {
     assert_eq!(fixture.dispatcher.under_way(), (0, 0));
     let request = session.request_memory(session.party(&[]), 900).now_or_never();
     let request = request.expect("it is free");
-    assert_eq!(fixture.dispatcher.under_way(), (900, 0));
+    let calls_before = 900 + CALL_MEMORY;
+    assert_eq!(fixture.dispatcher.under_way(), (calls_before, 0));
     let sent = fixture.send(&local(), 9, NFS_PROGRAM::NFSPROC3_READ, &args);
     assert!(sent.is_answered());
     let (calls, replies) = fixture.dispatcher.under_way();
-    assert!(calls == 900 && replies > 1, "{calls} and {replies} bytes while a reply waits");
+    assert!(
+        calls == calls_before && replies > 1,
+        "{calls} and {replies} bytes while a reply waits"
+    );
     drop((request, sent));
     assert_eq!(fixture.dispatcher.under_way(), (0, 0));
 }
@@ -189,14 +205,58 @@ fn what_is_under_way_is_told_to_the_byte_and_is_nothing_when_all_has_ended() {
 fn memory_for_requests_is_given_in_the_order_of_asking() {
     let (fixture, data) = a_thousand_for_a_volume();
     let [one, other] = [1, 2].map(|last| fixture.dispatcher.connect([127, 0, 0, last].into()));
-    let first = one.request_memory(data, 900).now_or_never().expect("it is free");
-    let mut large = other.request_memory(data, 500).boxed_local();
+    let first = one.request_memory(data, units(900)).now_or_never().expect("it is free");
+    let mut large = other.request_memory(data, units(500)).boxed_local();
     assert!(large.as_mut().now_or_never().is_none());
-    let mut small = one.request_memory(data, 10).boxed_local();
+    let mut small = one.request_memory(data, units(10)).boxed_local();
     assert!(small.as_mut().now_or_never().is_none(), "it does not overtake");
     drop(first);
     assert!(large.as_mut().now_or_never().is_some());
     assert!(small.as_mut().now_or_never().is_some());
+}
+
+#[test]
+fn a_client_that_takes_all_memory_leaves_the_next_that_is_free_to_others() {
+    let (fixture, data) = a_thousand_for_a_volume();
+    let connect = |last| fixture.dispatcher.connect([127, 0, 0, last].into());
+    let (many, other) = ([1; 5].map(connect), connect(2));
+    let first = many[0].request_memory(data, units(500)).now_or_never().expect("it is free");
+    let second = many[1].request_memory(data, units(500)).now_or_never().expect("it is free");
+    let mut greedy =
+        many.each_ref().map(|session| session.request_memory(data, units(400)).boxed_local());
+    assert!(greedy.iter_mut().all(|waits| waits.as_mut().now_or_never().is_none()));
+    let mut late = other.request_memory(data, units(400)).boxed_local();
+    assert!(late.as_mut().now_or_never().is_none());
+    drop(first);
+    assert!(greedy.iter_mut().all(|waits| waits.as_mut().now_or_never().is_none()));
+    assert!(late.as_mut().now_or_never().is_some(), "it holds less than the one before it");
+    drop(second);
+}
+
+#[test]
+fn a_call_that_waits_keeps_little_more_than_its_record_and_all_of_it_is_counted() {
+    let limits = Limits { calls: 1, ..Limits::default() };
+    let mut fixture = Fixture::with(Exports::default(), limits);
+    let object = fixture.mount(&local(), "/data").expect("a mount");
+    fixture.data.gate().close();
+    let target = (nfs3::PROGRAM, nfs3::VERSION, NFS_PROGRAM::NFSPROC3_GETATTR as u32);
+    let session = fixture.dispatcher.connect(local().address);
+    let begin = |xid| {
+        let record = local().record(xid, target, &GETATTR3args { object: object.clone() });
+        let (party, length) = (session.party(&record), record.len());
+        let (before, _) = fixture.dispatcher.under_way();
+        let memory = session.request_memory(party, length).now_or_never().expect("it is free");
+        let mut call = session.call(Record::whole(record), memory);
+        assert!(call.as_mut().now_or_never().is_none(), "the first has the disk, others the door");
+        let (after, _) = fixture.dispatcher.under_way();
+        assert_eq!(after - before, length as u64 + CALL_MEMORY);
+        (std::mem::size_of_val(&*call) as u64, call)
+    };
+    let (executed, first) = begin(1);
+    assert!((1_000..=CALL_MEMORY).contains(&executed), "an execution takes {executed} bytes");
+    let (waiting, second) = begin(2);
+    assert!(waiting < 600, "one that waits takes {waiting} bytes");
+    drop((first, second));
 }
 
 /// Calls of one kind of a volume that does not answer, more than may be under way.
@@ -211,7 +271,7 @@ fn stuck(
 
 #[test]
 fn a_volume_that_is_stuck_leaves_another_its_turns_and_its_memory() {
-    let limits = Limits { calls: 64, request_memory: 8 << 10, reply_memory: 4 << 20 };
+    let limits = Limits { calls: 64, request_memory: 1 << 20, reply_memory: 4 << 20 };
     let mut fixture = Fixture::with(Exports::default(), limits);
     let [data, other] =
         ["/data", "/other"].map(|path| fixture.mount(&local(), path).expect("both"));
@@ -245,10 +305,10 @@ fn strangers_have_their_share_and_no_more() {
     let stranger = fixture.dispatcher.connect([10, 0, 0, 1].into());
     let known = fixture.dispatcher.connect([127, 0, 0, 1].into());
     let [theirs, ours] = [&stranger, &known].map(|session| session.party(&[]));
-    let arriving = (0..100).map(|_| stranger.arriving_memory(theirs, 1 << 20).boxed_local());
+    let arriving = (0..100).map(|_| stranger.arriving_memory(theirs, units(16)).boxed_local());
     let mut arriving: Vec<_> = arriving.collect();
     let held = arriving.iter_mut().filter_map(|wait| wait.as_mut().now_or_never());
     assert_eq!(held.collect::<Vec<_>>().len(), 3, "a sixteenth of 48 MiB");
-    let many = (0..20).map(|_| known.arriving_memory(ours, 1 << 20).now_or_never());
+    let many = (0..20).map(|_| known.arriving_memory(ours, units(16)).now_or_never());
     assert!(many.collect::<Vec<_>>().iter().all(Option::is_some));
 }

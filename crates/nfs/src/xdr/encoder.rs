@@ -62,8 +62,8 @@ impl Encoder {
         self.buffer.extend_from_slice(value);
     }
 
-    /// Appends what was encoded before.
-    pub(crate) fn encoded(&mut self, value: &[u8]) {
+    /// Appends whole fields that were encoded before.
+    pub fn encoded(&mut self, value: &[u8]) {
         debug_assert!(value.len().is_multiple_of(UNIT), "whole fields");
         self.buffer.extend_from_slice(value);
     }

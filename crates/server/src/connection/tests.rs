@@ -77,6 +77,15 @@ fn write_header() -> Vec<u8> {
     [mark].iter().chain(&call).flat_map(|word: &u32| word.to_be_bytes()).collect()
 }
 
+/// NULL calls, one after the other.
+fn null_calls(count: usize) -> Vec<u8> {
+    let null = [1 << 31 | 40u32, 1, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
+    null.map(u32::to_be_bytes).concat().repeat(count)
+}
+
+/// The length of a reply to one of them.
+const NULL_REPLY: u64 = 28;
+
 /// Rings until the connection ends; how often that was.
 async fn ring_to_the_end(connection: &mut Connection, alarm: &Alarm) -> (usize, GivenUp) {
     for rings in 0.. {
@@ -129,8 +138,7 @@ fn a_peer_that_stops_within_a_large_record_does_not_keep_others_waiting_for_so_l
 fn a_peer_that_takes_no_replies_is_not_read_from_and_in_the_end_disconnected() {
     with_connection(async |mut connection, peer, alarm| {
         // NULL calls whose replies the peer leaves, until the connection reads no more of them.
-        let null = [1 << 31 | 40u32, 1, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
-        let calls = null.map(u32::to_be_bytes).concat().repeat(1_000);
+        let calls = null_calls(1_000);
         let sent = Cell::new(0);
         let send = || {
             let from = sent.get() % calls.len();
@@ -158,5 +166,23 @@ fn a_peer_that_only_stays_is_left_alone() {
         drop(peer);
         let ended = drive(&mut connection, |_| false).await.expect("it has ended");
         assert!(ended.is_ok());
+    });
+}
+
+#[test]
+fn a_connection_gives_way_to_others_after_some_calls_that_are_answered_at_once() {
+    with_connection(async |mut connection, mut peer, _| {
+        peer.write_all(&null_calls(1_000)).await.expect("sent");
+        let mut answered = Vec::new();
+        while connection.sent < 500 * NULL_REPLY {
+            let before = connection.sent;
+            drive(&mut connection, |_| true).await;
+            answered.push((connection.sent - before) / NULL_REPLY);
+            tokio::task::yield_now().await;
+        }
+        let most = answered.iter().max().expect("a poll");
+        assert!(*most <= TURN_CALLS as u64, "calls of each poll: {answered:?}");
+        // The rest is answered without a sign from outside: the task wakes itself.
+        drive(&mut connection, |connection| connection.sent == 1_000 * NULL_REPLY).await;
     });
 }

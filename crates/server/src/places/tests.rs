@@ -165,3 +165,71 @@ fn an_ipv6_network_is_one_address() {
     assert_ne!(one, third);
     assert_eq!(fourth, IpAddr::from([10, 0, 0, 1]));
 }
+
+/// A client that waits at the door in a task of its own, and keeps its place.
+fn waits(executor: &Executor, places: &Rc<Places>, address: [u8; 4]) -> Rc<Cell<Option<bool>>> {
+    let (places, outcome) = (places.clone(), Rc::new(Cell::new(None)));
+    let noted = outcome.clone();
+    executor.runtime().tasks.spawn(Box::pin(async move {
+        let place = places.enter(address.into()).await;
+        noted.set(Some(place.is_some()));
+        if place.is_some() {
+            std::future::pending::<()>().await;
+        }
+    }));
+    executor.run_for(Duration::ZERO);
+    outcome
+}
+
+#[test]
+fn a_newcomer_has_a_place_before_a_client_that_has_many_and_waits_for_more() {
+    let executor = Executor::new(1);
+    let places = places(&executor, 4);
+    let greedy = [127, 0, 0, 2];
+    let occupants = seated(&executor, &places, &[greedy; 4]);
+    occupants.iter().for_each(|occupant| occupant.note(false, false)); // all work, and leave late
+    let more = [(); 3].map(|()| waits(&executor, &places, greedy));
+    executor.run_for(QUIET * 10);
+    let before = executor.now();
+    let place = enter(&executor, &places, LOCAL);
+    assert_eq!((asked(&occupants).len(), executor.now()), (1, before));
+    assert!(more.iter().all(|outcome| outcome.get().is_none()), "they go on waiting");
+    drop(place);
+    executor.run_for(Duration::ZERO);
+    let seated = more.iter().filter(|outcome| outcome.get() == Some(true)).count();
+    assert_eq!(seated, 1, "a place that is free is handed out");
+}
+
+#[test]
+fn a_full_door_has_room_for_a_client_that_does_not_fill_it() {
+    let executor = Executor::new(1);
+    let places = places(&executor, 1);
+    let greedy = [127, 0, 0, 2];
+    let only = enter(&executor, &places, greedy);
+    only.occupant().note(false, false);
+    let many = [(); MAX_AT_DOOR].map(|()| waits(&executor, &places, greedy));
+    let one_more = waits(&executor, &places, greedy);
+    assert_eq!(one_more.get(), Some(false), "the door is full of its own");
+    let newcomer = waits(&executor, &places, LOCAL);
+    assert_eq!(newcomer.get(), None);
+    assert_eq!(many[MAX_AT_DOOR - 1].get(), Some(false), "the last of them makes room");
+    assert!(many[..MAX_AT_DOOR - 1].iter().all(|outcome| outcome.get().is_none()));
+    drop(only);
+    executor.run_for(Duration::ZERO);
+    assert_eq!(many[0].get(), Some(true), "of those with as few places, the first");
+}
+
+#[test]
+fn a_client_that_goes_while_it_waits_leaves_its_place_to_another() {
+    let executor = Executor::new(1);
+    let places = places(&executor, 1);
+    let only = enter(&executor, &places, LOCAL);
+    only.occupant().note(false, false);
+    let mut gone = places.enter(LOCAL.into()).boxed_local();
+    assert!((&mut gone).now_or_never().is_none());
+    let next = waits(&executor, &places, LOCAL);
+    drop(only); // the first at the door has the place, and does not know it yet
+    drop(gone);
+    executor.run_for(Duration::ZERO);
+    assert_eq!(next.get(), Some(true));
+}

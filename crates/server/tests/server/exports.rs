@@ -1,6 +1,7 @@
 //! Rules that are read anew while a client is connected.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use nfs3_types::nfs3::{GETATTR3args, MKDIR3args, Nfs3Result, nfsstat3, sattr3};
 use server::{Config, ConfigError, Settings};
@@ -54,18 +55,18 @@ fn new_rules_hold_for_a_client_that_stays_connected() {
         client.mkdir(&mkdir("one")).await.expect("a reply").unwrap();
 
         file.write(&rules("ro", "127.0.0.1"));
-        fixture.handle.reload_exports().expect("a good file");
+        fixture.handle.reload_exports().await.expect("a good file");
         let refused = client.mkdir(&mkdir("two")).await.expect("a reply");
         assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ROFS, _))), "{refused:?}");
 
         file.write(&rules("rw", "10.0.0.0/8"));
-        fixture.handle.reload_exports().expect("a good file");
+        fixture.handle.reload_exports().await.expect("a good file");
         let refused = client.getattr(&GETATTR3args { object: root.clone() }).await;
         let refused = refused.expect("a reply");
         assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))), "{refused:?}");
 
         file.write(&rules("rw", "127.0.0.0/8"));
-        fixture.handle.reload_exports().expect("a good file");
+        fixture.handle.reload_exports().await.expect("a good file");
         client.mkdir(&mkdir("two")).await.expect("a reply").unwrap();
     });
 }
@@ -76,11 +77,72 @@ fn a_bad_file_leaves_the_old_rules_in_force() {
     with_server(file.settings(), async |fixture: Fixture| {
         let (mut client, root) = fixture.mounted().await;
         file.write("[exports.data]\nclients = 5\n");
-        let error = fixture.handle.reload_exports().expect_err("a bad file");
+        let error = fixture.handle.reload_exports().await.expect_err("a bad file");
         assert!(matches!(error, ConfigError::Parse { .. }), "{error}");
         file.write(&rules("rw", "127.0.0.1").replace("data", "dta"));
-        let error = fixture.handle.reload_exports().expect_err("no such volume");
+        let error = fixture.handle.reload_exports().await.expect_err("no such volume");
         assert!(error.to_string().contains("expected one of: data"), "{error}");
+        client.getattr(&GETATTR3args { object: root }).await.expect("a reply").unwrap();
+    });
+}
+
+#[test]
+fn a_file_in_which_the_rules_of_a_volume_are_gone_leaves_the_old_ones_in_force() {
+    let file = File::new("gone.toml", &rules("ro", "127.0.0.1"));
+    with_server(file.settings(), async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
+        // Emptied, as by an editor that was cut off; the section without its clients; other keys.
+        for text in ["", "[exports.data]\n", "rpcbind = false\n"] {
+            file.write(text);
+            let error = fixture.handle.reload_exports().await.expect_err("no rules");
+            assert!(matches!(error, ConfigError::RulesGone { .. }), "{error}");
+            let words = error.to_string();
+            assert!(words.contains("exports.data") && words.contains("clients = []"), "{words}");
+            assert!(words.contains("access has changed"), "{words}");
+            let args = MKDIR3args { where_: at(&root, "one"), attributes: sattr3::default() };
+            let refused = client.mkdir(&args).await.expect("a reply");
+            assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ROFS, _))), "{text}");
+        }
+        file.write("[exports.data]\nclients = []\n");
+        fixture.handle.reload_exports().await.expect("it withdraws access");
+        let refused = client.getattr(&GETATTR3args { object: root }).await.expect("a reply");
+        assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_volume_that_never_had_rules_needs_none_in_a_file_that_is_read_anew() {
+    let file = File::new("none.toml", "");
+    with_server(file.settings(), async |fixture: Fixture| {
+        fixture.handle.reload_exports().await.expect("as at the start");
+        file.write(&rules("ro", "127.0.0.1"));
+        fixture.handle.reload_exports().await.expect("rules from now on");
+    });
+}
+
+#[test]
+fn a_configuration_is_a_regular_file_of_a_bounded_length() {
+    let file = File::new("kinds.toml", &rules("rw", "127.0.0.1"));
+    with_server(file.settings(), async |fixture: Fixture| {
+        let (mut client, root) = fixture.mounted().await;
+        let refused = async |said: &str| {
+            let error = fixture.handle.reload_exports().await.expect_err(said).to_string();
+            assert!(error.contains(said), "{error}");
+        };
+        // A FIFO that nobody writes to: its reader would wait for ever.
+        let is_at_path = |kind| {
+            std::fs::remove_file(&file.0).expect("it is there");
+            let made = Command::new(kind).args([&file.0]).status().expect("coreutils");
+            assert!(made.success());
+        };
+        is_at_path("mkfifo");
+        refused("no regular file").await;
+        is_at_path("touch");
+        let long = |length: usize| rules("rw", "127.0.0.1") + &"#".repeat(length);
+        file.write(&long(1 << 20));
+        refused("more than 1048576 bytes").await;
+        file.write(&long((1 << 20) - rules("rw", "127.0.0.1").len()));
+        fixture.handle.reload_exports().await.expect("just as long as it may be");
         client.getattr(&GETATTR3args { object: root }).await.expect("a reply").unwrap();
     });
 }

@@ -7,6 +7,7 @@ mod fixture;
 mod memory;
 
 mod control;
+mod door;
 mod every_procedure;
 mod exports;
 mod hanging_up;

@@ -83,7 +83,7 @@ fn make(executor: &Executor, calls: &Calls, planted: bool) {
 }
 
 /// What `server::connection` does with the bytes of a connection, without the socket.
-async fn for_all(session: &Session, calls: &[bytes::Bytes], planted: bool) {
+async fn for_all(session: &std::rc::Rc<Session>, calls: &[bytes::Bytes], planted: bool) {
     let mut reader = RecordReader::new(Limits::default()).with_checksums();
     for bytes in calls {
         let (mut rest, mut memory) = (&bytes[..], None);

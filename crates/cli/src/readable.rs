@@ -1,0 +1,46 @@
+//! Whether what holds the data of a volume is open to other users of this machine: they would read
+//! there what the server does not give them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::folder::{parent, real_place};
+use crate::volume::Volume;
+use crate::words::{self, quoted};
+
+/// The bits of a mode that let others than the owner read a file, and those that let them reach
+/// what is in a folder: of the group, and of everybody.
+const OTHERS: [(u32, u32); 2] = [(0o040, 0o010), (0o004, 0o001)];
+
+/// Warns of each file of a volume that users other than its owner can read.
+pub(crate) fn warn_of_readable(volume: &Volume) {
+    for path in files_of(volume).iter().filter(|path| is_readable(path)) {
+        words::say(format_args!(
+            "other users of this machine can read {}: 'chmod 600 {}' keeps it for its owner",
+            path.display(),
+            quoted(path)
+        ));
+    }
+}
+
+/// The files that hold the data of a volume, as far as its settings name them.
+fn files_of(volume: &Volume) -> Vec<PathBuf> {
+    let disks = match &volume.settings.raid {
+        Some(raid) => raid.members.iter().chain(&raid.spares).cloned().collect(),
+        None => vec![volume.disk_path.clone()],
+    };
+    disks.into_iter().chain(volume.log_place()).collect()
+}
+
+/// Whether a file, and not a device, can be read by others. What cannot be looked at is told of
+/// when it is opened.
+fn is_readable(path: &Path) -> bool {
+    let path = real_place(path);
+    let (Ok(file), Ok(folder)) = (fs::metadata(&path), fs::metadata(parent(&path))) else {
+        return false;
+    };
+    let (file_mode, folder_mode) = (file.mode(), folder.mode());
+    let may = |&(read, reach): &(u32, u32)| file_mode & read != 0 && folder_mode & reach != 0;
+    file.is_file() && OTHERS.iter().any(may)
+}
