@@ -191,11 +191,6 @@ impl Exports {
         self.volumes.get(volume).unwrap_or(&self.unnamed)
     }
 
-    /// Whether rules were written for `volume`: without, it is open to this machine alone.
-    pub fn names(&self, volume: &str) -> bool {
-        self.volumes.contains_key(volume)
-    }
-
     /// The volumes that rules were written for.
     pub fn named(&self) -> impl Iterator<Item = &str> {
         self.volumes.keys().map(String::as_str)

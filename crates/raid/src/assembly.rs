@@ -190,24 +190,7 @@ pub fn assemble(
     agree(labels, first, &copies)?;
     let place = story_that_holds(labels, &copies, witness)?;
     let label = &labels[place];
-    let mut members = vec![None; label.slots.len()];
-    let mut stale = Vec::new();
-    let mut incoming = None;
-    for (place, found) in labels.iter().enumerate().filter(|(place, _)| !copies[*place]) {
-        let slot = label.slots.iter().position(|slot| slot.member == found.member());
-        let Some(slot) = slot else {
-            // Else it was replaced.
-            if label.incoming().is_some_and(|it| it.other == found.member()) {
-                incoming = Some(place);
-            }
-            continue;
-        };
-        match label.slots[slot].standing {
-            Standing::Stale if is_planted(Bug::ReadOutsiders) => members[slot] = Some(place),
-            Standing::InSync => members[slot] = Some(place),
-            _ => stale.push((slot, place)),
-        }
-    }
+    let Seats { members, stale, incoming } = Seats::of(labels, &copies, label);
     let of = members.len();
     let found = members.iter().flatten().count();
     let needed = label.layout.needed();
@@ -246,6 +229,39 @@ pub fn assemble(
     }
     let label = Label { is_incoming: false, ..label.clone() };
     Ok(Assembly { label, members, stale, incoming, is_against_advice })
+}
+
+/// Which disks have the slots.
+struct Seats {
+    members: Vec<Option<usize>>,
+    stale: Vec<(usize, usize)>,
+    incoming: Option<usize>,
+}
+
+impl Seats {
+    /// As a label tells it, of the disks by their places.
+    fn of(labels: &[Label], copies: &[bool], label: &Label) -> Self {
+        let (members, stale, incoming) = (vec![None; label.slots.len()], Vec::new(), None);
+        let mut seats = Self { members, stale, incoming };
+        for (place, found) in labels.iter().enumerate().filter(|(place, _)| !copies[*place]) {
+            let slot = label.slots.iter().position(|slot| slot.member == found.member());
+            let Some(slot) = slot else {
+                // Else it was replaced.
+                if label.incoming().is_some_and(|it| it.other == found.member()) {
+                    seats.incoming = Some(place);
+                }
+                continue;
+            };
+            match label.slots[slot].standing {
+                Standing::Stale if is_planted(Bug::ReadOutsiders) => {
+                    seats.members[slot] = Some(place);
+                }
+                Standing::InSync => seats.members[slot] = Some(place),
+                _ => seats.stale.push((slot, place)),
+            }
+        }
+        seats
+    }
 }
 
 /// Whether labels are those of different members of one set, but for copies.

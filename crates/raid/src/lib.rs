@@ -38,6 +38,7 @@
 mod array;
 pub mod assembly;
 mod blocks;
+mod incoming;
 pub mod label;
 mod labels;
 pub mod layout;

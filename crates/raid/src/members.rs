@@ -31,12 +31,12 @@ use runtime::Clock;
 use runtime::sync::{Lock, Signal};
 
 use crate::assembly::Witness;
+use crate::incoming::Incoming;
 use crate::label::{Id, Label, Slot, Standing};
 use crate::labels::write_label;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
-use crate::replace::Incoming;
 use crate::status::{Counts, Met};
 use crate::watch::{Calls, Watched};
 

@@ -34,23 +34,14 @@ use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
+use crate::incoming::Incoming;
 use crate::label::{Id, Label, Replacement, Slot, Standing};
 use crate::layout::Level;
 use crate::members::{Members, watched};
 use crate::planted::{Bug, is_planted};
 use crate::rebuild::{PASSED, RebuildError};
 use crate::stripe::Column;
-use crate::watch::Calls;
 use crate::wipe::wipe;
-
-/// The new disk of a replacement.
-pub(crate) struct Incoming {
-    pub(crate) slot: usize,
-    pub(crate) device: Rc<dyn BlockDevice>,
-    calls: Rc<Calls>,
-    /// How many stripes it has.
-    pub(crate) stripes: u64,
-}
 
 impl Members {
     /// Whether the member of a slot is being replaced: it is in, and another disk gets its writes.

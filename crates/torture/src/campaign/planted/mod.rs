@@ -205,7 +205,8 @@ impl fmt::Display for Row {
 }
 
 /// Which workload brings a bug to light, for whoever adds a row: of a set of disks the quickest
-/// that the seconds allow to find, or the first with two faults; else the first of those of one operation and then of two.
+/// that the seconds allow to find, or the first with two faults; else the first of those of one
+/// operation and then of two.
 pub fn search(options: &Options, bug: Bug) -> Outcome {
     plant(Some(bug));
     let line = if let Bug::Raid(_) = bug {

@@ -300,7 +300,7 @@ impl Story {
         let is_early = prng.chance(1, 5);
         let mut faults = Some(self.faults_of_calls(prng));
         let nth_of_dropout = prng.between(1, 6);
-        let (absent, occasion) = (self.absent, self.case.occasion);
+        let (absent, new, occasion) = (self.absent, self.shape.members, self.case.occasion);
         let is_rebuilt = Cell::new(false);
         let part = async {
             let strike = |faults: Option<Vec<Struck>>| {
@@ -326,11 +326,10 @@ impl Story {
             let is_out = label.slots[absent].standing != Standing::InSync;
             match occasion {
                 Occasion::Whole => join(world.make(&set, &calls), set.scrub(|_, _, _| ())).await.0,
-                Occasion::Away => world.make(&set, &calls).await,
                 Occasion::Back | Occasion::Late | Occasion::FailedStart if is_out => {
                     join(world.make(&set, &calls), fill(absent, own)).await.0
                 }
-                Occasion::Back | Occasion::Late | Occasion::FailedStart => {
+                Occasion::Away | Occasion::Back | Occasion::Late | Occasion::FailedStart => {
                     world.make(&set, &calls).await
                 }
                 Occasion::Dropout => {
@@ -345,8 +344,7 @@ impl Story {
                 }
                 Occasion::Replaced => {
                     let replace = async {
-                        let disk = world.disks[self.shape.members].clone();
-                        let disk = disk.expect("it is there");
+                        let disk = world.disks[new].clone().expect("it is there");
                         if set.replace(absent, disk, NEXT, |_, _| ()).await.is_ok() {
                             world.clock.mark(Mark::Number(REBUILT));
                             is_rebuilt.set(true);
@@ -354,9 +352,7 @@ impl Story {
                     };
                     join(world.make(&set, &calls), replace).await.0
                 }
-                Occasion::Spare => {
-                    join(world.make(&set, &calls), fill(self.shape.members, NEXT)).await.0
-                }
+                Occasion::Spare => join(world.make(&set, &calls), fill(new, NEXT)).await.0,
             }
         };
         executor.block_on_for(PATIENCE, part).ok_or("the recorded part has no end")?;
