@@ -23,6 +23,7 @@ use torture::planted::{all, plant};
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "CircularWaits",
+    "WholeRounds",
     "KeptCandidates",
     "UnfollowedNewcomers",
     "StaleEnds",
