@@ -19,8 +19,11 @@ const OF_SETS: usize = 20;
 const OF_SINGLES: (usize, usize) = (1000, 25);
 const OF_PAIRS: usize = 10;
 
-/// Workloads of one piece. Neighbours begin alike, and share images.
-const PIECE: usize = 4;
+/// Workloads of one piece. Neighbours begin alike, and share images; on a set of disks one alone
+/// takes seconds.
+fn neighbours(design: Design) -> usize {
+    if design.device() == Device::Plain { 4 } else { 1 }
+}
 
 /// Workloads that are explored one after the other, in these styles.
 struct Piece<'w> {
@@ -31,7 +34,7 @@ struct Piece<'w> {
 /// All workloads of one operation.
 pub fn singles(options: &Options) -> Outcome {
     let mixtures = if options.full { OF_SINGLES.0 } else { OF_SINGLES.1 };
-    explore(options, all_singles(options.design), PIECE, |design| {
+    explore(options, all_singles(options.design), neighbours(options.design), |design| {
         Explorer::new(design).with_mixtures(mixtures)
     })
 }
@@ -41,7 +44,9 @@ pub fn pairs(options: &Options) -> Outcome {
     let is_bounded = options.design.device() == Device::Plain || options.seconds.is_some();
     let one_of = if is_bounded { 1 } else { OF_SETS };
     let pairs = all_pairs(options.design).into_iter().step_by(one_of).collect();
-    explore(options, pairs, PIECE, |design| Explorer::new(design).with_mixtures(OF_PAIRS))
+    explore(options, pairs, neighbours(options.design), |design| {
+        Explorer::new(design).with_mixtures(OF_PAIRS)
+    })
 }
 
 pub(super) fn all_singles(design: Design) -> Vec<Vec<Op>> {

@@ -14,6 +14,9 @@ use crate::{Failure, Repository, Result, Totals, command};
 /// should find them are run too.
 const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
 
+/// The programs that take longest begin first.
+const LONGEST: [&str; 4] = ["cli/it", "ffs/it", "raid/it", "shadow/it"];
+
 /// A program of tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
@@ -59,8 +62,8 @@ pub(super) fn build(repository: &Repository) -> Result<Vec<Program>> {
     let mut rest = cargo(repository, &["build", "--workspace", "--all-features", "--quiet"]);
     command::run(rest.args(["--bins", "--examples"]))?;
     let mut programs = programs(&built);
-    // The engine's take longest: they begin first.
-    programs.sort_by_key(|program| program.name != "ffs/it");
+    let place = |program: &Program| LONGEST.iter().position(|name| *name == program.name);
+    programs.sort_by_key(|program| place(program).unwrap_or(LONGEST.len()));
     Ok(programs)
 }
 
