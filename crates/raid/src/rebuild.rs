@@ -89,12 +89,21 @@ impl Array {
         member: Id,
         progress: impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
+        self.alone(slot, self.make_again(slot, device, member, progress)).await
+    }
+
+    /// Has a disk filled for a slot, unless one is filled already.
+    pub(crate) async fn alone(
+        &self,
+        slot: usize,
+        fill: impl Future<Output = Result<(), RebuildError>>,
+    ) -> Result<(), RebuildError> {
         if self.is_rebuilding.replace(true) {
             return Err(RebuildError::Taken(slot));
         }
-        let rebuilt = self.make_again(slot, device, member, progress).await;
+        let filled = fill.await;
         self.is_rebuilding.set(false);
-        rebuilt
+        filled
     }
 
     pub(crate) async fn settled(&self) -> Result<(), RebuildError> {

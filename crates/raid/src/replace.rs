@@ -203,12 +203,7 @@ impl Array {
         member: Id,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
-        if self.is_rebuilding.replace(true) {
-            return Err(RebuildError::Taken(slot));
-        }
-        let replaced = self.copy_member(slot, device, member, &mut progress).await;
-        self.is_rebuilding.set(false);
-        replaced
+        self.alone(slot, self.copy_member(slot, device, member, &mut progress)).await
     }
 
     async fn copy_member(
