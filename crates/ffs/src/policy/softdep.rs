@@ -156,6 +156,28 @@ fn first_unseen() -> usize {
 }
 
 impl Flight {
+    /// One without items, which waits for nothing.
+    fn new(sequence: u64, since: Instant) -> Self {
+        Self {
+            sequence,
+            remaining: [0; RANKS],
+            payload: false,
+            since,
+            waits: Vec::new(),
+            hangs_on: BTreeSet::new(),
+            follows: BTreeSet::new(),
+            needed_by: Vec::new(),
+            watched_by: Vec::new(),
+            has_moved_directory: false,
+            is_hung: false,
+            is_dropped: false,
+            is_told: false,
+            bytes: 0,
+            homes: Vec::new(),
+            names: Names::default(),
+        }
+    }
+
     /// The lowest rank that is not durable.
     fn current(&self) -> usize {
         self.remaining[..WHENEVER].iter().position(|&count| count > 0).unwrap_or(WHENEVER)
@@ -440,24 +462,9 @@ impl Order for Dependencies {
 
     fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) -> bool {
         let moves_up = |item: &Staged| item.intent == Intent::ParentRetargeted;
-        let mut flight = Flight {
-            sequence: sequence.0,
-            has_moved_directory: update.items.iter().any(moves_up),
-            remaining: [0; RANKS],
-            payload: false,
-            since: self.clock.now(),
-            waits: Vec::new(),
-            hangs_on: BTreeSet::new(),
-            follows: BTreeSet::new(),
-            needed_by: Vec::new(),
-            watched_by: Vec::new(),
-            is_hung: false,
-            is_dropped: false,
-            is_told: false,
-            bytes: 0,
-            homes: Vec::new(),
-            names: Names::default(),
-        };
+        let has_moved_directory = update.items.iter().any(moves_up);
+        let mut flight =
+            Flight { has_moved_directory, ..Flight::new(sequence.0, self.clock.now()) };
         for item in &update.items {
             flight.remaining[item.tag as usize] += 1;
             match &item.change {

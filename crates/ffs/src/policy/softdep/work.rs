@@ -215,31 +215,14 @@ impl Flights {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Names, RANKS};
     use super::*;
 
     /// An Update with one item, a name.
     fn flight(sequence: u64, hangs_on: &[u64]) -> Flight {
-        let mut remaining = [0; RANKS];
-        remaining[REVEALING] = 1;
-        Flight {
-            sequence,
-            remaining,
-            payload: false,
-            since: sim::Executor::new(1).runtime().clock.now(),
-            waits: Vec::new(),
-            hangs_on: hangs_on.iter().copied().collect(),
-            follows: BTreeSet::new(),
-            needed_by: Vec::new(),
-            watched_by: Vec::new(),
-            has_moved_directory: false,
-            is_hung: false,
-            is_dropped: false,
-            is_told: false,
-            bytes: 0,
-            homes: Vec::new(),
-            names: Names::default(),
-        }
+        let mut flight = Flight::new(sequence, runtime::Instant::default());
+        flight.remaining[REVEALING] = 1;
+        flight.hangs_on.extend(hangs_on);
+        flight
     }
 
     /// Updates looked at while one of so many lands that are pending.
