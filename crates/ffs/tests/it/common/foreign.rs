@@ -34,10 +34,10 @@ for line in sys.stdin:
     sys.stdout.buffer.flush()
 "#;
 
-/// A process that waits for the next disk. It ends when its input does, with this one.
-struct Checker {
-    _child: Child,
-    input: ChildStdin,
+/// A process of Python that runs a driver of the checker. It ends when its input does.
+pub(crate) struct Checker {
+    child: Child,
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
@@ -45,37 +45,57 @@ struct Checker {
 static IDLE: Mutex<Vec<Checker>> = Mutex::new(Vec::new());
 
 impl Checker {
-    fn start(script: &Path) -> std::io::Result<Self> {
+    /// Starts a driver, whose argument is the checker, where there is one.
+    pub(crate) fn start(driver: &str) -> Option<Self> {
+        let checker = shared("oracles/ufs2_verify.py")?;
         let mut command = Command::new("python3");
-        command.args(["-c", DRIVER]).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn()?;
-        let input = child.stdin.take().expect("it is piped");
+        command.args(["-c", driver]).arg(checker).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return skip(&format!("python3 cannot be run: {error}")),
+        };
+        let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        Ok(Self { _child: child, input, output })
+        Some(Self { child, input, output })
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        let input = self.input.as_mut().expect("it is open");
+        input.write_all(bytes).and_then(|()| input.flush()).expect("it reads");
+    }
+
+    pub(crate) fn receive_line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it answers");
+        assert!(line.ends_with('\n'), "the independent checker has died");
+        line.trim_end().to_owned()
     }
 
     /// The exit status for an image, and all that is said of it.
     fn ask(&mut self, image: &Path) -> (i32, String) {
         let path = image.to_str().expect("a path that we made");
-        self.input.write_all(format!("{path}\n").as_bytes()).expect("it reads");
-        let mut head = String::new();
-        self.output.read_line(&mut head).expect("it answers");
-        let numbers = head.trim_end().split_once(' ').expect("the checker lives");
-        let (status, length) = (numbers.0.parse(), numbers.1.parse());
+        self.send(format!("{path}\n").as_bytes());
+        let head = self.receive_line();
+        let (status, length) = head.split_once(' ').expect("two numbers");
+        let (status, length) = (status.parse(), length.parse());
         let mut said = vec![0; length.expect("a length")];
         self.output.read_exact(&mut said).expect("all of it");
         (status.expect("a status"), String::from_utf8(said).expect("text"))
     }
 }
 
+impl Drop for Checker {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.wait();
+    }
+}
+
 /// What the independent checker says of a disk that `save` puts into a file: notes, if it is clean.
 pub(crate) fn findings_in(name: &str, save: impl FnOnce(&Path)) -> Option<String> {
-    let script = shared("oracles/ufs2_verify.py")?;
+    shared("oracles/ufs2_verify.py")?;
     let idle = IDLE.lock().expect("to take one cannot fail").pop();
-    let mut checker = match idle.map_or_else(|| Checker::start(&script), Ok) {
-        Ok(checker) => checker,
-        Err(error) => return skip(&format!("python3 cannot be run: {error}")),
-    };
+    let mut checker = idle.or_else(|| Checker::start(DRIVER))?;
     let image = temporary(name);
     save(&image);
     let (status, said) = checker.ask(&image);

@@ -3,11 +3,9 @@
 //! A disk goes there as the pages in which it differs from its base, and comes back as a line: what
 //! is wrong with it, or nothing.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
 use super::base::Base;
-use crate::common::{MemoryDisk, shared, skip};
+use crate::common::MemoryDisk;
+use crate::common::foreign::Checker;
 
 const DRIVER: &str = r#"
 import importlib.util, struct, sys
@@ -38,28 +36,14 @@ while True:
 "#;
 
 /// A process that judges.
-pub(crate) struct Oracle {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
+pub(crate) struct Oracle(Checker);
 
 impl Oracle {
     /// Starts one for the disks of a base, where there is one.
     pub(crate) fn new(base: &Base) -> Option<Self> {
-        let checker = shared("oracles/ufs2_verify.py")?;
-        let mut command = Command::new("python3");
-        command.args(["-c", DRIVER]).arg(checker).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => return skip(&format!("python3 cannot be run: {error}")),
-        };
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut oracle = Self { child, input, output };
+        let mut oracle = Self(Checker::start(DRIVER)?);
         let size = base.geometry.size * base.geometry.fragment_size;
-        let input = oracle.input.as_mut().expect("it is open");
-        input.write_all(&size.to_le_bytes()).expect("it reads");
+        oracle.0.send(&size.to_le_bytes());
         oracle.send(&base.disk, &MemoryDisk::new(0));
         Some(oracle)
     }
@@ -72,23 +56,12 @@ impl Oracle {
             message.extend((content.len() as u64).to_le_bytes());
             message.extend(content);
         }
-        let input = self.input.as_mut().expect("it is open");
-        input.write_all(&message).and_then(|()| input.flush()).expect("it reads");
+        self.0.send(&message);
     }
 
     /// What is wrong with a disk; an empty text when nothing is.
     pub(crate) fn ask(&mut self, base: &Base, disk: &MemoryDisk) -> String {
         self.send(disk, &base.disk);
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("it answers");
-        assert!(line.ends_with('\n'), "the independent checker has died");
-        line.trim_end().to_owned()
-    }
-}
-
-impl Drop for Oracle {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        let _ = self.child.wait();
+        self.0.receive_line()
     }
 }
