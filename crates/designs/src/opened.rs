@@ -93,22 +93,7 @@ pub trait Told {
 pub type Scrubbing<'a> = LocalBoxFuture<'a, Result<Scrubbed, ScrubError>>;
 
 /// What is asked of an engine that is open, beside its files.
-pub trait OpenEngine {
-    /// What it tells of itself: see [`Told`].
-    fn directories(&self) -> u64;
-    /// What its log is doing, if it has one.
-    fn log_statistics(&self) -> Option<LogStatistics>;
-    /// What soft updates have done, if it has these.
-    fn soft_updates(&self) -> Option<SoftUpdatesCounts>;
-    /// How it is doing, if it writes to free places alone.
-    fn shadow(&self) -> Option<ShadowStatus>;
-    /// How far it is to reclaim what a cut left, if one may have left something.
-    fn reclaimed(&self) -> Option<Reclaimed>;
-    /// Waits until that is done, or cannot go on; says which.
-    fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool>;
-    /// Compares everything with its checksum, where there are some.
-    fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>>;
-
+pub trait OpenEngine: Told {
     /// How full it is, as the superuser sees it.
     fn space(&self) -> FsStat;
     /// How often a change was refused because what holds the disk is full.
@@ -117,7 +102,7 @@ pub trait OpenEngine {
     fn quiesce(&self) -> LocalBoxFuture<'_, Result<(), FsError>>;
 }
 
-impl<E: Engine + Told> OpenEngine for Files<E> {
+impl<E: Engine + Told> Told for Files<E> {
     fn directories(&self) -> u64 {
         Told::directories(&**self.engine())
     }
@@ -145,7 +130,9 @@ impl<E: Engine + Told> OpenEngine for Files<E> {
     fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<Scrubbing<'a>> {
         Told::scrub(&**self.engine(), watch)
     }
+}
 
+impl<E: Engine + Told> OpenEngine for Files<E> {
     fn space(&self) -> FsStat {
         self.fsstat(&Credentials::root())
     }

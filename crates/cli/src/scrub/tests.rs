@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use block::file::FileDevice;
 use block::{Buffer, Durability, Geometry, Io, IoError, Verb};
 use bytes::Bytes;
-use designs::{LogStatistics, Reclaimed, ShadowStatus, SoftUpdatesCounts, Watch};
+use designs::{LogStatistics, Reclaimed, ShadowStatus, SoftUpdatesCounts, Told, Watch};
 use futures::future::{LocalBoxFuture, ready};
 use vfs::{FsError, FsStat};
 
@@ -99,7 +99,7 @@ fn what_was_found_is_told_before_the_failure() {
 /// An engine that stops in the middle of a scrub, of which it alone is asked.
 struct Stops;
 
-impl OpenEngine for Stops {
+impl Told for Stops {
     fn scrub<'a>(&'a self, watch: Watch<'a>) -> Option<designs::Scrubbing<'a>> {
         let stops = async move {
             watch(&Scrubbed { done_bytes: 1, total_bytes: 2, ..Scrubbed::default() });
@@ -131,7 +131,9 @@ impl OpenEngine for Stops {
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
         unreachable!()
     }
+}
 
+impl OpenEngine for Stops {
     fn space(&self) -> FsStat {
         unreachable!()
     }

@@ -8,3 +8,24 @@ mod second;
 mod stripes;
 mod table;
 mod unrepaired;
+
+/// An entry that has nothing special.
+const PLAIN: designs::Design = designs::Design {
+    engine: "",
+    policy: None,
+    mark: None,
+    disks: &[],
+    work: None,
+    about: "",
+    after_crash: "",
+    retry: "",
+    remembers: true,
+    may_stop_between: false,
+    keeps_order: true,
+    keeps_history: true,
+    checks_first: false,
+    repairs: true,
+    counts_all: true,
+    waits: false,
+    has_snapshots: false,
+};

@@ -6,18 +6,19 @@ use block::{BlockDevice, Buffer, Durability};
 use bytes::Bytes;
 use designs::{
     CheckOptions, Design, DiskRole, Disks, FFS_SOFTDEP, FFS_SYNC, Found, HEAD_SIZE, LogState,
-    LogStatistics, LogUse, LookError, Made, MkfsError, MkfsOptions, OpenEngine, OpenError,
-    OpenOptions, Opened, Prepared, Reclaimed, Report, Scrubbing, ShadowStatus, SoftUpdatesCounts,
-    Table, Watch, Work,
+    LogUse, LookError, Made, MkfsError, MkfsOptions, OpenEngine, OpenError, OpenOptions, Opened,
+    Prepared, Report, Table, Told, Work,
 };
 use futures::FutureExt;
-use futures::future::{LocalBoxFuture, ready};
+use futures::future::LocalBoxFuture;
 use namespace::{Namespace, Store};
 use ram::{Ram, RamOptions};
 use runtime::Timestamp;
 use sim::{Disk, Executor, Image};
 use vfs::{CreateHow, Credentials, FsError, FsStat, Name, Requester, SetAttributes};
 use vnode::Files;
+
+use crate::PLAIN;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const SIZE: u64 = 8 << 20;
@@ -29,20 +30,7 @@ static BOTH: Table = Table::new(&[&FFS_SYNC, &FFS_SOFTDEP, &OTHER]);
 /// The engine over memory, with a disk that bears a label and nothing else.
 static OTHER: Design = Design {
     engine: "other",
-    policy: None,
-    about: "",
-    mark: None,
     disks: &[DiskRole::Volume],
-    after_crash: "",
-    retry: "",
-    remembers: true,
-    may_stop_between: false,
-    keeps_order: true,
-    keeps_history: true,
-    checks_first: false,
-    repairs: true,
-    counts_all: true,
-    waits: false,
     has_snapshots: true,
     work: Some(Work {
         plan: |_, _, _| Ok(()),
@@ -78,40 +66,19 @@ static OTHER: Design = Design {
         set_label: |device, label| label_with(device, label).map(Ok).boxed_local(),
         set_reserve: None,
     }),
+    ..PLAIN
 };
 
 /// What is asked of the other engine beside its files.
 struct Beside(Rc<Files<Ram>>);
 
-impl OpenEngine for Beside {
+impl Told for Beside {
     fn directories(&self) -> u64 {
         1
     }
+}
 
-    fn log_statistics(&self) -> Option<LogStatistics> {
-        None
-    }
-
-    fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
-        None
-    }
-
-    fn shadow(&self) -> Option<ShadowStatus> {
-        None
-    }
-
-    fn reclaimed(&self) -> Option<Reclaimed> {
-        None
-    }
-
-    fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
-        ready(true).boxed_local()
-    }
-
-    fn scrub<'a>(&'a self, _watch: Watch<'a>) -> Option<Scrubbing<'a>> {
-        None
-    }
-
+impl OpenEngine for Beside {
     fn space(&self) -> FsStat {
         self.0.fsstat(&Credentials::root())
     }

@@ -3,25 +3,9 @@
 use designs::{DESIGNS, Design, DiskRole, FFS_LOG, FFS_SYNC, Table};
 use ufs2::mark::PolicyKind;
 
-static ALONE: Design = Design {
-    engine: "alone",
-    policy: None,
-    mark: None,
-    disks: &[],
-    work: None,
-    about: "",
-    after_crash: "",
-    retry: "",
-    remembers: true,
-    may_stop_between: false,
-    keeps_order: true,
-    keeps_history: true,
-    checks_first: false,
-    repairs: true,
-    counts_all: true,
-    waits: false,
-    has_snapshots: false,
-};
+use crate::PLAIN;
+
+static ALONE: Design = Design { engine: "alone", ..PLAIN };
 static WIDER: Table = Table::new(&[&FFS_SYNC, &FFS_LOG, &ALONE]);
 
 #[test]
