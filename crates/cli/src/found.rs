@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use block::file::DiskFile;
-use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
-use bytes::Bytes;
+use block::{BlockDevice, IoError};
 use designs::{DESIGNS, Design, Found, LookError};
 use futures::FutureExt;
-use futures::future::ready;
 
 use crate::failure::Failure;
-use crate::partitions::{partition_on, refused};
+use crate::partitions::partition_on;
+use crate::reader::Reader;
 
 /// Looks at the volume of a design on a device.
 ///
@@ -49,13 +48,13 @@ pub(crate) async fn other_on(design: &Design, device: &dyn BlockDevice) -> Optio
 /// # Errors
 /// As [`found_on`].
 pub(crate) fn found_in(design: &Design, disk: &DiskFile, path: &Path) -> Result<Found, Failure> {
-    let found = found_on(design, &Reader(disk), path).now_or_never();
+    let found = found_on(design, &Reader::of(disk), path).now_or_never();
     found.expect("a file is read at once")
 }
 
 /// Looks at the volume on a disk of which nothing else is known, and says what it is.
 pub(crate) fn anything_in(disk: &DiskFile) -> Option<(&'static Design, Found)> {
-    DESIGNS.look(&Reader(disk)).now_or_never().expect("a file is read at once")
+    DESIGNS.look(&Reader::of(disk)).now_or_never().expect("a file is read at once")
 }
 
 /// What stands on a disk whose first bytes say nothing, if they are lost.
@@ -63,35 +62,5 @@ pub(crate) fn anything_in(disk: &DiskFile) -> Option<(&'static Design, Found)> {
 /// # Errors
 /// Those of the disk.
 pub(crate) fn lost_in(disk: &DiskFile) -> Result<Option<&'static str>, IoError> {
-    DESIGNS.find_lost(&Reader(disk)).now_or_never().expect("a file is read at once")
-}
-
-/// A disk that is only read.
-struct Reader<'a>(&'a DiskFile);
-
-impl BlockDevice for Reader<'_> {
-    fn geometry(&self) -> Geometry {
-        Geometry { read_only: true, ..self.0.geometry() }
-    }
-
-    fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
-        let read = self.0.read(offset, &mut buffer).map(|()| buffer);
-        ready(read).boxed_local()
-    }
-
-    fn write(&self, offset: u64, data: Vec<Bytes>, _durability: Durability) -> Io<()> {
-        refused(Verb::Write, offset, length_of(&data))
-    }
-
-    fn flush(&self) -> Io<()> {
-        ready(Ok(())).boxed_local()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Io<()> {
-        refused(Verb::Discard, offset, length)
-    }
-
-    fn close(&self) -> Io<()> {
-        ready(Ok(())).boxed_local()
-    }
+    DESIGNS.find_lost(&Reader::of(disk)).now_or_never().expect("a file is read at once")
 }

@@ -36,6 +36,7 @@ mod occupied;
 mod order;
 mod partitions;
 mod readable;
+mod reader;
 mod redo_log;
 mod saved;
 mod scrub;

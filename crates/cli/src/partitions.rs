@@ -4,14 +4,11 @@
 //! partition is named if there is a volume in it.
 
 use std::fmt;
-use std::io::ErrorKind;
 
-use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb, length_of};
-use bytes::Bytes;
+use block::{BlockDevice, Buffer};
 use designs::{DESIGNS, Found};
-use futures::FutureExt;
-use futures::future::ready;
 
+use crate::reader::Reader;
 use crate::size::show_size;
 
 /// Sizes of sectors of which a GPT may speak.
@@ -59,7 +56,7 @@ pub(crate) async fn partition_on(device: &dyn BlockDevice) -> Option<Partition> 
         if start == 0 || !fits || !is_whole {
             continue;
         }
-        let part = Part { device, start, size };
+        let part = Reader::of_part(device, start, size);
         if let Some((design, Found { has_anchors: None | Some(true), .. })) =
             DESIGNS.look(&part).await
         {
@@ -160,46 +157,4 @@ async fn read(device: &dyn BlockDevice, offset: u64, length: u64) -> Option<Vec<
     let found = device.read(start, Buffer::zeroed((end - start) as usize)).await.ok()?;
     let skipped = (offset - start) as usize;
     Some(found[skipped..skipped + length as usize].to_vec())
-}
-
-/// What a disk that is only read says to a change.
-pub(crate) fn refused<T: 'static>(verb: Verb, offset: u64, length: u64) -> Io<T> {
-    let error = IoError::new(verb, offset, length, ErrorKind::ReadOnlyFilesystem);
-    ready(Err(error)).boxed_local()
-}
-
-/// A part of a disk that is only read.
-struct Part<'a> {
-    device: &'a dyn BlockDevice,
-    start: u64,
-    size: u64,
-}
-
-impl BlockDevice for Part<'_> {
-    fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, read_only: true, ..self.device.geometry() }
-    }
-
-    fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
-        if let Err(error) = self.geometry().check(Verb::Read, offset, buffer.len() as u64) {
-            return ready(Err(error)).boxed_local();
-        }
-        self.device.read(self.start + offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: Vec<Bytes>, _durability: Durability) -> Io<()> {
-        refused(Verb::Write, offset, length_of(&data))
-    }
-
-    fn flush(&self) -> Io<()> {
-        ready(Ok(())).boxed_local()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Io<()> {
-        refused(Verb::Discard, offset, length)
-    }
-
-    fn close(&self) -> Io<()> {
-        ready(Ok(())).boxed_local()
-    }
 }

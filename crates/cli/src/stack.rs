@@ -102,8 +102,8 @@ impl OpenSet {
     /// One that is out, and whose slot has no other member since; or the new disk of a
     /// replacement that was interrupted.
     pub(crate) fn next_returned(&self) -> Option<Returned> {
-        let slots = self.set.label().slots;
-        let incoming = self.set.label().incoming();
+        let label = self.set.label();
+        let (incoming, slots) = (label.incoming(), label.slots);
         let is_incoming = |one: &Returned| incoming.is_some_and(|it| it.other == one.member);
         let is_in = |one: &Returned| slots[one.slot].standing == Standing::InSync;
         let is_out = |one: &Returned| slots[one.slot].member == one.member && !is_in(one);
@@ -207,11 +207,12 @@ impl Volume {
             let disks = members.iter().map(|member| member.path.clone()).collect();
             Failure::Set { path: self.path.clone(), source, disks }
         })?;
-        let slots = set.label().slots;
+        let label = set.label();
+        let (incoming, slots) = (label.incoming(), label.slots);
         let (mut listed, mut returned) = (raid.members.clone(), Vec::new());
         for (one, device) in members.iter().zip(devices) {
             let (slot, member) = (one.label.slot, one.label.member());
-            if set.label().incoming().is_some_and(|it| it.other == member) {
+            if incoming.is_some_and(|it| it.other == member) {
                 if !one.is_listed {
                     listed.push(one.path.clone());
                 }

@@ -16,7 +16,7 @@ use clap::{ArgGroup, Args};
 use designs::{Design, DiskRole, Found, OpenError};
 use duramen_settings::Settings;
 use runtime::Runtime;
-use server::reactor;
+use server::reactor::{self, elsewhere};
 
 use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
@@ -27,7 +27,6 @@ use crate::redo_log::LogError;
 use crate::size::show_size;
 use crate::stack::{Stack, at_once, fill};
 use crate::volume::{Volume, write_settings};
-use server::reactor::elsewhere;
 
 /// What `duramen tune --help` says at its end.
 pub(crate) fn help() -> String {

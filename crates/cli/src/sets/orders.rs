@@ -27,6 +27,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
+use server::reactor::elsewhere;
 
 use super::scrub::{named, unscrubbed};
 use crate::failure::Failure;
@@ -36,7 +37,6 @@ use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
 use crate::volume::{Volume, write_settings};
 use crate::words;
-use server::reactor::elsewhere;
 
 /// How often it is looked whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -26,6 +26,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use server::control::Answer;
 use server::control::client::{self, AskError};
+use server::reactor::elsewhere;
 
 use crate::browse::show_name;
 use crate::calendar::{show_stamp, show_time};
@@ -37,7 +38,6 @@ use here::Here;
 use interrupt::Interrupt;
 pub(crate) use keeper::Keeper;
 pub(crate) use schedule::attend;
-use server::reactor::elsewhere;
 use verbs::{Told, Wrong};
 
 /// What `duramen snapshot --help` says at its end.
