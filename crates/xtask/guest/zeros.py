@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """Writes bytes that a return may bring back wrong: zeros, writes over writes, ends that moved.
 
-usage: zeros.py ROUNDS
+usage: zeros.py ROUNDS [delayed]
 
 In each round every case of CASES makes files in a folder of its own, and every byte of them is on
-stable storage when it is done: writes are synchronous, or an fsync follows. Then a line `die HOW`
+stable storage when it is done: writes are synchronous, or an fsync follows. An fsync of a file that
+was only truncated sends nothing, and of a volume that is declared delayed no truncation is promised
+that no COMMIT or synchronous write of its file follows: there, one does. Then a line `die HOW`
 asks somebody outside for a death of the server, and the shared folder has a file `back-N` when it
 is served again after the Nth. What can be read then must be what was written.
 
@@ -33,6 +35,16 @@ SMALL = 2 * KIB
 
 HOWS = ["crash", "repair", "repair-again"]
 
+# Whether answers of the volume do not wait for the disk.
+IS_DELAYED = sys.argv[2:] == ["delayed"]
+
+
+def make_durable(handle):
+    """Has all that was done to a file on stable storage."""
+    if IS_DELAYED and os.fstat(handle).st_size > 0:
+        os.pwrite(handle, os.pread(handle, 1, 0), 0)
+    os.fsync(handle)
+
 
 class File:
     """A file, and what it must hold."""
@@ -56,7 +68,7 @@ class File:
         self.bytes.extend(bytes(size - len(self.bytes)))
 
     def close(self):
-        os.fsync(self.handle)
+        make_durable(self.handle)
         os.close(self.handle)
 
 
@@ -162,7 +174,7 @@ def make_longer(expected):
     for path, data in expected.items():
         with open(path, "r+b") as file:
             file.truncate(15 * BLOCK)
-            os.fsync(file.fileno())
+            make_durable(file.fileno())
         expected[path] = data + bytes(15 * BLOCK - len(data))
 
 

@@ -54,7 +54,8 @@ pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
             } else {
                 Server::create_with_policy(site.binary, &volume, policy)?
             };
-            let play = Play { repository: site.repository, server: played.insert(served), policy };
+            let (repository, server) = (site.repository, played.insert(served));
+            let play = Play { repository, server, policy, is_delayed };
             play.run(plan, transcript)
         });
         let Some(mut server) = played else { continue };
@@ -99,6 +100,7 @@ struct Play<'a> {
     repository: &'a Repository,
     server: &'a mut Server,
     policy: &'a str,
+    is_delayed: bool,
 }
 
 impl Play<'_> {
@@ -109,6 +111,7 @@ impl Play<'_> {
         let relay = Relay::to(self.server)?;
         let mut guest = mounted::guest(self.repository, self.server, SCRIPT);
         guest.arguments = vec![ROUNDS[usize::from(plan.full)].to_string()];
+        guest.arguments.extend(self.is_delayed.then(|| "delayed".to_owned()));
         guest.share = Some(share.clone());
         guest.time_limit *= if plan.full { 10 } else { 1 };
         if let Some(mount) = &mut guest.mount {
