@@ -38,12 +38,12 @@ pub(crate) const TIDY: Step = step("tidy", 6);
 /// Builds are 600 seconds together at most.
 pub(crate) const LINT: Step = step("build: lint", 85);
 pub(crate) const BUILD: Step = step("build: tests and programs", 365);
-pub(crate) const UNIT: Step = step("unit and integration tests", 255);
-pub(crate) const DOCS: Step = step("examples of the documentation", 15);
+pub(crate) const UNIT: Step = step("unit and integration tests", 310);
+pub(crate) const DOCS: Step = step("examples of the documentation", 8);
 pub(crate) const ALONE: Step = step("tests that look for the folder of references, without it", 5);
-pub(crate) const PLANTED: Step = step("planted bugs", 70);
-pub(crate) const LAB: Step = step("the papers' figures", 25);
-pub(crate) const BENCH: Step = step("measuring our own server", 20);
+pub(crate) const PLANTED: Step = step("planted bugs", 50);
+pub(crate) const LAB: Step = step("the papers' figures", 15);
+pub(crate) const BENCH: Step = step("measuring our own server", 10);
 pub(crate) const CLIENT: Step = step("the real client", 90);
 
 /// Every step that is no campaign.
