@@ -27,11 +27,23 @@ const LONGEST: u64 = 1 << 20;
 
 pub(super) type Verdict<T = ()> = Result<T, String>;
 
+/// In what pieces a file has its bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    /// Of so many bytes a place is a whole: what is there is written over in place of itself.
+    pub grain: u64,
+    /// Bytes of a block beside the end of a file, at most, that another file may have.
+    pub beside: u64,
+}
+
 /// What all clients of a world know together.
 #[derive(Default)]
 pub(super) struct Shared {
     /// Bytes of the volume, and those that are free, as it was told last.
     pub level: Cell<(u64, u64)>,
+    /// Bytes at most that are free beside the end of a file, in a block that is not free as a
+    /// whole.
+    pub scattered: Cell<u64>,
     /// How often the server ended in another way than by a stop.
     pub cuts: Cell<u64>,
     /// Operations in all, and those of them above 95 % full.
@@ -47,6 +59,16 @@ impl Shared {
     pub(super) fn is_full(&self, part: u64) -> bool {
         let (total, free) = self.level.get();
         free * part < total
+    }
+
+    /// Whether there may be no room for a call, where a twentieth of the volume must be free. Data
+    /// takes whole blocks before it has a place, so that the ends of files are no room for it.
+    fn may_refuse(&self, room: Room) -> bool {
+        let (total, free) = self.level.get();
+        match room {
+            Room::Whole(_) => free.saturating_sub(self.scattered.get()) * 20 < total,
+            Room::For(_) | Room::Held(_) | Room::Never => self.is_full(20),
+        }
     }
 }
 
@@ -74,8 +96,7 @@ pub(super) struct Hand {
     shared: Rc<Shared>,
     prng: Prng,
     number: usize,
-    /// Of so many bytes a place is a whole: what is there is written over in place of itself.
-    grain: u64,
+    places: Places,
     root: nfs_fh3,
     directories: Vec<Option<Directory>>,
     /// As many cuts have been looked over.
@@ -88,6 +109,8 @@ pub(super) struct Hand {
 enum Room {
     /// It takes so many bytes more.
     For(u64),
+    /// It takes so many bytes more, in whole blocks.
+    Whole(u64),
     /// It has them already; as many anew if a snapshot holds what is there.
     Held(u64),
     /// It takes none, or has them already.
@@ -108,10 +131,10 @@ impl Hand {
         (client, number): (Client, usize),
         shared: Rc<Shared>,
         prng: Prng,
-        (grain, root): (u64, nfs_fh3),
+        (places, root): (Places, nfs_fh3),
     ) -> Self {
         let directories = (0..DIRECTORIES).map(|_| None).collect();
-        Self { client, shared, prng, number, grain, root, directories, cuts: 0, step: 0 }
+        Self { client, shared, prng, number, places, root, directories, cuts: 0, step: 0 }
     }
 
     /// Does so many operations, and in the end has looked over what a cut left.
@@ -145,12 +168,12 @@ impl Hand {
     }
 
     /// Makes a call. That there is no room may be said of it only where it takes some; and where
-    /// it takes little, not while a twentieth of all is free, before it and after it.
+    /// it takes little, not while a twentieth of all is free to it, before it and after it.
     async fn make<P, T, E>(&self, what: &str, arguments: &P, room: Room) -> Verdict<Option<T>>
     where
         P: Procedure<Results = Nfs3Result<T, E>>,
     {
-        let was_full = self.shared.is_full(20);
+        let could_refuse = self.shared.may_refuse(room);
         let (was_held, pins) = (self.shared.is_held.get(), self.shared.pins.get());
         let answer = self.ask(arguments).await?;
         let room = match room {
@@ -162,8 +185,9 @@ impl Hand {
         if given.is_none() {
             self.ask_for_space().await?;
             let (total, _) = self.shared.level.get();
-            let is_little = matches!(room, Room::For(bytes) if bytes < total / 100);
-            if is_little && !was_full && !self.shared.is_full(20) {
+            let is_little =
+                matches!(room, Room::For(bytes) | Room::Whole(bytes) if bytes < total / 100);
+            if is_little && !could_refuse && !self.shared.may_refuse(room) {
                 return self.at(what, Err("there is room, and it was refused".to_owned()));
             }
         }
@@ -176,6 +200,8 @@ impl Hand {
         let (total, _) = self.shared.level.get();
         let is_odd = told.fbytes > told.tbytes || total > 0 && total != told.tbytes;
         self.shared.level.set((told.tbytes, told.fbytes));
+        let files = told.tfiles - told.ffiles;
+        self.shared.scattered.set(files * self.places.beside);
         if is_odd { self.at("FSSTAT", Err(format!("{told:?}"))) } else { Ok(()) }
     }
 
@@ -261,7 +287,7 @@ impl Hand {
     /// Makes the directory of a slot.
     async fn mkdir(&mut self, slot: usize, parent: &nfs_fh3, name: &str) -> Verdict {
         let make = calls::mkdir(parent, name);
-        let made = self.make("MKDIR", &make, Room::For(self.grain)).await?;
+        let made = self.make("MKDIR", &make, Room::For(self.places.grain)).await?;
         if let Some(Nfs3Option::Some(handle)) = made.map(|made| made.obj) {
             self.directories[slot] = Some(Directory { handle, names: BTreeMap::new() });
         }
@@ -283,7 +309,7 @@ impl Hand {
             return self.append().await;
         }
         let create = calls::create(&self.directory(slot).handle, &name);
-        let made = self.make("CREATE", &create, Room::For(self.grain)).await?;
+        let made = self.make("CREATE", &create, Room::For(self.places.grain)).await?;
         if let Some(Nfs3Option::Some(handle)) = made.map(|made| made.obj) {
             let held = Held { handle, file: File::holding(&[]), there: BTreeSet::new() };
             self.names(slot).insert(name, Item::File(held));
@@ -298,7 +324,7 @@ impl Hand {
         }
         let target = "t".repeat(1 + self.prng.index(900));
         let make = calls::symlink(&self.directory(slot).handle, &name, &target);
-        let made = self.make("SYMLINK", &make, Room::For(2 * self.grain)).await?;
+        let made = self.make("SYMLINK", &make, Room::For(2 * self.places.grain)).await?;
         if let Some(Nfs3Option::Some(handle)) = made.map(|made| made.obj) {
             self.names(slot).insert(name, Item::Symlink(handle, target));
         }
@@ -310,7 +336,7 @@ impl Hand {
         let Some(file) = self.some_file() else { return Ok(()) };
         let (offset, is_large) = (self.held(&file).file.size(), self.prng.chance(1, 8));
         let length = self.prng.between(1, if is_large { 192 << 10 } else { 24 << 10 });
-        self.write("append", &file, offset, length, Room::For(length)).await
+        self.write("append", &file, offset, length, Room::Whole(length)).await
     }
 
     /// Writes somewhere, with a hole before it perhaps, and perhaps into one.
@@ -319,13 +345,13 @@ impl Hand {
         let size = self.held(&file).file.size();
         let offset = self.prng.below(size + (512 << 10));
         let length = self.prng.between(1, 16 << 10);
-        self.write("write far", &file, offset, length, Room::For(length)).await
+        self.write("write far", &file, offset, length, Room::Whole(length)).await
     }
 
     /// Writes where all is there.
     async fn overwrite(&mut self) -> Verdict {
         let Some(file) = self.some_file() else { return Ok(()) };
-        let grain = self.grain;
+        let grain = self.places.grain;
         let (most, pick) = (self.prng.between(1, 8), self.prng.next_u64());
         let held = self.held(&file);
         let there: Vec<u64> = held.there.iter().copied().collect();
@@ -359,7 +385,7 @@ impl Hand {
         };
         let write = calls::write(&self.held(file).handle, offset, bytes.clone(), stable);
         let what = format!("{what} of {length} bytes at {offset}, {stable:?}");
-        let (cuts, grain) = (self.shared.cuts.get(), self.grain);
+        let (cuts, grain) = (self.shared.cuts.get(), self.places.grain);
         let (was_held, pins) = (self.shared.is_held.get(), self.shared.pins.get());
         let Some(done) = self.make(&what, &write, room).await? else {
             if self.shared.cuts.get() != cuts {
@@ -372,7 +398,7 @@ impl Hand {
         let is_short = done.count == 0 || u64::from(done.count) > length;
         let is_stable = done.committed as u32 >= stable as u32;
         let has_all = match room {
-            Room::For(_) => false,
+            Room::For(_) | Room::Whole(_) => false,
             Room::Held(_) => !was_held && self.shared.pins.get() == pins,
             Room::Never => true,
         };
@@ -398,7 +424,8 @@ impl Hand {
         let Some(file) = self.some_file() else { return Ok(()) };
         let size = self.held(&file).file.size() + self.prng.below(100_000);
         let set = calls::setattr(&self.held(&file).handle, calls::size(size.min(LONGEST)));
-        if self.make("SETATTR of a longer end", &set, Room::For(self.grain)).await?.is_some() {
+        let room = Room::Whole(self.places.grain);
+        if self.make("SETATTR of a longer end", &set, room).await?.is_some() {
             self.held(&file).file.resize(size.min(LONGEST));
         }
         Ok(())
@@ -414,7 +441,7 @@ impl Hand {
     async fn shorten_to(&mut self, file: &(usize, String), size: u64) -> Verdict {
         let set = calls::setattr(&self.held(file).handle, calls::size(size));
         self.make(&format!("SETATTR of size {size}"), &set, Room::Never).await?;
-        let grain = self.grain;
+        let grain = self.places.grain;
         let held = self.held(file);
         held.file.resize(size);
         held.there.retain(|place| place * grain < size);
@@ -474,7 +501,7 @@ impl Hand {
         }
         let from = self.directory(slot).handle.clone();
         let rename = calls::rename((&from, &name), (&self.directory(to).handle, &other));
-        if self.make("RENAME", &rename, Room::For(self.grain)).await?.is_some() {
+        if self.make("RENAME", &rename, Room::For(self.places.grain)).await?.is_some() {
             let item = self.names(slot).remove(&name).expect("it is there");
             self.names(to).insert(other, item);
         }
@@ -544,7 +571,7 @@ impl Hand {
                 }
                 let allowed = self.held(&file).file.allows(&bytes);
                 self.at(&format!("after a cut, {}", file.1), allowed)?;
-                let grain = self.grain;
+                let grain = self.places.grain;
                 let held = self.held(&file);
                 held.file = File::holding(&bytes);
                 let grains = bytes.chunks(grain as usize).enumerate();

@@ -12,7 +12,7 @@ use futures::future::{LocalBoxFuture, join_all, poll_fn};
 use nfs3_types::nfs3::{Nfs3Result, nfs_fh3};
 use sim::{Disk, Executor, Prng};
 
-use super::hand::{Hand, Shared, Verdict};
+use super::hand::{Hand, Places, Shared, Verdict};
 use super::keeper::Keeper;
 use super::shown::{Shown, Tree};
 use crate::calls;
@@ -166,11 +166,11 @@ impl Life {
         self.rest()?; // what a first opening takes is taken
         let fresh = self.space()?;
         self.files = fresh.free_files;
-        let grain = self.grain();
+        let places = self.places();
         let hand = |number: usize| {
             let client = self.world.client(number as u32, ClientOptions::default());
             let with = (self.shared.clone(), self.world.fork_prng());
-            Hand::new((client, number), with.0, with.1, (grain, self.root.clone()))
+            Hand::new((client, number), with.0, with.1, (places, self.root.clone()))
         };
         let mut hands: Vec<Hand> = (1..=CLIENTS).map(hand).collect();
         if self.setting.design.has_snapshots() {
@@ -202,11 +202,13 @@ impl Life {
         }
     }
 
-    /// Bytes of what a file gets as a whole.
-    fn grain(&self) -> u64 {
+    /// In what pieces a file has its bytes.
+    fn places(&self) -> Places {
         let MkfsOptions { block_size, fragment_size, .. } = self.world.options().mkfs.clone();
-        let grain = if self.setting.design.is_ufs2() { fragment_size } else { block_size };
-        grain.expect("it is drawn")
+        let block = block_size.expect("it is drawn");
+        let has_fragments = self.setting.design.is_ufs2();
+        let grain = if has_fragments { fragment_size.expect("it is drawn") } else { block };
+        Places { grain, beside: block - grain }
     }
 
     /// All clients work, while the server is ended and comes back; then everything is looked at,

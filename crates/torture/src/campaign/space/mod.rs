@@ -13,7 +13,8 @@
 //! * REMOVE, RMDIR, and a SETATTR that makes a file shorter, are never told that there is no room;
 //!   nor is a WRITE over blocks that are there and that no snapshot holds; nor COMMIT, of data that
 //!   was taken; nor the deletion of a snapshot.
-//! * Nor is a call that takes little, while a twentieth of the volume is free.
+//! * Nor is a call that takes little, while a twentieth of the volume is free to it: data takes
+//!   whole blocks, and what is free beside the ends of files is none of it.
 //! * What was refused changed nothing. What was answered is there, as far as the answer goes: see
 //!   the campaign `data`. After a stop it is all there, UNSTABLE data too.
 //! * After each stop the checker finds nothing, and as many files are left to be made as there are
