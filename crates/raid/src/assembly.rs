@@ -69,6 +69,8 @@ pub struct Assembly {
     pub stale: Vec<(usize, usize)>,
     /// The new disk of a replacement that was interrupted: which of the labels it is.
     pub incoming: Option<usize>,
+    /// The slot of a member that the labels call out, and that is in because it lacks nothing.
+    pub pardoned: Option<usize>,
     /// Only a person says that those which are missing are not newer.
     pub is_against_advice: bool,
 }
@@ -153,11 +155,11 @@ pub fn assemble_without(
         // What is left may know that the others are older.
         && latest <= assembly.label.generation
     {
-        let Assembly { label, members, stale, incoming, is_against_advice } = assembly;
+        let Assembly { label, members, stale, incoming, pardoned, is_against_advice } = assembly;
         let members = members.into_iter().map(|place| place.map(|place| rest[place])).collect();
         let stale = stale.into_iter().map(|(slot, place)| (slot, rest[place])).collect();
         let incoming = incoming.map(|place| rest[place]);
-        return Ok(Assembly { label, members, stale, incoming, is_against_advice });
+        return Ok(Assembly { label, members, stale, incoming, pardoned, is_against_advice });
     }
     assemble(labels, witness, is_meant)
 }
@@ -228,17 +230,27 @@ pub fn assemble(
         return Err(Refused::MaybeOld(label.generation));
     }
     let label = Label { is_incoming: false, ..label.clone() };
-    Ok(Assembly { label, members, stale, incoming, is_against_advice })
+    Ok(Assembly { label, members, stale, incoming, pardoned: None, is_against_advice })
 }
 
 /// Which disks have the slots.
-struct Seats {
-    members: Vec<Option<usize>>,
-    stale: Vec<(usize, usize)>,
+pub(crate) struct Seats {
+    pub(crate) members: Vec<Option<usize>>,
+    /// A slot, and the disk of its member, which is out.
+    pub(crate) stale: Vec<(usize, usize)>,
     incoming: Option<usize>,
 }
 
 impl Seats {
+    /// By the label that has the story that holds, and which label that is.
+    pub(crate) fn by(labels: &[Label], witness: Option<&Witness>) -> Option<(usize, Self)> {
+        let is_copy = |label: &Label| witness.is_some_and(|it| it.is_before(label));
+        let copies: Vec<bool> = labels.iter().map(is_copy).collect();
+        agree(labels, labels.first()?, &copies).ok()?;
+        let place = story_that_holds(labels, &copies, witness).ok()?;
+        Some((place, Self::of(labels, &copies, &labels[place])))
+    }
+
     /// As a label tells it, of the disks by their places.
     fn of(labels: &[Label], copies: &[bool], label: &Label) -> Self {
         let (members, stale, incoming) = (vec![None; label.slots.len()], Vec::new(), None);

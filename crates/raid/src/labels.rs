@@ -5,6 +5,7 @@ use block::{BlockDevice, Buffer, Durability, IoError};
 use crate::label::{BadLabel, LABEL_SIZE, Label, MAGIC, places};
 
 /// What the labels of a disk say.
+#[derive(Clone)]
 pub struct Read {
     /// The copy that holds.
     pub label: Label,

@@ -8,10 +8,10 @@
 //! made again. [`label`] is what each member says of itself, `labels` how that is read and written,
 //! `spare` what a disk says that waits to become one, `wipe` how a disk forgets what stood there
 //! before, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
-//! found. `members` is who is in, and how a member leaves, `watch` which of them do not answer,
+//! found, and `idle` finds a member that they call out and that lacks nothing. `members` is who is in, and how a member leaves, `watch` which of them do not answer,
 //! [`Status`] what they have met, and `missed` what those have missed that are out; `table` has
-//! checksums of what they hold, and `sums` all of these; `prelog` is the log in front of every
-//! write, `written` which stripes were ever written; `blocks` what is known of members in memory;
+//! checksums of what they hold, `sums` all of these, and `recall` makes the map again of them; `prelog` is the log in front of every
+//! write, `logs` how members have it, `written` which stripes were ever written; `blocks` what is known of members in memory;
 //! `stripe` what of a stripe is there, `sources` which disks are asked for that, and `plan` what a
 //! write changes on which member. `array` reads and writes, `rebuild` is how it makes a member
 //! again, with the `pace` that leaves the others to clients, `replace` how another disk takes the
@@ -38,10 +38,12 @@
 mod array;
 pub mod assembly;
 mod blocks;
+mod idle;
 mod incoming;
 pub mod label;
 mod labels;
 pub mod layout;
+mod logs;
 mod members;
 mod missed;
 mod opening;
@@ -52,6 +54,7 @@ mod plan;
 pub mod planted;
 mod prelog;
 mod rebuild;
+mod recall;
 pub mod record;
 mod replace;
 mod scrub;

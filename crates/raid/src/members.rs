@@ -67,6 +67,8 @@ pub(crate) struct Members {
     pub(crate) label: RefCell<Label>,
     /// The copy of its label that was found to hold, of each slot.
     holding: Vec<usize>,
+    /// A member that the labels of the others still call out.
+    returning: Cell<Option<usize>>,
     /// The generation that the labels of all have, durably.
     told: Cell<u64>,
     telling: Lock,
@@ -112,6 +114,7 @@ impl Members {
             leaving: RefCell::default(),
             label,
             holding,
+            returning: Cell::default(),
             told,
             telling: Lock::default(),
             witnessed,
@@ -169,6 +172,11 @@ impl Members {
     /// Whether no call comes any more.
     pub(crate) fn are_closed(&self) -> bool {
         self.is_closed.get()
+    }
+
+    /// The labels of the others call this one out, and it lacks nothing: its own comes first.
+    pub(crate) fn returns(&self, slot: usize) {
+        self.returning.set(Some(slot));
     }
 
     /// What holds of the set now.
@@ -375,7 +383,8 @@ impl Members {
                 }
                 label.clone()
             };
-            let new: Slots = self.rebuild().into_iter().map(|(slot, _)| slot).collect();
+            let new = self.rebuild().map(|(slot, _)| slot);
+            let new: Slots = new.into_iter().chain(self.returning.get()).collect();
             let turns = [(new, true), (self.slots(), false)];
             for (slots, is_new) in turns {
                 for turn in 0..2 {
@@ -397,7 +406,10 @@ impl Members {
             if self.label.borrow().generation == label.generation {
                 let telling = (self.witnessed)(Witness::of(&label));
                 match select(telling, pin!(self.closed_for_long())).await {
-                    Either::Left(_) => self.told.set(label.generation),
+                    Either::Left(_) => {
+                        self.told.set(label.generation);
+                        self.returning.set(None);
+                    }
                     Either::Right(_) => self.is_untold.set(true),
                 }
             }

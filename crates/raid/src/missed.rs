@@ -151,6 +151,11 @@ impl Missed {
         self.is_unknown.get() || self.touched.borrow().contains_key(&(stripe / self.each))
     }
 
+    /// Whether any stripe may have been missed.
+    pub(crate) fn has_any(&self) -> bool {
+        self.is_unknown.get() || !self.touched.borrow().is_empty()
+    }
+
     /// Whether the tables have the checksums of all that was missed.
     pub(crate) fn is_summed(&self) -> bool {
         self.are_summed.get()

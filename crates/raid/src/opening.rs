@@ -12,37 +12,36 @@
 //!
 //! **Commit point**: that empty record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::slice;
 
 use block::scratch::ScratchDevice;
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
-use bytes::Bytes;
 use futures::future::join_all;
 use runtime::Runtime;
 
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble_without};
+use crate::idle::{Pardoned, pardoned};
 use crate::label::{
     BadLabel, DATA_START, LOG_LEAST, Label, MAP_BLOCK, MISSED_START, Slot, Standing, TAIL,
     behind_data, new_id, rows_of,
 };
 use crate::labels::{NoLabel, Read, read_labels, write_label};
 use crate::layout::{Layout, Level, MEMBERS};
+use crate::logs::{Found, needed_of, read_logs, ring_of};
 use crate::members::{Members, Witnessed};
 use crate::missed::{self, Missed};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
-use crate::record::{BLOCK, Change, Record, Slots, decode, size_at};
+use crate::recall;
+use crate::record::{Change, Slots};
 use crate::set::Set;
 use crate::sums::Sums;
 use crate::wipe::wipe;
 use crate::written::{self, MapBlock, Written};
-
-/// Bytes of a log that are read at once.
-const AT_ONCE: u64 = 1 << 20;
 
 /// What a new set is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +120,6 @@ pub enum OpenError {
     /// The log lacks records that are needed.
     #[error("the log of the set lacks record {0}, which it needs")]
     Hole(u64),
-    /// A block of the map of what was written is whole on no disk.
-    #[error("no disk can tell what was written: block {0} of their maps is wrong on all")]
-    Map(u64),
     /// What holds a disk is full, and the log has what belongs there.
     #[error("what holds a disk of the set is full: it cannot be opened before there is room")]
     Full,
@@ -243,7 +239,7 @@ pub async fn open(
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
     let found = read_all(&devices).await?;
-    let assembly = choose(&found, &options)?;
+    let assembly = choose_or_pardon(&devices, &found, &options, runtime).await?;
     if condemns(&assembly) && !is_planted(Bug::HastyVerdicts) {
         let in_memory = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
             Rc::new(ScratchDevice::new(device.clone()))
@@ -303,7 +299,7 @@ async fn open_chosen(
     let witnessed = options.witness.as_ref().map(|witness| witness.generation);
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
-    let Assembly { mut label, members, incoming, is_against_advice, .. } = assembly;
+    let Assembly { mut label, members, incoming, pardoned, is_against_advice, .. } = assembly;
     // A replacement goes on where both disks are there. Until then the new one may help out.
     label.replacement = label.incoming().filter(|_| incoming.is_some());
     let bystander = label.replacement.zip(incoming);
@@ -312,7 +308,8 @@ async fn open_chosen(
         label.forced = latest;
     }
     label.number = number;
-    let were_all_in = label.is_whole();
+    // By the story they were not, where one is pardoned.
+    let were_all_in = label.is_whole() && pardoned.is_none();
     if were_all_in {
         label.whole = label.generation;
     }
@@ -322,6 +319,7 @@ async fn open_chosen(
     let (in_slots, clock) = (in_slots.zip(holding).collect(), runtime.clock.clone());
     let members = Members::new(in_slots, label, options.witnessed, clock);
     let members = Rc::new(members);
+    pardoned.into_iter().for_each(|slot| members.returns(slot));
     bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
@@ -329,29 +327,55 @@ async fn open_chosen(
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
-    let (log, map) = recover(&members, &sums, &missed, runtime).await?;
+    let Returned { log, map, lost } = recover(&members, &sums, &missed, runtime).await?;
     members.are_open();
     sums.know(map.clone());
+    if !lost.is_empty() && !is_planted(Bug::ForgottenStripes) {
+        sums.lose_all(&lost).await.map_err(|_| OpenError::Failed)?;
+    }
     let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 
+/// Judges what was found, and once more with a member that is out and lacks nothing.
+async fn choose_or_pardon(
+    devices: &[Rc<dyn BlockDevice>],
+    found: &[(usize, Read)],
+    options: &OpenOptions,
+    runtime: &Runtime,
+) -> Result<Assembly, Refused> {
+    let chosen = choose(found, options.witness.as_ref(), options.is_meant);
+    let Err(refused) = chosen else { return chosen };
+    let known = (&refused, options.witness.as_ref());
+    let Some(Pardoned { found, witness, slot }) = pardoned(devices, found, known, runtime).await
+    else {
+        return Err(refused);
+    };
+    let again = choose(&found, witness.as_ref(), options.is_meant);
+    again.map(|assembly| Assembly { pardoned: Some(slot), ..assembly }).map_err(|_| refused)
+}
+
 /// Judges what was found: which disk, and what its label says.
-fn choose(found: &[(usize, Read)], options: &OpenOptions) -> Result<Assembly, Refused> {
+fn choose(
+    found: &[(usize, Read)],
+    witness: Option<&Witness>,
+    is_meant: bool,
+) -> Result<Assembly, Refused> {
     let (disks, reads): (Vec<usize>, Vec<&Read>) =
         found.iter().map(|(disk, read)| (*disk, read)).unzip();
     let labels: Vec<Label> = reads.iter().map(|read| read.label.clone()).collect();
     let is_left = |place: &usize| reads[*place].is_overwritten && !is_planted(Bug::Remains);
     let left: Vec<usize> = (0..reads.len()).filter(is_left).collect();
-    let assembled = assemble_without(&left, &labels, options.witness.as_ref(), options.is_meant);
+    let assembled = assemble_without(&left, &labels, witness, is_meant);
     assembled.map_err(|refused| refused.of(&disks))
 }
 
-/// A record that was found, and where in the ring.
-struct Found {
-    record: Record,
-    start: u64,
-    bytes: Bytes,
+/// What a return leaves.
+struct Returned {
+    log: PreLog,
+    map: Rc<Written>,
+    /// Stripes of which neither the map nor a table can tell anything.
+    lost: BTreeSet<u64>,
 }
 
 /// Brings home what the log has, and begins it anew.
@@ -360,14 +384,15 @@ async fn recover(
     sums: &Rc<Sums>,
     missed: &Rc<Missed>,
     runtime: &Runtime,
-) -> Result<(PreLog, Rc<Written>), OpenError> {
+) -> Result<Returned, OpenError> {
     let label = members.label();
-    let size = label.data_start - LOG_START;
+    let size = ring_of(&label);
     let log = async |next, end| {
-        let map = Rc::new(read_map(members).await?);
+        let (map, lost) = read_map(members, sums).await?;
+        let map = Rc::new(map);
         let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
         let log = PreLog::new(of_set, runtime.clone(), next, end);
-        Ok((log, map))
+        Ok(Returned { log, map, lost })
     };
     if label.layout.level == Level::Striped {
         return log((1, 0), 0).await;
@@ -377,10 +402,9 @@ async fn recover(
     let found = read_logs(members, size).await;
     let settle = async || members.settled(Verb::Write).await.map_err(|_| OpenError::Failed);
     settle().await?;
-    let Some((&last, latest)) = found.last_key_value() else {
+    let Some((needed, (&last, latest))) = needed_of(&found).zip(found.last_key_value()) else {
         return log((1, 0), 0).await;
     };
-    let needed = latest.record.place.tail.min(last)..=last;
     check_chain(&found, needed.clone())?;
     // Law 3 of every engine: what is believed on the word of one is written to all.
     if !is_planted(Bug::LonelyReturns) {
@@ -416,9 +440,9 @@ async fn recover(
     missed.bring_home().await;
     settle().await?;
     let end = latest.start + latest.bytes.len() as u64;
-    let (log, map) = log((last + 1, latest.record.checksum), end).await?;
-    log.forget_all().await.map_err(|_| OpenError::Failed)?;
-    Ok((log, map))
+    let returned = log((last + 1, latest.record.checksum), end).await?;
+    returned.log.forget_all().await.map_err(|_| OpenError::Failed)?;
+    Ok(returned)
 }
 
 /// What finds no room stays as it is, or in the log: nothing may be said of it then.
@@ -456,22 +480,6 @@ async fn take_sums(sums: &Sums, changes: &[Change], record: u64) {
     of_group.are_home();
 }
 
-/// The records that any member has, by their sequences. Whose log cannot be read is out.
-async fn read_logs(members: &Members, size: u64) -> BTreeMap<u64, Found> {
-    let mut found: BTreeMap<u64, Found> = BTreeMap::new();
-    for slot in members.slots().iter() {
-        match read_log(members, slot, size).await {
-            Some(records) => {
-                for one in records {
-                    found.entry(one.record.place.sequence).or_insert(one);
-                }
-            }
-            None => members.call_out(slot),
-        }
-    }
-    found
-}
-
 /// Whether all these records are there, each of which names the one before it.
 fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Result<(), OpenError> {
     let mut before = None;
@@ -485,13 +493,15 @@ fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Res
     Ok(())
 }
 
-/// The map of what was written: of each block the latest that any member has. Where one has
-/// another, it is written there once more. That of a striped set says nothing.
-async fn read_map(members: &Members) -> Result<Written, OpenError> {
+/// The map of what was written: of each block the latest that any member has, and if none has it,
+/// what the tables tell. Where a member has another, it is written there once more. That of a
+/// striped set says nothing. And the stripes that are lost with it.
+async fn read_map(members: &Members, sums: &Sums) -> Result<(Written, BTreeSet<u64>), OpenError> {
     let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);
+    let mut lost = BTreeSet::new();
     if layout.level == Level::Striped {
-        return Ok(Written::nothing(&layout, set));
+        return Ok((Written::nothing(&layout, set), lost));
     }
     let mut read = Vec::new();
     for slot in members.slots().iter() {
@@ -504,7 +514,14 @@ async fn read_map(members: &Members) -> Result<Written, OpenError> {
             written::decode(&bytes[at..][..MAP_BLOCK as usize], &set, number)
         };
         let known = read.iter().filter_map(|(_, bytes)| of_block(bytes)).collect();
-        blocks.push(MapBlock::latest(known).ok_or(OpenError::Map(number))?);
+        if let Some(latest) = MapBlock::latest(known) {
+            blocks.push(latest);
+            continue;
+        }
+        let recalled = recall::map_block(sums, &layout, number).await;
+        members.slots().iter().for_each(|slot| members.counts.meet(slot, |met| met.mended += 1));
+        blocks.push(recalled.block);
+        lost.extend(recalled.lost);
     }
     let map = Written::new(&layout, set, &blocks);
     let whole = map.all(members.slots());
@@ -516,7 +533,7 @@ async fn read_map(members: &Members) -> Result<Written, OpenError> {
         members.flush().await;
         members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
     }
-    Ok(map)
+    Ok((map, lost))
 }
 
 /// Bytes of a member: what cannot be read is zeros, block by block.
@@ -530,42 +547,6 @@ async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Ve
         all.extend_from_slice(&read.unwrap_or_else(|| Buffer::zeroed(MAP_BLOCK as usize)));
     }
     all
-}
-
-/// The records that a member has, as far as they may be needed. What cannot be read of the ring is
-/// as if nothing stood there: whether something is missing shows. `None` if none of it can be read.
-async fn read_log(members: &Members, slot: usize, size: u64) -> Option<Vec<Found>> {
-    let set = members.label().set;
-    let mut ring = Vec::new();
-    let mut can_be_read = false;
-    while (ring.len() as u64) < size {
-        let at = ring.len() as u64;
-        let length = AT_ONCE.min(size - at);
-        if let Some(part) = members.read(slot, LOG_START + at, room(length)).await {
-            ring.extend_from_slice(&part);
-            can_be_read = true;
-            continue;
-        }
-        for block in (at..at + length).step_by(BLOCK as usize) {
-            let part = members.read(slot, LOG_START + block, room(BLOCK)).await;
-            can_be_read |= part.is_some();
-            ring.extend_from_slice(&part.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
-        }
-    }
-    if !can_be_read {
-        return None;
-    }
-    let starts = (0..size / BLOCK).map(|block| block * BLOCK);
-    let found = starts.filter_map(|start| {
-        let rest = &ring[start as usize..];
-        let length = size_at(rest, set).filter(|&length| length <= rest.len() as u64)?;
-        let bytes = &rest[..length as usize];
-        Some(Found { record: decode(bytes)?, start, bytes: Bytes::copy_from_slice(bytes) })
-    });
-    let mut found: Vec<Found> = found.collect();
-    let latest = found.iter().map(|one| one.record.place).max_by_key(|place| place.sequence);
-    found.retain(|one| latest.is_none_or(|latest| one.record.place.sequence >= latest.tail));
-    Some(found)
 }
 
 fn room(length: u64) -> Buffer {

@@ -53,10 +53,16 @@ planted::bugs! {
     EarlyPlaces,
     /// A return brings home what a stripe had before it was vacated.
     OldStripes,
+    /// A block of the map is made again of the tables of one member's checksums alone.
+    HalfRecalls,
+    /// What the tables cannot tell of the map counts as never written.
+    ForgottenStripes,
     /// Of the map of what was written an old block counts as well.
     OldMaps,
     /// A table of checksums is written over what holds.
     OnePlace,
+    /// A member that is out is in again at once, whatever it has missed.
+    EarlyPardons,
     /// A member that comes back lacks checksums that went home without it.
     ForgottenTables,
     /// A member that is made again gets no checksums of others.

@@ -531,20 +531,53 @@ impl Sums {
     /// What a member has in its places of a table, if it is in, or comes.
     async fn look(&self, slot: usize, number: u64, copy: usize) -> Option<Found> {
         let (holder, at) = self.place(slot, number, copy);
-        let decode = |bytes: &[u8]| Version::decode(bytes, &self.set, slot, number);
+        let mut found = Found::default();
+        let mut note = |place: usize, bytes: &[u8]| {
+            let version = Version::decode(bytes, &self.set, slot, number);
+            found.is_damaged |= version.is_none() && Version::resembles(bytes, &self.set);
+            found.versions[place] = version;
+        };
         let both = Buffer::unfilled((TABLE_PLACES * BLOCK) as usize);
         if let Ok(read) = self.members.look(holder, at, both).await? {
-            let (first, second) = read.split_at(BLOCK as usize);
-            return Some(Found { versions: [decode(first), decode(second)], is_unread: false });
+            let places = read.chunks_exact(BLOCK as usize).enumerate();
+            places.for_each(|(place, bytes)| note(place, bytes));
+            return Some(found);
         }
-        let mut found = Found::default();
-        for (at, version) in (at..).step_by(BLOCK as usize).zip(&mut found.versions) {
-            match self.members.look(holder, at, Buffer::unfilled(BLOCK as usize)).await? {
-                Ok(bytes) => *version = decode(&bytes),
-                Err(_) => found.is_unread = true,
+        let mut is_unread = false;
+        for place in 0..TABLE_PLACES as usize {
+            let (at, room) = (at + place as u64 * BLOCK, Buffer::unfilled(BLOCK as usize));
+            match self.members.look(holder, at, room).await? {
+                Ok(bytes) => note(place, &bytes),
+                Err(_) => is_unread = true,
             }
         }
-        Some(found)
+        Some(Found { is_unread, ..found })
+    }
+
+    /// The blocks of which members have checksums in a table, by the latest that they have. `None`
+    /// where nothing can be told: it is damaged, or cannot be read.
+    pub(crate) async fn known_by_members(&self, slot: usize, number: u64) -> Option<Vec<u64>> {
+        let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
+        let found = [one, other].map(Option::unwrap_or_default);
+        let has_any = found.iter().any(|found| found.versions.iter().any(Option::is_some));
+        if !has_any && found.iter().any(|found| found.is_damaged || found.is_unread) {
+            return None;
+        }
+        let table = Table::new((slot, number), (self.base, &self.needed), &found, [true; 2]);
+        Some(table.known())
+    }
+
+    /// Marks all units of stripes as lost, durably, if there is room.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn lose_all(&self, stripes: &BTreeSet<u64>) -> Result<(), IoError> {
+        let Layout { unit, members, .. } = self.layout;
+        for (stripe, slot) in stripes.iter().flat_map(|it| (0..members).map(move |s| (it, s))) {
+            let sums = self.of(slot, stripe * unit, unit).await;
+            (0..unit).step_by(BLOCK as usize).for_each(|at| sums.lose(stripe * unit + at));
+        }
+        self.bring_home().await.map(|_| ())
     }
 
     /// Drops what was used longest ago, but for what is needed (invariant 3).

@@ -65,6 +65,11 @@ pub(crate) struct Version {
 }
 
 impl Version {
+    /// Whether these bytes are those of a table of this set, with damage or without.
+    pub(crate) fn resembles(bytes: &[u8], set: &Id) -> bool {
+        Raw::ref_from_bytes(bytes).is_ok_and(|raw| raw.kind == KIND && raw.set == *set)
+    }
+
     /// What a table's bytes say, if that is what they are.
     pub(crate) fn decode(bytes: &[u8], set: &Id, slot: usize, number: u64) -> Option<Self> {
         let raw = Raw::ref_from_bytes(bytes).ok()?;
@@ -84,6 +89,8 @@ pub(crate) struct Found {
     pub(crate) versions: [Option<Version>; 2],
     /// One of them cannot be read: who knows what it has.
     pub(crate) is_unread: bool,
+    /// One of them was a version, and has rotted.
+    pub(crate) is_damaged: bool,
 }
 
 /// What is known of a member's two places of a table.
@@ -392,7 +399,7 @@ mod tests {
     fn found(table: &Table, bytes: &[&[u8]; 4]) -> [Found; 2] {
         let decode = |bytes: &[u8]| Version::decode(bytes, &SET, table.slot, table.number);
         let [one, two, three, four] = bytes.map(decode);
-        [[one, two], [three, four]].map(|versions| Found { versions, is_unread: false })
+        [[one, two], [three, four]].map(|versions| Found { versions, ..Found::default() })
     }
 
     #[test]

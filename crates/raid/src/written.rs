@@ -128,6 +128,13 @@ pub(crate) struct MapBlock {
 }
 
 impl MapBlock {
+    /// With these bits, counted from its first, where no member has a version of it.
+    pub(crate) fn recalled(bits: impl Iterator<Item = u64>) -> Self {
+        let mut block = Self { version: 1, bits: vec![0; MAP_BITS as usize] };
+        set_bits(&mut block.bits, bits);
+        block
+    }
+
     /// What counts of what members have of one block. `None` when that is nothing.
     pub(crate) fn latest(known: Vec<Self>) -> Option<Self> {
         known.into_iter().reduce(|mut one, other| {

@@ -1,15 +1,16 @@
 //! Starts that are refused: they leave a member that was missing as it was.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability};
+use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::FutureExt;
 use raid::assembly::{Refused, Witness};
-use raid::label::{MAP_BLOCK, Standing};
+use raid::label::{DATA_START, Standing};
 use raid::layout::Level;
 use raid::{OpenError, OpenOptions, Set, make, open};
-use sim::{Disk, Executor};
+use sim::{Disk, Effect, Executor, Fault};
 
 use crate::losses::{all_of, bytes, copies, devices, new_disks, options};
 
@@ -25,6 +26,18 @@ async fn flip(disk: &Disk, at: u64) {
     sector[(at - start) as usize] ^= 4;
     let written = disk.write(start, vec![sector.into()], Durability::Through);
     written.await.expect("nothing fails");
+}
+
+/// Numbers of the records in the log of a disk, and where they begin.
+fn records(disk: &Disk) -> BTreeSet<(u64, u64)> {
+    let image = disk.contents();
+    let begins = |at: u64| {
+        let mut head = [0; 40];
+        image.read(at, &mut head);
+        let number = u64::from_le_bytes(head[32..].try_into().expect("eight bytes"));
+        (head[..8] == raid::record::MAGIC).then_some((number, at))
+    };
+    (DATA_START..2 * DATA_START).step_by(4096).filter_map(begins).collect()
 }
 
 /// A witness that outlives starts.
@@ -44,8 +57,8 @@ impl Folder {
     }
 }
 
-/// A mirror with bytes on it, one rotten bit in the map of one half, and a start without the other.
-/// Whether the next start has both, and all bytes.
+/// A mirror that was cut behind two writes, one rotten bit in the first record of one half, and a
+/// start without the other. Whether the next start has both, and all bytes.
 fn is_whole_after_a_refusal() -> bool {
     let executor = Executor::new(7);
     let disks = new_disks(&executor, 2);
@@ -54,17 +67,24 @@ fn is_whole_after_a_refusal() -> bool {
         let level = options(Level::Mirrored);
         make(&devices(&disks), &level, &executor.runtime()).await.expect("there is room");
         let set = folder.open(&executor, &disks).await.expect("it is new");
-        let written = bytes(&set, 3);
+        let mut written = bytes(&set, 3);
         let data = vec![written.clone().into()];
         set.write(0, data, Durability::Plain).await.expect("nothing fails");
         set.flush().await.expect("nothing fails");
-        let label = set.label();
-        set.close().await.expect("nothing fails");
+        let before = records(&disks[ROTTEN]);
+        for at in [0, 8192] {
+            written[at..][..4096].fill(7);
+            let data = vec![vec![7; 4096].into()];
+            set.write(at as u64, data, Durability::Through).await.expect("nothing fails");
+        }
         let disks = copies(&executor, &disks);
-        let map = label.data_start + label.layout.rows * label.layout.unit;
-        flip(&disks[ROTTEN], map + MAP_BLOCK / 2).await;
+        let mut new = records(&disks[ROTTEN]).into_iter().filter(|it| !before.contains(it));
+        let (Some((_, first)), Some(_)) = (new.next(), new.next()) else {
+            panic!("each write has a record")
+        };
+        flip(&disks[ROTTEN], first + 100).await;
         let alone = folder.open(&executor, &disks[ROTTEN..=ROTTEN]).await;
-        assert!(matches!(alone, Err(OpenError::Map(0))), "{:?}", alone.map(|set| set.label()));
+        assert!(matches!(alone, Err(OpenError::Hole(_))), "{:?}", alone.map(|set| set.label()));
         let Ok(set) = folder.open(&executor, &disks).await else { return false };
         let is_in = set.label().slots[ABSENT].standing == Standing::InSync;
         is_in && all_of(&set).await == written
@@ -139,4 +159,98 @@ fn a_start_that_is_refused_calls_nobody_out() {
     assert!(is_whole_after_a_refusal());
     #[cfg(feature = "planted-bugs")]
     assert!(!crate::with(raid::planted::Bug::HastyVerdicts, is_whole_after_a_refusal));
+}
+
+/// RAID-5 of three: one member is away for a start, in which perhaps a block is written; then
+/// another one dies. What the two that are left hold, if they may be opened, and who is in.
+fn after_an_idle_start(
+    is_idle: bool,
+    is_flushed: bool,
+) -> Result<(bool, Vec<Standing>), OpenError> {
+    let executor = Executor::new(11);
+    let disks = new_disks(&executor, 3);
+    let folder = Folder::default();
+    executor.block_on(async {
+        let level = options(Level::Parity);
+        make(&devices(&disks), &level, &executor.runtime()).await.expect("there is room");
+        let set = folder.open(&executor, &disks).await.expect("it is new");
+        let mut expected = bytes(&set, 5);
+        let data = vec![expected.clone().into()];
+        set.write(0, data, Durability::Plain).await.expect("nothing fails");
+        set.flush().await.expect("nothing fails");
+        set.close().await.expect("nothing fails");
+        let disks = copies(&executor, &disks);
+        let set = folder.open(&executor, &disks[1..]).await.expect("two are enough");
+        if !is_idle {
+            expected[4096..8192].fill(8);
+            let data = vec![vec![8; 4096].into()];
+            set.write(4096, data, Durability::Through).await.expect("two are enough");
+        }
+        if is_flushed {
+            set.close().await.expect("nothing fails");
+        }
+        let disks = copies(&executor, &disks);
+        let rest = [disks[0].clone(), disks[2].clone()];
+        let set = folder.open(&executor, &rest).await?;
+        let room = Buffer::zeroed(expected.len());
+        let holds = set.read(0, room).await.is_ok_and(|read| read[..] == expected[..]);
+        let standing = set.label().slots.iter().map(|slot| slot.standing).collect();
+        set.close().await.expect("nothing fails");
+        let again = folder.open(&executor, &copies(&executor, &rest)).await?;
+        Ok((holds && all_of(&again).await == expected, standing))
+    })
+}
+
+#[test]
+fn a_member_that_was_away_and_missed_nothing_stands_in_for_one_that_dies() {
+    let are_in = vec![Standing::InSync, Standing::Stale, Standing::InSync];
+    let too_few = |opened: Result<_, OpenError>| {
+        matches!(opened, Err(OpenError::Refused(Refused::TooFew { found: 1, .. })))
+    };
+    for is_flushed in [true, false] {
+        assert_eq!(after_an_idle_start(true, is_flushed), Ok((true, are_in.clone())));
+        assert!(too_few(after_an_idle_start(false, is_flushed)), "it lacks a block");
+    }
+    #[cfg(feature = "planted-bugs")]
+    {
+        let bug = raid::planted::Bug::EarlyPardons;
+        let opened = crate::with(bug, || after_an_idle_start(false, true));
+        assert_ne!(opened, Ok((true, are_in)), "the bug is seen");
+        assert!(!too_few(opened));
+    }
+}
+
+/// The labels of such a return are cut at each of their writes: the next start is as good.
+#[test]
+fn a_return_of_such_a_member_may_be_cut_anywhere() {
+    let executor = Executor::new(12);
+    let disks = new_disks(&executor, 3);
+    let folder = Folder::default();
+    executor.block_on(async {
+        let level = options(Level::Parity);
+        make(&devices(&disks), &level, &executor.runtime()).await.expect("there is room");
+        let set = folder.open(&executor, &disks).await.expect("it is new");
+        let expected = bytes(&set, 5);
+        let data = vec![expected.clone().into()];
+        set.write(0, data, Durability::Plain).await.expect("nothing fails");
+        set.flush().await.expect("nothing fails");
+        set.close().await.expect("nothing fails");
+        let disks = copies(&executor, &disks);
+        let set = folder.open(&executor, &disks[1..]).await.expect("two are enough");
+        set.close().await.expect("nothing fails");
+        let known = folder.0.borrow().clone();
+        for writes in 0..8 {
+            let disks = copies(&executor, &[disks[0].clone(), disks[2].clone()]);
+            let folder = Folder(Rc::new(RefCell::new(known.clone())));
+            // From one of the writes on nothing reaches any disk.
+            for disk in &disks {
+                disk.inject(Fault::on(Verb::Write, Effect::Lost).nth(1 + writes).forever());
+            }
+            drop(folder.open(&executor, &disks).await);
+            let folder = Folder(Rc::new(RefCell::new(known.clone())));
+            let set = folder.open(&executor, &copies(&executor, &disks)).await;
+            let set = set.unwrap_or_else(|why| panic!("after {writes} writes: {why}"));
+            assert!(all_of(&set).await == expected, "after {writes} writes");
+        }
+    });
 }

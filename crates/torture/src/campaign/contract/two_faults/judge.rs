@@ -319,8 +319,6 @@ impl CutStory<'_> {
                 let is_alone = shape.members == 2 && is_started_apart;
                 may_be_refused = is_alone || is_absent_bad && shape.tolerance() < 2;
             }
-            // Zeros would take the place of data.
-            Fault::RotAll(Area::Map) => may_be_refused = true,
             // A record of which no other copy is plugged in is as if it had never been written.
             Fault::Rot(area) | Fault::RotAll(area) if area.is_of_log() => {
                 let is_alone = !matches!(self.story.case.occasion, Occasion::Whole);

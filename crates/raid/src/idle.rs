@@ -1,0 +1,102 @@
+//! A member that is out, and lacks nothing.
+//!
+//! A start without a member calls it out before anything is written that it would miss. If nothing
+//! is written then, the member is as good as before. Where the others are too few without it, as
+//! after the death of another one, it is in again at once: the labels are judged as if the story
+//! had never called it out. Its label is written before those of the others.
+//!
+//! It has missed nothing if all of this holds:
+//! 1. Its label is the one under which all were in last; or a return like this one was interrupted
+//!    behind it, and then nothing was written either.
+//! 2. The block of missed regions is there for that generation, and has no region.
+//! 3. The log needs no record that changes anything.
+//!
+//! Not asserted: 1 to 3, which are the conditions themselves.
+
+use std::rc::Rc;
+
+use block::BlockDevice;
+use futures::FutureExt;
+use runtime::Runtime;
+
+use crate::assembly::{Refused, Seats, Witness};
+use crate::label::{Label, Standing};
+use crate::labels::Read;
+use crate::logs::{needed_of, read_logs, ring_of};
+use crate::members::Members;
+use crate::missed::Missed;
+use crate::planted::{Bug, is_planted};
+
+/// What was found, as if a member had never been called out; and its slot.
+pub(crate) struct Pardoned {
+    pub(crate) found: Vec<(usize, Read)>,
+    pub(crate) witness: Option<Witness>,
+    pub(crate) slot: usize,
+}
+
+/// Looks for a member that is out and lacks nothing, where a set is refused without it.
+pub(crate) async fn pardoned(
+    devices: &[Rc<dyn BlockDevice>],
+    found: &[(usize, Read)],
+    (refused, witness): (&Refused, Option<&Witness>),
+    runtime: &Runtime,
+) -> Option<Pardoned> {
+    if !matches!(refused, Refused::TooFew { .. }) || found.iter().any(|it| it.1.is_overwritten) {
+        return None;
+    }
+    let labels: Vec<Label> = found.iter().map(|(_, read)| read.label.clone()).collect();
+    let (story, seats) = Seats::by(&labels, witness)?;
+    let story = &labels[story];
+    let went_as = |&&(_, place): &&(usize, usize)| went_with_all(&labels[place], story);
+    let (slot, place) = *seats.stale.iter().find(went_as)?;
+    let is_idle = is_idle(devices, found, (story, &seats), runtime).await;
+    if !is_idle && !is_planted(Bug::EarlyPardons) {
+        return None;
+    }
+    let mut found = found.to_vec();
+    let of_story =
+        |label: &Label| label.generation == story.generation && label.slots == story.slots;
+    for (number, (_, read)) in found.iter_mut().enumerate() {
+        if number == place {
+            let own = Label { number: read.label.number, slot, ..story.clone() };
+            read.label = own;
+        }
+        if of_story(&read.label) {
+            read.label.slots[slot].standing = Standing::InSync;
+        }
+    }
+    let mut witness = witness.cloned();
+    for witness in witness.iter_mut().filter(|witness| **witness == Witness::of(story)) {
+        witness.slots[slot].standing = Standing::InSync;
+    }
+    Some(Pardoned { found, witness, slot })
+}
+
+/// Whether a label is that of the time when all were in last, by the story; or of a return that was
+/// interrupted before any other label told of it.
+fn went_with_all(label: &Label, story: &Label) -> bool {
+    let is_of_then = label.whole == story.whole && story.whole > 0;
+    let is_in = label.slots[label.slot].standing == Standing::InSync;
+    is_of_then && (label.is_whole() || is_in && label.generation > story.generation)
+}
+
+/// Whether nothing was written since a member of this story was called out.
+async fn is_idle(
+    devices: &[Rc<dyn BlockDevice>],
+    found: &[(usize, Read)],
+    (story, seats): (&Label, &Seats),
+    runtime: &Runtime,
+) -> bool {
+    let of_place = |place: usize| devices[found[place].0].clone();
+    let in_slots = seats.members.iter().map(|place| (place.map(of_place), 0)).collect();
+    let nobody = Rc::new(|_| std::future::ready(()).boxed_local());
+    let members = Members::new(in_slots, story.clone(), nobody, runtime.clock.clone());
+    let members = Rc::new(members);
+    let missed = Missed::read(members.clone(), false).await;
+    if !missed.is_known() || missed.has_any() {
+        return false;
+    }
+    let records = read_logs(&members, ring_of(story)).await;
+    let mut needed = needed_of(&records).into_iter().flatten();
+    needed.all(|sequence| records.get(&sequence).is_some_and(|it| it.record.changes.is_empty()))
+}

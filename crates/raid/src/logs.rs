@@ -1,0 +1,92 @@
+//! The log as the members have it, record by record.
+//!
+//! A record stands on some members only, and each of them may have lost it. What counts is what any
+//! of them has: the latest record that is whole names the oldest that is needed.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use block::Buffer;
+use bytes::Bytes;
+
+use crate::label::Label;
+use crate::members::Members;
+use crate::prelog::LOG_START;
+use crate::record::{BLOCK, Record, decode, size_at};
+
+/// Bytes of a log that are read at once.
+const AT_ONCE: u64 = 1 << 20;
+
+/// Bytes of the ring of the log on each member.
+pub(crate) fn ring_of(label: &Label) -> u64 {
+    label.data_start - LOG_START
+}
+
+/// A record that was found.
+pub(crate) struct Found {
+    pub(crate) record: Record,
+    /// Where in the ring.
+    pub(crate) start: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// The records that any member has, by their sequences. Whose log cannot be read is out.
+pub(crate) async fn read_logs(members: &Members, size: u64) -> BTreeMap<u64, Found> {
+    let mut found: BTreeMap<u64, Found> = BTreeMap::new();
+    for slot in members.slots().iter() {
+        match read_log(members, slot, size).await {
+            Some(records) => {
+                for one in records {
+                    found.entry(one.record.place.sequence).or_insert(one);
+                }
+            }
+            None => members.call_out(slot),
+        }
+    }
+    found
+}
+
+/// The records that the latest of these says are needed.
+pub(crate) fn needed_of(found: &BTreeMap<u64, Found>) -> Option<RangeInclusive<u64>> {
+    let (&last, latest) = found.last_key_value()?;
+    Some(latest.record.place.tail.min(last)..=last)
+}
+
+/// The records that a member has, as far as they may be needed. What cannot be read of the ring is
+/// as if nothing stood there: whether something is missing shows. `None` if none of it can be read.
+async fn read_log(members: &Members, slot: usize, size: u64) -> Option<Vec<Found>> {
+    let set = members.label().set;
+    let mut ring = Vec::new();
+    let mut can_be_read = false;
+    while (ring.len() as u64) < size {
+        let at = ring.len() as u64;
+        let length = AT_ONCE.min(size - at);
+        if let Some(part) =
+            members.read(slot, LOG_START + at, Buffer::unfilled(length as usize)).await
+        {
+            ring.extend_from_slice(&part);
+            can_be_read = true;
+            continue;
+        }
+        for block in (at..at + length).step_by(BLOCK as usize) {
+            let part =
+                members.read(slot, LOG_START + block, Buffer::unfilled(BLOCK as usize)).await;
+            can_be_read |= part.is_some();
+            ring.extend_from_slice(&part.unwrap_or_else(|| Buffer::zeroed(BLOCK as usize)));
+        }
+    }
+    if !can_be_read {
+        return None;
+    }
+    let starts = (0..size / BLOCK).map(|block| block * BLOCK);
+    let found = starts.filter_map(|start| {
+        let rest = &ring[start as usize..];
+        let length = size_at(rest, set).filter(|&length| length <= rest.len() as u64)?;
+        let bytes = &rest[..length as usize];
+        Some(Found { record: decode(bytes)?, start, bytes: Bytes::copy_from_slice(bytes) })
+    });
+    let mut found: Vec<Found> = found.collect();
+    let latest = found.iter().map(|one| one.record.place).max_by_key(|place| place.sequence);
+    found.retain(|one| latest.is_none_or(|latest| one.record.place.sequence >= latest.tail));
+    Some(found)
+}

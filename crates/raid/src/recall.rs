@@ -1,0 +1,50 @@
+//! A block of the map that no member has whole, made again of the checksums.
+//!
+//! The first write of a stripe gives each unit of it its checksums, and these stay. So a stripe was
+//! written if any table knows a checksum of it, and was not if no table does. A table that is
+//! damaged, or cannot be read, tells nothing. Where that holds for the tables of all units of a
+//! stripe, the stripe counts as written, and all of it is lost.
+//!
+//! By then records that are needed have brought home what they have of the map and of checksums.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::blocks::BLOCK;
+use crate::label::{MAP_BITS, SUMS};
+use crate::layout::Layout;
+use crate::planted::{Bug, is_planted};
+use crate::sums::Sums;
+use crate::table::tables_of;
+use crate::written::MapBlock;
+
+/// A block of the map, by the tables.
+pub(crate) struct Recalled {
+    pub(crate) block: MapBlock,
+    /// Stripes of which no table can be read.
+    pub(crate) lost: BTreeSet<u64>,
+}
+
+/// Makes a block of the map again.
+pub(crate) async fn map_block(sums: &Sums, layout: &Layout, number: u64) -> Recalled {
+    let Layout { rows, unit, members, .. } = *layout;
+    let first = number * MAP_BITS * 8;
+    let all = first..(first + MAP_BITS * 8).min(rows);
+    let (mut written, mut lost) = (BTreeSet::new(), all.clone().collect::<BTreeSet<u64>>());
+    for slot in (0..members).filter(|slot| *slot == 0 || !is_planted(Bug::HalfRecalls)) {
+        for table in tables_of(all.start * unit, (all.end - all.start) * unit) {
+            let Some(known) = sums.known_by_members(slot, table).await else { continue };
+            stripes_of(table, unit).for_each(|stripe| _ = lost.remove(&stripe));
+            written.extend(known.into_iter().map(|block| block * BLOCK / unit));
+        }
+    }
+    let is_here = |stripe: &&u64| all.contains(stripe);
+    let bits = written.iter().filter(is_here).chain(&lost).map(|stripe| stripe - first);
+    Recalled { block: MapBlock::recalled(bits), lost }
+}
+
+/// The stripes of which a table has checksums.
+fn stripes_of(table: u64, unit: u64) -> Range<u64> {
+    let bytes = SUMS * BLOCK;
+    table * bytes / unit..((table + 1) * bytes).div_ceil(unit)
+}

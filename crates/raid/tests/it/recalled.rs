@@ -1,0 +1,111 @@
+//! The map of what was written, when no member has a block of it any more.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability};
+use raid::layout::Level;
+use sim::{Disk, Executor};
+
+use crate::losses::{all_of, assert_any_may_be_lost, bytes, copies, new_disks, new_set, opened};
+use crate::rot::{rotten, tables};
+
+const BLOCK: u64 = 4096;
+const LEVELS: [(Level, usize); 3] = [(Level::Mirrored, 2), (Level::Parity, 3), (Level::Parity, 5)];
+
+/// A set of which the first half and the last block were written, its map has rotted on every
+/// member, and so have the tables of these members' checksums. What the set is to hold.
+async fn without_map(
+    executor: &Executor,
+    (level, count): (Level, usize),
+    without_tables_of: &[usize],
+) -> (Vec<Rc<Disk>>, Vec<u8>) {
+    let disks = new_disks(executor, count);
+    let set = new_set(executor, &disks, level).await;
+    let mut expected = bytes(&set, 3);
+    let (half, last) = (expected.len() / 2 / 4096 * 4096, expected.len() - 4096);
+    expected[half..last].fill(0);
+    for range in [0..half, last..expected.len()] {
+        let data = vec![expected[range.clone()].to_vec().into()];
+        set.write(range.start as u64, data, Durability::Plain).await.expect("all are there");
+    }
+    set.flush().await.expect("nothing fails");
+    let (label, (at, size)) = (set.label(), tables(&set));
+    let map = label.data_start + label.layout.rows * label.layout.unit;
+    set.close().await.expect("nothing fails");
+    let mut disks = copies(executor, &disks);
+    for slot in 0..count {
+        disks = rotten(executor, &disks, slot, &[map]);
+    }
+    for &of in without_tables_of {
+        for (copy, holder) in label.layout.holders(of).into_iter().enumerate() {
+            let at = at + copy as u64 * size;
+            disks = rotten(executor, &disks, holder, &[at, at + BLOCK]);
+        }
+    }
+    (disks, expected)
+}
+
+/// Whether such a set holds what it is to hold, whichever member is lost, now and later.
+fn is_made_again(kind: (Level, usize), without_tables_of: &[usize]) -> bool {
+    let executor = Executor::new(31);
+    executor.block_on(async {
+        let (disks, mut expected) = without_map(&executor, kind, without_tables_of).await;
+        let set = opened(&executor, &disks).await.expect("the tables tell it");
+        let read = set.read(0, Buffer::zeroed(expected.len())).await;
+        if !read.is_ok_and(|read| read[..] == expected[..]) {
+            return false;
+        }
+        assert!(set.status().met.iter().all(|met| met.mended > 0), "it is reported");
+        let fresh = expected.len() - 2 * 4096;
+        expected[fresh..][..4096].fill(9);
+        let data = vec![vec![9; 4096].into()];
+        set.write(fresh as u64, data, Durability::Through).await.expect("all are there");
+        set.close().await.expect("nothing fails");
+        if without_tables_of.is_empty() {
+            assert_any_may_be_lost(&executor, &disks, &expected, "the map was made again").await;
+        }
+        let set = opened(&executor, &copies(&executor, &disks)).await.expect("all are there");
+        all_of(&set).await == expected
+    })
+}
+
+#[test]
+fn a_block_of_the_map_that_is_whole_nowhere_is_made_of_the_tables() {
+    for kind in LEVELS {
+        assert!(is_made_again(kind, &[]), "{kind:?}");
+        assert!(is_made_again(kind, &[0]), "{kind:?}: the tables of another slot tell it");
+        #[cfg(feature = "planted-bugs")]
+        crate::with(raid::planted::Bug::HalfRecalls, || assert!(!is_made_again(kind, &[0])));
+    }
+}
+
+/// Whether nothing of a set is read of which neither the map nor a table is left.
+fn is_lost_as_a_whole(kind: (Level, usize)) -> bool {
+    let executor = Executor::new(32);
+    let all: Vec<usize> = (0..kind.1).collect();
+    executor.block_on(async {
+        let (disks, expected) = without_map(&executor, kind, &all).await;
+        for _ in 0..2 {
+            let disks = copies(&executor, &disks);
+            let set = opened(&executor, &disks).await.expect("it is no reason to refuse");
+            for at in (0..expected.len() as u64).step_by(4096) {
+                if set.read(at, Buffer::zeroed(4096)).await.is_ok() {
+                    return false;
+                }
+            }
+            let data = vec![vec![9; 4096].into()];
+            set.write(0, data, Durability::Through).await.expect("a whole block may be written");
+            set.close().await.expect("nothing fails");
+        }
+        true
+    })
+}
+
+#[test]
+fn what_neither_the_map_nor_a_table_tells_is_lost_and_never_zeros() {
+    for kind in LEVELS {
+        assert!(is_lost_as_a_whole(kind), "{kind:?}");
+        #[cfg(feature = "planted-bugs")]
+        crate::with(raid::planted::Bug::ForgottenStripes, || assert!(!is_lost_as_a_whole(kind)));
+    }
+}
