@@ -300,11 +300,12 @@ impl Array {
         }
         let vacated = vec![Change::vacated(stripe * self.layout.unit)];
         if is_planted(Bug::EarlyPlaces) {
-            self.written.are_logged(&Moves { vacated: vec![stripe], ..Moves::default() });
+            let moves = Moves { vacated: vec![stripe], ..Moves::default() };
+            self.written.are_logged(&moves, self.log.next());
             return Ok(());
         }
         let record = self.log.append(vacated, None).await?;
-        self.log.gone_home(record); // the round has brought the bit home
+        self.log.gone_home(record); // the bit goes home with the map
         Ok(())
     }
 

@@ -207,11 +207,12 @@ pub fn assemble(
             .all(|slot| members[slot].is_some() || label.slots[slot].standing != Standing::InSync);
     let are_others_too_few = of - found + strays < needed;
     // A later story that only those tell which are here may have been interrupted: then nothing was
-    // acknowledged after the witness, and who was in by that has seen everything.
+    // acknowledged after the witness, and who was in by that has seen everything. If it tells that
+    // another one is in, that one has everything, too.
     let were_in = |witness: &Witness| {
         let found = (0..of).filter(|&slot| members[slot].is_some());
         let mut found = found.map(|slot| (slot, label.slots[slot].member));
-        found.all(|(slot, member)| {
+        found.any(|(slot, member)| {
             let replaced = label.replacement.filter(|it| it.slot == slot && it.is_done);
             let is_in = |member| have_in_sync(&witness.slots, &member);
             is_in(member) || replaced.is_some_and(|it| is_in(it.other))

@@ -8,7 +8,8 @@
 //! It has missed nothing if all of this holds:
 //! 1. Its label is the one under which all were in last; or a return like this one was interrupted
 //!    behind it, and then nothing was written either.
-//! 2. The block of missed regions is there for that generation, and has no region.
+//! 2. The block of missed regions is there, and has no region since then: it goes home before the
+//!    log forgets what was missed.
 //! 3. The log needs no record that changes anything.
 //!
 //! Not asserted: 1 to 3, which are the conditions themselves.
@@ -24,7 +25,7 @@ use crate::label::{Label, Standing};
 use crate::labels::Read;
 use crate::logs::{needed_of, read_logs, ring_of};
 use crate::members::Members;
-use crate::missed::Missed;
+use crate::missed;
 use crate::planted::{Bug, is_planted};
 
 /// What was found, as if a member had never been called out; and its slot.
@@ -91,9 +92,7 @@ async fn is_idle(
     let in_slots = seats.members.iter().map(|place| (place.map(of_place), 0)).collect();
     let nobody = Rc::new(|_| std::future::ready(()).boxed_local());
     let members = Members::new(in_slots, story.clone(), nobody, runtime.clock.clone());
-    let members = Rc::new(members);
-    let missed = Missed::read(members.clone(), false).await;
-    if !missed.is_known() || missed.has_any() {
+    if !missed::is_nothing(&members).await {
         return false;
     }
     let records = read_logs(&members, ring_of(story)).await;

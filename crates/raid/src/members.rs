@@ -63,6 +63,9 @@ pub(crate) struct Members {
     /// The other disk of a replacement that has ended, or does not go on yet, and the slot: it is
     /// asked for what the others cannot give.
     pub(crate) leaving: RefCell<Option<(usize, Rc<dyn BlockDevice>)>>,
+    /// Disks that were found and are no members, each with the slot of which it was one: they are
+    /// out, or others have taken their places.
+    strangers: RefCell<Vec<(usize, Rc<dyn BlockDevice>)>>,
     /// What holds of the set; its slot is no one's.
     pub(crate) label: RefCell<Label>,
     /// The copy of its label that was found to hold, of each slot.
@@ -112,6 +115,7 @@ impl Members {
             coming,
             incoming: RefCell::default(),
             leaving: RefCell::default(),
+            strangers: RefCell::default(),
             label,
             holding,
             returning: Cell::default(),
@@ -172,6 +176,19 @@ impl Members {
     /// Whether no call comes any more.
     pub(crate) fn are_closed(&self) -> bool {
         self.is_closed.get()
+    }
+
+    /// A disk is there that is no member, and was one of this slot: it is asked for what the
+    /// members cannot give.
+    pub(crate) fn has_stranger(&self, slot: usize, device: Rc<dyn BlockDevice>) {
+        self.strangers.borrow_mut().push((slot, device));
+    }
+
+    /// Such disks of a slot.
+    pub(crate) fn strangers(&self, slot: usize) -> Vec<Rc<dyn BlockDevice>> {
+        let strangers = self.strangers.borrow();
+        let of_slot = strangers.iter().filter(|(of, _)| *of == slot);
+        of_slot.map(|(_, device)| device.clone()).collect()
     }
 
     /// The labels of the others call this one out, and it lacks nothing: its own comes first.
@@ -249,6 +266,8 @@ impl Members {
         let (incoming, leaving) = (self.incoming.borrow(), self.leaving.borrow());
         let others = incoming.iter().map(|it| &it.device);
         let others = others.chain(leaving.iter().map(|(_, device)| device));
+        let strangers = self.strangers.borrow();
+        let others = others.chain(strangers.iter().map(|(_, device)| device));
         self.devices.borrow().iter().flatten().chain(others).cloned().collect()
     }
 

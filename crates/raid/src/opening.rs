@@ -314,6 +314,10 @@ async fn open_chosen(
         label.whole = label.generation;
     }
     label.generation = latest;
+    let strangers: Vec<(usize, Rc<dyn BlockDevice>)> = (0..found.len())
+        .filter(|&place| !members.contains(&Some(place)) && incoming != Some(place))
+        .map(|place| (found[place].1.label.slot, devices[found[place].0].clone()))
+        .collect();
     let in_slots = members.iter().map(|place| place.map(|place| devices[found[place].0].clone()));
     let holding = members.iter().map(|place| place.map_or(0, |place| found[place].1.copy));
     let (in_slots, clock) = (in_slots.zip(holding).collect(), runtime.clock.clone());
@@ -321,17 +325,20 @@ async fn open_chosen(
     let members = Rc::new(members);
     pardoned.into_iter().for_each(|slot| members.returns(slot));
     bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
+    if !is_planted(Bug::UnaskedStrangers) {
+        strangers.into_iter().for_each(|(slot, device)| members.has_stranger(slot, device));
+    }
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
-    let Returned { log, map, lost } = recover(&members, &sums, &missed, runtime).await?;
+    let Returned { log, map, recalled } = recover(&members, &sums, &missed, runtime).await?;
     members.are_open();
     sums.know(map.clone());
-    if !lost.is_empty() && !is_planted(Bug::ForgottenStripes) {
-        sums.lose_all(&lost).await.map_err(|_| OpenError::Failed)?;
+    if !recalled.is_empty() {
+        sums.lose_unknown(&recalled).await.map_err(|_| OpenError::Failed)?;
     }
     let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
@@ -374,8 +381,8 @@ fn choose(
 struct Returned {
     log: PreLog,
     map: Rc<Written>,
-    /// Stripes of which neither the map nor a table can tell anything.
-    lost: BTreeSet<u64>,
+    /// Stripes of which the tables alone tell that they were written.
+    recalled: BTreeSet<u64>,
 }
 
 /// Brings home what the log has, and begins it anew.
@@ -388,11 +395,11 @@ async fn recover(
     let label = members.label();
     let size = ring_of(&label);
     let log = async |next, end| {
-        let (map, lost) = read_map(members, sums).await?;
+        let (map, recalled) = read_map(members, sums).await?;
         let map = Rc::new(map);
         let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
         let log = PreLog::new(of_set, runtime.clone(), next, end);
-        Ok(Returned { log, map, lost })
+        Ok(Returned { log, map, recalled })
     };
     if label.layout.level == Level::Striped {
         return log((1, 0), 0).await;
@@ -495,13 +502,13 @@ fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Res
 
 /// The map of what was written: of each block the latest that any member has, and if none has it,
 /// what the tables tell. Where a member has another, it is written there once more. That of a
-/// striped set says nothing. And the stripes that are lost with it.
+/// striped set says nothing. And the stripes of which the tables alone tell.
 async fn read_map(members: &Members, sums: &Sums) -> Result<(Written, BTreeSet<u64>), OpenError> {
     let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);
-    let mut lost = BTreeSet::new();
+    let mut stripes = BTreeSet::new();
     if layout.level == Level::Striped {
-        return Ok((Written::nothing(&layout, set), lost));
+        return Ok((Written::nothing(&layout, set), stripes));
     }
     let mut read = Vec::new();
     for slot in members.slots().iter() {
@@ -521,7 +528,7 @@ async fn read_map(members: &Members, sums: &Sums) -> Result<(Written, BTreeSet<u
         let recalled = recall::map_block(sums, &layout, number).await;
         members.slots().iter().for_each(|slot| members.counts.meet(slot, |met| met.mended += 1));
         blocks.push(recalled.block);
-        lost.extend(recalled.lost);
+        stripes.extend(recalled.written);
     }
     let map = Written::new(&layout, set, &blocks);
     let whole = map.all(members.slots());
@@ -533,7 +540,7 @@ async fn read_map(members: &Members, sums: &Sums) -> Result<(Written, BTreeSet<u
         members.flush().await;
         members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
     }
-    Ok((map, lost))
+    Ok((map, stripes))
 }
 
 /// Bytes of a member: what cannot be read is zeros, block by block.

@@ -41,6 +41,8 @@ planted::bugs! {
     GivenUpUnasked,
     /// Parity stands on the same member in each stripe.
     StandingParity,
+    /// The map goes home before the stripes that it tells of.
+    HastyMaps,
     /// That a stripe was written is not in the record that writes it.
     UnloggedMaps,
     /// A label holds whatever its checksum.
@@ -63,6 +65,10 @@ planted::bugs! {
     OnePlace,
     /// A member that is out is in again at once, whatever it has missed.
     EarlyPardons,
+    /// A table goes home to one of its two places.
+    SinglePlaces,
+    /// What a member has missed counts as unknown until the block tells of it.
+    UnknownAbsences,
     /// A member that comes back lacks checksums that went home without it.
     ForgottenTables,
     /// A member that is made again gets no checksums of others.
@@ -83,6 +89,8 @@ planted::bugs! {
     ReplacedSums,
     /// A disk that returns is not asked for what the others cannot tell, and loses what it has.
     UnaskedReturns,
+    /// A disk whose place another one has taken is not asked for what the members cannot tell.
+    UnaskedStrangers,
     /// Parity over what is lost passes for parity.
     MadeOfLost,
     /// What a member gives is right whatever its checksum.

@@ -421,8 +421,10 @@ impl PreLog {
             self.fresh.set(self.fresh.get() + size);
             self.grown.notify();
         }
-        self.map.are_logged(&moves);
-        self.members.bring_home(self.data_start, &of_map).await;
+        self.map.are_logged(&moves, record);
+        if is_planted(Bug::HastyMaps) {
+            self.members.bring_home(self.data_start, &of_map).await;
+        }
         Ok(record)
     }
 
@@ -466,7 +468,7 @@ impl PreLog {
 
     /// The first record that is needed, for what belongs home or for what follows from it.
     fn needed_from(&self) -> u64 {
-        self.home.get().min(self.sums.needed_from())
+        self.home.get().min(self.sums.needed_from()).min(self.map.needed_from())
     }
 
     /// The first record that has one.
@@ -488,6 +490,7 @@ impl PreLog {
                 break Room::OfWhatIsHome;
             } // else what was outstanding has come home meanwhile
         };
+        self.bring_map_home().await?;
         if !self.bring_sums_home().await? {
             if self.members.are_closed() {
                 return Err(IoError::closed(Verb::Write)); // nobody waits for room any more
@@ -500,6 +503,22 @@ impl PreLog {
             self.forget_all().await?;
         }
         Ok(room)
+    }
+
+    /// Brings home what has changed of the map, durably. No round is under way.
+    async fn bring_map_home(&self) -> Result<(), IoError> {
+        let unsaved = self.map.unsaved(self.members.all());
+        if unsaved.is_empty() {
+            return Ok(());
+        }
+        self.members.bring_home(self.data_start, &unsaved).await;
+        self.members.flush().await;
+        self.members.settled(Verb::Flush).await?;
+        if self.members.gave_up() {
+            return Err(IoError::closed(Verb::Flush));
+        }
+        self.map.is_saved();
+        Ok(())
     }
 
     /// Brings home what follows from records: checksums, and then what members that are out have

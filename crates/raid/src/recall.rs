@@ -3,7 +3,8 @@
 //! The first write of a stripe gives each unit of it its checksums, and these stay. So a stripe was
 //! written if any table knows a checksum of it, and was not if no table does. A table that is
 //! damaged, or cannot be read, tells nothing. Where that holds for the tables of all units of a
-//! stripe, the stripe counts as written, and all of it is lost.
+//! stripe, the stripe counts as written. A block of a stripe that was written in this way and of
+//! which no checksum is known is lost: what stands there may be older than the set.
 //!
 //! By then records that are needed have brought home what they have of the map and of checksums.
 
@@ -21,8 +22,8 @@ use crate::written::MapBlock;
 /// A block of the map, by the tables.
 pub(crate) struct Recalled {
     pub(crate) block: MapBlock,
-    /// Stripes of which no table can be read.
-    pub(crate) lost: BTreeSet<u64>,
+    /// The stripes that it calls written.
+    pub(crate) written: BTreeSet<u64>,
 }
 
 /// Makes a block of the map again.
@@ -30,17 +31,20 @@ pub(crate) async fn map_block(sums: &Sums, layout: &Layout, number: u64) -> Reca
     let Layout { rows, unit, members, .. } = *layout;
     let first = number * MAP_BITS * 8;
     let all = first..(first + MAP_BITS * 8).min(rows);
-    let (mut written, mut lost) = (BTreeSet::new(), all.clone().collect::<BTreeSet<u64>>());
+    let (mut written, mut untold) = (BTreeSet::new(), all.clone().collect::<BTreeSet<u64>>());
     for slot in (0..members).filter(|slot| *slot == 0 || !is_planted(Bug::HalfRecalls)) {
         for table in tables_of(all.start * unit, (all.end - all.start) * unit) {
             let Some(known) = sums.known_by_members(slot, table).await else { continue };
-            stripes_of(table, unit).for_each(|stripe| _ = lost.remove(&stripe));
+            stripes_of(table, unit).for_each(|stripe| _ = untold.remove(&stripe));
             written.extend(known.into_iter().map(|block| block * BLOCK / unit));
         }
     }
-    let is_here = |stripe: &&u64| all.contains(stripe);
-    let bits = written.iter().filter(is_here).chain(&lost).map(|stripe| stripe - first);
-    Recalled { block: MapBlock::recalled(bits), lost }
+    written.retain(|stripe| all.contains(stripe));
+    if !is_planted(Bug::ForgottenStripes) {
+        written.extend(untold);
+    }
+    let bits = written.iter().map(|stripe| stripe - first);
+    Recalled { block: MapBlock::recalled(bits), written }
 }
 
 /// The stripes of which a table has checksums.

@@ -142,7 +142,7 @@ impl Members {
         let leaving = self.leaving.borrow();
         let leaving = leaving.iter().filter(|(of, _)| *of == slot);
         let leaving = leaving.map(|(_, device)| device.clone());
-        self.incoming(slot).into_iter().chain(leaving).collect()
+        self.incoming(slot).into_iter().chain(leaving).chain(self.strangers(slot)).collect()
     }
 
     /// The new disk of a replacement that does not go on yet is there.

@@ -2,7 +2,8 @@
 //!
 //! Each of the two members that have a table has two *places* for it, side by side. A new *version*
 //! goes to the place that does not hold, so that a cut or a torn write leaves what held, on each of
-//! them alone. Which holds is the later one that is whole; which of two members knows better is
+//! them alone; and then to the other place, so that a place which rots leaves the same version, and
+//! no older one. Which holds is the later one that is whole; which of two members knows better is
 //! told by the versions. docs/formats/raid.md has the picture.
 //!
 //! Invariant:
@@ -202,10 +203,14 @@ impl Table {
         [0, 1].map(|copy| self.kept[copy].get())
     }
 
-    /// Whether a member has the latest.
-    pub(crate) fn is_latest(&self, copy: usize) -> bool {
-        let has = self.kept[copy].get().holds.map_or(0, |(_, version)| version);
-        has == self.version.get()
+    /// Whether a member has the latest in both places, or nothing that could be told of it.
+    pub(crate) fn is_everywhere(&self, found: &Found) -> bool {
+        let latest = self.version.get();
+        let has = |it: &Option<Version>| it.as_ref().map_or(0, |it| it.number) == latest;
+        if is_planted(Bug::SinglePlaces) {
+            return found.versions.iter().any(has);
+        }
+        found.versions.iter().all(has)
     }
 
     /// The blocks of which something is known.
@@ -414,14 +419,17 @@ mod tests {
         let mut torn = three.to_vec();
         torn[600] ^= 1;
         let latest = |bytes: &[&[u8]; 4]| {
-            let table = Table::new((2, 5), (0, &Rc::default()), &found(&table, bytes), [true; 2]);
+            let found = found(&table, bytes);
+            let table = Table::new((2, 5), (0, &Rc::default()), &found, [true; 2]);
             let sum = table.sums.borrow()[0];
-            (sum, table.all_kept().map(|kept| kept.next()), [0, 1].map(|it| table.is_latest(it)))
+            let have_it = found.each_ref().map(|found| table.is_everywhere(found));
+            (sum, table.all_kept().map(|kept| kept.next()), have_it)
         };
-        assert_eq!(latest(&[one, two, one, two]), (2, [0..1, 0..1], [true, true]));
-        assert_eq!(latest(&[three, two, one, two]), (3, [1..2, 0..1], [true, false]));
-        assert_eq!(latest(&[&torn, two, one, two]), (2, [0..1, 0..1], [true, true]));
-        assert_eq!(latest(&[&torn, &torn, one, &torn]), (1, [0..2, 1..2], [false, true]));
+        assert_eq!(latest(&[one, two, one, two]), (2, [0..1, 0..1], [false, false]));
+        assert_eq!(latest(&[two; 4]), (2, [0..1, 0..1], [true, true]));
+        assert_eq!(latest(&[three, two, two, two]), (3, [1..2, 0..1], [false, false]));
+        assert_eq!(latest(&[&torn, two, two, two]), (2, [0..1, 0..1], [false, true]));
+        assert_eq!(latest(&[&torn, &torn, one, &torn]), (1, [0..2, 1..2], [false, false]));
         assert_eq!(latest(&[&torn; 4]), (0, [0..2, 0..2], [true, true]), "nothing is known");
     }
 

@@ -15,9 +15,9 @@
 //! Until that record is durable it is written as before: a return would believe what it was. From
 //! then on no return brings home what earlier records have of it.
 //!
-//! Records become durable one after the other, and each has the bits of all before it. Rounds bring
-//! the map home themselves, before the next begins. Its blocks have sums and versions; of what the
-//! members have the latest version counts.
+//! Records become durable one after the other, and each has the bits of all before it. The map goes
+//! home when the log makes room, behind the stripes: so it tells of no stripe that stands in a
+//! record alone. Its blocks have sums and versions; of what the members have the latest counts.
 //!
 //! Invariants:
 //! 1. A bit is in the log with what the stripe is, or on all members when that is at home.
@@ -77,6 +77,9 @@ pub(crate) struct Written {
     home: RefCell<Vec<u8>>,
     /// Stripes that are fresh, or are about to be.
     fresh: RefCell<BTreeMap<u64, Fresh>>,
+    /// Blocks of the map that differ from what members have, and the first record that is needed
+    /// for that.
+    unsaved: RefCell<BTreeMap<u64, u64>>,
     /// They are to stand still.
     is_taking: Cell<bool>,
     /// One of them has changed.
@@ -204,6 +207,7 @@ impl Written {
             ever: RefCell::new(bits.clone()),
             home: RefCell::new(bits),
             fresh: RefCell::default(),
+            unsaved: RefCell::default(),
             is_taking: Cell::new(false),
             moved: Signal::new(),
         }
@@ -330,14 +334,36 @@ impl Written {
     }
 
     /// That record is durable.
-    pub(crate) fn are_logged(&self, moves: &Moves) {
+    pub(crate) fn are_logged(&self, moves: &Moves, record: u64) {
         for number in blocks_of(moves) {
+            self.unsaved.borrow_mut().entry(number).or_insert(record);
             let version = &mut self.versions.borrow_mut()[number as usize];
             *version = version.wrapping_add(1); // invariant 4
         }
         moves.make(&mut self.logged.borrow_mut(), 0);
         set_bits(&mut self.ever.borrow_mut(), moves.written.iter().copied());
         clear_bits(&mut self.home.borrow_mut(), moves.vacated.iter().copied());
+    }
+
+    /// The first record that is needed for the map.
+    pub(crate) fn needed_from(&self) -> u64 {
+        self.unsaved.borrow().values().copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// What is to come home of the map: who takes it brings it there durably, and says so.
+    pub(crate) fn unsaved(&self, slots: Slots) -> Vec<Change> {
+        let (logged, versions) = (self.logged.borrow(), self.versions.borrow());
+        let change = |number: u64| {
+            let bits = &logged[(number * MAP_BITS) as usize..][..MAP_BITS as usize];
+            let block = encode(&self.set, number, versions[number as usize], bits);
+            Change::new(slots, self.start + number * MAP_BLOCK, vec![block])
+        };
+        self.unsaved.borrow().keys().copied().map(change).collect()
+    }
+
+    /// All of it has come home, durably.
+    pub(crate) fn is_saved(&self) {
+        self.unsaved.borrow_mut().clear();
     }
 
     /// All of it, as it is in durable records.

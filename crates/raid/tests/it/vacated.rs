@@ -65,6 +65,9 @@ fn returns_beside_an_old_map(level: Level, count: usize) -> Result<(), String> {
         let set = new_set(&executor, &disks, level).await;
         let (layout, stripe) = (set.layout(), stripe_of(&set));
         write(&set, 0, 1, 2 * stripe, Durability::Through).await;
+        set.close().await.expect("nothing fails");
+        let disks = copies(&executor, &disks);
+        let set = opened(&executor, &disks).await.expect("all are there");
         let map = set.label().data_start + layout.rows * layout.unit;
         let lost = Fault::on(Verb::Write, Effect::Lost).within(map..map + 4096);
         disks[0].inject(lost.forever());

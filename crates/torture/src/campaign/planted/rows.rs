@@ -198,6 +198,11 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/EarlyPlaces", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
     row("raid/ForgottenSums", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/HalfReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+512-0w2")),
+    row(
+        "raid/HastyMaps",
+        MIRRORS,
+        How::Case("two-faults sync raid1: 3 4096 replaced all-record 3480617848452"),
+    ),
     row("raid/HastyMembers", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/HastyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row(
@@ -219,10 +224,30 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("raid/OldRecords", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/OldStripes", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
+    row(
+        "raid/SinglePlaces",
+        MIRRORS,
+        How::Case("two-faults sync raid1: 2 4096 back all-table 256264911104452"),
+    ),
+    row(
+        "raid/SinglePlaces",
+        PARITY,
+        How::Case("two-faults sync raid5: 4 8192 back all-table 208306774407189"),
+    ),
     row("raid/StaleBlocks", PARITY, How::Contract("raid5-4-Together-0+4096-3584+1024")),
     row("raid/StaleParity", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),
+    row(
+        "raid/UnaskedStrangers",
+        MIRRORS,
+        How::Case("two-faults sync raid1: 2 4096 spare rot-data 252022271123243"),
+    ),
     row("raid/UnjudgedReads", MIRRORS, How::Contract("raid1-2-Flushed-0+512-3584+1024")),
     row("raid/UnjudgedReads", PARITY, How::Contract("raid5-3-Flushed-0+8192-3584+1024")),
+    row(
+        "raid/UnknownAbsences",
+        PARITY,
+        How::Case("two-faults sync raid5: 3 8192 away all-data 88603110360333"),
+    ),
     row("raid/UnloggedMaps", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/UnsummedRecords", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
     row("raid/UntoldLosses", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),

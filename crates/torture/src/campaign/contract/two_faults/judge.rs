@@ -319,6 +319,17 @@ impl CutStory<'_> {
                 let is_alone = shape.members == 2 && is_started_apart;
                 may_be_refused = is_alone || is_absent_bad && shape.tolerance() < 2;
             }
+            // The tables may tell of a first write that no flush has covered.
+            Fault::Rot(Area::Map) | Fault::RotAll(Area::Map) => {
+                let each = shape.unit / BLOCK;
+                let stripes = touched.iter().map(|column| column / each);
+                let first = self.story.fresh_from / (shape.width() * shape.unit);
+                let columns = stripes.filter(|&it| it >= first).flat_map(|stripe| {
+                    (stripe * each..(stripe + 1) * each)
+                        .flat_map(|column| (0..shape.members).map(move |member| (member, column)))
+                });
+                bad.columns.extend(columns);
+            }
             // A record of which no other copy is plugged in is as if it had never been written.
             Fault::Rot(area) | Fault::RotAll(area) if area.is_of_log() => {
                 let is_alone = !matches!(self.story.case.occasion, Occasion::Whole);

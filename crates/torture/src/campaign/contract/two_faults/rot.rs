@@ -50,6 +50,8 @@ impl Target<'_> {
             let Some(image) = &mut disks[member] else { continue };
             let mut chance = Prng::new(if is_alike { seed } else { seed ^ number as u64 });
             // Whole blocks of before, on every disk that has them, are no rot that a disk can show.
+            // A mirror of two may be open with one of them alone.
+            let is_all = is_all || self.shape.members == 2;
             let is_of_itself = is_all && matches!(area, Area::Map | Area::Missed);
             let is_told = is_of_itself || matches!(area, Area::Label | Area::Table);
             let way = if is_told { way % 3 } else { way };
