@@ -157,6 +157,14 @@ struct Tree {
     newest: u64,
 }
 
+/// Files of a tree that are being freed.
+enum Goes {
+    Nothing,
+    These(BTreeSet<u64>),
+    /// All that have no name.
+    Nameless,
+}
+
 /// A look under way.
 pub(crate) struct Look<'a> {
     nodes: Rc<Nodes>,
@@ -382,9 +390,9 @@ impl<'a> Look<'a> {
         self.pinned_until = superblock.snapshots.pinned_until;
         let of_files = |chain: &Chain| is_number(chain.ino);
         let orphans = superblock.chains.iter().filter(|chain| of_files(chain));
-        let orphans: BTreeSet<u64> = orphans.map(|chain| chain.ino).collect();
+        let orphans = Goes::These(orphans.map(|chain| chain.ino).collect());
         let live = Tree { snapshot: None, inodes: Stem::Inodes, newest: superblock.number };
-        self.look_at(live, None, &orphans).await;
+        self.look_at(live, None, orphans).await;
         let Count { files, directories, units, .. } = self.says.count;
         (self.findings.files, self.findings.directories) = (files, directories);
         self.findings.held_bytes = units.saturating_mul(UNIT as u64);
@@ -401,12 +409,17 @@ impl<'a> Look<'a> {
     }
 
     /// Looks at what a tree has, and the one before it has not.
-    async fn look_at(&mut self, tree: Tree, before: Option<Stem>, orphans: &BTreeSet<u64>) {
+    async fn look_at(&mut self, tree: Tree, before: Option<Stem>, goes: Goes) {
         let first = self.findings.wrong.len();
         let inodes = tree.inodes.clone();
         self.tree = tree;
         self.differ(before, Some(inodes)).await;
-        self.judge(orphans);
+        let orphans = match goes {
+            Goes::Nothing => BTreeSet::new(),
+            Goes::These(orphans) => orphans,
+            Goes::Nameless => self.says.nameless(),
+        };
+        self.judge(&orphans);
         self.paths(first).await;
     }
 

@@ -124,14 +124,15 @@ pub struct EntryChange {
 /// What an Update does to the snapshots of a volume. It does nothing else.
 #[derive(Clone, Debug)]
 pub enum SnapshotChange {
-    /// This one is made: it holds what every reader sees when the Update is applied. No change in
-    /// steps is in its middle then.
+    /// This one is made: it holds what every reader sees when the Update is applied. No truncation
+    /// is in its middle then. A file without a name may be: no reader finds it in the snapshot.
     Pinned(Snapshot),
     /// This one is to be deleted since then, and is found no more.
     Deleted(SnapshotNumber, Timestamp),
     /// The live tree is what this one holds, from the next opening on. Answers that are remembered
-    /// are forgotten, and so are chains, whose files are others then; numbers that were given away
-    /// stay so.
+    /// are forgotten, and so are chains, whose files are others then. The files that the snapshot
+    /// holds without a name get chains of their own, which free them from the next opening on.
+    /// Numbers that were given away stay so.
     RolledBack(SnapshotNumber),
 }
 

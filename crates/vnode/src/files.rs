@@ -92,6 +92,8 @@ pub struct Files<E: Engine> {
     stuck: RefCell<BTreeSet<u64>>,
     /// So many chains may be under way.
     pub(crate) chains: Rc<Semaphore>,
+    /// So many of them may be truncations: all, but a snapshot waits for these.
+    pub(crate) truncations: Rc<Semaphore>,
     this: Weak<Self>,
 }
 
@@ -170,6 +172,7 @@ impl<E: Engine> Files<E> {
             unfinished: RefCell::default(),
             stuck: RefCell::default(),
             chains: Semaphore::new(MOST_CHAINS),
+            truncations: Semaphore::new(MOST_CHAINS),
             this: this.clone(),
         })
     }
@@ -321,6 +324,20 @@ impl<E: Engine> Files<E> {
             Either::Left((permit, _)) => Ok(permit),
             Either::Right(_) => Err(FsError::NoSpace),
         }
+    }
+
+    /// Waits for the places of a truncation: until no snapshot is being made, and for one of those
+    /// for changes in steps.
+    ///
+    /// # Errors
+    /// As [`Files::place_among_chains`].
+    pub(crate) async fn places_for_truncation(&self) -> Result<[Permit; 2], FsError> {
+        let no_room_comes = self.engine.no_room_comes();
+        let turn = match select(pin!(self.truncations.acquire(1)), no_room_comes).await {
+            Either::Left((turn, _)) => turn,
+            Either::Right(_) => return Err(FsError::NoSpace),
+        };
+        Ok([turn, self.place_among_chains().await?])
     }
 
     /// Refuses work on a volume that has stopped.

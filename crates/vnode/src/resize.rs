@@ -114,12 +114,12 @@ impl<E: Engine> Files<E> {
         also: &AttributeChange,
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
-        let mut permit = None;
+        let mut places = None;
         let mut first = true;
         loop {
             let (is_begun, refusals) = (self.is_unfinished(node.ino), self.refusals());
             let asked = first.then_some(also);
-            let planned = self.plan_shorter(node, size, asked, &mut permit).await;
+            let planned = self.plan_shorter(node, size, asked, &mut places).await;
             if is_begun && matches!(planned, Err(FsError::NoSpace)) {
                 if self.refusals() > refusals {
                     self.runtime.clock.sleep(REFUSED_PAUSE).await; // there is no room below
@@ -140,7 +140,7 @@ impl<E: Engine> Files<E> {
             };
             first = false;
             if done {
-                drop(permit);
+                drop(places);
                 self.engine.shortened(node, size, sequence).await;
                 return Ok(sequence);
             }
@@ -155,7 +155,7 @@ impl<E: Engine> Files<E> {
         node: &File<E>,
         size: u64,
         asked: Option<&AttributeChange>,
-        permit: &mut Option<Permit>,
+        places: &mut Option<[Permit; 2]>,
     ) -> Result<(Ready<E>, bool), FsError> {
         let mut change = self.plan(Space::Superuser);
         let is_begun = self.is_unfinished(node.ino);
@@ -167,7 +167,7 @@ impl<E: Engine> Files<E> {
         if asked.is_some() && !done {
             // All of it has happened with the first step: what is cut off goes on.
             if !is_begun {
-                *permit = Some(self.place_among_chains().await?);
+                *places = Some(self.places_for_truncation().await?);
             }
             change.link(ChainLink::Begins(node.chain(Some(size))));
         } else if done && is_begun {
@@ -177,25 +177,31 @@ impl<E: Engine> Files<E> {
     }
 
     /// A file loses its last link: it ends with this change if it is small. Otherwise it is an
-    /// orphan from then on.
+    /// orphan from then on, if there is a place for it among the chains. False if there is none:
+    /// the caller drops the change and all locks, waits for a place, and begins again with that.
+    /// The wait may last as long as another file takes to be freed.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`], [`FsError::Io`]; [`FsError::NoSpace`] when those that are being freed
-    /// wait for room.
+    /// [`FsError::Corrupt`], [`FsError::Io`].
     pub(crate) async fn destroy(
         &self,
         change: &mut Change<E>,
         node: &File<E>,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         change.follows.discards.push(node.clone());
         if self.engine.free(&mut change.update, node).await? {
             self.ends(change, node);
-        } else {
-            let permit = self.place_among_chains().await?;
-            change.follows.orphans.push((node.clone(), permit));
-            change.link(ChainLink::Begins(node.chain(None)));
+            return Ok(true);
         }
-        Ok(())
+        let mut place = change.follows.place.take();
+        if place.is_none() && is_planted(Bug::LockedWaits) {
+            place = Some(self.place_among_chains().await?);
+        }
+        let place = place.or_else(|| self.chains.acquire(1).now_or_never());
+        let Some(place) = place else { return Ok(false) };
+        change.follows.orphans.push((node.clone(), place));
+        change.link(ChainLink::Begins(node.chain(None)));
+        Ok(true)
     }
 
     /// Everything of a file goes with this change.
@@ -227,16 +233,17 @@ impl<E: Engine> Files<E> {
         }
         for (chain, node) in found {
             self.note_chain(Some(ChainLink::Begins(chain)));
-            let permit = self.chains.acquire(1).await;
+            let place = self.chains.acquire(1).await;
             let Some(size) = chain.size else {
                 self.retire(&node, Sequence(0));
-                self.free_orphan(node, permit);
+                self.free_orphan(node, place);
                 continue;
             };
+            let places = (self.truncations.acquire(1).await, place);
             let alone = node.lock.exclusive().await;
             let this = self.handle();
             let task = async move {
-                let _held = (alone, permit);
+                let _held = (alone, places);
                 // Every caller that wants the file is told of a failure.
                 let _ = this.shorten(&node, size, &AttributeChange::default(), &mut ()).await;
             };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::facts::Count;
-use super::{Law, Look, Tree};
+use super::{Goes, Law, Look, Tree};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{Died, LINES, LISTS, Line, List, Told};
 use crate::format::superblock::Snapshots;
@@ -116,7 +116,8 @@ impl Look<'_> {
             let inodes = Stem::Pinned(Rc::new(told.inodes));
             let snapshot = Some((told.number, name_of(&told)));
             let tree = Tree { snapshot, inodes: inodes.clone(), newest: told.update };
-            self.look_at(tree, Some(before), &BTreeSet::new()).await;
+            let goes = if told.orphans_since > 0 { Goes::Nameless } else { Goes::Nothing };
+            self.look_at(tree, Some(before), goes).await;
             let there = self.says.count;
             let Count { files, directories, units, nodes, .. } = there;
             self.compare_counts([

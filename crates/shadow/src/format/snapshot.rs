@@ -50,6 +50,9 @@ pub struct Told {
     pub nodes: u64,
     /// Units that its deletion has given back.
     pub freed: u64,
+    /// Files without a name that it holds were being freed when it was made. All of them lost
+    /// their names by this update, or one after it. 0 if it holds none.
+    pub orphans_since: u64,
 }
 
 impl Told {
@@ -81,7 +84,8 @@ pub struct Line {
     nodes: U64,
     freed: U64,
     name: [u8; 255],
-    reserved: [u8; 37],
+    orphans_since: U64,
+    reserved: [u8; 29],
 }
 
 /// Lines of snapshots in a block.
@@ -113,7 +117,8 @@ impl Line {
         let name = line.name.get(..line.name_length.get().into()).ok_or(())?;
         let name = Name::parse(name).map_err(|_| ())?;
         let inodes = Tree { height: line.height, root: line.root };
-        if inodes.height > HIGHEST || line.number.get() > SnapshotNumber::LAST.0 {
+        let is_late = line.orphans_since.get() > line.update.get();
+        if inodes.height > HIGHEST || line.number.get() > SnapshotNumber::LAST.0 || is_late {
             return Err(());
         }
         Ok(Some(Told {
@@ -128,6 +133,7 @@ impl Line {
             units: line.units.get(),
             nodes: line.nodes.get(),
             freed: line.freed.get(),
+            orphans_since: line.orphans_since.get(),
         }))
     }
 
@@ -149,7 +155,7 @@ impl Line {
         line.root = told.inodes.root;
         (line.files, line.directories) = (told.files.into(), told.directories.into());
         (line.units, line.nodes) = (told.units.into(), told.nodes.into());
-        line.freed = told.freed.into();
+        (line.freed, line.orphans_since) = (told.freed.into(), told.orphans_since.into());
     }
 }
 
@@ -291,6 +297,7 @@ mod tests {
             units: 1,
             nodes: 9,
             freed: u64::MAX,
+            orphans_since: u64::from(number) << 30,
         };
         (0..LINES).for_each(|slot| Line::write(&mut block, slot, Some(&told(slot as u32 + 1))));
         for slot in 0..LINES {

@@ -12,6 +12,7 @@ mod faults;
 mod filled;
 mod flipped;
 mod forge;
+mod frees;
 mod golden;
 mod held;
 mod hostile;

@@ -409,5 +409,6 @@ fn told(prng: &mut Prng) -> Told {
         units: prng.below(200),
         nodes: prng.below(99),
         freed: prng.below(99),
+        orphans_since: 0,
     }
 }
