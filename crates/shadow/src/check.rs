@@ -151,7 +151,7 @@ pub struct Findings {
 /// The tree that is looked at.
 struct Tree {
     /// The snapshot whose it is, and its name; none for the live tree.
-    snapshot: Option<(u32, String)>,
+    snapshot: Option<(u64, String)>,
     inodes: Stem,
     /// The last update that wrote something of it.
     newest: u64,
@@ -187,7 +187,7 @@ pub(crate) struct Look<'a> {
     /// Blocks of metadata that were written by this update, or one before it, count as pinned.
     pinned_until: u64,
     /// Snapshots that hold something, and the updates that made them.
-    holders: Vec<(u32, u64)>,
+    holders: Vec<(u64, u64)>,
     /// What snapshots alone hold, and which, by the first unit.
     pub(crate) died: BTreeMap<u64, (Span, Run)>,
     /// Units of blocks of metadata that are not there.
@@ -200,7 +200,7 @@ pub(crate) struct Look<'a> {
     /// where nothing may.
     pub(crate) strays: BTreeMap<(u64, u64), Run>,
     /// What there is in each snapshot.
-    pub(crate) counts: BTreeMap<u32, Count>,
+    pub(crate) counts: BTreeMap<u64, Count>,
     /// Whether the disk did not read something that may come back.
     pub(crate) has_unread: bool,
 }

@@ -22,7 +22,7 @@ impl Look<'_> {
             self.wrong(Law::Line, None, "numbers of lines that no volume has", "fewer");
             return Pins::default();
         }
-        let mut found: BTreeMap<u32, (Told, u64)> = BTreeMap::new();
+        let mut found: BTreeMap<u64, (Told, u64)> = BTreeMap::new();
         for block in 0..said.line_slots.div_ceil(LINES) {
             let read = self.nodes.get(&Stem::Snapshots, 0, block).await;
             let Ok(Some(lines)) = read else { continue };
@@ -159,13 +159,13 @@ impl Look<'_> {
         for &(span, run) in self.died.values() {
             held.entry(span).or_default().push(run);
         }
-        let all: BTreeMap<u32, String> =
+        let all: BTreeMap<u64, String> =
             pins.holding().iter().map(|told| (told.number, name_of(told))).collect();
         let spans: BTreeSet<Span> = held.keys().chain(listed.keys()).copied().collect();
         for span in spans {
             let of = |runs: &mut BTreeMap<Span, Vec<Run>>| runs.remove(&span).unwrap_or_default();
             let (listed, held) = (coalesced(of(&mut listed)), coalesced(of(&mut held)));
-            let name = |number: u32| all.get(&number).map_or("", String::as_str);
+            let name = |number: u64| all.get(&number).map_or("", String::as_str);
             let (first, last) = (name(span.first), name(span.end - 1));
             let whose = if span.first + 1 == span.end {
                 format!("snapshot {first} holds alone")
