@@ -332,7 +332,8 @@ pub trait Engine: Sized + 'static {
     }
 
     /// Whether a volume at rest may have chains that are not finished: the next start goes on with
-    /// them.
+    /// them. A stop leaves files without a name as they are then, and waits for no large file to be
+    /// freed.
     fn keeps_chains(&self) -> bool {
         false
     }

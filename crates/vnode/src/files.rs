@@ -86,6 +86,8 @@ pub struct Files<E: Engine> {
     pub(crate) remembered: Cell<Vec<LoggedReply>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, File<E>>>,
+    /// Those of them that a stop leaves to the next start.
+    pub(crate) paused: RefCell<BTreeMap<u64, File<E>>>,
     /// Files with a chain that has not ended.
     unfinished: RefCell<BTreeSet<u64>>,
     /// Those of them that cannot go on (invariant 4).
@@ -169,6 +171,7 @@ impl<E: Engine> Files<E> {
             reconnected: Cell::new(Depends::NOTHING),
             remembered: Cell::new(options.remembered),
             orphans: RefCell::default(),
+            paused: RefCell::default(),
             unfinished: RefCell::default(),
             stuck: RefCell::default(),
             chains: Semaphore::new(MOST_CHAINS),
@@ -277,7 +280,16 @@ impl<E: Engine> Files<E> {
 
     /// Whether a large file is being freed, and can be.
     fn frees_orphans(&self) -> bool {
-        self.orphans.borrow().keys().any(|&ino| !self.is_stuck(ino))
+        let paused = self.paused.borrow();
+        let goes_on = |ino: &u64| !self.is_stuck(*ino) && !paused.contains_key(ino);
+        self.orphans.borrow().keys().any(goes_on)
+    }
+
+    /// Whether large files that are being freed stay as they are, since the volume stops, and the
+    /// next start goes on with them.
+    pub(crate) fn leaves_orphans(&self) -> bool {
+        let is_stopping = self.stop.get().has_begun && !is_planted(Bug::PatientStops);
+        is_stopping && self.engine.keeps_chains()
     }
 
     /// A change of a file in steps cannot go on: its disk failed, or is damaged (invariant 4).

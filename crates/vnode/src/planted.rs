@@ -81,6 +81,8 @@ planted::bugs! {
     HastyPromises,
     /// Of an answer only what it tells of the first file is kept.
     HalfAnswers,
+    /// A stop waits until all large files are freed.
+    PatientStops,
     /// A stop waits for the engine's background task however long there is no room below.
     EndlessBackground,
 }

@@ -233,6 +233,10 @@ impl<E: Engine> Files<E> {
         }
         for (chain, node) in found {
             self.note_chain(Some(ChainLink::Begins(chain)));
+            if self.is_read_only() {
+                self.leave_chain(chain, node);
+                continue;
+            }
             let place = self.chains.acquire(1).await;
             let Some(size) = chain.size else {
                 self.retire(&node, Sequence(0));
@@ -252,14 +256,33 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
+    /// A chain of a volume that may not be changed stays: the file is gone, or cannot be used.
+    fn leave_chain(&self, chain: Chain, node: File<E>) {
+        if chain.size.is_some() {
+            return self.stick(chain.ino);
+        }
+        self.retire(&node, Sequence(0));
+        self.paused.borrow_mut().insert(chain.ino, node.clone());
+        self.orphans.borrow_mut().insert(chain.ino, node);
+    }
+
     /// Frees an orphan in the background, step by step.
     pub(crate) fn free_orphan(&self, node: File<E>, chain: Permit) {
         let this = self.handle();
         self.orphans.borrow_mut().insert(node.ino, node.clone());
         let task = async move {
             let (mut place, mut pause) = (Some(chain), FIRST_RETRY);
-            while this.free_in_steps(&node).await.is_err() {
-                this.stick(node.ino);
+            loop {
+                match this.free_in_steps(&node).await {
+                    Ok(true) => break,
+                    Ok(false) => {
+                        drop(place);
+                        this.paused.borrow_mut().insert(node.ino, node);
+                        this.engine.released().notify();
+                        return;
+                    }
+                    Err(_) => this.stick(node.ino),
+                }
                 drop(place.take()); // nobody waits for it meanwhile
                 this.engine.released().notify();
                 this.runtime.clock.sleep(pause).await;
@@ -277,9 +300,18 @@ impl<E: Engine> Files<E> {
         self.runtime.tasks.spawn(task.boxed_local());
     }
 
-    async fn free_in_steps(&self, node: &File<E>) -> Result<(), FsError> {
+    /// Goes on with large files that a stop had left, and then did not come to its end.
+    pub(crate) async fn resume_orphans(&self) {
+        for node in self.paused.take().into_values() {
+            let place = self.chains.acquire(1).await;
+            self.free_orphan(node, place);
+        }
+    }
+
+    /// Frees an orphan. False if a stop leaves the rest to the next start.
+    async fn free_in_steps(&self, node: &File<E>) -> Result<bool, FsError> {
         let _alone = node.lock.exclusive().await;
-        loop {
+        while !self.leaves_orphans() {
             let mut change = self.plan(Space::Superuser);
             change.update.manner().goes_on = true;
             let done = self.engine.free_step(&mut change.update, node).await?;
@@ -288,9 +320,10 @@ impl<E: Engine> Files<E> {
             }
             let sequence = self.apply(self.reserve(change).await?, &mut ());
             if done {
-                return Ok(());
+                return Ok(true);
             }
             self.reached(sequence).await?;
         }
+        Ok(false)
     }
 }

@@ -2,15 +2,17 @@
 //! that holds such a file.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
+use block::BlockDevice;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin, roll_back};
 use futures::future::{join, join3};
 use runtime::Runtime;
-use shadow::Shadow;
+use shadow::{OpenOptions, Shadow, look, open, set_label, set_reserve};
 use sim::{Choice, Disk, Executor, Image, Latency, Options, Prng, Timing};
-use vfs::{FileSystem, Stability};
+use vfs::{FileSystem, FsError, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
@@ -126,6 +128,12 @@ fn reopened(
     Ok(disk.contents())
 }
 
+/// Bytes in use, without those of the root.
+async fn used(volume: &Volume<Shadow>) -> u64 {
+    let space = volume.space().await;
+    space.total_bytes - space.free_bytes - 4096
+}
+
 /// Goes back to a snapshot, and frees what it holds without a name; then deletes it, and all that
 /// is left: nothing is in use. Gives whether the large file had lost its name in the snapshot.
 fn goes_back(image: Image) -> Result<bool, String> {
@@ -214,12 +222,91 @@ fn a_file_that_was_being_freed_before_an_opening_is_freed_as_well() {
     assert_eq!(goes_back(image), Ok(true));
 }
 
+/// A volume that was stopped while a large file was being freed, and the time that the stop took.
+async fn stopped_amid(executor: &Executor, disk: &Rc<Disk>) -> Result<Duration, String> {
+    let clock = executor.runtime().clock;
+    let volume = opened(executor.runtime(), disk).await?;
+    let large = volume.lookup(volume.files.root(), "large").await.expect("it is there");
+    volume.remove(volume.files.root(), "large").await.map_err(|error| error.to_string())?;
+    clock.sleep(Duration::from_millis(3 * FLUSH_MS)).await;
+    let before = clock.now();
+    volume.files.shutdown().await.map_err(|error| error.to_string())?;
+    let took = clock.now().since(before);
+    let told = volume.files.getattr(large).await.open().await.expect("running").into_inner();
+    assert_eq!(told.err(), Some(FsError::Stale), "it is gone, as far as clients know");
+    Ok(took)
+}
+
+/// A stop leaves large files that are being freed to the next start. Such a volume is clean: it is
+/// looked at, checked, and opened to be read.
+pub(crate) fn a_stop_leaves_files_that_go() -> Result<(), String> {
+    let executor = Executor::new(2);
+    let flush_ns = (FLUSH_MS * 1_000_000, FLUSH_MS * 1_000_000);
+    let timing = Timing::Random(Latency { flush_ns, ..Latency::default() });
+    let options = Options { timing, ..Options::default() };
+    let disk = Disk::with_options(&executor, with_files(LARGE), options);
+    let took = executor.block_on(stopped_amid(&executor, &disk))?;
+    if took > Duration::from_millis(10 * FLUSH_MS) {
+        return Err(format!("a stop took {took:?}, beside a file that goes"));
+    }
+    let image = disk.contents();
+    findings(&image)?;
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, image.clone());
+    executor.block_on(async {
+        assert!(look(&*disk).await.expect("it is well").is_at_rest);
+        set_label(&*disk, "after").await.expect("it is at rest");
+        let device: Rc<dyn BlockDevice> = disk.clone();
+        set_reserve(&device, &executor.runtime(), 3).await.expect("it is at rest");
+        assert!(look(&*disk).await.expect("it is well").is_at_rest, "once more");
+    });
+    findings(&disk.contents())?;
+    let image = disk.contents();
+    is_read(image.clone())?;
+    reopened(image, async |volume| {
+        volume.settle().await;
+        match used(volume).await {
+            SECOND => Ok(()),
+            used => Err(format!("{used} bytes are in use, and one file is there")),
+        }
+    })
+    .map(drop)
+}
+
+/// A volume that has a file without a name is opened to be read: nothing is written.
+fn is_read(image: Image) -> Result<(), String> {
+    let executor = Executor::new(3);
+    let disk = Disk::new(&executor, image.clone());
+    executor.block_on(async {
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let opened = open(disk.clone(), executor.runtime(), &options).await;
+        let volume = Volume::new(opened.map_err(|error| error.to_string())?);
+        let names = volume.list(volume.files.root()).await.map_err(|error| error.to_string())?;
+        assert_eq!(names, [".", "..", "second"]);
+        let others = used(&volume).await - SECOND;
+        assert!(others < LARGE / 100, "{others} bytes beside the file are counted");
+        executor.runtime().clock.sleep(Duration::from_secs(5)).await;
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })?;
+    assert!(disk.contents() == image, "nothing is written");
+    Ok(())
+}
+
+#[test]
+fn a_stop_waits_for_no_file_that_is_being_freed() {
+    assert_eq!(a_stop_leaves_files_that_go(), Ok(()));
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn what_waits_for_files_that_go_is_found() {
     use vnode::planted::{Bug, plant};
+    plant(Some(Bug::PatientStops));
+    let stop = a_stop_leaves_files_that_go();
     plant(Some(Bug::PinsAwaitOrphans));
     let snapshot = callers_and_snapshots_wait_for_no_file_that_goes();
     plant(None);
-    println!("{}", snapshot.expect_err("it is found"));
+    for found in [stop, snapshot] {
+        println!("{}", found.expect_err("it is found"));
+    }
 }

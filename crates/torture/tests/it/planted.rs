@@ -106,6 +106,7 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "RefusedRollBacks",
     "LeftOrphans",
     "LateOrphans",
+    "PatientStops",
     "UnmendedSuperblocks",
     "UnmendedRuns",
     "LostLines",
