@@ -614,6 +614,7 @@ impl Commits {
             orphans_since: self.chains.orphans_since(),
         };
         leaf.change(|bytes| Line::write(bytes, slot, Some(&told)));
+        self.nodes.held_trees.add(told.inodes);
         self.pins.pin(told, slot);
     }
 

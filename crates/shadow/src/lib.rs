@@ -21,7 +21,8 @@
 //!   looking at what it says of itself, and at all of it. `anchors`: where it begins; `lost`: a
 //!   volume without them.
 //! * [`mod@repair`]: one update that makes right what can be.
-//! * `mend`: other versions of a block; `bits`: finding one that has flipped. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
+//! * `mend`: other versions of a block; `held_trees`: whether a snapshot still holds it; `bits`:
+//!   finding one that has flipped. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
 //!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it
 //!   gives way. `status`: what an open volume tells of itself.
 //! * `compact`: emptying zones; `zones`, `emptying`: which; `owners`: whose what is in them is;
@@ -50,6 +51,7 @@ mod error;
 mod fold;
 pub mod format;
 mod fullness;
+mod held_trees;
 mod in_order;
 mod inode;
 pub mod look;

@@ -130,6 +130,8 @@ planted::bugs! {
     /// Going back passes over a file that lost its name in the first update that may have taken
     /// one.
     LateOrphans,
+    /// What a snapshot held is mended, though that is gone, and other data may stand there.
+    LateMends,
     /// Going back is refused by rot in the tree that goes.
     RefusedRollBacks,
     /// An opening takes no superblock of which a bit has flipped.

@@ -38,6 +38,7 @@ mod shorter;
 mod snapshots;
 #[path = "../../../ffs/tests/it/common/sparse.rs"]
 mod sparse;
+mod stale;
 mod steps;
 mod strays;
 mod turns;

@@ -107,6 +107,8 @@ const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "LeftOrphans",
     "LateOrphans",
     "PatientStops",
+    "MendsAhead",
+    "LateMends",
     "UnmendedSuperblocks",
     "UnmendedRuns",
     "LostLines",
