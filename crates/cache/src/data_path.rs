@@ -23,7 +23,7 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb, slices};
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::try_join_all;
+use futures::future::{OptionFuture, try_join_all};
 
 use crate::budget::Budget;
 use crate::data::{DataCache, Found};
@@ -88,7 +88,8 @@ impl DataPath {
 
     /// Reads bytes that are data of a file, one piece after the other. What the device gives of it
     /// has these checksums, one a unit, if there are any; a unit that has not is mended, if the
-    /// device has another version of it.
+    /// device has another version of it. So the caller sees to it that the bytes stay what they are
+    /// until the read ends.
     ///
     /// # Errors
     /// Those of the device; [`ErrorKind::InvalidData`] when a unit does not fit its checksum.
@@ -135,7 +136,7 @@ impl DataPath {
         let skip = (range.start % self.unit) as usize;
         let (from, to) = (range.start - skip as u64, range.end.next_multiple_of(self.unit));
         let loading = self.cache().begin(from..to);
-        let read = self.begin_read(from..to, sums);
+        let read = self.begin_read(from..to, sums, true);
         let used = (range.end - from) as usize;
         async move {
             let data = read.await?;
@@ -146,10 +147,11 @@ impl DataPath {
 
     /// Begins to read, at once, what a task will want, whole units.
     /// It is on its way, and arrives, whether the future is dropped or not; kept it is only if that
-    /// is run.
+    /// is run. It holds nothing up: what it reads may be given back and written over meanwhile. So
+    /// it mends nothing, since its checksums may be those of what stood there before.
     pub fn load_ahead(&self, range: Range<u64>, sums: &[u64]) -> impl Future<Output = ()> + use<> {
         let loading = self.cache().begin(range.clone());
-        let read = self.begin_read(range, sums);
+        let read = self.begin_read(range, sums, is_planted(Bug::MendsAhead));
         async move {
             if let Ok(data) = read.await {
                 loading.keep(&data, 0, true);
@@ -161,6 +163,7 @@ impl DataPath {
         &self,
         range: Range<u64>,
         sums: &[u64],
+        mends: bool,
     ) -> impl Future<Output = Result<Vec<Bytes>, IoError>> + use<> {
         self.budget.bound_data();
         let units = ((range.end - range.start) / self.unit) as usize;
@@ -187,7 +190,9 @@ impl DataPath {
                 }
                 let (at, length) = (range.start + place.start as u64, unit as u64);
                 let is_right = Rc::new(move |bytes: &[u8]| sum(bytes) == right);
-                let Some(mended) = device.mend(at, length, is_right).await? else {
+                let mend = mends.then(|| device.mend(at, length, is_right));
+                let mended = OptionFuture::from(mend).await.transpose()?.flatten();
+                let Some(mended) = mended else {
                     return Err(IoError::new(Verb::Read, at, length, ErrorKind::InvalidData));
                 };
                 buffer[place].copy_from_slice(&mended);

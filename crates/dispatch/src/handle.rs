@@ -1,15 +1,18 @@
 //! File handles: what a client keeps to name a file for ever.
 //!
-//! A handle of the live tree is of version 1 and has 28 bytes; one of what a snapshot holds, and of
-//! a directory `.snapshot`, is of version 2 and has 32. Every byte is checked on its way back in:
+//! A handle of the live tree is of version 1 and has 28 bytes. A handle of what a snapshot holds is
+//! of version 2 and has 32 bytes, if the number of the snapshot is below 2^32 - 1; a larger number
+//! takes version 3, of 36 bytes. A directory `.snapshot` has version 2 with all ones. Every byte is
+//! checked on its way back in:
 //!
 //! ```text
 //! | version 1 | 0 0 0 | fsid 8 | ino 8 | generation 4 | CRC-32C of the 24 before 4 |
 //! | version 2 | 0 0 0 | fsid 8 | ino 8 | generation 4 | snapshot 4 | CRC-32C of the 28 before 4 |
+//! | version 3 | 0 0 0 | fsid 8 | ino 8 | generation 4 | snapshot 8 | CRC-32C of the 32 before 4 |
 //! ```
 //!
-//! What is live keeps the handles that it always had. Version 2 with the number of the live tree is
-//! no handle: each object has one.
+//! What had a handle before there were longer ones keeps it. Each object has one handle: a number
+//! in a longer field than it needs makes none.
 //!
 //! It holds nothing that a restart changes, so a client never notices one. The check is against
 //! accidents (a handle of another server, a damaged packet), not against forgery: a client that may
@@ -24,9 +27,14 @@ use vfs::{FsError, Ino, ObjectId, SnapshotNumber};
 pub const HANDLE_SIZE: usize = 28;
 /// The length of a handle of what a snapshot holds, in bytes.
 pub const SNAPSHOT_HANDLE_SIZE: usize = 32;
+/// The same, of a snapshot whose number has more than 32 bits.
+pub const LONG_HANDLE_SIZE: usize = 36;
 
 const VERSION: u8 = 1;
 const SNAPSHOT_VERSION: u8 = 2;
+const LONG_VERSION: u8 = 3;
+/// The directory `.snapshot`, in a handle of version 2.
+const LISTING: u32 = u32::MAX;
 const CHECK: usize = 4;
 
 /// The number of a volume: in every file handle, and what clients see as the device number of its
@@ -46,7 +54,7 @@ pub struct Handle {
 /// The bytes of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleBytes {
-    bytes: [u8; SNAPSHOT_HANDLE_SIZE],
+    bytes: [u8; LONG_HANDLE_SIZE],
     length: usize,
 }
 
@@ -61,14 +69,16 @@ impl Deref for HandleBytes {
 impl Handle {
     /// The bytes that a client gets.
     pub fn encode(self) -> HandleBytes {
-        let mut bytes = [0; SNAPSHOT_HANDLE_SIZE];
+        let mut bytes = [0; LONG_HANDLE_SIZE];
         let length = handle_size(self.id);
-        bytes[0] = if self.id.is_live() { VERSION } else { SNAPSHOT_VERSION };
+        bytes[0] = version_of(self.id.snapshot);
         bytes[4..12].copy_from_slice(&self.fsid.0.to_be_bytes());
         bytes[12..20].copy_from_slice(&self.id.ino.0.to_be_bytes());
         bytes[20..24].copy_from_slice(&self.id.generation.to_be_bytes());
-        if !self.id.is_live() {
-            bytes[24..28].copy_from_slice(&self.id.snapshot.0.to_be_bytes());
+        match short(self.id.snapshot) {
+            _ if self.id.is_live() => {}
+            Some(number) => bytes[24..28].copy_from_slice(&number.to_be_bytes()),
+            None => bytes[24..32].copy_from_slice(&self.id.snapshot.0.to_be_bytes()),
         }
         let check = check(&bytes[..length - CHECK]);
         bytes[length - CHECK..length].copy_from_slice(&check);
@@ -83,8 +93,14 @@ impl Handle {
         let first: &[u8; HANDLE_SIZE] = bytes.first_chunk().ok_or(FsError::BadHandle)?;
         let (version, snapshot) = match bytes.len() {
             HANDLE_SIZE => (VERSION, SnapshotNumber::LIVE),
-            SNAPSHOT_HANDLE_SIZE => {
-                (SNAPSHOT_VERSION, SnapshotNumber(u32::from_be_bytes(field(first, 24))))
+            SNAPSHOT_HANDLE_SIZE => match u32::from_be_bytes(field(first, 24)) {
+                LISTING => (SNAPSHOT_VERSION, SnapshotNumber::LISTING),
+                number => (SNAPSHOT_VERSION, SnapshotNumber(number.into())),
+            },
+            LONG_HANDLE_SIZE => {
+                let long: &[u8; LONG_HANDLE_SIZE] =
+                    bytes.first_chunk().ok_or(FsError::BadHandle)?;
+                (LONG_VERSION, SnapshotNumber(u64::from_be_bytes(field(long, 24))))
             }
             _ => return Err(FsError::BadHandle),
         };
@@ -93,7 +109,7 @@ impl Handle {
         let ino = Ino(u64::from_be_bytes(field(first, 12)));
         let generation = u32::from_be_bytes(field(first, 20));
         let id = ObjectId { ino, generation, snapshot };
-        if !is_right || id.is_live() != (version == VERSION) {
+        if !is_right || version_of(snapshot) != version {
             return Err(FsError::BadHandle);
         }
         Ok(Self { fsid: Fsid(u64::from_be_bytes(field(first, 4))), id })
@@ -102,12 +118,33 @@ impl Handle {
 
 /// The length of an object's handle, in bytes.
 pub(crate) fn handle_size(id: ObjectId) -> usize {
-    if id.is_live() { HANDLE_SIZE } else { SNAPSHOT_HANDLE_SIZE }
+    match version_of(id.snapshot) {
+        VERSION => HANDLE_SIZE,
+        SNAPSHOT_VERSION => SNAPSHOT_HANDLE_SIZE,
+        _ => LONG_HANDLE_SIZE,
+    }
+}
+
+/// The version of the handles of a tree.
+fn version_of(tree: SnapshotNumber) -> u8 {
+    match short(tree) {
+        Some(0) => VERSION,
+        Some(_) => SNAPSHOT_VERSION,
+        None => LONG_VERSION,
+    }
+}
+
+/// The number of a tree in handles of version 2, if it fits.
+fn short(tree: SnapshotNumber) -> Option<u32> {
+    match tree {
+        SnapshotNumber::LISTING => Some(LISTING),
+        SnapshotNumber(number) => u32::try_from(number).ok().filter(|&number| number != LISTING),
+    }
 }
 
 /// The volume that a handle names, if it is one: for a caller that only asks where it belongs.
 pub(crate) fn fsid_of(handle: &[u8]) -> Option<Fsid> {
-    let has_length = matches!(handle.len(), HANDLE_SIZE | SNAPSHOT_HANDLE_SIZE);
+    let has_length = matches!(handle.len(), HANDLE_SIZE | SNAPSHOT_HANDLE_SIZE | LONG_HANDLE_SIZE);
     let first: &[u8; HANDLE_SIZE] = handle.first_chunk().filter(|_| has_length)?;
     Some(Fsid(u64::from_be_bytes(field(first, 4))))
 }
@@ -118,7 +155,7 @@ fn check(bytes: &[u8]) -> [u8; CHECK] {
 }
 
 /// A field of the bytes that a handle has at least.
-fn field<const N: usize>(bytes: &[u8; HANDLE_SIZE], start: usize) -> [u8; N] {
+fn field<const N: usize, const OF: usize>(bytes: &[u8; OF], start: usize) -> [u8; N] {
     std::array::from_fn(|index| bytes[start + index])
 }
 
@@ -126,7 +163,18 @@ fn field<const N: usize>(bytes: &[u8; HANDLE_SIZE], start: usize) -> [u8; N] {
 mod tests {
     use super::*;
 
-    const NUMBERS: [u32; 6] = [0, 1, 7, 0x1_0000, 0xff_fffe, u32::MAX];
+    const NUMBERS: [u64; 10] = [
+        0,
+        1,
+        7,
+        0x1_0000,
+        0xff_fffe,
+        u32::MAX as u64 - 1,
+        u32::MAX as u64,
+        1 << 32,
+        SnapshotNumber::LAST.0,
+        u64::MAX,
+    ];
 
     fn sample() -> Handle {
         Handle { fsid: Fsid(0x0123_4567_89ab_cdef), id: ObjectId::live(Ino(42), 7) }
@@ -158,6 +206,12 @@ mod tests {
         let held = Handle { id: sample().id.within(SnapshotNumber(0x0102_0304)), ..sample() };
         let expected = [&[2], &expected[1..], &[1, 2, 3, 4]].concat();
         assert_eq!(held.encode()[..SNAPSHOT_HANDLE_SIZE - CHECK], expected);
+        let listing = Handle { id: sample().id.within(SnapshotNumber::LISTING), ..sample() };
+        assert_eq!(listing.encode()[24..SNAPSHOT_HANDLE_SIZE - CHECK], [255; 4]);
+        assert_eq!(listing.encode()[..24], held.encode()[..24]);
+        let long = Handle { id: sample().id.within(SnapshotNumber(0x1_0203_0405)), ..sample() };
+        let expected = [&[3], &expected[1..24], &[0, 0, 0, 1, 2, 3, 4, 5]].concat();
+        assert_eq!(long.encode()[..LONG_HANDLE_SIZE - CHECK], expected);
     }
 
     #[test]
@@ -198,6 +252,16 @@ mod tests {
             sealed(bytes)
         };
         let (live, held) = (sample().id, sample().id.within(SnapshotNumber(9)));
+        let long = sample().id.within(SnapshotNumber(1 << 40));
+        assert_eq!(forged(3, long).map(|handle| handle.id), Ok(long));
+        for version in [0, 1, 2, 4] {
+            assert_eq!(forged(version, long), Err(FsError::BadHandle), "{version}: {long:?}");
+        }
+        for number in [0, 9, u64::from(u32::MAX) - 1, u64::MAX] {
+            let mut bytes = bytes_of(long);
+            bytes[24..32].copy_from_slice(&number.to_be_bytes());
+            assert_eq!(sealed(bytes), Err(FsError::BadHandle), "{number} has a shorter handle");
+        }
         assert_eq!(forged(1, live).map(|handle| handle.id), Ok(live));
         assert_eq!(forged(2, held).map(|handle| handle.id), Ok(held));
         for (version, id) in [(2, live), (1, held), (0, live), (3, live), (3, held), (255, held)] {

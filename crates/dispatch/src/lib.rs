@@ -50,7 +50,7 @@ mod volume;
 
 pub use dispatcher::{CallObserver, Dispatcher};
 pub use exports::{AmbiguousRules, Anonymous, Export, Exports, Rule, Squash};
-pub use handle::{Fsid, HANDLE_SIZE, Handle, HandleBytes, SNAPSHOT_HANDLE_SIZE};
+pub use handle::{Fsid, HANDLE_SIZE, Handle, HandleBytes, LONG_HANDLE_SIZE, SNAPSHOT_HANDLE_SIZE};
 pub use limits::{CALL_MEMORY, Limits, MAX_TRANSFER};
 pub use reply::{Reply, ReplyMemory};
 pub use reply_cache::{Counters, ReplyCache, Window};

@@ -106,18 +106,24 @@ impl<S: Store> Namespace<S> {
         name: &Name,
         node: &S::Node,
     ) -> Result<(), FsError> {
-        let ([found], _held) = match self.lock_names(call, [(parent, name)]).await {
-            Err(FsError::Stale) => return Ok(()), // the directory is gone, and the name with it
-            locked => locked?,
-        };
-        if found.is_some_and(|found| found.id() == node.id()) {
-            let mut update = self.store.begin(who);
-            self.store.drop_entry(&mut update, parent, name).await?;
-            self.drop_name(&mut update, node).await?;
-            self.entries_changed(&mut update, parent);
-            self.apply(call, update).await?;
-        }
-        Ok(())
+        self.with_place(async |place| {
+            let ([found], _held) = match self.lock_names(call, [(parent, name)]).await {
+                Err(FsError::Stale) => return Ok(true), // the directory is gone, and the name too
+                locked => locked?,
+            };
+            if found.is_some_and(|found| found.id() == node.id()) {
+                let mut update = self.store.begin(who);
+                self.store.give_place(&mut update, place);
+                self.store.drop_entry(&mut update, parent, name).await?;
+                if !self.drop_name(&mut update, node).await? {
+                    return Ok(false); // another call has made it large
+                }
+                self.entries_changed(&mut update, parent);
+                self.apply(call, update).await?;
+            }
+            Ok(true)
+        })
+        .await
     }
 
     /// CREATE of a name that is there.

@@ -1,5 +1,6 @@
 //! Taking names away: REMOVE and RMDIR.
 
+use runtime::sync::Permit;
 use vfs::{Credentials, FileKind, FsError, Name, ObjectId};
 
 use crate::access::{self, EXECUTE, WRITE};
@@ -23,17 +24,45 @@ impl<S: Store> Namespace<S> {
             return Err(FsError::ReadOnly);
         }
         access::check(who, &parent.attributes(), EXECUTE)?;
-        let ([node], _held) = self.lock_names(call, [(&parent, name)]).await?;
+        self.with_place(async |place| self.try_remove(call, who, &parent, name, place).await).await
+    }
+
+    /// REMOVE, as far as there is a place for a file that goes in steps: false if there is none.
+    async fn try_remove(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        parent: &S::Node,
+        name: &Name,
+        place: Option<Permit>,
+    ) -> Result<bool, FsError> {
+        let ([node], _held) = self.lock_names(call, [(parent, name)]).await?;
         let node = node.ok_or(FsError::NoEntry)?;
-        self.check_removal(who, &parent, &node)?;
+        self.check_removal(who, parent, &node)?;
         if node.kind() == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
         let mut update = self.store.begin(who);
-        self.store.drop_entry(&mut update, &parent, name).await?;
-        self.drop_name(&mut update, &node).await?;
-        self.entries_changed(&mut update, &parent);
+        self.store.give_place(&mut update, place);
+        self.store.drop_entry(&mut update, parent, name).await?;
+        if !self.drop_name(&mut update, &node).await? {
+            return Ok(false);
+        }
+        self.entries_changed(&mut update, parent);
         self.apply(call, update).await?;
+        Ok(true)
+    }
+
+    /// Makes an attempt that may need a place for a change in steps, and waits for one between two
+    /// attempts, under no lock: other calls in the same directory do not wait for it.
+    pub(crate) async fn with_place(
+        &self,
+        mut attempt: impl AsyncFnMut(Option<Permit>) -> Result<bool, FsError>,
+    ) -> Result<(), FsError> {
+        let mut place = None;
+        while !attempt(place.take()).await? {
+            place = Some(self.store.place_for_steps().await?);
+        }
         Ok(())
     }
 
@@ -54,9 +83,21 @@ impl<S: Store> Namespace<S> {
         }
         access::check(who, &parent.attributes(), EXECUTE)?;
         self.settle_names(call, &parent, name).await?;
-        let ([node], _held) = self.lock_names(call, [(&parent, name)]).await?;
+        self.with_place(async |place| self.try_rmdir(call, who, &parent, name, place).await).await
+    }
+
+    /// RMDIR, as [`Namespace::try_remove`].
+    async fn try_rmdir(
+        &self,
+        call: &mut Call<S::Node>,
+        who: &Credentials,
+        parent: &S::Node,
+        name: &Name,
+        place: Option<Permit>,
+    ) -> Result<bool, FsError> {
+        let ([node], _held) = self.lock_names(call, [(parent, name)]).await?;
         let node = node.ok_or(FsError::NoEntry)?;
-        self.check_removal(who, &parent, &node)?;
+        self.check_removal(who, parent, &node)?;
         if node.kind() != FileKind::Directory {
             return Err(FsError::NotDirectory);
         }
@@ -64,12 +105,15 @@ impl<S: Store> Namespace<S> {
             return Err(FsError::NotEmpty);
         }
         let mut update = self.store.begin(who);
-        self.store.drop_entry(&mut update, &parent, name).await?;
-        self.store.destroy(&mut update, &node).await?;
-        self.store.drop_link(&mut update, &parent);
-        self.entries_changed(&mut update, &parent);
+        self.store.give_place(&mut update, place);
+        self.store.drop_entry(&mut update, parent, name).await?;
+        if !self.store.destroy(&mut update, &node).await? {
+            return Ok(false);
+        }
+        self.store.drop_link(&mut update, parent);
+        self.entries_changed(&mut update, parent);
         self.apply(call, update).await?;
-        Ok(())
+        Ok(true)
     }
 
     /// Where a cut may have left a second name of a directory, waits until it has none.
@@ -102,17 +146,17 @@ impl<S: Store> Namespace<S> {
         access::check_sticky(who, &directory, &node.attributes())
     }
 
-    /// One name less for something that is no directory.
+    /// One name less for something that is no directory. False as [`Store::destroy`].
     pub(crate) async fn drop_name(
         &self,
         update: &mut S::Update,
         node: &S::Node,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         if node.attributes().nlink <= 1 {
             return self.store.destroy(update, node).await;
         }
         self.store.drop_link(update, node);
         self.links_changed(update, node);
-        Ok(())
+        Ok(true)
     }
 }

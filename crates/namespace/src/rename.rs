@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use runtime::sync::Permit;
 use vfs::{Credentials, FileKind, FsError, Name, ObjectId};
 
 use crate::access::{self, EXECUTE, WRITE};
@@ -26,6 +27,15 @@ struct Move<'a, N> {
     node: &'a N,
     /// What has the new name now.
     target: Option<&'a N>,
+}
+
+/// What an attempt came to.
+enum Attempt {
+    Done,
+    /// What was found was replaced meanwhile.
+    Overtaken,
+    /// What is replaced goes in steps, for which there is no place.
+    Placeless,
 }
 
 impl<N: Object> Move<'_, N> {
@@ -61,19 +71,26 @@ impl<S: Store> Namespace<S> {
         }
         access::check(who, &from.attributes(), EXECUTE)?;
         access::check(who, &to.attributes(), EXECUTE)?;
-        while !self.rename_once(call, who, (&from, from_name), (&to, to_name)).await? {}
-        Ok(())
+        let mut place = None;
+        loop {
+            let names = [(&from, from_name), (&to, to_name)];
+            match self.rename_once(call, who, names, &mut place).await? {
+                Attempt::Done => return Ok(()),
+                Attempt::Overtaken => {}
+                Attempt::Placeless => place = Some(self.store.place_for_steps().await?),
+            }
+        }
     }
 
     /// Whether a directory changes its parent is known only after looking, and then one more lock
-    /// is needed: so look, lock, and look again. False when what was found was replaced meanwhile.
+    /// is needed: so look, lock, and look again.
     async fn rename_once(
         &self,
         call: &mut Call<S::Node>,
         who: &Credentials,
-        (from, from_name): (&S::Node, &Name),
-        (to, to_name): (&S::Node, &Name),
-    ) -> Result<bool, FsError> {
+        [(from, from_name), (to, to_name)]: [(&S::Node, &Name); 2],
+        place: &mut Option<Permit>,
+    ) -> Result<Attempt, FsError> {
         self.settle_names(call, from, from_name).await?;
         self.settle_names(call, to, to_name).await?;
         let moving = self.peek(call, from, from_name).await?.ok_or(FsError::NoEntry)?;
@@ -89,13 +106,15 @@ impl<S: Store> Namespace<S> {
         let node = node.ok_or(FsError::NoEntry)?;
         let plan = Move { from, from_name, to, to_name, node: &node, target: target.as_ref() };
         if plan.reparents() && (alone.is_none() || node.id() != moving.id()) {
-            return Ok(false);
+            return Ok(Attempt::Overtaken);
         }
         self.check_rename(who, &plan).await?;
         if target.as_ref().is_some_and(|target| target.id() == node.id()) {
-            return Ok(true); // two names of one file: both stay
+            return Ok(Attempt::Done); // two names of one file: both stay
         }
-        self.as_space_comes(async || self.try_rename(call, who, &plan).await).await.map(|()| true)
+        let attempt = async || self.try_rename(call, who, &plan, place.take()).await;
+        let is_done = self.as_space_comes(attempt).await?;
+        Ok(if is_done { Attempt::Done } else { Attempt::Placeless })
     }
 
     /// [`FsError::Invalid`] when `directory` is `node` or lies below it. On a damaged disk '..' may
@@ -173,11 +192,13 @@ impl<S: Store> Namespace<S> {
         call: &mut Call<S::Node>,
         who: &Credentials,
         plan: &Move<'_, S::Node>,
-    ) -> Result<(), FsError> {
+        place: Option<Permit>,
+    ) -> Result<bool, FsError> {
         let store = &self.store;
         let is_alone = !plan.reparents() || !self.reparenting.is_free();
         assert!(is_alone, "invariant 2: one directory at a time gets another parent");
         let mut update = store.begin(who);
+        store.give_place(&mut update, place);
         if plan.reparents() && !is_planted(Bug::LooseMoves) {
             store.rest_on(&mut update, call.seen());
         }
@@ -202,9 +223,12 @@ impl<S: Store> Namespace<S> {
             store.drop_link(&mut update, plan.from);
         }
         if let Some(target) = plan.target {
-            match target.kind() {
+            let has_place = match target.kind() {
                 FileKind::Directory => store.destroy(&mut update, target).await?,
                 _ => self.drop_name(&mut update, target).await?,
+            };
+            if !has_place {
+                return Ok(false);
             }
         }
         self.entries_changed(&mut update, plan.from);
@@ -213,6 +237,6 @@ impl<S: Store> Namespace<S> {
         if plan.node.kind() == FileKind::Directory {
             self.note_move(plan.node);
         }
-        Ok(())
+        Ok(true)
     }
 }

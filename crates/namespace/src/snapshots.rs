@@ -229,7 +229,7 @@ impl<S: Store> Namespace<S> {
             return Ok(Some(DirectoryEntry { id, name, cookie, attributes }));
         }
         for (number, name) in &listing.ready.all {
-            let behind = DOT_DOT_COOKIE + u64::from(number.0);
+            let behind = DOT_DOT_COOKIE + number.0;
             if behind <= cookie {
                 continue;
             }

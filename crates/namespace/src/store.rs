@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use runtime::sync::Lock;
+use runtime::sync::{Lock, Permit};
 use vfs::{
     Attributes, CallReply, Credentials, Depends, Device, FileKind, FsError, FsInfo, FsStat,
     LoggedReply, Name, ObjectId, PathConf, Receipt, Sealed, Sequence, SnapshotNumber, Snapshots,
@@ -241,8 +241,14 @@ pub trait Store: 'static {
     fn add_link(&self, update: &mut Self::Update, node: &Self::Node) -> Result<(), FsError>;
     /// One link less, of a file that keeps at least one.
     fn drop_link(&self, update: &mut Self::Update, node: &Self::Node);
-    /// The last link goes (a directory: both), and the file with it, now or soon.
-    async fn destroy(&self, update: &mut Self::Update, node: &Self::Node) -> Result<(), FsError>;
+    /// The last link goes (a directory: both), and the file with it, now or soon. False when the
+    /// file is large, so that it goes in steps, and the Update has no place for these: the caller
+    /// drops the Update and all locks, and begins again with a place.
+    async fn destroy(&self, update: &mut Self::Update, node: &Self::Node) -> Result<bool, FsError>;
+    /// Waits for a place for a change in steps, which may last as long as another such change.
+    async fn place_for_steps(&self) -> Result<Permit, FsError>;
+    /// An Update has such a place for the file that it may end.
+    fn give_place(&self, update: &mut Self::Update, place: Option<Permit>);
     /// Changes attributes.
     fn set_attributes(
         &self,

@@ -6,7 +6,7 @@ use vfs::{FileKind, SnapshotState};
 
 use crate::disk::ROOT;
 use crate::inode::BLOCK;
-use crate::record::{Platter, Stored, Tree};
+use crate::record::{Platter, Stored, Tree, nameless};
 
 impl Platter {
     /// Whether each file is named as often as it says, and holds what it says, and names lead to it
@@ -21,10 +21,11 @@ impl Platter {
         }
         for (number, pinned) in &self.pinned.each {
             let is_whole = pinned.snapshot.state == SnapshotState::Ready;
-            let held = Self { files: Tree::clone(&pinned.tree), ..Self::default() };
+            let (files, chains) = (Tree::clone(&pinned.tree), nameless(&pinned.tree));
+            let held = Self { files, chains, ..Self::default() };
             let wrong = |wrong| format!("in snapshot {number:?}: {wrong}");
             if is_whole {
-                held.check(true).map_err(wrong)?;
+                held.check(false).map_err(wrong)?;
             }
         }
         self.check_tree()?;

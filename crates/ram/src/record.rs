@@ -164,7 +164,7 @@ impl Platter {
                 let tree = pinned.each.get(&number).map(|one| Tree::clone(&one.tree));
                 self.files = tree.expect("a snapshot that is found");
                 self.answers.clear();
-                self.chains.clear();
+                self.chains = nameless(&self.files);
             }
             _ => unreachable!("of files"),
         }
@@ -177,6 +177,14 @@ impl Platter {
             None => assert!(is_planted(Bug::NoOrder), "a change of file {ino}, which is not there"),
         }
     }
+}
+
+/// Chains of the files of a tree that have no name: each is being freed.
+pub(crate) fn nameless(tree: &Tree) -> BTreeMap<u64, Chain> {
+    let chain = |(&ino, file): (&u64, &Stored)| {
+        (ino, Chain { ino, generation: file.inode.generation, size: None })
+    };
+    tree.iter().filter(|(_, file)| file.inode.links == 0).map(chain).collect()
 }
 
 /// Ends a file within block `lbn`, after `length` bytes.

@@ -80,7 +80,7 @@ impl Shadow {
             see(&file, Sequence(sequence));
         }
         if let Some(link) = update.manner.chain {
-            self.commits.note_chain(link);
+            self.commits.chains.note(link, self.commits.number());
         }
         let taken = update.taken.keep();
         let inos = std::mem::take(&mut update.ended);

@@ -151,10 +151,18 @@ pub struct Findings {
 /// The tree that is looked at.
 struct Tree {
     /// The snapshot whose it is, and its name; none for the live tree.
-    snapshot: Option<(u32, String)>,
+    snapshot: Option<(u64, String)>,
     inodes: Stem,
     /// The last update that wrote something of it.
     newest: u64,
+}
+
+/// Files of a tree that are being freed.
+enum Goes {
+    Nothing,
+    These(BTreeSet<u64>),
+    /// All that have no name.
+    Nameless,
 }
 
 /// A look under way.
@@ -179,7 +187,7 @@ pub(crate) struct Look<'a> {
     /// Blocks of metadata that were written by this update, or one before it, count as pinned.
     pinned_until: u64,
     /// Snapshots that hold something, and the updates that made them.
-    holders: Vec<(u32, u64)>,
+    holders: Vec<(u64, u64)>,
     /// What snapshots alone hold, and which, by the first unit.
     pub(crate) died: BTreeMap<u64, (Span, Run)>,
     /// Units of blocks of metadata that are not there.
@@ -192,7 +200,7 @@ pub(crate) struct Look<'a> {
     /// where nothing may.
     pub(crate) strays: BTreeMap<(u64, u64), Run>,
     /// What there is in each snapshot.
-    pub(crate) counts: BTreeMap<u32, Count>,
+    pub(crate) counts: BTreeMap<u64, Count>,
     /// Whether the disk did not read something that may come back.
     pub(crate) has_unread: bool,
 }
@@ -382,9 +390,9 @@ impl<'a> Look<'a> {
         self.pinned_until = superblock.snapshots.pinned_until;
         let of_files = |chain: &Chain| is_number(chain.ino);
         let orphans = superblock.chains.iter().filter(|chain| of_files(chain));
-        let orphans: BTreeSet<u64> = orphans.map(|chain| chain.ino).collect();
+        let orphans = Goes::These(orphans.map(|chain| chain.ino).collect());
         let live = Tree { snapshot: None, inodes: Stem::Inodes, newest: superblock.number };
-        self.look_at(live, None, &orphans).await;
+        self.look_at(live, None, orphans).await;
         let Count { files, directories, units, .. } = self.says.count;
         (self.findings.files, self.findings.directories) = (files, directories);
         self.findings.held_bytes = units.saturating_mul(UNIT as u64);
@@ -401,12 +409,17 @@ impl<'a> Look<'a> {
     }
 
     /// Looks at what a tree has, and the one before it has not.
-    async fn look_at(&mut self, tree: Tree, before: Option<Stem>, orphans: &BTreeSet<u64>) {
+    async fn look_at(&mut self, tree: Tree, before: Option<Stem>, goes: Goes) {
         let first = self.findings.wrong.len();
         let inodes = tree.inodes.clone();
         self.tree = tree;
         self.differ(before, Some(inodes)).await;
-        self.judge(orphans);
+        let orphans = match goes {
+            Goes::Nothing => BTreeSet::new(),
+            Goes::These(orphans) => orphans,
+            Goes::Nameless => self.says.nameless(),
+        };
+        self.judge(&orphans);
         self.paths(first).await;
     }
 

@@ -39,16 +39,17 @@ use futures::future::{LocalBoxFuture, join_all, select};
 use runtime::Runtime;
 use runtime::sync::Signal;
 use vfs::{FsError, Sequence, Snapshot};
-use vnode::chain::{Chain, ChainLink};
+use vnode::chain::Chain;
 use vnode::horizon::Horizon;
 
 use crate::anchors;
+use crate::chains::Chains;
 use crate::format::anchor::{Anchor, Shape};
 use crate::format::head::{Kind, Place, seal};
 use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{self, Line, State};
-use crate::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock, Volume};
+use crate::format::superblock::{LISTED, Listed, Snapshots, Superblock, Volume};
 use crate::format::{ANCHORS, UNIT, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
@@ -185,7 +186,7 @@ pub(crate) struct Commits {
     unflushed: RefCell<BTreeMap<u64, u64>>,
     pub(crate) unfolded: RefCell<Unfolded>,
     pub(crate) log: RefCell<Log>,
-    chains: RefCell<BTreeMap<u64, Chain>>,
+    pub(crate) chains: Chains,
     pub(crate) next_ino: Cell<u64>,
     pub(crate) files: Cell<u64>,
     pub(crate) directories: Cell<u64>,
@@ -229,7 +230,7 @@ impl Commits {
     ) -> Rc<Self> {
         let Found { anchor, mut superblock, at, unfolded, log, pins } = found;
         superblock.durable = superblock.number; // what it lists was written again
-        let chains = superblock.chains.iter().map(|chain| (chain.ino, *chain)).collect();
+        let chains = Chains::found(&superblock.chains);
         Rc::new(Self {
             runtime,
             shape: anchor.shape,
@@ -250,7 +251,7 @@ impl Commits {
             unflushed: RefCell::default(),
             unfolded: RefCell::new(unfolded),
             log: RefCell::new(log),
-            chains: RefCell::new(chains),
+            chains,
             is_running: Cell::new(false),
             waits: Cell::new(false),
             is_held: Cell::new(false),
@@ -281,25 +282,6 @@ impl Commits {
         if !is_planted(Bug::UnpassedNumbers) {
             self.superblock.borrow_mut().number = highest + torn;
         }
-    }
-
-    /// Whether there is no place for one more chain: those that cannot go on keep theirs.
-    pub(crate) fn has_no_place_for(&self, link: Option<ChainLink>) -> bool {
-        let chains = self.chains.borrow();
-        match link {
-            Some(ChainLink::Begins(chain)) => {
-                chains.len() >= CHAINS && !chains.contains_key(&chain.ino)
-            }
-            _ => false,
-        }
-    }
-
-    /// What became of a chain.
-    pub(crate) fn note_chain(&self, link: ChainLink) {
-        match link {
-            ChainLink::Begins(chain) => self.chains.borrow_mut().insert(chain.ino, chain),
-            ChainLink::Ends(ino) => self.chains.borrow_mut().remove(&ino),
-        };
     }
 
     /// A change is in memory, and is to become durable, soon or later.
@@ -411,10 +393,11 @@ impl Commits {
         self.runtime.tasks.spawn(wait.boxed_local());
     }
 
-    /// The live tree is what a snapshot holds. No answer is remembered, and nothing gone on with.
-    pub(crate) fn roll_back(&self, told: &snapshot::Told) {
+    /// The live tree is what a snapshot holds. No answer is remembered, and nothing gone on with
+    /// but the freeing of what that holds without a name.
+    pub(crate) fn roll_back(&self, told: &snapshot::Told, orphans: Vec<Chain>) {
         self.pins.roll_back(told);
-        self.chains.borrow_mut().clear();
+        self.chains.replace(orphans, told.orphans_since);
         self.files.set(told.files);
         self.directories.set(told.directories);
         self.units.set(told.units);
@@ -568,8 +551,6 @@ impl Commits {
         let mut superblock = self.superblock.borrow_mut();
         let [inodes, map, answers, lines, lists, died, log] = self.nodes.trees();
         let at = self.placed_slot(previous.address.get());
-        let chains = self.chains.borrow();
-        let chains = chains.values().copied().filter(|_| !is_planted(Bug::UnwrittenChains));
         *superblock = Superblock {
             number,
             durable_at: self.durable.get()[0],
@@ -587,7 +568,7 @@ impl Commits {
             seconds: self.runtime.clock.wall().seconds,
             units: self.units.get(),
             volume: self.volume(),
-            chains: chains.collect(),
+            chains: self.chains.all(),
             listed: Vec::new(),
             ..*superblock
         };
@@ -630,8 +611,10 @@ impl Commits {
             units: self.units.get(),
             nodes: self.pins.nodes(),
             freed: 0,
+            orphans_since: self.chains.orphans_since(),
         };
         leaf.change(|bytes| Line::write(bytes, slot, Some(&told)));
+        self.nodes.held_trees.add(told.inodes);
         self.pins.pin(told, slot);
     }
 

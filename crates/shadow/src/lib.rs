@@ -13,16 +13,16 @@
 //!   of a disk can be followed. `nodes`: blocks of metadata in memory, as trees. `pins`: which
 //!   snapshots there are, and what they hold; `numbers`: places of their lines and lists.
 //! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
-//! * `commit`, `fold`, `room`, `slots`, `discards`: from memory to the disk. `books`: reading what
-//!   these write of space and answers.
+//! * `commit`, `chains`, `fold`, `room`, `slots`, `discards`: from memory to the disk. `books`:
+//!   reading what these write of space and answers.
 //! * `engine`, `waiting`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`:
 //!   the same, of snapshots. `verbs`: the engine's face.
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it. `anchors`: where it begins; `lost`: a
 //!   volume without them.
 //! * [`mod@repair`]: one update that makes right what can be.
-//! * `mend`: other versions of a block; `bits`: finding one that
-//!   has flipped. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
+//! * `mend`: other versions of a block; `held_trees`: whether a snapshot still holds it; `bits`:
+//!   finding one that has flipped. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
 //!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it
 //!   gives way. `status`: what an open volume tells of itself.
 //! * `compact`: emptying zones; `zones`, `emptying`: which; `owners`: whose what is in them is;
@@ -38,6 +38,7 @@ mod belief;
 mod bits;
 mod books;
 mod callers;
+mod chains;
 pub mod check;
 mod commit;
 mod compact;
@@ -50,6 +51,7 @@ mod error;
 mod fold;
 pub mod format;
 mod fullness;
+mod held_trees;
 mod in_order;
 mod inode;
 pub mod look;

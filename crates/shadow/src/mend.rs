@@ -4,7 +4,9 @@
 //! the others. The checksum of the pointer says which version is the right one. The device writes
 //! it where another stands, and lets no write come in between ([`BlockDevice::mend`]): so where a
 //! block has gone meanwhile, and its place is another's, no version is right, and nothing is
-//! written.
+//! written; unless a disk has lost the write of the new owner. A reader whose pointer may be an old
+//! one looks again before it asks (`held_trees`), or does not ask
+//! ([`cache::DataPath::load_ahead`]).
 //!
 //! What an opening believes of the newest update has another witness: a checksum says which bit has
 //! flipped, if it is one. So a flipped bit in the newest superblock, or in what it lists, takes no

@@ -38,6 +38,7 @@ use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity, reach};
 use crate::format::superblock::TREES;
 use crate::format::{FAN, UNIT, sum};
+use crate::held_trees::HeldTrees;
 use crate::mend::mend;
 use crate::node::tree_of;
 pub(crate) use crate::node::{Node, Parent, Stem};
@@ -87,6 +88,8 @@ pub(crate) struct Nodes {
     dirty_count: Cell<u64>,
     /// Blocks that were read in another version than the first.
     mended: Cell<u64>,
+    /// The trees whose blocks may be mended as they are read.
+    pub(crate) held_trees: HeldTrees,
     secret: Secret,
 }
 
@@ -105,6 +108,7 @@ impl Nodes {
             dirty: RefCell::default(),
             dirty_count: Cell::new(0),
             mended: Cell::new(0),
+            held_trees: HeldTrees::default(),
             secret,
         }
     }
@@ -320,6 +324,9 @@ impl Nodes {
             let read = self.path.device().read(pointer.offset(), room).await;
             let mut bytes = read.map_err(|_| FsError::Io)?;
             if sum(&bytes) != pointer.sum.get() {
+                if !self.held_trees.have(&parent) {
+                    return Err(FsError::Corrupt); // the place is another's, perhaps
+                }
                 let mended = mend(&**self.path.device(), pointer, 1).await;
                 bytes = mended.ok_or(FsError::Corrupt)?;
             }

@@ -125,6 +125,7 @@ pub async fn open(
         commits.renew_anchor().await?; // what was believed of anchors may be lost as well
     }
     commits.commit(false).await.map_err(OpenError::of_commit)?;
+    nodes.held_trees.begin(commits.pins.holding().into_iter().map(|told| told.inodes));
     let engine = Shadow {
         limits: limits(&shape, options.read_only, root_id),
         runtime: runtime.clone(),

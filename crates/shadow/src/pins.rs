@@ -45,16 +45,16 @@ pub(crate) struct Listing {
 #[derive(Default)]
 pub(crate) struct Pins {
     /// All snapshots, and the slots of their lines.
-    all: RefCell<BTreeMap<u32, (Told, u64)>>,
+    all: RefCell<BTreeMap<u64, (Told, u64)>>,
     /// Those that hold something, and the updates that made them, in their order.
-    holders: RefCell<Vec<(u32, u64)>>,
+    holders: RefCell<Vec<(u64, u64)>>,
     lists: RefCell<BTreeMap<Span, Listing>>,
     /// Lists that no snapshot is left for, and that can be read.
     loose: RefCell<BTreeSet<Span>>,
     line_slots: Numbers,
     list_slots: Numbers,
     died_slots: Numbers,
-    last: Cell<u32>,
+    last: Cell<u64>,
     changed: Cell<Timestamp>,
     nodes: Cell<u64>,
     pinned: Cell<u64>,
@@ -69,7 +69,7 @@ impl Pins {
     /// What a superblock says of them, with all lines, and where blocks of lists stand.
     pub(crate) fn new(
         said: &Snapshots,
-        all: BTreeMap<u32, (Told, u64)>,
+        all: BTreeMap<u64, (Told, u64)>,
         lists: BTreeMap<Span, Listing>,
         died: Occupied,
     ) -> Self {
@@ -130,7 +130,7 @@ impl Pins {
     }
 
     /// All snapshots, and the slots of their lines.
-    pub(crate) fn lines(&self) -> BTreeMap<u32, (Told, u64)> {
+    pub(crate) fn lines(&self) -> BTreeMap<u64, (Told, u64)> {
         self.all.borrow().clone()
     }
 
@@ -150,7 +150,7 @@ impl Pins {
     }
 
     /// The number of the next snapshot.
-    pub(crate) fn next_number(&self) -> u32 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.last.get() + 1
     }
 
@@ -365,7 +365,7 @@ impl Pins {
     }
 
     /// The first snapshot that holds what died so.
-    pub(crate) fn first_holder(&self, span: Span) -> Option<u32> {
+    pub(crate) fn first_holder(&self, span: Span) -> Option<u64> {
         let holders = self.holders.borrow();
         let at = holders.partition_point(|&(number, _)| number < span.first);
         holders.get(at).map(|&(number, _)| number).filter(|&number| number < span.end)
@@ -392,7 +392,7 @@ impl Pins {
         trees: &[SnapshotNumber],
         unlisted: &BTreeMap<Span, u64>,
     ) -> Vec<SnapshotUsage> {
-        let mut alone: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut alone: BTreeMap<u64, u64> = BTreeMap::new();
         let lists = self.lists.borrow();
         let listed = lists.values().map(|listing| (listing.list.span, listing.list.units));
         for (span, units) in listed.chain(unlisted.iter().map(|(&span, &units)| (span, units))) {

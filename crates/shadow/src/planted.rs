@@ -125,6 +125,13 @@ planted::bugs! {
     StuckChains,
     /// A block that has rotted does not go where the file ends with its first byte.
     LateLosses,
+    /// Going back leaves the files as they are that the snapshot holds without a name.
+    LeftOrphans,
+    /// Going back passes over a file that lost its name in the first update that may have taken
+    /// one.
+    LateOrphans,
+    /// What a snapshot held is mended, though that is gone, and other data may stand there.
+    LateMends,
     /// Going back is refused by rot in the tree that goes.
     RefusedRollBacks,
     /// An opening takes no superblock of which a bit has flipped.

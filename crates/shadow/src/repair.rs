@@ -322,7 +322,7 @@ async fn kept_snapshots(
     nodes: &Rc<Nodes>,
     said: &mut Snapshots,
     pins: &Pins,
-) -> Result<BTreeMap<u32, (Told, u64)>, OpenError> {
+) -> Result<BTreeMap<u64, (Told, u64)>, OpenError> {
     let mut kept = BTreeMap::new();
     for (number, (told, slot)) in pins.lines() {
         if told.state == State::Gone || has_root(nodes, &told).await? {
@@ -370,7 +370,7 @@ async fn counted(
     nodes: &Rc<Nodes>,
     look: &Look<'_>,
     pins: &Pins,
-) -> Result<BTreeMap<u32, (Told, u64)>, OpenError> {
+) -> Result<BTreeMap<u64, (Told, u64)>, OpenError> {
     let mut all = pins.lines();
     for (number, (told, slot)) in &mut all {
         let Some(&Count { files, directories, units, nodes: of_tree, .. }) =

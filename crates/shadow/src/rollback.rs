@@ -15,11 +15,14 @@ use std::rc::Rc;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use vfs::{FsError, SnapshotNumber};
+use vnode::chain::Chain;
 
 use crate::engine::Shadow;
 use crate::fold::set_bit;
 use crate::format::inode::Record;
 use crate::format::record::Run;
+use crate::format::snapshot::Told;
+use crate::format::superblock::CHAINS;
 use crate::format::{INODES, MAPPED};
 use crate::nodes::{Node, Stem};
 use crate::planted::{Bug, is_planted};
@@ -82,12 +85,57 @@ impl Shadow {
                 listing.list = list;
             }
         }
-        Ok(Back { told, since, map, lists })
+        let orphans = self.orphans_of(&told).await?;
+        Ok(Back { told, since, map, lists, orphans })
+    }
+
+    /// The files that a snapshot holds without a name.
+    async fn orphans_of(&self, told: &Told) -> Result<Vec<Chain>, FsError> {
+        let mut found = Vec::new();
+        if told.orphans_since > 0 && !is_planted(Bug::LeftOrphans) {
+            let stem = Stem::Pinned(Rc::new(told.inodes));
+            self.nameless_since(&stem, None, told.orphans_since, &mut found).await?;
+        }
+        found.truncate(CHAINS); // on a damaged volume a repair is for the others
+        Ok(found)
+    }
+
+    /// The files without a name whose inodes hang from a block, or from the root, as far as an
+    /// update or a later one wrote them: the update in which a file lost its name has.
+    fn nameless_since<'a>(
+        &'a self,
+        stem: &'a Stem,
+        above: Option<Rc<Node>>,
+        update: u64,
+        found: &'a mut Vec<Chain>,
+    ) -> LocalBoxFuture<'a, Result<(), FsError>> {
+        async move {
+            let (parent, level, places) = self.nodes.below(stem, above.as_ref());
+            let first = update + u64::from(is_planted(Bug::LateOrphans));
+            for index in places {
+                let pointer = self.nodes.child_of(&parent, index);
+                if pointer.is_null() || pointer.birth.get() < first {
+                    continue; // invariant 1: nothing below it is younger
+                }
+                let node = match self.nodes.get(stem, level, index).await {
+                    Err(FsError::Corrupt) => continue, // its files are lost
+                    node => node?.ok_or(FsError::Corrupt)?,
+                };
+                if level > 0 {
+                    self.nameless_since(stem, Some(node), update, found).await?;
+                } else {
+                    found.extend(nameless_of(&node));
+                }
+                self.nodes.relieve();
+            }
+            Ok(())
+        }
+        .boxed_local()
     }
 
     /// The live tree is what the snapshot holds. Gives what is free of which the map tells.
     pub(crate) fn roll_back(&self, back: Back, freed: &mut Vec<Run>) -> Vec<Run> {
-        let Back { told, since, map, lists } = back;
+        let Back { told, since, map, lists, orphans } = back;
         for run in &since {
             for unit in run.start..run.end() {
                 map[&(unit / MAPPED)].change(|bytes| set_bit(bytes, unit % MAPPED, false));
@@ -99,7 +147,7 @@ impl Shadow {
         }
         self.touched.borrow_mut().clear();
         self.nodes.set_inodes(told.inodes);
-        self.commits.roll_back(&told);
+        self.commits.roll_back(&told, orphans);
         since
     }
 
@@ -170,4 +218,14 @@ impl Shadow {
         }
         Ok(())
     }
+}
+
+/// The files without a name that have their inodes in a block.
+fn nameless_of(home: &Rc<Node>) -> impl Iterator<Item = Chain> {
+    let of = |slot| {
+        let facts = home.inode(slot, |record| record.facts().filter(|_| !record.is_free()))?;
+        let ino = home.place.index * INODES + slot;
+        (facts.links == 0).then_some(Chain { ino, generation: facts.generation, size: None })
+    };
+    (0..INODES).filter_map(of)
 }

@@ -303,7 +303,7 @@ impl<'a> Scrub<'a> {
     }
 
     /// Snapshots of higher numbers than this one, when they are on the disk.
-    async fn made_since(&mut self, last: u32) -> Result<Vec<Told>, ScrubError> {
+    async fn made_since(&mut self, last: u64) -> Result<Vec<Told>, ScrubError> {
         let Some(commits) = self.commits() else { return Ok(Vec::new()) };
         let mut made = commits.pins.holding();
         made.retain(|told| told.number > last);

@@ -176,6 +176,8 @@ impl Shadow {
             }
             Work::LetGo(of) => {
                 self.compaction.vain.borrow_mut().clear(); // what it held may be moved
+                let told = self.pins.told(of.number);
+                told.iter().for_each(|(told, _)| self.nodes.held_trees.remove(told.inodes));
                 self.pins.let_go(of.number);
                 self.write_line(&of);
             }

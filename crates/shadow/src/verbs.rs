@@ -330,7 +330,7 @@ impl Engine for Shadow {
         let deaths = blocks as u64 + update.cost;
         let (sort, mut waits) = (update.sort(), None);
         loop {
-            let has_no_place = self.commits.has_no_place_for(update.manner.chain);
+            let has_no_place = self.commits.chains.has_no_place_for(update.manner.chain);
             if self.horizon().has_stopped() || has_no_place {
                 return Err(FsError::Io);
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use vfs::{SnapshotNumber, Timestamp};
+use vnode::chain::Chain;
 
 use crate::commit::{Hold, Pin};
 use crate::format::FAN;
@@ -55,6 +56,8 @@ pub(crate) struct Back {
     pub(crate) map: BTreeMap<u64, Rc<Node>>,
     /// What is on lists since: as these are before each block, with their lines, goes.
     pub(crate) lists: Vec<(Listing, Rc<Node>, Rc<Node>, Died)>,
+    /// Files that the snapshot holds without a name: they are freed from the next opening on.
+    pub(crate) orphans: Vec<Chain>,
 }
 
 impl Back {

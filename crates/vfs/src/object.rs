@@ -6,10 +6,14 @@
 //! like the directory, with a number that is kept for it.
 //!
 //! # File ids
-//! A client takes two objects with the same device and file id for one. So a file id has the number
-//! of the snapshot in its upper 24 bits, which are 0 for what is live, and all ones for
-//! `.snapshot`. An engine with snapshots has no inode number of more than 40 bits, and no snapshot
-//! number above [`SnapshotNumber::LAST`]. Engines without snapshots may use all 64.
+//! A client takes two objects with the same device and file id for one. So a file id has the *mark*
+//! of the tree in its upper 24 bits: 0 for the live tree, all ones for `.snapshot`, and for a
+//! snapshot its number, which begins again at 1 behind the largest mark. No snapshot is given a
+//! number whose mark another snapshot has ([`SnapshotNumber::behind`]). An engine with snapshots
+//! has no inode number of more than 40 bits, and no snapshot number above
+//! [`SnapshotNumber::LAST`]. Engines without snapshots may use all 64 bits.
+
+use std::collections::BTreeSet;
 
 use crate::FsError;
 
@@ -27,22 +31,40 @@ impl Ino {
 
 /// Which tree of a volume: the live one, or that which a snapshot holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SnapshotNumber(pub u32);
+pub struct SnapshotNumber(pub u64);
+
+/// Marks of snapshots in file ids: from 1 up to this one.
+const LAST_MARK: u64 = (1 << (u64::BITS - INO_BITS)) - 2;
 
 impl SnapshotNumber {
     /// The live tree.
     pub const LIVE: Self = Self(0);
-    /// The largest number of a snapshot.
-    pub const LAST: Self = Self((1 << (u64::BITS - INO_BITS)) - 2);
+    /// The largest number of a snapshot. A snapshot is an update of its own, with a flush. A
+    /// hundred years have 3.2e9 seconds, so 1.4e14 numbers last for them at 44,000 snapshots a
+    /// second, one every 22 microseconds: no disk flushes that fast for so long.
+    pub const LAST: Self = Self((1 << 47) - 2);
     /// No tree: the directory `.snapshot` of a live directory.
-    pub const LISTING: Self = Self(u32::MAX);
+    pub const LISTING: Self = Self(u64::MAX);
 
-    /// The number of the snapshot after this one.
+    /// The number of the snapshot after this one, while there are `others`: the first whose mark
+    /// none of these has.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when all numbers were given away.
-    pub fn next(self) -> Result<Self, FsError> {
-        if self < Self::LAST { Ok(Self(self.0 + 1)) } else { Err(FsError::NoSpace) }
+    pub fn behind(self, others: impl IntoIterator<Item = Self>) -> Result<Self, FsError> {
+        let marks: BTreeSet<u64> = others.into_iter().map(Self::mark).collect();
+        let is_free = |number: &u64| !marks.contains(&Self(*number).mark());
+        let next = (self.0 + 1..=Self::LAST.0).take(marks.len() + 1).find(is_free);
+        next.map(Self).ok_or(FsError::NoSpace)
+    }
+
+    /// What stands for it in file ids.
+    fn mark(self) -> u64 {
+        match self {
+            Self::LIVE => 0,
+            Self::LISTING => LAST_MARK + 1,
+            Self(number) => (number - 1) % LAST_MARK + 1,
+        }
     }
 }
 
@@ -84,7 +106,7 @@ impl ObjectId {
     /// What tells it from all other objects of the volume that a client may see at once.
     #[inline]
     pub fn file_id(self) -> Ino {
-        Ino(self.ino.0 | u64::from(self.snapshot.0) << INO_BITS)
+        Ino(self.ino.0 | self.snapshot.mark() << INO_BITS)
     }
 }
 
@@ -111,8 +133,28 @@ mod tests {
 
     #[test]
     fn numbers_of_snapshots_end_before_that_of_the_listing() {
-        assert_eq!(SnapshotNumber::LIVE.next(), Ok(SnapshotNumber(1)));
-        assert_eq!(SnapshotNumber(SnapshotNumber::LAST.0 - 1).next(), Ok(SnapshotNumber::LAST));
-        assert_eq!(SnapshotNumber::LAST.next(), Err(FsError::NoSpace));
+        let none = std::iter::empty;
+        let last = SnapshotNumber::LAST;
+        assert_eq!(SnapshotNumber::LIVE.behind(none()), Ok(SnapshotNumber(1)));
+        assert_eq!(SnapshotNumber(last.0 - 1).behind(none()), Ok(last));
+        assert_eq!(last.behind(none()), Err(FsError::NoSpace));
+    }
+
+    /// Numbers have more bits than a file id has for them.
+    #[test]
+    fn a_snapshot_has_no_number_with_the_mark_of_another() {
+        let id = |number: u64| ObjectId::live(Ino(2), 7).within(SnapshotNumber(number)).file_id();
+        for number in [1, 2, LAST_MARK] {
+            assert_eq!(id(number).0, number << INO_BITS | 2, "as ever");
+        }
+        let again = |number: u64| number + LAST_MARK;
+        assert_eq!(id(1), id(again(1)));
+        let (old, last) = ([1, 2, 4].map(SnapshotNumber), SnapshotNumber(LAST_MARK));
+        let next = last.behind(old);
+        assert_eq!(next, Ok(SnapshotNumber(again(3))), "1 and 2 are in use");
+        assert_eq!(next.and_then(|next| next.behind(old)), Ok(SnapshotNumber(again(5))));
+        assert_eq!(SnapshotNumber(again(7)).behind(old), Ok(SnapshotNumber(again(8))));
+        let near = SnapshotNumber(SnapshotNumber::LAST.0 - 1);
+        assert_eq!(near.behind([SnapshotNumber::LAST]), Err(FsError::NoSpace), "the last one is");
     }
 }

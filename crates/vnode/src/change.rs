@@ -36,6 +36,8 @@ pub(crate) struct Follows<E: Engine> {
     /// Large files that lose their last name, each with its place among the chains: freed in steps
     /// afterwards.
     pub(crate) orphans: Vec<(File<E>, Permit)>,
+    /// A place among the chains that was waited for before, for a file that goes in steps.
+    pub(crate) place: Option<Permit>,
     /// Files that end with UNSTABLE data: it ends with them.
     pub(crate) discards: Vec<File<E>>,
 }
@@ -46,6 +48,7 @@ impl<E: Engine> Change<E> {
             index_changes: Vec::new(),
             lives: Vec::new(),
             orphans: Vec::new(),
+            place: None,
             discards: Vec::new(),
         };
         Self { update, follows }

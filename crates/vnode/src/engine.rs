@@ -124,14 +124,15 @@ pub struct EntryChange {
 /// What an Update does to the snapshots of a volume. It does nothing else.
 #[derive(Clone, Debug)]
 pub enum SnapshotChange {
-    /// This one is made: it holds what every reader sees when the Update is applied. No change in
-    /// steps is in its middle then.
+    /// This one is made: it holds what every reader sees when the Update is applied. No truncation
+    /// is in its middle then. A file without a name may be: no reader finds it in the snapshot.
     Pinned(Snapshot),
     /// This one is to be deleted since then, and is found no more.
     Deleted(SnapshotNumber, Timestamp),
     /// The live tree is what this one holds, from the next opening on. Answers that are remembered
-    /// are forgotten, and so are chains, whose files are others then; numbers that were given away
-    /// stay so.
+    /// are forgotten, and so are chains, whose files are others then. The files that the snapshot
+    /// holds without a name get chains of their own, which free them from the next opening on.
+    /// Numbers that were given away stay so.
     RolledBack(SnapshotNumber),
 }
 
@@ -331,7 +332,8 @@ pub trait Engine: Sized + 'static {
     }
 
     /// Whether a volume at rest may have chains that are not finished: the next start goes on with
-    /// them.
+    /// them. A stop leaves files without a name as they are then, and waits for no large file to be
+    /// freed.
     fn keeps_chains(&self) -> bool {
         false
     }

@@ -86,12 +86,16 @@ pub struct Files<E: Engine> {
     pub(crate) remembered: Cell<Vec<LoggedReply>>,
     /// Large files without a name that are being freed.
     pub(crate) orphans: RefCell<BTreeMap<u64, File<E>>>,
+    /// Those of them that a stop leaves to the next start.
+    pub(crate) paused: RefCell<BTreeMap<u64, File<E>>>,
     /// Files with a chain that has not ended.
     unfinished: RefCell<BTreeSet<u64>>,
     /// Those of them that cannot go on (invariant 4).
     stuck: RefCell<BTreeSet<u64>>,
     /// So many chains may be under way.
     pub(crate) chains: Rc<Semaphore>,
+    /// So many of them may be truncations: all, but a snapshot waits for these.
+    pub(crate) truncations: Rc<Semaphore>,
     this: Weak<Self>,
 }
 
@@ -167,9 +171,11 @@ impl<E: Engine> Files<E> {
             reconnected: Cell::new(Depends::NOTHING),
             remembered: Cell::new(options.remembered),
             orphans: RefCell::default(),
+            paused: RefCell::default(),
             unfinished: RefCell::default(),
             stuck: RefCell::default(),
             chains: Semaphore::new(MOST_CHAINS),
+            truncations: Semaphore::new(MOST_CHAINS),
             this: this.clone(),
         })
     }
@@ -274,7 +280,16 @@ impl<E: Engine> Files<E> {
 
     /// Whether a large file is being freed, and can be.
     fn frees_orphans(&self) -> bool {
-        self.orphans.borrow().keys().any(|&ino| !self.is_stuck(ino))
+        let paused = self.paused.borrow();
+        let goes_on = |ino: &u64| !self.is_stuck(*ino) && !paused.contains_key(ino);
+        self.orphans.borrow().keys().any(goes_on)
+    }
+
+    /// Whether large files that are being freed stay as they are, since the volume stops, and the
+    /// next start goes on with them.
+    pub(crate) fn leaves_orphans(&self) -> bool {
+        let is_stopping = self.stop.get().has_begun && !is_planted(Bug::PatientStops);
+        is_stopping && self.engine.keeps_chains()
     }
 
     /// A change of a file in steps cannot go on: its disk failed, or is damaged (invariant 4).
@@ -321,6 +336,20 @@ impl<E: Engine> Files<E> {
             Either::Left((permit, _)) => Ok(permit),
             Either::Right(_) => Err(FsError::NoSpace),
         }
+    }
+
+    /// Waits for the places of a truncation: until no snapshot is being made, and for one of those
+    /// for changes in steps.
+    ///
+    /// # Errors
+    /// As [`Files::place_among_chains`].
+    pub(crate) async fn places_for_truncation(&self) -> Result<[Permit; 2], FsError> {
+        let no_room_comes = self.engine.no_room_comes();
+        let turn = match select(pin!(self.truncations.acquire(1)), no_room_comes).await {
+            Either::Left((turn, _)) => turn,
+            Either::Right(_) => return Err(FsError::NoSpace),
+        };
+        Ok([turn, self.place_among_chains().await?])
     }
 
     /// Refuses work on a volume that has stopped.

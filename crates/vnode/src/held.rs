@@ -1,7 +1,8 @@
 //! What is known of the snapshots of a volume, and the files in them that are in use.
 //!
 //! Invariants:
-//! 1. Numbers of snapshots rise: none is given away twice.
+//! 1. Numbers of snapshots rise: none is given away twice. No two that there are have file ids in
+//!    common ([`SnapshotNumber::behind`]).
 //! 2. Of the snapshots that are found no two have the same name.
 //! 3. A file of a snapshot is in memory only while the snapshot is found; when it is deleted, the
 //!    file is dead for every task that has it, and is kept aside until none of these reads it.
@@ -19,7 +20,10 @@ use std::rc::Rc;
 
 use cache::Meter;
 use runtime::sync::Lock;
-use vfs::{Depends, FsError, Name, Sequence, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
+use vfs::{
+    Depends, FsError, Ino, Name, ObjectId, Sequence, Snapshot, SnapshotNumber, SnapshotState,
+    Timestamp,
+};
 
 use crate::horizon::Horizon;
 use crate::planted::{Bug, is_planted};
@@ -132,7 +136,7 @@ impl<I: Facts> Book<I> {
     /// # Errors
     /// [`FsError::NoSpace`] when there is none.
     pub(crate) fn next(&self) -> Result<SnapshotNumber, FsError> {
-        self.last.get().next()
+        self.last.get().behind(self.known.borrow().iter().map(|known| known.snapshot.number))
     }
 
     /// [`FsError::Stale`] unless clients find the snapshot of this number.
@@ -146,6 +150,9 @@ impl<I: Facts> Book<I> {
     /// A snapshot was made by this change.
     pub(crate) fn pinned(&self, snapshot: Snapshot, by: Depends) {
         assert!(snapshot.number > self.last.get(), "invariant 1: a number is given away once");
+        let id = |number| ObjectId::live(Ino(0), 0).within(number).file_id();
+        let is_other = |known: &Known| id(known.snapshot.number) != id(snapshot.number);
+        assert!(self.known.borrow().iter().all(is_other), "invariant 1: its file ids are its own");
         assert!(self.find(&snapshot.name).is_none(), "invariant 2: its name was not found");
         self.last.set(snapshot.number);
         self.note(snapshot.created, by);

@@ -97,8 +97,10 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// Leaves the disk clean. A stop that found no room below can be tried again, from where it
-    /// was; after any other one this says what that came to.
+    /// Leaves the disk clean. Large files that are being freed stay as they are, if the engine
+    /// keeps chains: no client is kept waiting for them. Truncations come to their ends. A stop
+    /// that found no room below can be tried again, from where it was; after any other one this
+    /// says what that came to.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         let stop = self.stop.get();
         if self.is_read_only() || stop.has_begun {
@@ -108,6 +110,9 @@ impl<E: Engine> Files<E> {
         let result = self.stop_in_order().await;
         let may_be_tried = result == Err(FsError::NoSpace);
         self.stop.set(Stop { has_begun: !may_be_tried, result, ..self.stop.get() });
+        if may_be_tried {
+            self.resume_orphans().await;
+        }
         result
     }
 

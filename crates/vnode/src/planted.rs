@@ -67,8 +67,12 @@ planted::bugs! {
     LostDirectories,
     /// An answer about a snapshot does not wait until the snapshot is durable.
     UnwaitedPins,
-    /// A snapshot holds a change in its middle.
+    /// A snapshot holds a truncation in its middle.
     PinsAmidSteps,
+    /// A snapshot waits for large files that are being freed.
+    PinsAwaitOrphans,
+    /// The removal of a large file waits for a place among the chains under its locks.
+    LockedWaits,
     /// A snapshot lacks UNSTABLE data that was answered before.
     UnwrittenPins,
     /// A snapshot that was deleted is still found.
@@ -77,6 +81,8 @@ planted::bugs! {
     HastyPromises,
     /// Of an answer only what it tells of the first file is kept.
     HalfAnswers,
+    /// A stop waits until all large files are freed.
+    PatientStops,
     /// A stop waits for the engine's background task however long there is no room below.
     EndlessBackground,
 }

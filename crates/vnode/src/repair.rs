@@ -117,6 +117,7 @@ impl<E: Engine> Files<E> {
         node: &File<E>,
         is_needed: impl Fn() -> bool,
     ) -> Result<bool, FsError> {
+        let place = self.place_among_chains().await?;
         let _alone = node.lock.exclusive().await;
         if node.is_dead() || !is_needed() {
             return Ok(false);
@@ -128,7 +129,9 @@ impl<E: Engine> Files<E> {
             }
         }
         let mut change = self.mending();
-        self.destroy(&mut change, node).await?;
+        change.follows.place = Some(place);
+        let goes = self.destroy(&mut change, node).await?;
+        assert!(goes, "it has its place");
         self.rest_on(&mut change, &node.depends());
         Ok(self.apply_if(change, is_needed).await?.is_some())
     }

@@ -114,12 +114,12 @@ impl<E: Engine> Files<E> {
         also: &AttributeChange,
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
-        let mut permit = None;
+        let mut places = None;
         let mut first = true;
         loop {
             let (is_begun, refusals) = (self.is_unfinished(node.ino), self.refusals());
             let asked = first.then_some(also);
-            let planned = self.plan_shorter(node, size, asked, &mut permit).await;
+            let planned = self.plan_shorter(node, size, asked, &mut places).await;
             if is_begun && matches!(planned, Err(FsError::NoSpace)) {
                 if self.refusals() > refusals {
                     self.runtime.clock.sleep(REFUSED_PAUSE).await; // there is no room below
@@ -140,7 +140,7 @@ impl<E: Engine> Files<E> {
             };
             first = false;
             if done {
-                drop(permit);
+                drop(places);
                 self.engine.shortened(node, size, sequence).await;
                 return Ok(sequence);
             }
@@ -155,7 +155,7 @@ impl<E: Engine> Files<E> {
         node: &File<E>,
         size: u64,
         asked: Option<&AttributeChange>,
-        permit: &mut Option<Permit>,
+        places: &mut Option<[Permit; 2]>,
     ) -> Result<(Ready<E>, bool), FsError> {
         let mut change = self.plan(Space::Superuser);
         let is_begun = self.is_unfinished(node.ino);
@@ -167,7 +167,7 @@ impl<E: Engine> Files<E> {
         if asked.is_some() && !done {
             // All of it has happened with the first step: what is cut off goes on.
             if !is_begun {
-                *permit = Some(self.place_among_chains().await?);
+                *places = Some(self.places_for_truncation().await?);
             }
             change.link(ChainLink::Begins(node.chain(Some(size))));
         } else if done && is_begun {
@@ -177,25 +177,31 @@ impl<E: Engine> Files<E> {
     }
 
     /// A file loses its last link: it ends with this change if it is small. Otherwise it is an
-    /// orphan from then on.
+    /// orphan from then on, if there is a place for it among the chains. False if there is none:
+    /// the caller drops the change and all locks, waits for a place, and begins again with that.
+    /// The wait may last as long as another file takes to be freed.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`], [`FsError::Io`]; [`FsError::NoSpace`] when those that are being freed
-    /// wait for room.
+    /// [`FsError::Corrupt`], [`FsError::Io`].
     pub(crate) async fn destroy(
         &self,
         change: &mut Change<E>,
         node: &File<E>,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         change.follows.discards.push(node.clone());
         if self.engine.free(&mut change.update, node).await? {
             self.ends(change, node);
-        } else {
-            let permit = self.place_among_chains().await?;
-            change.follows.orphans.push((node.clone(), permit));
-            change.link(ChainLink::Begins(node.chain(None)));
+            return Ok(true);
         }
-        Ok(())
+        let mut place = change.follows.place.take();
+        if place.is_none() && is_planted(Bug::LockedWaits) {
+            place = Some(self.place_among_chains().await?);
+        }
+        let place = place.or_else(|| self.chains.acquire(1).now_or_never());
+        let Some(place) = place else { return Ok(false) };
+        change.follows.orphans.push((node.clone(), place));
+        change.link(ChainLink::Begins(node.chain(None)));
+        Ok(true)
     }
 
     /// Everything of a file goes with this change.
@@ -227,16 +233,21 @@ impl<E: Engine> Files<E> {
         }
         for (chain, node) in found {
             self.note_chain(Some(ChainLink::Begins(chain)));
-            let permit = self.chains.acquire(1).await;
+            if self.is_read_only() {
+                self.leave_chain(chain, node);
+                continue;
+            }
+            let place = self.chains.acquire(1).await;
             let Some(size) = chain.size else {
                 self.retire(&node, Sequence(0));
-                self.free_orphan(node, permit);
+                self.free_orphan(node, place);
                 continue;
             };
+            let places = (self.truncations.acquire(1).await, place);
             let alone = node.lock.exclusive().await;
             let this = self.handle();
             let task = async move {
-                let _held = (alone, permit);
+                let _held = (alone, places);
                 // Every caller that wants the file is told of a failure.
                 let _ = this.shorten(&node, size, &AttributeChange::default(), &mut ()).await;
             };
@@ -245,14 +256,33 @@ impl<E: Engine> Files<E> {
         Ok(())
     }
 
+    /// A chain of a volume that may not be changed stays: the file is gone, or cannot be used.
+    fn leave_chain(&self, chain: Chain, node: File<E>) {
+        if chain.size.is_some() {
+            return self.stick(chain.ino);
+        }
+        self.retire(&node, Sequence(0));
+        self.paused.borrow_mut().insert(chain.ino, node.clone());
+        self.orphans.borrow_mut().insert(chain.ino, node);
+    }
+
     /// Frees an orphan in the background, step by step.
     pub(crate) fn free_orphan(&self, node: File<E>, chain: Permit) {
         let this = self.handle();
         self.orphans.borrow_mut().insert(node.ino, node.clone());
         let task = async move {
             let (mut place, mut pause) = (Some(chain), FIRST_RETRY);
-            while this.free_in_steps(&node).await.is_err() {
-                this.stick(node.ino);
+            loop {
+                match this.free_in_steps(&node).await {
+                    Ok(true) => break,
+                    Ok(false) => {
+                        drop(place);
+                        this.paused.borrow_mut().insert(node.ino, node);
+                        this.engine.released().notify();
+                        return;
+                    }
+                    Err(_) => this.stick(node.ino),
+                }
                 drop(place.take()); // nobody waits for it meanwhile
                 this.engine.released().notify();
                 this.runtime.clock.sleep(pause).await;
@@ -270,9 +300,18 @@ impl<E: Engine> Files<E> {
         self.runtime.tasks.spawn(task.boxed_local());
     }
 
-    async fn free_in_steps(&self, node: &File<E>) -> Result<(), FsError> {
+    /// Goes on with large files that a stop had left, and then did not come to its end.
+    pub(crate) async fn resume_orphans(&self) {
+        for node in self.paused.take().into_values() {
+            let place = self.chains.acquire(1).await;
+            self.free_orphan(node, place);
+        }
+    }
+
+    /// Frees an orphan. False if a stop leaves the rest to the next start.
+    async fn free_in_steps(&self, node: &File<E>) -> Result<bool, FsError> {
         let _alone = node.lock.exclusive().await;
-        loop {
+        while !self.leaves_orphans() {
             let mut change = self.plan(Space::Superuser);
             change.update.manner().goes_on = true;
             let done = self.engine.free_step(&mut change.update, node).await?;
@@ -281,9 +320,10 @@ impl<E: Engine> Files<E> {
             }
             let sequence = self.apply(self.reserve(change).await?, &mut ());
             if done {
-                return Ok(());
+                return Ok(true);
             }
             self.reached(sequence).await?;
         }
+        Ok(false)
     }
 }

@@ -21,9 +21,9 @@ use crate::files::{Files, MOST_CHAINS};
 use crate::held::Book;
 use crate::planted::{Bug, is_planted};
 
-/// So long the making of a snapshot lets other changes in steps begin while it waits.
+/// Time for which a snapshot that waits for truncations lets others begin.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks whether none is under way.
+/// Time between two looks whether a truncation is under way.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl<E: Engine> Files<E> {
@@ -53,6 +53,9 @@ impl<E: Engine> Files<E> {
             return Ok(node); // another call was faster
         }
         let node = node?;
+        if node.attributes().nlink == 0 {
+            return Err(FsError::Stale); // it was being freed
+        }
         if Ino(ino) > Ino::LAST_BESIDE_SNAPSHOTS {
             return Err(FsError::Corrupt); // its file id would be that of another
         }
@@ -105,19 +108,25 @@ impl<E: Engine> Files<E> {
         self.engine.horizon().up_to(sequence)
     }
 
-    /// All places for changes in steps: none of these is in its middle meanwhile. A call that wants
-    /// a place may hold directories, so this stands in no call's way before it has waited for long.
+    /// All places for truncations: no file is on its way to another size meanwhile. A file without
+    /// a name may be on its way to its end: no name in the snapshot leads to it, and the engine
+    /// goes on freeing it when the volume goes back to the snapshot. A truncation that begins holds
+    /// its file, so this stands in its way only after a long wait, and in no other call's way.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when those that have places wait for room below.
-    async fn all_places_among_chains(&self) -> Result<Permit, FsError> {
+    /// [`FsError::NoSpace`] when truncations wait for room below.
+    async fn all_places_for_truncations(&self) -> Result<Permit, FsError> {
         let clock = &self.runtime.clock;
         let until_free = async {
             let since = clock.now();
-            while self.chains.available() < MOST_CHAINS && clock.now().since(since) < PATIENCE {
+            let are_some = || self.truncations.available() < MOST_CHAINS;
+            while are_some() && clock.now().since(since) < PATIENCE {
                 clock.sleep(LOOK).await;
             }
-            self.chains.acquire(MOST_CHAINS).await
+            if is_planted(Bug::PinsAwaitOrphans) {
+                self.wait_for_chains().await;
+            }
+            self.truncations.acquire(MOST_CHAINS).await
         };
         match select(pin!(until_free), self.engine.no_room_comes()).await {
             Either::Left((permit, _)) => Ok(permit),
@@ -142,10 +151,10 @@ impl<E: Engine> Files<E> {
         if losses != self.losses.get() {
             return Err(FsError::Io); // it would not hold what was answered, and is lost since
         }
-        let _no_steps = if is_planted(Bug::PinsAmidSteps) {
-            self.chains.acquire(0).await
+        let _no_truncations = if is_planted(Bug::PinsAmidSteps) {
+            self.truncations.acquire(0).await
         } else {
-            self.all_places_among_chains().await?
+            self.all_places_for_truncations().await?
         };
         self.check_running()?;
         let state = SnapshotState::Ready;
@@ -190,7 +199,8 @@ impl<E: Engine> Files<E> {
         if book.all().iter().any(|snapshot| snapshot.number > number) {
             return Err(FsError::Exists);
         }
-        let _no_steps = self.all_places_among_chains().await?;
+        let _no_truncations = self.all_places_for_truncations().await?;
+        self.wait_for_chains().await;
         assert!(self.dirty_files.borrow().is_empty(), "nothing was asked of the volume before");
         Ok(((), self.change_snapshots(SnapshotChange::RolledBack(number)).await?))
     }

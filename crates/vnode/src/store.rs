@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{Either, join, select};
 use namespace::{AttributeChange, Listed, NewFile, ReadySnapshots, Stat, Store, Witness};
+use runtime::sync::Permit;
 use vfs::{
     Credentials, Depends, FileKind, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
     Receipt, Sealed, Sequence, Snapshots, Stability, Timestamp, Verifier,
@@ -162,8 +163,16 @@ impl<E: Engine> Store for Files<E> {
         self.engine.drop_link(&mut update.update, node);
     }
 
-    async fn destroy(&self, update: &mut Change<E>, node: &File<E>) -> Result<(), FsError> {
+    async fn destroy(&self, update: &mut Change<E>, node: &File<E>) -> Result<bool, FsError> {
         Files::destroy(self, update, node).await
+    }
+
+    async fn place_for_steps(&self) -> Result<Permit, FsError> {
+        self.place_among_chains().await
+    }
+
+    fn give_place(&self, update: &mut Change<E>, place: Option<Permit>) {
+        update.follows.place = place;
     }
 
     fn set_attributes(&self, update: &mut Change<E>, node: &File<E>, change: &AttributeChange) {

@@ -60,7 +60,7 @@ struct Work {
     /// There may be something that it has not seen.
     again: Cell<bool>,
     /// A job for each deletion, by the number of the snapshot.
-    jobs: RefCell<BTreeMap<u32, Job>>,
+    jobs: RefCell<BTreeMap<u64, Job>>,
 }
 
 /// What is said with an order.

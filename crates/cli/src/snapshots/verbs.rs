@@ -19,7 +19,7 @@ const MOST_NAMED: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) name: String,
-    pub(super) number: u32,
+    pub(super) number: u64,
     /// Seconds since 1970.
     pub(super) created: i64,
     pub(super) referenced_bytes: u64,
@@ -221,7 +221,7 @@ fn absent(name: &str, all: &[Told]) -> Wrong {
 ///
 /// # Errors
 /// [`Wrong`].
-pub(super) async fn delete_step(files: &dyn FileSystem, number: u32) -> Result<bool, Wrong> {
+pub(super) async fn delete_step(files: &dyn FileSystem, number: u64) -> Result<bool, Wrong> {
     const LATER: &str = "its deletion goes on when there is some";
     let of = of(files)?;
     let step = opened(of.delete_step(SnapshotNumber(number)).await).await;

@@ -1,6 +1,6 @@
 //! File handles that come back: only those that were given out are believed.
 
-use dispatch::{Fsid, HANDLE_SIZE, Handle, SNAPSHOT_HANDLE_SIZE};
+use dispatch::{Fsid, HANDLE_SIZE, Handle, LONG_HANDLE_SIZE, SNAPSHOT_HANDLE_SIZE};
 use sim::Prng;
 use vfs::{FsError, Ino, ObjectId, SnapshotNumber};
 
@@ -18,10 +18,15 @@ fn check(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let live = ObjectId::live(Ino(input.u64()), input.u32());
     let fsid = Fsid(input.u64());
-    let held = live.within(SnapshotNumber(input.u32()));
-    for id in [live, held] {
+    let held = live.within(SnapshotNumber(input.u32().into()));
+    let long = live.within(SnapshotNumber(input.u64()));
+    for id in [live, held, long] {
         let made = Handle { fsid, id };
-        let size = if id.is_live() { HANDLE_SIZE } else { SNAPSHOT_HANDLE_SIZE };
+        let size = match id.snapshot.0 {
+            0 => HANDLE_SIZE,
+            number if number < u64::from(u32::MAX) || id.is_listing() => SNAPSHOT_HANDLE_SIZE,
+            _ => LONG_HANDLE_SIZE,
+        };
         assert_eq!(made.encode().len(), size, "its version follows from what it names");
         assert_eq!(Handle::decode(&made.encode()), Ok(made));
         let mut damaged = made.encode().to_vec();
@@ -34,8 +39,8 @@ fn check(bytes: &[u8]) {
 fn generate(prng: &mut Prng) -> Vec<u8> {
     let id = ObjectId::live(Ino(prng.below(1 << 32)), prng.next_u64() as u32);
     let number = match prng.below(4) {
-        0 => u32::MAX,
-        1 => prng.next_u64() as u32,
+        0 => u64::MAX,
+        1 => prng.next_u64() >> prng.below(64),
         _ => 0,
     };
     let id = id.within(SnapshotNumber(number));

@@ -295,8 +295,12 @@ fn broken_rules_are_found() {
     namespace::planted::plant(None);
     vnode::planted::plant(Some(vnode::planted::Bug::UnwaitedPins));
     let unwaited = an_answer_about_a_snapshot_waits_until_it_is_durable();
+    vnode::planted::plant(Some(vnode::planted::Bug::LockedWaits));
+    let locked = snapshots::a_removal_without_a_place_keeps_no_call_waiting();
+    vnode::planted::plant(Some(vnode::planted::Bug::PinsAwaitOrphans));
+    let awaited = snapshots::a_snapshot_waits_for_no_file_that_goes();
     vnode::planted::plant(None);
-    for found in [newest, reused, alone, circle, unwaited] {
+    for found in [newest, reused, alone, circle, unwaited, locked, awaited] {
         println!("{}", found.expect_err("it is found"));
     }
 }

@@ -1,6 +1,7 @@
 //! Snapshots, where Updates become durable when the test says so.
 
 use std::cell::Cell;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -275,6 +276,73 @@ fn a_snapshot_that_waits_for_steps_keeps_no_call_waiting() {
     fixture.make_all_durable();
     assert!(fixture.opened(shorter).result.is_ok());
     assert!(fixture.opened(pinned).is_ok());
+}
+
+/// There are places for 64 changes in steps. A file more is to go, or to be replaced: the call
+/// waits for a place, and holds no directory meanwhile.
+pub(crate) fn a_removal_without_a_place_keeps_no_call_waiting() -> Result<(), String> {
+    const BYTES: usize = 65 * 4096;
+    for replaces in [false, true] {
+        let fixture = Fixture::on(Disk::new(32 << 20, NOW));
+        let texts: Vec<String> = (0..65).map(|number| format!("f{number}")).collect();
+        texts.iter().for_each(|text| _ = fixture.large(text, BYTES, Stability::FileSync));
+        fixture.create("other");
+        fixture.make_all_durable();
+        texts[..64].iter().for_each(|text| fixture.remove(text));
+        let (files, who, last) = (&fixture.files, Requester::root(), name(&texts[64]));
+        let (root, other) = (files.root(), name("other"));
+        let replaced = async { files.rename(&who, root, &other, root, &last).await.open().await };
+        let gone = async { files.remove(&who, root, &last).await.open().await };
+        let mut last_goes = if replaces {
+            replaced.map(|done| done.map(|done| done.into_inner().result)).boxed_local()
+        } else {
+            gone.map(|done| done.map(|done| done.into_inner().result)).boxed_local()
+        };
+        let clock = fixture.executor.runtime().clock;
+        let done = fixture.executor.block_on(async {
+            for _ in 0..3 {
+                assert!(poll!(&mut last_goes).is_pending(), "nothing is durable");
+                clock.sleep(Duration::from_millis(1)).await;
+            }
+            let (how, new) = (CreateHow::Guarded(SetAttributes::default()), name("new"));
+            if files.create(&who, root, &new, how).now_or_never().is_none() {
+                return Err(format!("CREATE waits for a place; replaces: {replaces}"));
+            }
+            assert!(files.lookup(&who.who, root, &last).now_or_never().is_some(), "nor LOOKUP");
+            loop {
+                fixture.make_all_durable();
+                clock.sleep(Duration::from_millis(1)).await;
+                if let Poll::Ready(done) = poll!(&mut last_goes) {
+                    return done.map_err(|lost| lost.to_string());
+                }
+            }
+        })?;
+        assert_eq!(done, Ok(()));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_removal_that_waits_for_a_place_keeps_no_call_waiting() {
+    assert_eq!(a_removal_without_a_place_keeps_no_call_waiting(), Ok(()));
+}
+
+/// A large file is being freed, and no step of that becomes durable: a snapshot is made.
+pub(crate) fn a_snapshot_waits_for_no_file_that_goes() -> Result<(), String> {
+    let fixture = Fixture::new();
+    fixture.large("file", 100 * 4096, Stability::FileSync);
+    fixture.remove("file");
+    let (then, all) = (name("then"), fixture.all());
+    let pinned = all.pin(&then).now_or_never();
+    let pinned = pinned.ok_or("the snapshot waits for a file that is being freed")?;
+    fixture.make_all_durable();
+    assert!(fixture.opened(pinned).is_ok());
+    fixture.disk.platter().check(false)
+}
+
+#[test]
+fn a_snapshot_does_not_wait_for_a_file_that_is_being_freed() {
+    assert_eq!(a_snapshot_waits_for_no_file_that_goes(), Ok(()));
 }
 
 #[test]

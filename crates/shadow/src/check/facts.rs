@@ -158,6 +158,12 @@ impl Says {
         }
     }
 
+    /// The files that have no name by what their inodes say.
+    pub(crate) fn nameless(&self) -> BTreeSet<u64> {
+        let files = self.files.iter().filter(|(_, file)| file.links == 0);
+        files.map(|(&ino, _)| ino).collect()
+    }
+
     /// How often directories that are being freed name what was above them: those names do not
     /// count any more.
     pub(crate) fn named_by_orphans(&self, orphans: &BTreeSet<u64>) -> BTreeMap<u64, u32> {

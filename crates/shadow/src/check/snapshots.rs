@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::facts::Count;
-use super::{Law, Look, Tree};
+use super::{Goes, Law, Look, Tree};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{Died, LINES, LISTS, Line, List, Told};
 use crate::format::superblock::Snapshots;
@@ -22,7 +22,7 @@ impl Look<'_> {
             self.wrong(Law::Line, None, "numbers of lines that no volume has", "fewer");
             return Pins::default();
         }
-        let mut found: BTreeMap<u32, (Told, u64)> = BTreeMap::new();
+        let mut found: BTreeMap<u64, (Told, u64)> = BTreeMap::new();
         for block in 0..said.line_slots.div_ceil(LINES) {
             let read = self.nodes.get(&Stem::Snapshots, 0, block).await;
             let Ok(Some(lines)) = read else { continue };
@@ -116,7 +116,8 @@ impl Look<'_> {
             let inodes = Stem::Pinned(Rc::new(told.inodes));
             let snapshot = Some((told.number, name_of(&told)));
             let tree = Tree { snapshot, inodes: inodes.clone(), newest: told.update };
-            self.look_at(tree, Some(before), &BTreeSet::new()).await;
+            let goes = if told.orphans_since > 0 { Goes::Nameless } else { Goes::Nothing };
+            self.look_at(tree, Some(before), goes).await;
             let there = self.says.count;
             let Count { files, directories, units, nodes, .. } = there;
             self.compare_counts([
@@ -158,13 +159,13 @@ impl Look<'_> {
         for &(span, run) in self.died.values() {
             held.entry(span).or_default().push(run);
         }
-        let all: BTreeMap<u32, String> =
+        let all: BTreeMap<u64, String> =
             pins.holding().iter().map(|told| (told.number, name_of(told))).collect();
         let spans: BTreeSet<Span> = held.keys().chain(listed.keys()).copied().collect();
         for span in spans {
             let of = |runs: &mut BTreeMap<Span, Vec<Run>>| runs.remove(&span).unwrap_or_default();
             let (listed, held) = (coalesced(of(&mut listed)), coalesced(of(&mut held)));
-            let name = |number: u32| all.get(&number).map_or("", String::as_str);
+            let name = |number: u64| all.get(&number).map_or("", String::as_str);
             let (first, last) = (name(span.first), name(span.end - 1));
             let whose = if span.first + 1 == span.end {
                 format!("snapshot {first} holds alone")

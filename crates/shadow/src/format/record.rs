@@ -3,6 +3,7 @@
 //! The records since the last fold are a chain: each names the one before it. What stands in them
 //! is to be done in their order, and within a block from the front.
 
+use vfs::SnapshotNumber;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -41,9 +42,9 @@ impl Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// The first that was made after it was written.
-    pub first: u32,
+    pub first: u64,
     /// The first that was made after it died.
-    pub end: u32,
+    pub end: u64,
 }
 
 /// What becomes of units.
@@ -78,10 +79,11 @@ struct Front {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Line {
-    /// The first unit; or the two numbers of a span, the first in the lower half.
+    /// The first unit; or the lower 32 bits of the two numbers of a span, the first in the lower
+    /// half.
     pub(super) start: U64,
     /// The two highest bits say what becomes of them. What died has the last span before it in the
-    /// block.
+    /// block. The other bits of a span are the higher 15 of its two numbers, likewise.
     pub(super) length: U32,
 }
 
@@ -90,6 +92,11 @@ pub(super) const TAKEN: u32 = 0;
 const SPAN: u32 = 1 << 30;
 pub(super) const FREED: u32 = 2 << 30;
 const DIED: u32 = 3 << 30;
+/// Bits of a number of a span above the lower 32.
+const HIGH: u32 = 15;
+const LOW: u64 = u32::MAX as u64;
+/// The end of a span is the number behind that of the last snapshot, at most.
+const _: () = assert!(SnapshotNumber::LAST.0 + 1 < 1 << (u32::BITS + HIGH));
 /// The most units that a line tells of.
 pub(super) const LONGEST: u64 = SPAN as u64 - 1;
 const FRONT: usize = size_of::<Head>() + size_of::<Front>();
@@ -138,7 +145,8 @@ pub fn write(changes: &[Change], answers: &[std::rc::Rc<[u8]>]) -> Vec<Box<[u8; 
                 lines += 1;
             };
             if let Some(Span { first, end }) = span.filter(|_| span != last) {
-                put(u64::from(end) << 32 | u64::from(first), SPAN);
+                let high = ((end >> 32) << HIGH | first >> 32) as u32;
+                put(end << 32 | first & LOW, high | SPAN);
                 last = span;
             }
             put(run.start, run.length as u32 | what);
@@ -191,7 +199,11 @@ pub fn read(block: &[u8]) -> Option<Read> {
             TAKEN => changes.push(Change::Taken(run)),
             FREED => changes.push(Change::Freed(run)),
             DIED => changes.push(Change::Died(run, last?)),
-            _ => last = Some(Span { first: start as u32, end: (start >> 32) as u32 }),
+            _ => {
+                let (first, end) = (length & ((1 << HIGH) - 1), length >> HIGH);
+                last =
+                    Some(Span { first: first << 32 | start & LOW, end: end << 32 | start >> 32 });
+            }
         }
     }
     let told = block.get(end..end + usize::from(front.answers.get()))?;
@@ -228,7 +240,9 @@ mod tests {
             [(0, 0, 0), (1, 1, 64), (333, 0, 0), (400, 9, 700), (9, 60, 300)]
         {
             let run = |n: u64| Run { start: 7 + 9 * n, length: 1 + n % 5 };
-            let span = |n: u64| Span { first: 1 + (n / 7) as u32, end: 9 + (n / 7) as u32 };
+            let last = SnapshotNumber::LAST.0 - 400;
+            let first = |n: u64| if n.is_multiple_of(2) { 1 + n / 7 } else { last + n / 7 };
+            let span = |n: u64| Span { first: first(n), end: last + 8 + n / 7 };
             let change = |n| match n % 3 {
                 0 => Change::Taken(run(n)),
                 1 => Change::Freed(run(n)),

@@ -29,7 +29,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Its number.
-    pub number: u32,
+    pub number: u64,
     /// Its name.
     pub name: Name,
     /// When it was made.
@@ -50,6 +50,9 @@ pub struct Told {
     pub nodes: u64,
     /// Units that its deletion has given back.
     pub freed: u64,
+    /// Files without a name that it holds were being freed when it was made. All of them lost
+    /// their names by this update, or one after it. 0 if it holds none.
+    pub orphans_since: u64,
 }
 
 impl Told {
@@ -81,7 +84,10 @@ pub struct Line {
     nodes: U64,
     freed: U64,
     name: [u8; 255],
-    reserved: [u8; 37],
+    orphans_since: U64,
+    /// The bits of its number above the lower 32.
+    number_high: U16,
+    reserved: [u8; 27],
 }
 
 /// Lines of snapshots in a block.
@@ -101,7 +107,8 @@ impl Line {
     #[expect(clippy::result_unit_err, reason = "there is nothing to be told")]
     pub fn read(block: &[u8], slot: u64) -> Result<Option<Told>, ()> {
         let line: &Self = view(&block[Self::offset(slot)..]);
-        if line.number.get() == 0 {
+        let number = wide(line.number, line.number_high);
+        if number == 0 {
             return if line.as_bytes().iter().all(|&byte| byte == 0) { Ok(None) } else { Err(()) };
         }
         let state = match line.state {
@@ -113,11 +120,12 @@ impl Line {
         let name = line.name.get(..line.name_length.get().into()).ok_or(())?;
         let name = Name::parse(name).map_err(|_| ())?;
         let inodes = Tree { height: line.height, root: line.root };
-        if inodes.height > HIGHEST || line.number.get() > SnapshotNumber::LAST.0 {
+        let is_late = line.orphans_since.get() > line.update.get();
+        if inodes.height > HIGHEST || number > SnapshotNumber::LAST.0 || is_late {
             return Err(());
         }
         Ok(Some(Told {
-            number: line.number.get(),
+            number,
             name,
             created: line.created.into(),
             state,
@@ -128,6 +136,7 @@ impl Line {
             units: line.units.get(),
             nodes: line.nodes.get(),
             freed: line.freed.get(),
+            orphans_since: line.orphans_since.get(),
         }))
     }
 
@@ -137,7 +146,7 @@ impl Line {
         line.zero();
         let Some(told) = told else { return };
         let name = told.name.as_bytes();
-        line.number = told.number.into();
+        (line.number, line.number_high) = narrow(told.number);
         line.state = match told.state {
             State::Ready => 1,
             State::Deleting => 2,
@@ -149,7 +158,7 @@ impl Line {
         line.root = told.inodes.root;
         (line.files, line.directories) = (told.files.into(), told.directories.into());
         (line.units, line.nodes) = (told.units.into(), told.nodes.into());
-        line.freed = told.freed.into();
+        (line.freed, line.orphans_since) = (told.freed.into(), told.orphans_since.into());
     }
 }
 
@@ -170,7 +179,11 @@ pub struct List {
 struct ListLine {
     first: U32,
     end: U32,
-    last: U64,
+    /// Below [`PLACES`](super::superblock::PLACES).
+    last: U32,
+    /// The bits above the lower 32 of `first` and of `end`.
+    first_high: U16,
+    end_high: U16,
     units: U64,
 }
 
@@ -185,8 +198,9 @@ impl List {
     /// What a line of a block says: nothing if it is free.
     pub fn read(block: &[u8], slot: u64) -> Option<Self> {
         let line: &ListLine = view(&block[Self::offset(slot)..]);
-        let span = Span { first: line.first.get(), end: line.end.get() };
-        let list = Self { span, last: line.last.get(), units: line.units.get() };
+        let (first, end) = (wide(line.first, line.first_high), wide(line.end, line.end_high));
+        let (span, last) = (Span { first, end }, line.last.get().into());
+        let list = Self { span, last, units: line.units.get() };
         line.as_bytes().iter().any(|&byte| byte != 0).then_some(list)
     }
 
@@ -195,10 +209,24 @@ impl List {
         let line: &mut ListLine = view_mut(&mut block[Self::offset(slot)..]);
         line.zero();
         let Some(Self { span, last, units }) = list else { return };
-        (line.first, line.end) = (span.first.into(), span.end.into());
-        (line.last, line.units) = ((*last).into(), (*units).into());
+        (line.first, line.first_high) = narrow(span.first);
+        (line.end, line.end_high) = narrow(span.end);
+        line.last = u32::try_from(*last).expect("there are fewer places").into();
+        line.units = (*units).into();
     }
 }
+
+/// The number of a snapshot, of its lower bits and the others.
+fn wide(low: U32, high: U16) -> u64 {
+    u64::from(high.get()) << 32 | u64::from(low.get())
+}
+
+/// The lower bits of the number of a snapshot, and the others.
+fn narrow(number: u64) -> (U32, U16) {
+    ((number as u32).into(), ((number >> 32) as u16).into())
+}
+
+const _: () = assert!(SnapshotNumber::LAST.0 >> 48 == 0, "a line has room for it");
 
 /// Whether a block of lines has none.
 pub fn is_empty(block: &[u8]) -> bool {
@@ -279,10 +307,10 @@ mod tests {
     fn a_line_of_a_snapshot_says_what_was_written() {
         let mut block = vec![0; UNIT];
         let pointer = |n| Pointer::new(n, n + 1, n + 2);
-        let told = |number: u32| Told {
+        let told = |number: u64| Told {
             number,
             name: Name::parse(&vec![b'n'; 1 + 254 * (number as usize % 2)]).expect("it has one"),
-            created: Timestamp { seconds: -5, nanoseconds: number },
+            created: Timestamp { seconds: -5, nanoseconds: number as u32 },
             state: [State::Ready, State::Deleting, State::Gone][number as usize % 3],
             update: 1 << 40,
             inodes: Tree { height: 3, root: Root { pointers: [1, 2, 3, 4, 5, 0].map(pointer) } },
@@ -291,11 +319,18 @@ mod tests {
             units: 1,
             nodes: 9,
             freed: u64::MAX,
+            orphans_since: (number & 0xff) << 30,
         };
-        (0..LINES).for_each(|slot| Line::write(&mut block, slot, Some(&told(slot as u32 + 1))));
-        for slot in 0..LINES {
-            assert_eq!(Line::read(&block, slot), Ok(Some(told(slot as u32 + 1))));
+        let last = SnapshotNumber::LAST.0;
+        let numbers = [1, 2, 3, u64::from(u32::MAX), 1 << 32, 5 << 40, last - 1, last];
+        for (slot, number) in (0..LINES).zip(numbers) {
+            Line::write(&mut block, slot, Some(&told(number)));
         }
+        for (slot, number) in (0..LINES).zip(numbers) {
+            assert_eq!(Line::read(&block, slot), Ok(Some(told(number))));
+        }
+        Line::write(&mut block, 0, Some(&told(last + 1)));
+        assert_eq!(Line::read(&block, 0), Err(()), "no snapshot has that number");
         (0..LINES).for_each(|slot| Line::write(&mut block, slot, None));
         assert_eq!((is_empty(&block), Line::read(&block, 3)), (true, Ok(None)));
         block[Line::offset(2)] = 1; // a number alone
@@ -306,8 +341,8 @@ mod tests {
     fn a_list_says_what_was_written() {
         let mut block = vec![0; UNIT];
         let list = |n: u64| {
-            let span = Span { first: n as u32, end: n as u32 + 2 };
-            List { span, last: n << 8, units: !n }
+            let first = n << 40 | n;
+            List { span: Span { first, end: first + (1 << 33) }, last: n << 8, units: !n }
         };
         (0..LISTS).for_each(|slot| List::write(&mut block, slot, Some(&list(slot))));
         (0..LISTS).for_each(|slot| assert_eq!(List::read(&block, slot), Some(list(slot))));

@@ -63,7 +63,7 @@ pub struct Snapshots {
     /// stood at once; volumes of earlier programs have larger ones, which openings bring down.
     pub died_slots: u64,
     /// The largest number that a snapshot ever had; 0 if there was none.
-    pub last: u32,
+    pub last: u64,
     /// When one was made or deleted last.
     pub changed: Timestamp,
     /// Blocks of metadata that lead to files, and inodes.
@@ -203,6 +203,8 @@ struct OnDisk {
     block: u8,
     label: u8,
     text: [u8; LABEL],
+    /// The largest number of a snapshot, if it has more than 32 bits; else 0.
+    last_long: U64,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -225,6 +227,14 @@ struct ListLine {
 }
 
 const _: () = assert!(size_of::<OnDisk>() <= UNIT);
+
+/// It stands for a number of a snapshot that has its own field, since it does not fit. A program
+/// that knows of no such field refuses the volume.
+const LONG: u32 = u32::MAX;
+
+fn last_short(last: u64) -> u32 {
+    u32::try_from(last).unwrap_or(LONG)
+}
 
 impl Superblock {
     /// What it is as a block. It has the unit in it at which it stands, so that one which went
@@ -261,7 +271,8 @@ impl Superblock {
         disk.log_next = self.log_blocks.end.into();
         let of = &self.snapshots;
         (disk.line_slots, disk.list_slots) = (of.line_slots.into(), of.list_slots.into());
-        (disk.died_slots, disk.last_snapshot) = (of.died_slots.into(), of.last.into());
+        (disk.died_slots, disk.last_snapshot) = (of.died_slots.into(), last_short(of.last).into());
+        disk.last_long = if of.last >= u64::from(LONG) { of.last.into() } else { 0.into() };
         (disk.changed, disk.nodes) = (of.changed.into(), of.nodes.into());
         (disk.pinned, disk.pinned_until) = (of.pinned.into(), of.pinned_until.into());
         (disk.record, disk.records) = (self.record, self.records.into());
@@ -369,7 +380,10 @@ impl OnDisk {
             line_slots: self.line_slots.get(),
             list_slots: self.list_slots.get(),
             died_slots: self.died_slots.get(),
-            last: self.last_snapshot.get(),
+            last: match self.last_snapshot.get() {
+                LONG => self.last_long.get(),
+                short => short.into(),
+            },
             changed: self.changed.into(),
             nodes: self.nodes.get(),
             pinned: self.pinned.get(),

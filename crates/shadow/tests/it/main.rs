@@ -12,6 +12,7 @@ mod faults;
 mod filled;
 mod flipped;
 mod forge;
+mod frees;
 mod golden;
 mod held;
 mod hostile;
@@ -37,6 +38,7 @@ mod shorter;
 mod snapshots;
 #[path = "../../../ffs/tests/it/common/sparse.rs"]
 mod sparse;
+mod stale;
 mod steps;
 mod strays;
 mod turns;

@@ -44,7 +44,7 @@ pub(crate) fn shown(image: &Image, trees: &[u32]) -> Result<(Image, All), String
     on(image, async |volume| {
         let mut all = All::new();
         for &tree in trees {
-            let root = volume.files.root().within(SnapshotNumber(tree));
+            let root = volume.files.root().within(SnapshotNumber(tree.into()));
             gather(volume, tree, "", root, &mut all).await;
         }
         Ok(all)

@@ -1,9 +1,12 @@
 //! Numbers: those of files that went are given again, over stops too; and those of updates never.
 
+use enginekit::Volume;
+use enginekit::snapshots::{delete, listed, pin, roll_back};
+use shadow::Shadow;
 use shadow::format::anchor::Anchor;
 use shadow::format::superblock::Superblock;
 use sim::{Choice, Disk, Executor, Fate, Image, Prng, Trace};
-use vfs::{FileSystem, Stability};
+use vfs::{FileSystem, FsError, SnapshotNumber, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 use crate::scrub::{UNIT, unit_of};
@@ -105,4 +108,120 @@ fn free_slots_beside_files_that_stay_are_used() {
     // 40 turns leave 520 files; without that, there would be 8,000 numbers.
     let last = turns(40, 200, Some(16));
     assert!(last < 3000, "the last number is {last}");
+}
+
+/// The largest number of a snapshot that a volume ever had is this one.
+fn with_last(mut image: Image, last: u64) -> Image {
+    for at in 2..image.size() / UNIT - 2 {
+        if let Some((secret, mut superblock)) = Superblock::of_any(&unit_of(&image, at), at) {
+            superblock.snapshots.last = last;
+            image.write(at * UNIT, &*superblock.write(at, &secret));
+        }
+    }
+    image
+}
+
+/// Opens a volume, does something, stops it, and looks whether all is well.
+fn reopened<T>(image: Image, work: impl AsyncFnOnce(&Volume<Shadow>) -> T) -> (Image, T) {
+    let executor = Executor::new(1);
+    let disk = Disk::new(&executor, image);
+    let done = executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+        let done = work(&volume).await;
+        volume.files.shutdown().await.expect("nothing fails");
+        done
+    });
+    assert_eq!(findings(&disk.contents()), Ok(()));
+    (disk.contents(), done)
+}
+
+/// Writes over a file so often that records are folded, and lists tell of what died.
+async fn overwritten(volume: &Volume<Shadow>, with: u8) {
+    let file = volume.lookup(volume.files.root(), "file").await.expect("it is there");
+    for _ in 0..200 {
+        let data = vec![with; 20_000];
+        volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
+    }
+}
+
+/// What the file holds in a tree, which is found by its name: one byte, again and again.
+async fn shown(volume: &Volume<Shadow>, snapshot: Option<&str>) -> Result<u8, FsError> {
+    let mut directory = volume.files.root();
+    if let Some(text) = snapshot {
+        directory = volume.lookup(directory, ".snapshot").await?;
+        directory = volume.lookup(directory, text).await?;
+    }
+    let file = volume.lookup(directory, "file").await?;
+    let data = volume.read(file).await?;
+    assert!(data.len() == 20_000 && data.iter().all(|&byte| byte == data[0]));
+    Ok(data[0])
+}
+
+#[test]
+fn snapshots_of_large_numbers_are_as_good_as_others() {
+    let last = SnapshotNumber::LAST.0;
+    for before in [0, u64::from(u32::MAX) - 2, (1 << 32) + 7, (1 << 40) - 2, last - 3] {
+        let executor = Executor::new(1);
+        let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 8 << 20)));
+        let (image, ()) = reopened(disk.contents(), async |volume| {
+            volume.create(volume.files.root(), "file").await.expect("it is new");
+        });
+        let (image, numbers) = reopened(with_last(image, before), async |volume| {
+            let mut numbers = Vec::new();
+            for (text, with) in [("one", 1), ("two", 2), ("three", 3)] {
+                overwritten(volume, with).await;
+                numbers.push(pin(volume, text).await.expect("there is room").number.0);
+            }
+            overwritten(volume, 4).await;
+            numbers
+        });
+        assert_eq!(numbers, [before + 1, before + 2, before + 3]);
+        let (image, ()) = reopened(image, async |volume| {
+            for (snapshot, with) in
+                [(Some("one"), 1), (Some("two"), 2), (Some("three"), 3), (None, 4)]
+            {
+                assert_eq!(shown(volume, snapshot).await, Ok(with), "behind {before}");
+            }
+            delete(volume, "two", true).await.expect("nothing fails");
+            let more = pin(volume, "four").await;
+            assert_eq!(more.is_ok(), before + 3 < last, "{more:?} behind {before}");
+            if more.is_ok() {
+                delete(volume, "four", true).await.expect("nothing fails");
+            }
+        });
+        let (image, ()) =
+            reopened(image, async |volume| roll_back(volume, "three").await.expect("the newest"));
+        reopened(image, async |volume| {
+            for (snapshot, with) in [(Some("one"), 1), (None, 3)] {
+                assert_eq!(shown(volume, snapshot).await, Ok(with), "behind {before}");
+            }
+            for text in ["one", "three"] {
+                delete(volume, text, true).await.expect("nothing fails");
+            }
+            assert_eq!(listed(volume).await, Ok(vec![]));
+        });
+    }
+}
+
+/// A file id has 24 bits for the number of a snapshot: the number whose bits another one has is
+/// passed over.
+#[test]
+fn no_two_snapshots_have_file_ids_in_common() {
+    let executor = Executor::new(1);
+    let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 8 << 20)));
+    let (image, _) = reopened(disk.contents(), async |volume| pin(volume, "one").await);
+    let marks = (1 << 24) - 2;
+    reopened(with_last(image, marks - 1), async |volume| {
+        for (text, right) in [("two", marks), ("three", marks + 2)] {
+            assert_eq!(pin(volume, text).await.map(|made| made.number.0), Ok(right));
+        }
+        let mut ids = Vec::new();
+        for number in [0, 1, marks, marks + 2] {
+            let root = volume.files.root().within(SnapshotNumber(number));
+            ids.push(volume.attributes(root).await.ino.0);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 4);
+    });
 }

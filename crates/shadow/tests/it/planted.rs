@@ -18,6 +18,7 @@ use crate::faults::{
     what_is_shown_after_a_failed_flush_stays,
 };
 use crate::flipped::{superblocks_are_mended, what_is_listed_is_mended};
+use crate::frees::going_back_frees_what_has_no_name;
 use crate::kit::first_wrong;
 use crate::loads::{trees_grow_while_they_are_read, what_is_on_its_way_stays_here};
 use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_newer};
@@ -34,6 +35,7 @@ use crate::scrub::{
     what_is_being_written_is_not_judged,
 };
 use crate::snapshots::{many_files_go_while_a_snapshot_has_them, they_come_and_go};
+use crate::stale::what_a_snapshot_had_is_mended_no_more;
 use crate::steps::steps_are_gone_on_with;
 use crate::strays::copies_spare_what_may_come_back;
 use crate::turns::appends_follow_the_turns;
@@ -91,6 +93,8 @@ fn every_bug_is_found() {
             Bug::StuckChains => rotten_files_go,
             Bug::BlockedLists => one_list_is_in_no_others_way,
             Bug::LateLosses => rotten_files_become_shorter,
+            Bug::LeftOrphans | Bug::LateOrphans => going_back_frees_what_has_no_name,
+            Bug::LateMends => what_a_snapshot_had_is_mended_no_more,
             Bug::RefusedRollBacks => rotten_trees_are_discarded,
             Bug::UnmendedSuperblocks => superblocks_are_mended,
             Bug::UnmendedRuns => what_is_listed_is_mended,

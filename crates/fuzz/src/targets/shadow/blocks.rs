@@ -306,7 +306,7 @@ fn generate_superblock(prng: &mut Prng) -> Vec<u8> {
         line_slots: prng.below(20),
         list_slots: prng.below(20),
         died_slots: prng.below(20),
-        last: prng.below(20) as u32,
+        last: prng.below(20),
         changed: Timestamp { seconds: prng.below(1 << 31) as i64, nanoseconds: 5 },
         nodes: prng.below(100),
         pinned: prng.below(100),
@@ -372,8 +372,8 @@ fn some<T>(prng: &mut Prng, mut make: impl FnMut(&mut Prng) -> T) -> Vec<T> {
 }
 
 fn span(prng: &mut Prng) -> Span {
-    let first = prng.between(1, 9) as u32;
-    Span { first, end: first + prng.between(1, 5) as u32 }
+    let first = prng.between(1, 9);
+    Span { first, end: first + prng.between(1, 5) }
 }
 
 fn record(prng: &mut Prng) -> Vec<u8> {
@@ -398,7 +398,7 @@ fn logged(prng: &mut Prng) -> Logged {
 fn told(prng: &mut Prng) -> Told {
     let text = "a-name".repeat(prng.between(1, 42) as usize);
     Told {
-        number: prng.between(1, 20) as u32,
+        number: prng.between(1, 20),
         name: Name::parse(text.as_bytes()).expect("a legal name"),
         created: Timestamp { seconds: prng.below(1 << 31) as i64, nanoseconds: 7 },
         state: [State::Ready, State::Deleting, State::Gone][prng.index(3)],
@@ -409,5 +409,6 @@ fn told(prng: &mut Prng) -> Told {
         units: prng.below(200),
         nodes: prng.below(99),
         freed: prng.below(99),
+        orphans_since: 0,
     }
 }

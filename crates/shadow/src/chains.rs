@@ -1,0 +1,59 @@
+//! Chains that are open: changes of large files that take several updates.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use vnode::chain::{Chain, ChainLink};
+
+use crate::format::superblock::CHAINS;
+use crate::planted::{Bug, is_planted};
+
+/// Open chains by the numbers of their files, each with an update before which it had not begun.
+pub(crate) struct Chains(RefCell<BTreeMap<u64, (Chain, u64)>>);
+
+impl Chains {
+    /// Those of a superblock. Nothing tells when one began that is found there.
+    pub(crate) fn found(chains: &[Chain]) -> Self {
+        Self(RefCell::new(chains.iter().map(|chain| (chain.ino, (*chain, 1))).collect()))
+    }
+
+    /// Whether there is no place for one more chain: those that cannot go on keep theirs.
+    pub(crate) fn has_no_place_for(&self, link: Option<ChainLink>) -> bool {
+        let chains = self.0.borrow();
+        match link {
+            Some(ChainLink::Begins(chain)) => {
+                chains.len() >= CHAINS && !chains.contains_key(&chain.ino)
+            }
+            _ => false,
+        }
+    }
+
+    /// What becomes of a chain with an update.
+    pub(crate) fn note(&self, link: ChainLink, update: u64) {
+        match link {
+            ChainLink::Begins(chain) => self.0.borrow_mut().insert(chain.ino, (chain, update)),
+            ChainLink::Ends(ino) => self.0.borrow_mut().remove(&ino),
+        };
+    }
+
+    /// Files that are being freed, all of which lost their names by an update or after it, take the
+    /// places of all chains.
+    pub(crate) fn replace(&self, orphans: Vec<Chain>, since: u64) {
+        let chains = orphans.into_iter().map(|chain| (chain.ino, (chain, since)));
+        self.0.replace(chains.collect());
+    }
+
+    /// The update before which no file that is being freed had lost its name; 0 if there is none.
+    pub(crate) fn orphans_since(&self) -> u64 {
+        let chains = self.0.borrow();
+        let orphans = chains.values().filter(|(chain, _)| chain.size.is_none());
+        orphans.map(|&(_, since)| since).min().unwrap_or(0)
+    }
+
+    /// As a superblock has them.
+    pub(crate) fn all(&self) -> Vec<Chain> {
+        let chains = self.0.borrow();
+        let written = |_: &Chain| !is_planted(Bug::UnwrittenChains);
+        chains.values().map(|&(chain, _)| chain).filter(written).collect()
+    }
+}
