@@ -3,11 +3,12 @@
 //! A path is `/NAME`, the root of a volume, or a directory below it. It is walked name by name as
 //! the caller itself, so that it leads nowhere where its LOOKUPs would not. Symbolic links are not
 //! followed, empty names are skipped, and the parent of a root is the root: a walk never leaves its
-//! volume.
+//! volume. A path may have hundreds of names, so a walk gives way to all other tasks now and then.
 
 use bytes::Bytes;
 use nfs::mount::{Arguments, MntOk, Status};
 use nfs::nfs3::Handle;
+use runtime::sync::Steps;
 use vfs::{FileKind, FsError, Lost, Name, ObjectId};
 
 use crate::Reply;
@@ -61,10 +62,11 @@ async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
         caller.refusals.note("mount", caller.client, &volume.name);
         Status::Access
     })?;
-    let mut directory = root.id;
+    let (mut directory, mut steps) = (root.id, Steps::default());
     for name in names {
         let name = Name::parse(name).map_err(status)?;
         directory = step(&root, directory, &name).await?;
+        steps.step().await;
     }
     let handle = Handle::new(&volume.handle(directory).encode());
     let handle = handle.expect("our handles are shorter than 64 bytes");

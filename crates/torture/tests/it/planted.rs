@@ -196,6 +196,7 @@ const OF_MEMORY: &[&str] = &[
     "ForgottenAnswers",
     "LoneAnswers",
     "LooseMoves",
+    "OvertakenClimbs",
     "LiveSnapshots",
     "UnwaitedPins",
     "PinsAmidSteps",
