@@ -14,6 +14,7 @@ use vfs::{FileKind, FsError, Lost, Name, ObjectId};
 use crate::Reply;
 use crate::caller::{Caller, Target};
 use crate::mount_lists::Mounts;
+use crate::reports::Part;
 
 /// The flavors that a volume may be used with: AUTH_SYS, and AUTH_NONE as nobody.
 const FLAVORS: [u32; 2] = [1, 0];
@@ -59,13 +60,13 @@ async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
     let volume = names.next().and_then(|name| caller.volumes.by_name(name));
     let volume = volume.ok_or(Status::NoEntry)?;
     let root = caller.enter(volume, volume.file_system.root()).ok_or_else(|| {
-        caller.refusals.note("mount", caller.client, &volume.name);
+        caller.reports.refused("mount", caller.client, &volume.name);
         Status::Access
     })?;
     let (mut directory, mut steps) = (root.id, Steps::default());
     for name in names {
         let name = Name::parse(name).map_err(status)?;
-        directory = step(&root, directory, &name).await?;
+        directory = step(caller, &root, directory, &name).await?;
         steps.step().await;
     }
     let handle = Handle::new(&volume.handle(directory).encode());
@@ -73,10 +74,20 @@ async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
     Ok(MntOk { handle, flavors: FLAVORS.to_vec() })
 }
 
-async fn step(root: &Target, directory: ObjectId, name: &Name) -> Result<ObjectId, Status> {
+async fn step(
+    caller: &Caller,
+    root: &Target,
+    directory: ObjectId,
+    name: &Name,
+) -> Result<ObjectId, Status> {
     let sealed = root.volume.file_system.lookup(&root.who, directory, name).await;
     let answer = sealed.open().await.map_err(|Lost| Status::Io)?.into_inner();
-    let found = answer.result.map_err(status)?;
+    let found = answer.result.map_err(|error| {
+        if error == FsError::Corrupt {
+            caller.reports.damaged(&root.volume, directory, Part::Named(name));
+        }
+        status(error)
+    })?;
     match found.attributes.kind {
         FileKind::Directory => Ok(found.id),
         _ => Err(Status::NotDirectory),
