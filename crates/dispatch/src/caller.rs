@@ -6,8 +6,8 @@ use std::rc::Rc;
 use vfs::{CallKey, Credentials, FsError, ObjectId, Requester};
 
 use crate::planted::{Bug, is_planted};
-use crate::refusals::Refusals;
 use crate::refused::Refused;
+use crate::reports::Reports;
 use crate::volume::Served;
 use crate::{Exports, Handle, Volumes};
 
@@ -20,7 +20,7 @@ pub(crate) struct Caller {
     pub(crate) call: Option<Rc<CallKey>>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) exports: Rc<Exports>,
-    pub(crate) refusals: Rc<Refusals>,
+    pub(crate) reports: Rc<Reports>,
 }
 
 /// A file, and the user that the caller reaches it as.
@@ -47,7 +47,7 @@ impl Caller {
         let Handle { fsid, id } = Handle::decode(handle)?;
         let volume = self.volumes.by_fsid(fsid).ok_or(FsError::Stale)?;
         self.enter(volume, id).ok_or_else(|| {
-            self.refusals.note("call", self.client, &volume.name);
+            self.reports.refused("call", self.client, &volume.name);
             FsError::Access.into()
         })
     }

@@ -40,7 +40,7 @@ use crate::mount_lists::{self, Mounts};
 use crate::nfs3::convert;
 use crate::parties::{self, Known};
 use crate::planted::{Bug, is_planted};
-use crate::refusals::Refusals;
+use crate::reports::Reports;
 use crate::volume::Served;
 use crate::{
     Begin, Counters, Exports, Fsid, Handle, Key, Limits, Reply, ReplyCache, Volumes, Window,
@@ -62,7 +62,7 @@ pub struct Dispatcher {
     mounts: Mounts,
     /// The answer to EXPORT by these rules.
     export_list: RefCell<Bytes>,
-    refusals: Rc<Refusals>,
+    reports: Rc<Reports>,
     pub(crate) accounts: Accounts,
     pub(crate) turns: Rc<Pool>,
     pub(crate) request_memory: Rc<Pool>,
@@ -102,7 +102,7 @@ impl Dispatcher {
             exports_version: Cell::new(0),
             replies: ReplyCache::new(runtime.clock.clone(), window),
             mounts: Mounts::default(),
-            refusals: Rc::new(Refusals::new(runtime.clock.clone())),
+            reports: Rc::new(Reports::new(runtime.clock.clone())),
             accounts: Accounts::default(),
             observer: RefCell::default(),
             connections: Cell::new(0),
@@ -247,7 +247,7 @@ impl Dispatcher {
 
     fn caller(&self, client: IpAddr, claim: Option<Credentials>) -> Caller {
         let (volumes, exports) = (self.volumes.clone(), self.exports());
-        Caller { client, claim, call: None, volumes, exports, refusals: self.refusals.clone() }
+        Caller { client, claim, call: None, volumes, exports, reports: self.reports.clone() }
     }
 }
 

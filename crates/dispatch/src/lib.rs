@@ -40,10 +40,10 @@ mod nfs3;
 mod parties;
 #[doc(hidden)]
 pub mod planted;
-mod refusals;
 mod refused;
 mod reply;
 pub mod reply_cache;
+mod reports;
 mod session;
 mod told;
 mod volume;

@@ -3,16 +3,18 @@
 //! A path is `/NAME`, the root of a volume, or a directory below it. It is walked name by name as
 //! the caller itself, so that it leads nowhere where its LOOKUPs would not. Symbolic links are not
 //! followed, empty names are skipped, and the parent of a root is the root: a walk never leaves its
-//! volume.
+//! volume. A path may have hundreds of names, so a walk gives way to all other tasks now and then.
 
 use bytes::Bytes;
 use nfs::mount::{Arguments, MntOk, Status};
 use nfs::nfs3::Handle;
+use runtime::sync::Steps;
 use vfs::{FileKind, FsError, Lost, Name, ObjectId};
 
 use crate::Reply;
 use crate::caller::{Caller, Target};
 use crate::mount_lists::Mounts;
+use crate::reports::Part;
 
 /// The flavors that a volume may be used with: AUTH_SYS, and AUTH_NONE as nobody.
 const FLAVORS: [u32; 2] = [1, 0];
@@ -58,23 +60,34 @@ async fn mnt(caller: &Caller, path: &[u8]) -> Result<MntOk, Status> {
     let volume = names.next().and_then(|name| caller.volumes.by_name(name));
     let volume = volume.ok_or(Status::NoEntry)?;
     let root = caller.enter(volume, volume.file_system.root()).ok_or_else(|| {
-        caller.refusals.note("mount", caller.client, &volume.name);
+        caller.reports.refused("mount", caller.client, &volume.name);
         Status::Access
     })?;
-    let mut directory = root.id;
+    let (mut directory, mut steps) = (root.id, Steps::default());
     for name in names {
         let name = Name::parse(name).map_err(status)?;
-        directory = step(&root, directory, &name).await?;
+        directory = step(caller, &root, directory, &name).await?;
+        steps.step().await;
     }
     let handle = Handle::new(&volume.handle(directory).encode());
     let handle = handle.expect("our handles are shorter than 64 bytes");
     Ok(MntOk { handle, flavors: FLAVORS.to_vec() })
 }
 
-async fn step(root: &Target, directory: ObjectId, name: &Name) -> Result<ObjectId, Status> {
+async fn step(
+    caller: &Caller,
+    root: &Target,
+    directory: ObjectId,
+    name: &Name,
+) -> Result<ObjectId, Status> {
     let sealed = root.volume.file_system.lookup(&root.who, directory, name).await;
     let answer = sealed.open().await.map_err(|Lost| Status::Io)?.into_inner();
-    let found = answer.result.map_err(status)?;
+    let found = answer.result.map_err(|error| {
+        if error == FsError::Corrupt {
+            caller.reports.damaged(&root.volume, directory, Part::Named(name));
+        }
+        status(error)
+    })?;
     match found.attributes.kind {
         FileKind::Directory => Ok(found.id),
         _ => Err(Status::NotDirectory),

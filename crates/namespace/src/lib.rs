@@ -47,6 +47,7 @@ use runtime::sync::Lock;
 use vfs::{Depends, SnapshotsShown};
 
 use planted::{Bug, is_planted};
+use rename::Moved;
 
 pub use protection::Protection;
 pub use store::{AttributeChange, Listed, NewFile, Object, ReadySnapshots, Stat, Store, Witness};
@@ -59,6 +60,8 @@ pub struct Namespace<S: Store> {
     store: Rc<S>,
     /// Held alone by a rename that gives a directory another parent (invariant 2).
     reparenting: Lock,
+    /// Asked by a climb whether it was overtaken.
+    moved: Moved,
     /// The changes by which directories got other names, while these are not durable.
     moves: Cell<Depends>,
     /// Where clients find snapshots.
@@ -68,8 +71,8 @@ pub struct Namespace<S: Store> {
 impl<S: Store> Namespace<S> {
     /// The file system that `store` holds.
     pub fn new(store: Rc<S>) -> Self {
-        let (reparenting, moves, shown) = Default::default();
-        Self { store, reparenting, moves, shown }
+        let (reparenting, moved, moves, shown) = Default::default();
+        Self { store, reparenting, moved, moves, shown }
     }
 
     /// What the names above a file may still wait for, beside the names themselves: an answer that

@@ -23,6 +23,8 @@ planted::bugs! {
     AnyParent,
     /// Whether a directory would move below itself is looked for in two levels alone.
     ShortSighted,
+    /// A directory moves although its new parent got another way up while that was looked for.
+    OvertakenClimbs,
     /// A directory moves whether or not the way up from its new parent may be lost.
     LooseMoves,
     /// What a snapshot holds is changed like what is live.

@@ -4,19 +4,61 @@
 //! appears; ".." follows; the old name goes; the counts fall; what was replaced is given back. A
 //! policy that writes in this order may leave both names after a cut, never none.
 //!
-//! Invariant: whatever of the moves of directories is lost, from each directory ".." leads to the
-//! root. One move at a time looks for the way up from the new parent, and the Update rests on all
-//! that it has seen there.
+//! Invariants:
+//! 1. Whatever of the moves of directories is lost, from each directory ".." leads to the root: the
+//!    Update of a move rests on all that it has seen on the way up from the new parent.
+//! 2. The way up is as it was seen when a directory moves. A climb may be long, so it gives way to
+//!    all other tasks and keeps no move waiting: it holds nothing. Then one move at a time asks
+//!    whether a directory on its way has moved since ([`Moved`]), and if so climbs again: what it
+//!    has found then, an error too, may never have been true.
+//!
+//! Not asserted: 1, which the engine keeps.
 
-use std::collections::BTreeSet;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
 
-use runtime::sync::Permit;
-use vfs::{Credentials, FileKind, FsError, Name, ObjectId};
+use runtime::sync::{Permit, Steps};
+use vfs::{Credentials, FileKind, FsError, Ino, Name, ObjectId};
 
 use crate::access::{self, EXECUTE, WRITE};
 use crate::call::{Call, FIRST, SECOND};
 use crate::planted::{Bug, is_planted};
 use crate::{Namespace, Object, Store};
+
+/// Moves that are remembered for climbs that are under way. A climb that more of them overtake is
+/// made again.
+const MOVES_KEPT: usize = 64;
+
+/// Climbs of one rename that hold nothing. If each was overtaken, no directory moves during the
+/// next one.
+const FREE_CLIMBS: u32 = 3;
+
+/// The directories that got another parent last.
+#[derive(Default)]
+pub(crate) struct Moved {
+    /// How many moves there were.
+    count: Cell<u64>,
+    /// The inodes of the last of them.
+    last: RefCell<VecDeque<Ino>>,
+}
+
+impl Moved {
+    fn note(&self, ino: Ino) {
+        let mut last = self.last.borrow_mut();
+        last.push_back(ino);
+        if last.len() > MOVES_KEPT {
+            last.pop_front();
+        }
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// Whether one of these directories may have moved since there were `count` moves.
+    fn has_any_since(&self, count: u64, of: &BTreeSet<Ino>) -> bool {
+        let (last, since) = (self.last.borrow(), self.count.get() - count);
+        let since = usize::try_from(since).unwrap_or(usize::MAX);
+        since > last.len() || last.iter().rev().take(since).any(|ino| of.contains(ino))
+    }
+}
 
 /// Everything that a rename has found, locked.
 struct Move<'a, N> {
@@ -95,9 +137,7 @@ impl<S: Store> Namespace<S> {
         self.settle_names(call, to, to_name).await?;
         let moving = self.peek(call, from, from_name).await?.ok_or(FsError::NoEntry)?;
         let alone = if moving.kind() == FileKind::Directory && from.id() != to.id() {
-            let alone = self.reparenting.exclusive().await;
-            self.check_not_below(call, to, &moving).await?;
-            Some(alone)
+            Some(self.alone_and_not_below(call, to, &moving).await?)
         } else {
             None
         };
@@ -117,18 +157,44 @@ impl<S: Store> Namespace<S> {
         Ok(if is_done { Attempt::Done } else { Attempt::Placeless })
     }
 
-    /// [`FsError::Invalid`] when `directory` is `node` or lies below it. On a damaged disk '..' may
-    /// lead in a circle: a directory that is passed twice is [`FsError::Corrupt`], so no way up is
-    /// longer than there are inodes.
+    /// The right to give a directory another parent, held while `directory` is neither `node` nor
+    /// below it (invariant 2).
+    ///
+    /// # Errors
+    /// As [`Namespace::check_not_below`].
+    async fn alone_and_not_below(
+        &self,
+        call: &mut Call<S::Node>,
+        directory: &S::Node,
+        node: &S::Node,
+    ) -> Result<Permit, FsError> {
+        for _ in 0..FREE_CLIMBS {
+            let (count, mut passed) = (self.moved.count.get(), BTreeSet::new());
+            let climbed = self.check_not_below(call, directory, node, &mut passed).await;
+            let alone = self.reparenting.exclusive().await;
+            let is_overtaken = self.moved.has_any_since(count, &passed);
+            if !is_overtaken || is_planted(Bug::OvertakenClimbs) {
+                return climbed.map(|()| alone);
+            }
+        }
+        let alone = self.reparenting.exclusive().await;
+        self.check_not_below(call, directory, node, &mut BTreeSet::new()).await?;
+        Ok(alone)
+    }
+
+    /// [`FsError::Invalid`] when `directory` is `node` or lies below it. `passed` gets all that the
+    /// way up leads through, but for the root. On a damaged disk '..' may lead in a circle: a
+    /// directory that is passed twice is [`FsError::Corrupt`], so no way up is longer than there
+    /// are inodes.
     async fn check_not_below(
         &self,
         call: &mut Call<S::Node>,
         directory: &S::Node,
         node: &S::Node,
+        passed: &mut BTreeSet<Ino>,
     ) -> Result<(), FsError> {
         let root = self.store.root();
-        let mut here = directory.clone();
-        let mut passed = BTreeSet::new();
+        let (mut here, mut steps) = (directory.clone(), Steps::default());
         for level in 0_usize.. {
             if here.id() == node.id() {
                 break;
@@ -142,6 +208,7 @@ impl<S: Store> Namespace<S> {
             }
             assert!(level < 10_000 || !is_planted(Bug::EndlessClimb), "the climb has no end");
             here = self.parent_of(call, &here).await?;
+            steps.step().await;
         }
         Err(FsError::Invalid)
     }
@@ -234,6 +301,9 @@ impl<S: Store> Namespace<S> {
         self.entries_changed(&mut update, plan.from);
         self.entries_changed(&mut update, plan.to);
         self.apply(call, update).await?;
+        if plan.reparents() {
+            self.moved.note(plan.node.id().ino);
+        }
         if plan.node.kind() == FileKind::Directory {
             self.note_move(plan.node);
         }

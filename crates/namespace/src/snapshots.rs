@@ -28,6 +28,7 @@
 //! Not asserted: 2, which `list` asserts.
 
 use bytes::Bytes;
+use runtime::sync::Steps;
 use vfs::{
     Access, Answer, Attributes, Device, DirectoryEntry, Entries, FileKind, Found, FsError, Name,
     ObjectId, Sealed, SnapshotNumber, SnapshotsShown,
@@ -56,7 +57,7 @@ pub(crate) struct Listing<N> {
 impl<N: Object> Listing<N> {
     pub(crate) fn attributes(&self) -> Attributes {
         let changed = self.ready.changed;
-        let within = u32::try_from(self.ready.all.len()).unwrap_or(u32::MAX);
+        let within = u32::try_from(self.ready.count).unwrap_or(u32::MAX);
         Attributes {
             kind: FileKind::Directory,
             mode: 0o555,
@@ -185,9 +186,8 @@ impl<S: Store> Namespace<S> {
             }
             _ => {}
         }
-        let is_it = |(_, of): &&(SnapshotNumber, Name)| of == name;
-        let (number, _) = listing.ready.all.iter().find(is_it).ok_or(FsError::NoEntry)?;
-        let id = listing.directory.id().within(*number);
+        let number = self.store.snapshot_named(name).ok_or(FsError::NoEntry)?;
+        let id = listing.directory.id().within(number);
         let attributes = self.held(call, id).await?.ok_or(FsError::NoEntry)?;
         Ok(Found { id, attributes })
     }
@@ -212,12 +212,13 @@ impl<S: Store> Namespace<S> {
         }
     }
 
-    /// The next entry of a `.snapshot` behind `cookie`.
+    /// The next entry of a `.snapshot` behind `cookie`. Each snapshot that it looks at is a step.
     async fn next_listed(
         &self,
         call: &mut Call<S::Node>,
         listing: &Listing<S::Node>,
         cookie: u64,
+        steps: &mut Steps,
     ) -> Result<Option<DirectoryEntry>, FsError> {
         if cookie < DOT_COOKIE {
             return Ok(Some(listing.entry(b".", DOT_COOKIE)));
@@ -228,19 +229,19 @@ impl<S: Store> Namespace<S> {
             let (name, cookie) = (Bytes::from_static(b".."), DOT_DOT_COOKIE);
             return Ok(Some(DirectoryEntry { id, name, cookie, attributes }));
         }
-        for (number, name) in &listing.ready.all {
-            let behind = DOT_DOT_COOKIE + number.0;
-            if behind <= cookie {
-                continue;
-            }
-            let id = listing.directory.id().within(*number);
+        let mut last = SnapshotNumber(cookie - DOT_DOT_COOKIE);
+        while let Some((number, name)) = self.store.snapshot_behind(last) {
+            last = number;
+            steps.step().await;
+            let id = listing.directory.id().within(number);
             let attributes = match self.held(call, id).await {
                 Ok(None) => continue,
                 Ok(attributes) => attributes,
                 Err(_) => None, // it is damaged, and the others are not
             };
             let name = Bytes::copy_from_slice(name.as_bytes());
-            return Ok(Some(DirectoryEntry { id, name, cookie: behind, attributes }));
+            let cookie = DOT_DOT_COOKIE + number.0;
+            return Ok(Some(DirectoryEntry { id, name, cookie, attributes }));
         }
         Ok(None)
     }
@@ -252,16 +253,18 @@ impl<S: Store> Namespace<S> {
         mut cookie: u64,
         accept: &mut dyn FnMut(&DirectoryEntry) -> bool,
     ) -> Result<Entries, FsError> {
-        let mut found = Entries::default();
-        while let Some(entry) = self.next_listed(call, listing, cookie).await? {
+        let (mut found, mut steps) = (Entries::default(), Steps::default());
+        found.eof = loop {
+            let next = self.next_listed(call, listing, cookie, &mut steps).await?;
+            let Some(entry) = next else { break true };
             assert!(entry.cookie > cookie, "invariant 1: a listing goes on");
             cookie = entry.cookie;
             if !accept(&entry) {
-                return Ok(found);
+                break false;
             }
             found.entries.push(entry);
-        }
-        found.eof = true;
+        };
+        call.saw_changes(&self.store.ready_snapshots().depends); // some may have gone meanwhile
         Ok(found)
     }
 

@@ -116,11 +116,11 @@ pub struct Listed {
     pub cookie: u64,
 }
 
-/// The snapshots that are found.
-#[derive(Clone, Debug, Default)]
+/// What is told of all snapshots that are found together.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ReadySnapshots {
-    /// Their numbers, which rise, and their names.
-    pub all: Vec<(SnapshotNumber, Name)>,
+    /// How many there are.
+    pub count: usize,
     /// When one was made or deleted last.
     pub changed: Timestamp,
     /// All changes that this shows and that may not be durable.
@@ -340,8 +340,12 @@ pub trait Store: 'static {
     fn pathconf(&self) -> PathConf;
     /// The snapshots, if there may be any.
     fn snapshots(&self) -> Option<&dyn Snapshots>;
-    /// Those that are found.
+    /// What is told of those that are found.
     fn ready_snapshots(&self) -> ReadySnapshots;
+    /// The first of those that are found whose number is larger than `number`, and its name.
+    fn snapshot_behind(&self, number: SnapshotNumber) -> Option<(SnapshotNumber, Name)>;
+    /// The number of the snapshot that is found by `name`.
+    fn snapshot_named(&self, name: &Name) -> Option<SnapshotNumber>;
     /// The answers that survived the last crash or stop: see [`vfs::FileSystem::take_remembered`].
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>>;
     /// A call was answered from memory: see [`vfs::FileSystem::count_repetition`].

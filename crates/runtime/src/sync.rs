@@ -93,6 +93,25 @@ pub async fn yield_now() {
     .await;
 }
 
+/// Counts the steps of work that is long and waits for nothing meanwhile. All other tasks have a
+/// turn after each [`STEPS_OF_A_TURN`] of them.
+#[derive(Debug, Default)]
+pub struct Steps(u32);
+
+/// Steps that a task takes in one turn: see [`Steps`].
+pub const STEPS_OF_A_TURN: u32 = 64;
+
+impl Steps {
+    /// Counts a step that was taken.
+    pub async fn step(&mut self) {
+        self.0 += 1;
+        if self.0 == STEPS_OF_A_TURN {
+            self.0 = 0;
+            yield_now().await;
+        }
+    }
+}
+
 /// A number of tokens, handed out in the order of asking: the byte budgets of the house.
 pub struct Semaphore {
     /// Below 0 for as long as more was taken without waiting than was free.
@@ -355,6 +374,19 @@ mod tests {
         let mut work = Box::pin(yield_now());
         assert!(work.as_mut().now_or_never().is_none());
         assert!(work.as_mut().now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_task_of_many_steps_gives_way_after_a_number_of_them() {
+        let all = async {
+            let mut steps = Steps::default();
+            for _ in 0..2 * STEPS_OF_A_TURN {
+                steps.step().await;
+            }
+        };
+        let mut all = Box::pin(all);
+        let turns = std::iter::from_fn(|| all.as_mut().now_or_never().is_none().then_some(()));
+        assert_eq!(turns.count(), 2);
     }
 
     #[test]

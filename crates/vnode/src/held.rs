@@ -15,7 +15,8 @@
 //! Not asserted: 4, which the namespace asserts of all that an answer shows.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use cache::Meter;
@@ -49,12 +50,67 @@ struct Known {
     pinned_by: Depends,
 }
 
+/// All snapshots. A lookup or a step of a listing costs the logarithm of their number.
+#[derive(Default)]
+struct Records {
+    all: BTreeMap<SnapshotNumber, Known>,
+    /// Those that are not being deleted.
+    ready: BTreeSet<SnapshotNumber>,
+    /// The same by their names (invariant 2).
+    names: BTreeMap<Name, SnapshotNumber>,
+    /// Those whose making may not be durable.
+    open: BTreeSet<SnapshotNumber>,
+}
+
+impl Records {
+    /// A snapshot that was made by this change, which may not be durable.
+    fn insert(&mut self, snapshot: Snapshot, pinned_by: Depends) {
+        let number = snapshot.number;
+        if is_found(&snapshot) {
+            self.ready.insert(number);
+            self.names.entry(snapshot.name.clone()).or_insert(number);
+        }
+        self.open.insert(number);
+        self.all.insert(number, Known { snapshot, pinned_by });
+    }
+
+    /// A snapshot is found no more.
+    fn set_deleting(&mut self, number: SnapshotNumber) {
+        let Some(known) = self.all.get_mut(&number) else { return };
+        let name = &known.snapshot.name;
+        if self.ready.remove(&number) && self.names.get(name) == Some(&number) {
+            self.names.remove(name);
+        }
+        known.snapshot.state = SnapshotState::Deleting;
+    }
+
+    /// Nothing of a snapshot is left.
+    fn remove(&mut self, number: SnapshotNumber) {
+        self.set_deleting(number);
+        self.open.remove(&number);
+        self.all.remove(&number);
+    }
+
+    /// Takes note of those whose making is durable now.
+    fn settle(&mut self, is_durable: impl Fn(&Depends) -> bool) {
+        let all = &mut self.all;
+        self.open.retain(|number| {
+            let Some(known) = all.get_mut(number) else { return false };
+            let is_open = !is_durable(&known.pinned_by);
+            if !is_open {
+                known.pinned_by = Depends::NOTHING;
+            }
+            is_open
+        });
+    }
+}
+
 /// Files of snapshots, by these and by their numbers.
 type Held<I> = BTreeMap<(SnapshotNumber, u64), Rc<Vnode<I>>>;
 
 /// See the module's prose.
 pub(crate) struct Book<I> {
-    known: RefCell<Vec<Known>>,
+    records: RefCell<Records>,
     last: Cell<SnapshotNumber>,
     changed: Cell<Timestamp>,
     changes: Cell<Depends>,
@@ -72,9 +128,10 @@ pub(crate) struct Book<I> {
 
 impl<I: Facts> Book<I> {
     pub(crate) fn new(found: FoundSnapshots, horizon: Horizon, memory: Meter) -> Self {
-        let known = |snapshot| Known { snapshot, pinned_by: Depends::NOTHING };
+        let mut records = Records::default();
+        found.all.into_iter().for_each(|one| records.insert(one, Depends::NOTHING));
         Self {
-            known: RefCell::new(found.all.into_iter().map(known).collect()),
+            records: RefCell::new(records),
             last: Cell::new(found.last),
             changed: Cell::new(found.changed),
             changes: Cell::default(),
@@ -89,27 +146,46 @@ impl<I: Facts> Book<I> {
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Snapshot> {
-        self.known.borrow().iter().map(|known| known.snapshot.clone()).collect()
+        self.records.borrow().all.values().map(|known| known.snapshot.clone()).collect()
     }
 
     /// The time for a change of which there are. What clients are told while some cannot be found
     /// yet, which this change may add to, is later than what they were told before (invariant 5).
     pub(crate) fn time_of_change(&self, now: Timestamp) -> Timestamp {
-        let open = self.known.borrow().iter().filter(|known| !self.is_durable(known)).count();
+        self.settle();
+        let open = self.records.borrow().open.len();
         now.max(shifted(self.changed.get(), open as i64 + 2))
     }
 
-    /// Those that clients find, and the time that they are told of that.
-    pub(crate) fn shown(&self) -> (Vec<Snapshot>, Timestamp) {
-        let known = self.known.borrow();
-        let found = known.iter().filter(|known| is_found(&known.snapshot));
-        let (shown, open): (Vec<_>, Vec<_>) = found.partition(|known| self.is_durable(known));
-        let shown = shown.into_iter().map(|known| known.snapshot.clone()).collect();
-        (shown, shifted(self.changed.get(), -(open.len() as i64)))
+    /// How many clients find, and the time that they are told of that.
+    pub(crate) fn shown(&self) -> (usize, Timestamp) {
+        self.settle();
+        let records = self.records.borrow();
+        let open = records.open.intersection(&records.ready).count();
+        (records.ready.len() - open, shifted(self.changed.get(), -(open as i64)))
     }
 
-    fn is_durable(&self, known: &Known) -> bool {
-        self.horizon.has_all(&known.pinned_by) || is_planted(Bug::UnwaitedPins)
+    /// The first of those that clients find whose number is larger than `number`, and its name.
+    pub(crate) fn shown_behind(&self, number: SnapshotNumber) -> Option<(SnapshotNumber, Name)> {
+        let records = self.records.borrow();
+        let behind = records.ready.range((Bound::Excluded(number), Bound::Unbounded));
+        let mut shown = behind.filter_map(|number| records.all.get(number));
+        let Known { snapshot, .. } = shown.find(|known| self.is_durable(&known.pinned_by))?;
+        Some((snapshot.number, snapshot.name.clone()))
+    }
+
+    /// The number of the snapshot that clients find by this name.
+    pub(crate) fn shown_named(&self, name: &Name) -> Option<SnapshotNumber> {
+        let number = *self.records.borrow().names.get(name)?;
+        self.check_shown(number).is_ok().then_some(number)
+    }
+
+    fn settle(&self) {
+        self.records.borrow_mut().settle(|pinned_by| self.is_durable(pinned_by));
+    }
+
+    fn is_durable(&self, pinned_by: &Depends) -> bool {
+        self.horizon.has_all(pinned_by) || is_planted(Bug::UnwaitedPins)
     }
 
     /// All that changed which there are, as far as that may not be durable (invariant 4).
@@ -119,16 +195,16 @@ impl<I: Facts> Book<I> {
 
     /// The snapshot of this name, if one is found.
     pub(crate) fn find(&self, name: &Name) -> Option<Snapshot> {
-        let known = self.known.borrow();
-        let is_it = |known: &&Known| is_found(&known.snapshot) && known.snapshot.name == *name;
-        known.iter().find(is_it).map(|known| known.snapshot.clone())
+        let records = self.records.borrow();
+        let number = records.names.get(name)?;
+        records.all.get(number).map(|known| known.snapshot.clone())
     }
 
     /// The snapshot of this number, if it is being deleted.
     pub(crate) fn deleting(&self, number: SnapshotNumber) -> Option<Snapshot> {
-        let known = self.known.borrow();
-        let is_it = |known: &&Known| known.snapshot.number == number && !is_found(&known.snapshot);
-        known.iter().find(is_it).map(|known| known.snapshot.clone())
+        let records = self.records.borrow();
+        let known = records.all.get(&number).filter(|known| !is_found(&known.snapshot));
+        known.map(|known| known.snapshot.clone())
     }
 
     /// The number for the next one.
@@ -136,27 +212,28 @@ impl<I: Facts> Book<I> {
     /// # Errors
     /// [`FsError::NoSpace`] when there is none.
     pub(crate) fn next(&self) -> Result<SnapshotNumber, FsError> {
-        self.last.get().behind(self.known.borrow().iter().map(|known| known.snapshot.number))
+        self.last.get().behind(self.records.borrow().all.keys().copied())
     }
 
     /// [`FsError::Stale`] unless clients find the snapshot of this number.
     pub(crate) fn check_shown(&self, number: SnapshotNumber) -> Result<(), FsError> {
-        let known = self.known.borrow();
-        let is_it = |known: &&Known| known.snapshot.number == number && is_found(&known.snapshot);
-        let found = known.iter().find(is_it).filter(|known| self.is_durable(known));
-        found.map(|_| ()).ok_or(FsError::Stale)
+        let records = self.records.borrow();
+        let found = records.all.get(&number).filter(|known| is_found(&known.snapshot));
+        let shown = found.filter(|known| self.is_durable(&known.pinned_by));
+        shown.map(|_| ()).ok_or(FsError::Stale)
     }
 
     /// A snapshot was made by this change.
     pub(crate) fn pinned(&self, snapshot: Snapshot, by: Depends) {
         assert!(snapshot.number > self.last.get(), "invariant 1: a number is given away once");
         let id = |number| ObjectId::live(Ino(0), 0).within(number).file_id();
-        let is_other = |known: &Known| id(known.snapshot.number) != id(snapshot.number);
-        assert!(self.known.borrow().iter().all(is_other), "invariant 1: its file ids are its own");
+        let is_other = |&number: &SnapshotNumber| id(number) != id(snapshot.number);
+        let are_own = self.records.borrow().all.keys().all(is_other);
+        assert!(are_own, "invariant 1: its file ids are its own");
         assert!(self.find(&snapshot.name).is_none(), "invariant 2: its name was not found");
         self.last.set(snapshot.number);
         self.note(snapshot.created, by);
-        self.known.borrow_mut().push(Known { snapshot, pinned_by: by });
+        self.records.borrow_mut().insert(snapshot, by);
     }
 
     /// A snapshot is found no more since this change. Tasks may have files of it.
@@ -165,11 +242,7 @@ impl<I: Facts> Book<I> {
         if is_planted(Bug::LastingSnapshots) {
             return;
         }
-        for known in self.known.borrow_mut().iter_mut() {
-            if known.snapshot.number == number {
-                known.snapshot.state = SnapshotState::Deleting;
-            }
-        }
+        self.records.borrow_mut().set_deleting(number);
         let mut files = self.files.borrow_mut();
         let all = files.range((number, 0)..=(number, u64::MAX));
         let dead: Vec<Rc<Vnode<I>>> = all.map(|(_, file)| file.clone()).collect();
@@ -197,7 +270,7 @@ impl<I: Facts> Book<I> {
     /// Nothing of a snapshot is left since this change.
     pub(crate) fn ended(&self, number: SnapshotNumber, by: Depends) {
         self.note_change(&by);
-        self.known.borrow_mut().retain(|known| known.snapshot.number != number);
+        self.records.borrow_mut().remove(number);
     }
 
     fn note(&self, at: Timestamp, by: Depends) {
@@ -235,9 +308,7 @@ impl<I: Facts> Book<I> {
         self.memory.subtract((before - files.len()) * size_of::<Vnode<I>>());
         self.most.set(MOST_HELD.max(2 * files.len()));
         let is_open = |on: &Depends| on.newest() > durable;
-        for known in self.known.borrow_mut().iter_mut().filter(|known| !is_open(&known.pinned_by)) {
-            known.pinned_by = Depends::NOTHING;
-        }
+        self.records.borrow_mut().settle(|pinned_by| !is_open(pinned_by));
         if !is_open(&self.changes.get()) {
             self.changes.set(Depends::NOTHING);
         }

@@ -76,9 +76,8 @@ impl<E: Engine> Files<E> {
     /// What is to be told of the snapshots that clients find.
     pub(crate) fn ready_snapshots(&self) -> ReadySnapshots {
         let Some(book) = &self.snapshots else { return ReadySnapshots::default() };
-        let (shown, changed) = book.shown();
-        let all = shown.into_iter().map(|snapshot| (snapshot.number, snapshot.name)).collect();
-        ReadySnapshots { all, changed, depends: book.changes() }
+        let (count, changed) = book.shown();
+        ReadySnapshots { count, changed, depends: book.changes() }
     }
 
     /// Changes which snapshots there are, with what an Update of that alone does.

@@ -9,7 +9,7 @@ use namespace::{AttributeChange, Listed, NewFile, ReadySnapshots, Stat, Store, W
 use runtime::sync::Permit;
 use vfs::{
     Credentials, Depends, FileKind, FsError, FsInfo, FsStat, LoggedReply, Name, ObjectId, PathConf,
-    Receipt, Sealed, Sequence, Snapshots, Stability, Timestamp, Verifier,
+    Receipt, Sealed, Sequence, SnapshotNumber, Snapshots, Stability, Timestamp, Verifier,
 };
 
 use crate::change::{Change, Ready};
@@ -325,6 +325,14 @@ impl<E: Engine> Store for Files<E> {
 
     fn ready_snapshots(&self) -> ReadySnapshots {
         Files::ready_snapshots(self)
+    }
+
+    fn snapshot_behind(&self, number: SnapshotNumber) -> Option<(SnapshotNumber, Name)> {
+        self.snapshots.as_ref()?.shown_behind(number)
+    }
+
+    fn snapshot_named(&self, name: &Name) -> Option<SnapshotNumber> {
+        self.snapshots.as_ref()?.shown_named(name)
     }
 
     fn take_remembered(&self) -> Sealed<Vec<LoggedReply>> {

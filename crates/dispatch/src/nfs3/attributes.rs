@@ -5,7 +5,7 @@ use nfs::nfs3::results::AccessOk;
 use nfs::nfs3::{Attributes, PostOp, Wcc};
 use vfs::Access;
 
-use super::{Answered, convert, failure, open};
+use super::{Answered, Asked, convert, failure, open};
 use crate::caller::Caller;
 
 /// The rights that change something, which a read-only export denies.
@@ -17,7 +17,7 @@ pub(super) async fn getattr(caller: &Caller, args: GetattrArgs<'_>) -> Answered<
     let answer = target.volume.open(sealed).await?;
     Ok(answer.map(|result| match result {
         Ok(attributes) => Ok(convert::attributes(target.volume.fsid, &attributes)),
-        Err(error) => Err(failure(&target.volume, error, ())),
+        Err(error) => Err(failure(Asked::whole(caller, &target), error, ())),
     }))
 }
 
@@ -28,7 +28,7 @@ pub(super) async fn setattr(caller: &Caller, args: SetattrArgs<'_>) -> Answered<
     let file_system = &target.volume.file_system;
     let sealed = file_system.setattr(&target.who, target.id, changes, guard).await;
     let wcc = |wcc| convert::wcc(target.volume.fsid, wcc);
-    open(&target.volume, sealed, |(), about| wcc(about), wcc).await
+    open(Asked::whole(caller, &target), sealed, |(), about| wcc(about), wcc).await
 }
 
 pub(super) async fn access(caller: &Caller, args: AccessArgs<'_>) -> Answered<AccessOk, PostOp> {
@@ -42,5 +42,5 @@ pub(super) async fn access(caller: &Caller, args: AccessArgs<'_>) -> Answered<Ac
         attributes: post_op(about),
         access: access & asked,
     };
-    open(&target.volume, sealed, granted, post_op).await
+    open(Asked::whole(caller, &target), sealed, granted, post_op).await
 }

@@ -5,10 +5,9 @@ use nfs::nfs3::results::CreateOk;
 use nfs::nfs3::{Handle, Wcc};
 use vfs::{Answer, Device, FileKind, Found, FsError, ObjectId, PostOp, Sealed};
 
-use super::{Answered, convert, open};
+use super::{Answered, Asked, convert, open};
 use crate::Volume;
 use crate::caller::{Caller, Target};
-use crate::volume::Served;
 
 pub(super) async fn create(caller: &Caller, args: CreateArgs<'_>) -> Answered<CreateOk, Wcc> {
     let directory = caller.object_to_change(args.location.directory)?;
@@ -19,7 +18,8 @@ pub(super) async fn create(caller: &Caller, args: CreateArgs<'_>) -> Answered<Cr
         CreateHow::Exclusive(verifier) => vfs::CreateHow::Exclusive(verifier.0),
     };
     let Target { volume, id, who, .. } = &directory;
-    made(volume, volume.file_system.create(who, *id, &name, how).await).await
+    let sealed = volume.file_system.create(who, *id, &name, how).await;
+    made(Asked::named(caller, &directory, &name), sealed).await
 }
 
 pub(super) async fn mkdir(caller: &Caller, args: MkdirArgs<'_>) -> Answered<CreateOk, Wcc> {
@@ -27,7 +27,8 @@ pub(super) async fn mkdir(caller: &Caller, args: MkdirArgs<'_>) -> Answered<Crea
     let name = convert::name(args.location.name)?;
     let set = convert::set_attributes(args.attributes)?;
     let Target { volume, id, who, .. } = &directory;
-    made(volume, volume.file_system.mkdir(who, *id, &name, set).await).await
+    let sealed = volume.file_system.mkdir(who, *id, &name, set).await;
+    made(Asked::named(caller, &directory, &name), sealed).await
 }
 
 pub(super) async fn symlink(caller: &Caller, args: SymlinkArgs<'_>) -> Answered<CreateOk, Wcc> {
@@ -35,7 +36,8 @@ pub(super) async fn symlink(caller: &Caller, args: SymlinkArgs<'_>) -> Answered<
     let name = convert::name(args.location.name)?;
     let set = convert::set_attributes(args.attributes)?;
     let Target { volume, id, who, .. } = &directory;
-    made(volume, volume.file_system.symlink(who, *id, &name, args.target, set).await).await
+    let sealed = volume.file_system.symlink(who, *id, &name, args.target, set).await;
+    made(Asked::named(caller, &directory, &name), sealed).await
 }
 
 pub(super) async fn mknod(caller: &Caller, args: MknodArgs<'_>) -> Answered<CreateOk, Wcc> {
@@ -51,12 +53,17 @@ pub(super) async fn mknod(caller: &Caller, args: MknodArgs<'_>) -> Answered<Crea
     let set = convert::set_attributes(set)?;
     let device: Device = convert::device(device);
     let Target { volume, id, who, .. } = &directory;
-    made(volume, volume.file_system.mknod(who, *id, &name, kind, device, set).await).await
+    let sealed = volume.file_system.mknod(who, *id, &name, kind, device, set).await;
+    made(Asked::named(caller, &directory, &name), sealed).await
 }
 
-async fn made(volume: &Served, sealed: Sealed<Answer<Found, vfs::Wcc>>) -> Answered<CreateOk, Wcc> {
+async fn made(
+    asked: Asked<'_>,
+    sealed: Sealed<Answer<Found, vfs::Wcc>>,
+) -> Answered<CreateOk, Wcc> {
+    let volume = &asked.target.volume;
     let granted = |found: Found, about| made_of(volume, found.id, Some(found.attributes), about);
-    open(volume, sealed, granted, |about| convert::wcc(volume.fsid, about)).await
+    open(asked, sealed, granted, |about| convert::wcc(volume.fsid, about)).await
 }
 
 /// What is said of a file that was made.

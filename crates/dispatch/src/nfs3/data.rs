@@ -6,7 +6,7 @@ use nfs::nfs3::results::{CommitOk, ReadOk, ReadlinkOk, WriteOk};
 use nfs::nfs3::{PostOp, Wcc};
 use vfs::{FsError, Stability};
 
-use super::{Answered, convert, open, results};
+use super::{Answered, Asked, convert, open, results};
 use crate::MAX_TRANSFER;
 use crate::caller::Caller;
 
@@ -18,7 +18,7 @@ pub(super) async fn readlink(
     let sealed = target.volume.file_system.readlink(&target.who, target.id).await;
     let post_op = |about| convert::post_op(target.volume.fsid, about);
     let granted = |path, about| ReadlinkOk { attributes: post_op(about), target: path };
-    open(&target.volume, sealed, granted, post_op).await
+    open(Asked::whole(caller, &target), sealed, granted, post_op).await
 }
 
 /// A READ of more than the most is answered with the most: a short answer is no error.
@@ -33,7 +33,8 @@ pub(super) async fn read(caller: &Caller, args: ReadArgs<'_>) -> Answered<ReadOk
         eof: read.eof,
         data: read.data,
     };
-    open(&target.volume, sealed, granted, post_op).await
+    let asked = Asked::bytes(caller, &target, args.offset, count);
+    open(asked, sealed, granted, post_op).await
 }
 
 /// A WRITE whose count is not the length of its data contradicts itself and is refused. One of
@@ -71,7 +72,8 @@ pub(super) async fn write(caller: &Caller, args: WriteArgs<'_>) -> Answered<Writ
             verifier: convert::verifier(written.verifier),
         }
     };
-    Ok(results(&target.volume, answer, granted, wcc))
+    let asked = Asked::bytes(caller, &target, args.offset, count);
+    Ok(results(asked, answer, granted, wcc))
 }
 
 /// The first `length` bytes of what is in these pieces, none of which is empty then.
@@ -96,5 +98,5 @@ pub(super) async fn commit(caller: &Caller, args: CommitArgs<'_>) -> Answered<Co
         verifier: convert::verifier(verifier),
     };
     let answer = target.volume.open_stable(sealed).await?;
-    Ok(results(&target.volume, answer, granted, wcc))
+    Ok(results(Asked::bytes(caller, &target, args.offset, args.count), answer, granted, wcc))
 }

@@ -12,7 +12,7 @@ use nfs::nfs3::{
 use vfs::{DirectoryEntry, Entries, FsError};
 
 use super::create::wire_handle;
-use super::{Answered, convert, open};
+use super::{Answered, Asked, convert, open};
 use crate::caller::{Caller, Target};
 use crate::handle::handle_size;
 use crate::refused::Refused;
@@ -43,7 +43,7 @@ pub(super) async fn readdir(caller: &Caller, args: ReaddirArgs<'_>) -> Answered<
         eof: listed.eof,
         entries: listed.entries.into_iter().map(entry).collect(),
     };
-    let answered = open(volume, sealed, granted, post_op).await?;
+    let answered = open(Asked::whole(caller, &directory), sealed, granted, post_op).await?;
     Ok(answered.map(|outcome| {
         let listed = outcome?;
         if listed.entries.is_empty() && !(listed.eof && args.count >= EMPTY_LISTING) {
@@ -77,7 +77,7 @@ pub(super) async fn readdirplus(
         eof: listed.eof,
         entries: listed.entries.into_iter().map(plus).collect(),
     };
-    let answered = open(volume, sealed, granted, post_op).await?;
+    let answered = open(Asked::whole(caller, &directory), sealed, granted, post_op).await?;
     Ok(answered.map(|outcome| {
         let listed = outcome?;
         if listed.entries.is_empty() && !(listed.eof && args.maxcount >= EMPTY_LISTING) {

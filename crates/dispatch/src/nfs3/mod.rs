@@ -18,18 +18,41 @@ mod volume;
 use nfs::nfs3::results::{LinkWcc, RenameWcc};
 use nfs::nfs3::{Arguments, Failure, Outcome, Procedure, Wcc};
 use nfs::xdr::Encode;
-use vfs::{Answer, CallOutcome, Durable, FsError, Sealed};
+use vfs::{Answer, CallOutcome, Durable, FsError, Name, Sealed};
 
 use crate::Reply;
-use crate::caller::Caller;
+use crate::caller::{Caller, Target};
 use crate::refused::{Refused, status};
+use crate::reports::Part;
 use crate::told::Told;
-use crate::volume::{Served, Volume};
+use crate::volume::Volume;
 
 pub(crate) use directory::listing_size;
 
 /// What a procedure gives: what may be told, or nothing of a file system.
 type Answered<T, W> = Result<Told<Outcome<T, W>>, Refused>;
+
+/// What a caller has asked for: a part of what a handle names.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    caller: &'a Caller,
+    target: &'a Target,
+    part: Part<'a>,
+}
+
+impl<'a> Asked<'a> {
+    fn whole(caller: &'a Caller, target: &'a Target) -> Self {
+        Self { caller, target, part: Part::Whole }
+    }
+
+    fn named(caller: &'a Caller, target: &'a Target, name: &'a Name) -> Self {
+        Self { caller, target, part: Part::Named(name) }
+    }
+
+    fn bytes(caller: &'a Caller, target: &'a Target, offset: u64, count: u32) -> Self {
+        Self { caller, target, part: Part::Bytes { offset, count } }
+    }
+}
 
 /// Carries out a call.
 pub(crate) async fn execute(xid: u32, caller: &Caller, arguments: Arguments<'_>) -> Reply {
@@ -143,32 +166,33 @@ pub(crate) fn is_admitted(caller: &Caller, arguments: &Arguments<'_>) -> bool {
 /// Opens an answer, as soon as it may be told: `granted` makes the results, `about` the attributes
 /// of a refusal.
 async fn open<T, W, U, V>(
-    volume: &Served,
+    asked: Asked<'_>,
     sealed: Sealed<Answer<T, W>>,
     granted: impl FnOnce(T, W) -> U,
     about: impl FnOnce(W) -> V,
 ) -> Answered<U, V> {
-    let answer = volume.open(sealed).await?;
-    Ok(results(volume, answer, granted, about))
+    let answer = asked.target.volume.open(sealed).await?;
+    Ok(results(asked, answer, granted, about))
 }
 
 /// The results of a call.
 fn results<T, W, U, V>(
-    volume: &Served,
+    asked: Asked<'_>,
     answer: Told<Answer<T, W>>,
     granted: impl FnOnce(T, W) -> U,
     about: impl FnOnce(W) -> V,
 ) -> Told<Outcome<U, V>> {
     answer.map(|answer| match answer.result {
         Ok(result) => Ok(granted(result, answer.about)),
-        Err(error) => Err(failure(volume, error, about(answer.about))),
+        Err(error) => Err(failure(asked, error, about(answer.about))),
     })
 }
 
 /// A refusal of the file system. Damage is said in the log, since the protocol cannot say it.
-fn failure<W>(volume: &Served, error: FsError, about: W) -> Failure<W> {
+fn failure<W>(asked: Asked<'_>, error: FsError, about: W) -> Failure<W> {
     if error == FsError::Corrupt {
-        volume.note_damage();
+        let Asked { caller, target, part } = asked;
+        caller.reports.damaged(&target.volume, target.id, part);
     }
     Failure { status: status(error), about }
 }

@@ -6,7 +6,7 @@ use nfs::nfs3::{PostOp, Wcc};
 use vfs::Found;
 
 use super::create::wire_handle;
-use super::{Answered, convert, open};
+use super::{Answered, Asked, convert, open};
 use crate::Volume;
 use crate::caller::{Caller, Target};
 
@@ -21,7 +21,7 @@ pub(super) async fn lookup(caller: &Caller, args: LookupArgs<'_>) -> Answered<Lo
         attributes: Some(convert::attributes(volume.fsid, &found.attributes)),
         directory: post_op(about),
     };
-    open(volume, sealed, granted, post_op).await
+    open(Asked::named(caller, &directory, &name), sealed, granted, post_op).await
 }
 
 pub(super) async fn remove(caller: &Caller, args: RemoveArgs<'_>) -> Answered<Wcc, Wcc> {
@@ -30,7 +30,7 @@ pub(super) async fn remove(caller: &Caller, args: RemoveArgs<'_>) -> Answered<Wc
     let Target { volume, id, who, .. } = &directory;
     let sealed = volume.file_system.remove(who, *id, &name).await;
     let wcc = |about| convert::wcc(volume.fsid, about);
-    open(volume, sealed, |(), about| wcc(about), wcc).await
+    open(Asked::named(caller, &directory, &name), sealed, |(), about| wcc(about), wcc).await
 }
 
 pub(super) async fn rmdir(caller: &Caller, args: RmdirArgs<'_>) -> Answered<Wcc, Wcc> {
@@ -39,7 +39,7 @@ pub(super) async fn rmdir(caller: &Caller, args: RmdirArgs<'_>) -> Answered<Wcc,
     let Target { volume, id, who, .. } = &directory;
     let sealed = volume.file_system.rmdir(who, *id, &name).await;
     let wcc = |about| convert::wcc(volume.fsid, about);
-    open(volume, sealed, |(), about| wcc(about), wcc).await
+    open(Asked::named(caller, &directory, &name), sealed, |(), about| wcc(about), wcc).await
 }
 
 pub(super) async fn rename(
@@ -51,7 +51,7 @@ pub(super) async fn rename(
     let Target { volume, who, .. } = &from;
     let sealed = volume.file_system.rename(who, from.id, &from_name, to.id, &to_name).await;
     let both = |about| renamed(volume, about);
-    open(volume, sealed, |(), about| both(about), both).await
+    open(Asked::named(caller, &from, &from_name), sealed, |(), about| both(about), both).await
 }
 
 /// What is said of the two directories of a RENAME.
@@ -65,7 +65,7 @@ pub(super) async fn link(caller: &Caller, args: LinkArgs<'_>) -> Answered<LinkWc
     let Target { volume, who, .. } = &file;
     let sealed = volume.file_system.link(who, file.id, directory.id, &name).await;
     let both = |about| linked(volume, about);
-    open(volume, sealed, |(), about| both(about), both).await
+    open(Asked::named(caller, &directory, &name), sealed, |(), about| both(about), both).await
 }
 
 /// What is said of the file and the directory of a LINK.

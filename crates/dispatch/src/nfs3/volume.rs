@@ -5,7 +5,7 @@ use nfs::nfs3::arguments::{FsinfoArgs, FsstatArgs, PathconfArgs};
 use nfs::nfs3::results::{FsinfoOk, FsstatOk, PathconfOk, Properties};
 use vfs::{FsInfo, FsStat, PathConf};
 
-use super::{Answered, convert, open};
+use super::{Answered, Asked, convert, open};
 use crate::MAX_TRANSFER;
 use crate::caller::Caller;
 
@@ -26,7 +26,7 @@ pub(super) async fn fsstat(caller: &Caller, args: FsstatArgs<'_>) -> Answered<Fs
         available_files: stat.available_files,
         invariant_seconds: 0,
     };
-    open(&target.volume, sealed, granted, post_op).await
+    open(Asked::whole(caller, &target), sealed, granted, post_op).await
 }
 
 pub(super) async fn fsinfo(caller: &Caller, args: FsinfoArgs<'_>) -> Answered<FsinfoOk, PostOp> {
@@ -51,7 +51,7 @@ pub(super) async fn fsinfo(caller: &Caller, args: FsinfoArgs<'_>) -> Answered<Fs
             can_set_time: true,
         },
     };
-    open(&target.volume, sealed, granted, post_op).await
+    open(Asked::whole(caller, &target), sealed, granted, post_op).await
 }
 
 pub(super) async fn pathconf(
@@ -70,5 +70,5 @@ pub(super) async fn pathconf(
         case_insensitive: false,
         case_preserving: true,
     };
-    open(&target.volume, sealed, granted, post_op).await
+    open(Asked::whole(caller, &target), sealed, granted, post_op).await
 }

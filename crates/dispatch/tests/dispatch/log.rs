@@ -5,14 +5,15 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use dispatch::Window;
-use nfs3_types::nfs3::nfsstat3;
+use dispatch::{Fsid, Handle, Window};
+use nfs3_types::nfs3::{NFS_PROGRAM, READ3args, READ3res, nfs_fh3, nfsstat3};
+use nfs3_types::xdr_codec::Opaque;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
-use vfs::FsError;
+use vfs::{FsError, Ino, ObjectId, SnapshotNumber};
 
-use crate::fixture::{Client, Fixture, local, refusal};
+use crate::fixture::{Client, DATA, Fixture, OTHER, local, refusal};
 use crate::memory::MemoryFileSystem;
 use crate::watched::Watched;
 
@@ -92,6 +93,46 @@ fn damage_is_said_once_of_each_volume_and_clients_hear_of_an_error() {
             let [line] = said_at_first(ear, || look(number));
             assert!(line.contains("damage on the disk") && line.contains(name), "{line}");
         }
+    });
+}
+
+/// A handle of a file of a volume, or of what a snapshot holds.
+fn handle(fsid: Fsid, ino: u64, snapshot: u32) -> nfs_fh3 {
+    let id = ObjectId::live(Ino(ino), 0).within(SnapshotNumber(snapshot));
+    nfs_fh3 { data: Opaque::owned(Handle { fsid, id }.encode().to_vec()) }
+}
+
+#[test]
+fn damage_is_said_of_each_file_with_what_was_asked_for_and_a_bound() {
+    let volumes = [(); 2].map(|()| Watched::new(MemoryFileSystem::new()));
+    let mut fixture = Fixture::over(&volumes, Window::default());
+    volumes.iter().for_each(|volume| volume.broken.set(Some(FsError::Corrupt)));
+    let ear = Ear::new(Level::WARN);
+    tracing::subscriber::with_default(ear.clone(), || {
+        let mut read = |file: nfs_fh3| {
+            let args = READ3args { file, offset: 8192, count: 4096 };
+            let read: READ3res<'_> = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_READ, &args);
+            assert_eq!(refusal(read), nfsstat3::NFS3ERR_IO);
+            ear.take()
+        };
+        let lines = read(handle(DATA, 4711, 0));
+        let [of_volume, of_file] = &lines[..] else { panic!("two lines: {lines:?}") };
+        assert!(of_volume.contains("check it"), "{of_volume}");
+        for part in ["\"data\"", "4711", "4096 bytes from byte 8192 on"] {
+            assert!(of_file.contains(part), "{part} in {of_file}");
+        }
+        assert_eq!(read(handle(DATA, 4711, 0)), [""; 0], "it was said");
+        assert_eq!(read(handle(OTHER, 4711, 0)).len(), 2, "another volume");
+        let held = read(handle(DATA, 4711, 77));
+        assert!(held[0].contains("77") && held[0].contains("snapshot"), "{held:?}");
+        // Ten lines in a minute, with the three above, and how many more there were.
+        let more: usize = (0..100).map(|ino| read(handle(DATA, 5000 + ino, 0)).len()).sum();
+        assert_eq!(more, 7);
+        fixture.clock.0.set(fixture.clock.0.get() + 60_000_000_000);
+        let again = refusal(fixture.getattr(&local(), &handle(DATA, 4711, 0)));
+        assert_eq!(again, nfsstat3::NFS3ERR_IO);
+        let [count, line] = &ear.take()[..] else { panic!("two lines") };
+        assert!(count.contains("93") && line.contains("4711") && line.contains("the file"));
     });
 }
 

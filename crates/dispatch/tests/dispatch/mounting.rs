@@ -1,14 +1,17 @@
 //! From a path to the first handle.
 
+use std::pin::pin;
+
 use crate::fixture::{Client, Fixture, at, local};
 use dispatch::{Export, Exports, Limits};
 use futures::FutureExt;
 use nfs::record::Record;
-use nfs3_types::mount::{MOUNT_PROGRAM, dirpath, exports, mountlist};
+use nfs3_types::mount::{self, MOUNT_PROGRAM, dirpath, exports, mountlist};
 use nfs3_types::nfs3::{
     MKDIR3args, MKDIR3res, NFS_PROGRAM, SYMLINK3args, SYMLINK3res, nfs_fh3, sattr3, symlinkdata3,
 };
 use nfs3_types::xdr_codec::{Opaque, Void};
+use runtime::sync::STEPS_OF_A_TURN;
 
 /// /data/a/b, /data/file, /data/link -> a
 fn furnished() -> (Fixture, nfs_fh3, nfs_fh3) {
@@ -36,6 +39,18 @@ fn paths_lead_to_directories_of_their_volume_and_never_out_of_it() {
     for path in ["/data/a/b", "/data//a/./b/", "/data/a/b/../b", "/data/../a/b"] {
         assert_eq!(fixture.mount(&local(), path).expect(path), b, "{path}");
     }
+}
+
+#[test]
+fn a_long_path_gives_way() {
+    let (fixture, ..) = furnished();
+    let path = format!("/data{}", "/.".repeat(3 * STEPS_OF_A_TURN as usize));
+    let target = (mount::PROGRAM, mount::VERSION, MOUNT_PROGRAM::MOUNTPROC3_MNT as u32);
+    let record = local().record(1, target, &dirpath(Opaque::borrowed(path.as_bytes())));
+    let dispatcher = fixture.dispatcher.clone();
+    let mut call = pin!(dispatcher.call(local().address, Record::whole(record)));
+    let pauses = std::iter::from_fn(|| call.as_mut().now_or_never().is_none().then_some(()));
+    assert_eq!(pauses.count(), 3);
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) struct Watched {
     repetitions: RefCell<Vec<bool>>,
     /// When calls are carried out, in seconds since 1970.
     pub(crate) time: Cell<i64>,
-    /// How every GETATTR fails.
+    /// How every GETATTR and READ fails.
     pub(crate) broken: Cell<Option<FsError>>,
 }
 
@@ -142,6 +142,21 @@ macro_rules! watched {
                 self.files.getattr(id).await.map(|result| broken.map_or(result, Err))
             }
 
+            async fn read(
+                &self,
+                who: &Credentials,
+                id: ObjectId,
+                offset: u64,
+                count: u32,
+            ) -> Sealed<Answer<ReadData>> {
+                self.see(who);
+                let broken = self.broken.get();
+                self.files.read(who, id, offset, count).await.map(|answer| Answer {
+                    result: broken.map_or(answer.result, Err),
+                    ..answer
+                })
+            }
+
             async fn fsinfo(&self, id: ObjectId) -> Sealed<Answer<FsInfo>> {
                 self.files.fsinfo(id).await
             }
@@ -185,7 +200,6 @@ watched! {
     async fn lookup(directory: ObjectId, name: &Name) -> Answer<Found>;
     async fn access(id: ObjectId, asked: Access) -> Answer<Access>;
     async fn readlink(id: ObjectId) -> Answer<Bytes>;
-    async fn read(id: ObjectId, offset: u64, count: u32) -> Answer<ReadData>;
     async fn write(
         id: ObjectId, offset: u64, data: Vec<Bytes>, stability: Stability
     ) -> Answer<Written, Wcc>;

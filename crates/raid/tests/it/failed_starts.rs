@@ -19,7 +19,7 @@ const ABSENT: usize = 1;
 const ROTTEN: usize = 0;
 
 /// Flips a bit of a disk.
-async fn flip(disk: &Disk, at: u64) {
+pub(crate) async fn flip(disk: &Disk, at: u64) {
     let start = at / 512 * 512;
     let read = disk.read(start, Buffer::zeroed(512)).await.expect("it can be read");
     let mut sector = read.to_vec();
@@ -29,7 +29,7 @@ async fn flip(disk: &Disk, at: u64) {
 }
 
 /// Numbers of the records in the log of a disk, and where they begin.
-fn records(disk: &Disk) -> BTreeSet<(u64, u64)> {
+pub(crate) fn records(disk: &Disk) -> BTreeSet<(u64, u64)> {
     let image = disk.contents();
     let begins = |at: u64| {
         let mut head = [0; 40];

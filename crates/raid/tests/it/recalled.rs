@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability};
+use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::layout::Level;
-use sim::{Disk, Executor};
+use sim::{Disk, Effect, Executor, Fault};
 
+use crate::failed_starts::{flip, records};
 use crate::losses::{all_of, assert_any_may_be_lost, bytes, copies, new_disks, new_set, opened};
 use crate::rot::{rotten, tables};
 
@@ -107,5 +108,43 @@ fn what_neither_the_map_nor_a_table_tells_is_lost_and_never_zeros() {
         assert!(is_lost_as_a_whole(kind), "{kind:?}");
         #[cfg(feature = "planted-bugs")]
         crate::with(raid::planted::Bug::ForgottenStripes, || assert!(!is_lost_as_a_whole(kind)));
+    }
+}
+
+/// What a stripe shows whose first write stands in the log alone, when that record has rotted.
+fn only_logged((level, count): (Level, usize)) -> Vec<u8> {
+    let executor = Executor::new(33);
+    executor.block_on(async {
+        let disks = new_disks(&executor, count);
+        let set = new_set(&executor, &disks, level).await;
+        let (label, width) = (set.label(), set.layout().width() as usize);
+        let before: Vec<_> = disks.iter().map(|disk| records(disk)).collect();
+        let units = label.data_start..label.data_start + label.layout.rows * label.layout.unit;
+        for disk in &disks {
+            disk.inject(Fault::on(Verb::Write, Effect::Lost).within(units.clone()).forever());
+        }
+        let data = vec![vec![5; 4096].into()];
+        set.write(0, data, Durability::Through).await.expect("all are there");
+        let disks = copies(&executor, &disks);
+        for (disk, before) in disks.iter().zip(&before) {
+            for (_, at) in records(disk).difference(before) {
+                flip(disk, at + 100).await;
+            }
+        }
+        let set = opened(&executor, &disks).await.expect("no record is left that needs one");
+        let read = set.read(0, Buffer::zeroed(4096 * width)).await;
+        read.map(|read| read.to_vec()).unwrap_or_default()
+    })
+}
+
+#[test]
+fn a_first_write_whose_record_rots_leaves_zeros() {
+    for kind in LEVELS {
+        assert!(only_logged(kind).iter().all(|&byte| byte == 0), "{kind:?}");
+        #[cfg(feature = "planted-bugs")]
+        {
+            let shown = crate::with(raid::planted::Bug::HastyMaps, || only_logged(kind));
+            assert!(shown.contains(&0xee), "{kind:?}: the bug is seen");
+        }
     }
 }

@@ -131,3 +131,28 @@ fn a_block_is_back_when_a_disk_gives_it_later() {
     #[cfg(feature = "planted-bugs")]
     assert!(!crate::with(raid::planted::Bug::ReplacedSums, comes_back_later));
 }
+
+/// Whether nothing is lost while a disk is there that is out, and also not when another disk has
+/// taken its place.
+fn stranger_gives() -> bool {
+    let executor = Executor::new(4);
+    executor.block_on(async {
+        let story = begin(&executor, false).await;
+        if story.read(6).await != story.of(6) {
+            return false;
+        }
+        let story = begin(&executor, false).await;
+        let [new] = &new_disks(&executor, 1)[..] else { unreachable!("one was made") };
+        let filled = story.set.rebuild(GONE, new.clone(), [77; 16], |_, _| ());
+        filled.await.expect("it goes on");
+        let found = story.set.scrub(|_, _, _| ()).await.expect("all are there");
+        found.lost.is_empty() && all_of(&story.set).await == story.expected
+    })
+}
+
+#[test]
+fn a_disk_that_is_out_gives_what_the_members_have_lost() {
+    assert!(stranger_gives());
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::UnaskedStrangers, stranger_gives));
+}

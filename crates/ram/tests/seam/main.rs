@@ -1,5 +1,6 @@
 //! Who waits for what, where Updates become durable when the test says so.
 
+mod climbs;
 mod snapshots;
 
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! Snapshots, where Updates become durable when the test says so.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use futures::future::{join, join3};
 use futures::{FutureExt, poll};
 use ram::{Disk, RamOptions};
+use runtime::sync::STEPS_OF_A_TURN;
 use vfs::{
     Attributes, CreateHow, DirectoryEntry, FileSystem, FsError, ObjectId, Requester, Sealed,
     SetAttributes, SnapshotNumber, Snapshots, Stability, Wcc,
@@ -398,4 +400,31 @@ fn nothing_is_given_back_that_is_being_read() {
         drop(looked.await);
         assert!(all.delete_step(number).now_or_never().is_some(), "nobody reads it");
     });
+}
+
+/// The first listing reads from the disk, and the second finds all in memory.
+#[test]
+fn a_long_listing_of_snapshots_gives_way() {
+    const COUNT: u32 = 3 * STEPS_OF_A_TURN;
+    let fixture = Fixture::new();
+    let (all, who) = (fixture.all(), Requester::root().who);
+    for number in 0..COUNT {
+        assert!(fixture.done(all.pin(&name(&format!("of {number}")))).is_ok());
+    }
+    let listing = fixture.files.root().within(SnapshotNumber::LISTING);
+    let list = || {
+        let mut every = |_: &DirectoryEntry| true;
+        let mut listed = pin!(fixture.files.readdir(&who, listing, 0, false, &mut every));
+        let mut pauses = 0;
+        loop {
+            if let Some(sealed) = listed.as_mut().now_or_never() {
+                return (fixture.opened(sealed).result.expect("it is listed").entries, pauses);
+            }
+            pauses += 1;
+        }
+    };
+    list();
+    let (entries, pauses) = list();
+    assert_eq!((entries.len(), pauses), (COUNT as usize + 2, 3));
+    assert!(entries.is_sorted_by_key(|entry| entry.cookie));
 }

@@ -165,6 +165,7 @@ fn a_truncation_within_a_rotten_block_keeps_all_of_it() {
     data.iter().for_each(|&unit| wrong = rotten(&wrong, unit));
     let (after, ()) = on(&wrong, async |volume| {
         let file = volume.lookup(volume.files.root(), "f0").await.map_err(told)?;
+        assert_eq!(volume.read(file).await, Err(FsError::Corrupt), "it is no failure of the disk");
         assert!(volume.resize(file, 300 * 4096 + 5).await.is_err(), "its tail is not zero");
         assert_eq!(volume.attributes(file).await.size, 301 * 4096);
         assert_eq!(volume.resize(file, 200 * 4096).await, Ok(()));

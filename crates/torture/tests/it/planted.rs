@@ -201,6 +201,7 @@ const OF_MEMORY: &[&str] = &[
     "ForgottenAnswers",
     "LoneAnswers",
     "LooseMoves",
+    "OvertakenClimbs",
     "LiveSnapshots",
     "UnwaitedPins",
     "PinsAmidSteps",

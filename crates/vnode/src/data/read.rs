@@ -1,5 +1,6 @@
 //! Reading: from pages that are not written back, from the device, or zeros.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 
 use block::{gather, zeros};
@@ -123,9 +124,15 @@ impl<E: Engine> Files<E> {
     }
 
     /// Reads bytes of the device that are data of a file.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when they do not fit their checksums; else [`FsError::Io`].
     async fn read_disk(&self, range: Range<u64>, sums: &[u64]) -> Result<Vec<Bytes>, FsError> {
         let path = self.engine.data().expect("a place on the disk comes with a way to it");
-        path.read(range, sums).await.map_err(|_| FsError::Io)
+        path.read(range, sums).await.map_err(|error| match error.kind {
+            ErrorKind::InvalidData => FsError::Corrupt,
+            _ => FsError::Io,
+        })
     }
 
     /// Reads bytes of a block that is at `place`, as far as they are stored.

@@ -187,22 +187,17 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "raid/EarlyDismissals",
         PARITY,
-        How::Case("two-faults sync raid5: 3 16384 replaced rot-data 239715672166099"),
+        How::Case("two-faults sync raid5: 3 4096 replaced rot-data 71308540518931"),
     ),
     row(
         "raid/EarlyDismissals",
         MIRRORS,
-        How::Case("two-faults sync raid1: 2 8192 replaced rot-data 19440419326728"),
+        How::Case("two-faults sync raid1: 2 16384 replaced all-label 69878144227266"),
     ),
     row("raid/EarlyPlaces", PARITY, How::Contract("raid5-3-Vacated-0+512-0+8192")),
     row("raid/EarlyPlaces", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
     row("raid/ForgottenSums", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/HalfReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+512-0w2")),
-    row(
-        "raid/HastyMaps",
-        MIRRORS,
-        How::Case("two-faults sync raid1: 3 4096 replaced all-record 3480617848452"),
-    ),
     row("raid/HastyMembers", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/HastyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row(
@@ -213,14 +208,14 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "raid/HastyReplacements",
         MIRRORS,
-        How::Case("two-faults sync raid1: 2 8192 replaced rot-data 19440419326728"),
+        How::Case("two-faults sync raid1: 2 8192 replaced all-label 147906384598529"),
     ),
     row("raid/LonelyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/LonelyReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row(
         "raid/MissedLeavers",
         MIRRORS,
-        How::Case("two-faults sync raid1: 2 4096 replaced full 97716711240457"),
+        How::Case("two-faults sync raid1: 2 8192 replaced all-label 147906384598529"),
     ),
     row("raid/OldRecords", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/OldStripes", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
@@ -236,11 +231,6 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("raid/StaleBlocks", PARITY, How::Contract("raid5-4-Together-0+4096-3584+1024")),
     row("raid/StaleParity", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),
-    row(
-        "raid/UnaskedStrangers",
-        MIRRORS,
-        How::Case("two-faults sync raid1: 2 4096 spare rot-data 252022271123243"),
-    ),
     row("raid/UnjudgedReads", MIRRORS, How::Contract("raid1-2-Flushed-0+512-3584+1024")),
     row("raid/UnjudgedReads", PARITY, How::Contract("raid5-3-Flushed-0+8192-3584+1024")),
     row(
@@ -249,7 +239,7 @@ pub(super) const ROWS: &[Row] = &[
         How::Case("two-faults sync raid5: 3 8192 away all-data 88603110360333"),
     ),
     row("raid/UnloggedMaps", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
-    row("raid/UnsummedRecords", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
+    row("raid/UnsummedRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+512")),
     row("raid/UntoldLosses", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),
     row("raid/UnzeroedStripes", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
 ];
