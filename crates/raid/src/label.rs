@@ -143,6 +143,14 @@ impl Label {
     pub fn is_whole(&self) -> bool {
         self.slots.iter().all(|slot| slot.standing == Standing::InSync)
     }
+
+    /// The last generation in which a slot was up to date that is out. `None` if it is in, or if
+    /// the labels do not tell: another one may have been out before it.
+    pub fn out_since(&self, slot: usize) -> Option<u64> {
+        let is_out = self.slots.get(slot)?.standing != Standing::InSync;
+        let is_alone = self.layout.members - self.layout.needed() == 1;
+        (is_out && is_alone && self.whole < self.generation).then_some(self.whole)
+    }
 }
 
 /// Why bytes are no label.

@@ -45,7 +45,11 @@ Examples:
   duramen raid scrub data               look at everything, and mend what has rotted
   duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
-  duramen raid dump data data.img       write the volume as one image, for other programs";
+  duramen raid dump data data.img       write the volume as one image, for other programs
+
+Exit codes of 'raid status': 0 the set is clean; 1 it is degraded or rebuilding; 2 it has failed or
+has lost data, or how it stands cannot be told. 'raid scrub' ends with 0 if nothing is lost. All
+other codes are those of 'duramen --help'.";
 
 /// The arguments of `duramen raid`.
 #[derive(Args, Debug)]
@@ -57,6 +61,9 @@ pub(crate) struct RaidArguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Shows how a set and its members stand
+    ///
+    /// The exit code is 0 if the set is clean; 1 if it is degraded or rebuilding; 2 if it has
+    /// failed, has lost data, or nothing can be told of it.
     Status {
         /// Which volume: see 'duramen --help'
         volume: PathBuf,
@@ -123,7 +130,7 @@ enum Command {
 /// [`Failure`].
 pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(), Failure> {
     match &arguments.command {
-        Command::Status { volume, json } => tell(&find(volume)?, *json, output),
+        Command::Status { volume, json } => tell(volume, *json, output),
         Command::Replace { volume, slot, disk, background, force } => {
             let (volume, disk) = (find(volume)?, real_place(disk));
             let said = json!({ "slot": slot, "path": disk, "force": force });
@@ -182,17 +189,31 @@ fn told(volume: &Volume) -> Option<Status> {
     serde_json::from_value(info.get("raid")?.clone()).ok()
 }
 
-fn tell(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
-    let status = match told(volume) {
+/// Tells how a set stands. The failure is what the exit code says of that.
+fn tell(path: &Path, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
+    let unknown = |failure: Failure| Failure::UnknownSet(Box::new(failure));
+    let volume = find(path).map_err(unknown)?;
+    let status = match told(&volume) {
         Some(status) => status,
-        None => Status::look(volume)?,
+        None => Status::look(&volume).map_err(unknown)?,
     };
-    if json { print_json(&status, output) } else { Ok(write!(output, "{}", status.describe())?) }
+    let text = if json { to_json(&status) } else { status.describe() };
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(Failure::from) {
+        Err(failure) if !failure.is_silent() => return Err(unknown(failure)),
+        _ => {} // without a reader the exit code counts all the same
+    }
+    match status.exit_code() {
+        0 => Ok(()),
+        code => Err(Failure::Unwell { code }),
+    }
+}
+
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("all keys are names") + "\n"
 }
 
 fn print_json(value: &impl Serialize, output: &mut dyn Write) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).expect("all keys are names");
-    Ok(writeln!(output, "{text}")?)
+    Ok(output.write_all(to_json(value).as_bytes())?)
 }
 
 /// Orders the server of a volume to do something. `None` if nobody serves it.

@@ -566,8 +566,33 @@ impl Orders {
         scrub
     }
 
+    /// Says which slots are out when the set is opened, and since when.
+    fn tell_start(&self) {
+        let (label, path) = (self.open.set.label(), self.volume.path.display());
+        let members = self.open.members.borrow();
+        for (slot, known) in label.slots.iter().enumerate() {
+            if known.standing == Standing::InSync {
+                continue;
+            }
+            let since = match label.out_since(slot) {
+                Some(since) => format!("it was up to date until generation {since}"),
+                None => "the labels do not tell since when".to_owned(),
+            };
+            let its = members.iter().find(|one| one.label.member() == known.member);
+            let place = its.map_or("its disk was not found".to_owned(), |its| {
+                format!("its disk is {}", its.path.display())
+            });
+            words::say(format_args!(
+                "{path}: the set is degraded: slot {slot} is out; {since}, and this is generation \
+                 {}; {place}",
+                label.generation
+            ));
+        }
+    }
+
     /// Makes members again that were found and are out, and tells of members that go.
     pub(crate) fn attend(&self) {
+        self.tell_start();
         let orders = self.clone();
         let work = async move {
             let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());

@@ -29,6 +29,9 @@ pub(crate) struct Status {
     rebuild: Option<Rebuild>,
     pub(super) scrub: Option<Scrub>,
     io: Io,
+    /// Nothing if nobody has the set open.
+    errors: Option<Errors>,
+    losses: Option<Losses>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +55,8 @@ struct SlotStatus {
     uuid: String,
     /// `in_sync`, `missing`, `stale`, `rebuilding`, `empty` or `spare`.
     state: String,
+    /// The last generation in which a slot that is out was up to date, if the labels tell.
+    since: Option<u64>,
     read_errors: u64,
     write_errors: u64,
     checksum_errors: u64,
@@ -68,6 +73,7 @@ impl SlotStatus {
             path,
             uuid,
             state: state.to_owned(),
+            since: None,
             read_errors,
             write_errors,
             checksum_errors,
@@ -82,6 +88,34 @@ struct Rebuild {
     slot: usize,
     done_bytes: u64,
     total_bytes: u64,
+}
+
+/// What all members have met since the set was opened.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Errors {
+    read: u64,
+    write: u64,
+    checksum: u64,
+}
+
+impl Errors {
+    fn of(met: &[Met]) -> Self {
+        let sum = |count: fn(&Met) -> u64| met.iter().map(count).sum();
+        Self {
+            read: sum(|met| met.read_errors),
+            write: sum(|met| met.write_errors),
+            checksum: sum(|met| met.checksum_errors),
+        }
+    }
+}
+
+/// Data that the members have lost, as far as that was met.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Losses {
+    /// Reads that failed for it.
+    reads: u64,
+    /// What the last scrub has found, if there was one.
+    bytes: Option<u64>,
 }
 
 /// Since it was opened.
@@ -106,7 +140,22 @@ impl Status {
         });
         let status = Self::from_label(&label, &open.members.borrow(), rebuild, &met, done);
         let scrub = open.scrub.borrow().clone();
-        Self { scrub, ..status.with_spares(&open.spares.borrow()) }
+        let bytes = scrub.as_ref().map(Scrub::lost_bytes);
+        let losses = Some(Losses { reads: done.lost_reads, bytes });
+        let errors = Some(Errors::of(&met));
+        Self { scrub, errors, losses, ..status.with_spares(&open.spares.borrow()) }
+    }
+
+    /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
+    /// redundancy, 2 if it has too few members or has lost data.
+    pub(super) fn exit_code(&self) -> u8 {
+        let has_lost = |it: &Losses| it.reads > 0 || it.bytes.is_some_and(|bytes| bytes > 0);
+        match self.state {
+            State::Failed => 2,
+            _ if self.losses.as_ref().is_some_and(has_lost) => 2,
+            State::Degraded | State::Rebuilding => 1,
+            State::Clean => 0,
+        }
     }
 
     /// That of a set that no server tells of: what its labels say.
@@ -185,7 +234,8 @@ impl Status {
             };
             let met = met.get(slot).copied().unwrap_or_default();
             let path = member.map(|member| member.path.clone());
-            SlotStatus::new(slot, path, text_of(&known.member), state, met)
+            let since = label.out_since(slot);
+            SlotStatus { since, ..SlotStatus::new(slot, path, text_of(&known.member), state, met) }
         });
         let slots: Vec<SlotStatus> = slots.collect();
         let good = slots.iter().filter(|slot| slot.state == "in_sync").count();
@@ -198,7 +248,7 @@ impl Status {
         } else {
             State::Clean
         };
-        let Done { reads, writes, log_writes, full_stripes, partial_stripes } = done;
+        let Done { reads, writes, log_writes, full_stripes, partial_stripes, .. } = done;
         Self {
             uuid: text_of(&label.set),
             level: layout.level.to_string(),
@@ -209,6 +259,8 @@ impl Status {
             rebuild,
             scrub: None,
             io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
+            errors: None,
+            losses: None,
         }
     }
 
@@ -258,7 +310,8 @@ impl Status {
             ];
             let met = met.iter().filter(|(count, _)| *count > 0);
             let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();
-            line(&format!("slot {}", slot.slot), format!("{}, {path}{met}", slot.state));
+            let since = slot.since.map(|it| format!(" since generation {it}")).unwrap_or_default();
+            line(&format!("slot {}", slot.slot), format!("{}{since}, {path}{met}", slot.state));
         }
         if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));
@@ -269,6 +322,10 @@ impl Status {
             let (mended, lost) = (scrub.mended, scrub.lost_bytes());
             let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
             line("scrub", format!("{done} of {total}, {mended} mended{lost}"));
+        }
+        if let Some(Losses { reads: reads @ 1.., .. }) = self.losses {
+            let advice = "'duramen raid scrub' names the files";
+            line("losses", format!("{reads} reads failed for lost data; {advice}"));
         }
         text
     }

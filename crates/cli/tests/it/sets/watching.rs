@@ -1,0 +1,73 @@
+//! What programs and people are told that watch a set.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use super::*;
+
+/// The code with which a status ends, and what it prints.
+fn status_of(volume: &Path) -> (i32, String) {
+    let told = duramen(&["raid", "status", text(volume)]);
+    (told.code, told.output)
+}
+
+#[test]
+fn the_exit_code_of_a_status_is_that_of_the_set() {
+    let place = Place::made("--raid5", 3, &[]);
+    let code = || status_of(&place.volume).0;
+    assert_eq!(code(), 0, "nobody serves it");
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["scrub"]).good();
+    let status = place.status();
+    assert_eq!((code(), &status["state"]), (0, &"clean".into()), "it was scrubbed");
+    assert_eq!(status["losses"], serde_json::json!({ "reads": 0, "bytes": 0 }));
+    assert_eq!(status["errors"], serde_json::json!({ "read": 0, "write": 0, "checksum": 0 }));
+    let generation = status["generation"].clone();
+    place.raid(&["fail", "1"]).good();
+    let status = place.status();
+    assert_eq!(code(), 1, "it is degraded");
+    let since = |slot: usize| status["slots"][slot]["since"].clone();
+    assert_eq!((since(0), since(1)), (Value::Null, generation.clone()));
+    assert!(serving.stop().success());
+    let status = place.status();
+    assert_eq!((code(), &status["slots"][1]["since"]), (1, &generation), "labels have it");
+    assert_eq!((&status["losses"], &status["errors"]), (&Value::Null, &Value::Null));
+    let shown = status_of(&place.volume).1;
+    assert!(shown.contains(&format!("stale since generation {generation}")), "{shown}");
+    fs::remove_file(&place.disks[0]).expect("it is there");
+    assert_eq!((code(), &place.status()["state"]), (2, &"failed".into()));
+    fs::remove_file(&place.disks[2]).expect("it is there");
+    assert_eq!(code(), 2, "no disk tells anything");
+    assert_eq!(status_of(&place.folder.path("nothing")).0, 2);
+}
+
+#[test]
+fn labels_do_not_tell_since_when_a_third_of_a_mirror_is_out() {
+    let place = Place::made("--raid1", 3, &[]);
+    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "2"]).good();
+    let status = place.status();
+    assert_eq!(status["state"], "degraded");
+    assert_eq!(
+        [1, 2].map(|slot| status["slots"][slot]["since"].clone()),
+        [(); 2].map(|()| Value::Null)
+    );
+}
+
+#[test]
+fn a_server_that_starts_without_a_member_says_which_one_and_since_when() {
+    let place = Place::made("--raid5", 3, &[]);
+    let generation = place.status()["generation"].clone();
+    fs::remove_file(&place.disks[1]).expect("it is there");
+    // The second start finds the member called out by the first.
+    for _ in 0..2 {
+        let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
+        let mut errors = serving.standard_error().expect("it was asked for");
+        assert!(serving.stop().success());
+        let mut told = String::new();
+        errors.read_to_string(&mut told).expect("text");
+        let line = format!("slot 1 is out; it was up to date until generation {generation}");
+        assert!(told.contains(&line) && told.contains("its disk was not found"), "{told}");
+        assert!(!told.contains("slot 0") && !told.contains("slot 2"), "{told}");
+    }
+}
