@@ -4,6 +4,7 @@ mod copies;
 mod costs;
 mod failed_starts;
 mod losses;
+mod records;
 mod replaced;
 mod returns;
 mod rot;
