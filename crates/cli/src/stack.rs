@@ -28,7 +28,7 @@ use server::reactor;
 
 use crate::failure::Failure;
 use crate::found::found_on;
-use crate::members::{Member, Story, find_members, find_spares, real};
+use crate::members::{Member, Story, absent, find_members, find_spares, real};
 use crate::set_state;
 use crate::volume::Volume;
 use crate::words;
@@ -56,6 +56,8 @@ pub(crate) struct OpenSet {
     pub(crate) listed: Rc<RefCell<Vec<PathBuf>>>,
     /// Where disks are that wait to become members.
     pub(crate) spares: Rc<RefCell<Vec<PathBuf>>>,
+    /// Members and spares as the settings had them when this program read or wrote them last.
+    pub(crate) noted: Rc<RefCell<[Vec<PathBuf>; 2]>>,
     /// How far the last look at all of it is, or was.
     pub(crate) scrub: Rc<RefCell<Option<Scrub>>>,
     /// Slots whose members were missing when the set was opened.
@@ -125,6 +127,16 @@ impl OpenSet {
         let is_it = |one: &Returned| one.slot == slot && real(&one.path) == path;
         let place = returned.iter().position(is_it)?;
         Some(returned.swap_remove(place))
+    }
+
+    /// What lies here does not come back.
+    pub(crate) fn forget_returned(&self, path: &Path) {
+        self.returned.borrow_mut().retain(|one| real(&one.path) != path);
+    }
+
+    /// Paths where members are looked for and none is.
+    pub(crate) fn absent(&self) -> Vec<PathBuf> {
+        absent(&self.listed.borrow(), &self.members.borrow(), &self.set.label())
     }
 }
 
@@ -242,8 +254,9 @@ impl Volume {
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
         let spares = Rc::new(RefCell::new(find_spares(raid)));
+        let noted = Rc::new(RefCell::new([raid.members.clone(), raid.spares.clone()]));
         let (set, scrub) = (Rc::new(set), Rc::default());
-        Ok(OpenSet { set, members, listed, spares, scrub, late, returned })
+        Ok(OpenSet { set, members, listed, spares, noted, scrub, late, returned })
     }
 
     /// Opens the disks of those that were found, without those that cannot be had if that does no

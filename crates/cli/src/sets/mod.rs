@@ -31,7 +31,7 @@ use crate::order::{self, bar};
 use crate::stack::{Stack, at_once};
 use crate::volume::Volume;
 pub(crate) use orders::Orders;
-use orders::Replacing;
+use orders::{Removed, Replacing};
 pub(crate) use status::Status;
 
 /// What `duramen raid --help` says at its end.
@@ -45,6 +45,7 @@ Examples:
   duramen raid scrub data               look at everything, and mend what has rotted
   duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
+  duramen raid remove data /dev/sdg     forget a spare, or a disk that is gone for good
   duramen raid dump data data.img       write the volume as one image, for other programs
 
 Exit codes of 'raid status': 0 the set is clean; 1 it is degraded or rebuilding; 2 it has failed or
@@ -108,6 +109,15 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Forgets where a disk was that is a spare, is out, or is gone for good
+    ///
+    /// A member that is in stays: take it out first, with 'duramen raid fail'.
+    Remove {
+        /// Which volume
+        volume: PathBuf,
+        /// The number of a slot whose member is out, or the path of a disk
+        disk: PathBuf,
+    },
     /// Takes a member out, as if it had failed
     Fail {
         /// Which volume
@@ -160,6 +170,17 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             }
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: {disk} is a spare")?)
+        }
+        Command::Remove { volume, disk } => {
+            let (volume, slot) = (find(volume)?, disk.to_str().and_then(|it| it.parse().ok()));
+            let removed = slot.map_or_else(|| Removed::Path(real_place(disk)), Removed::Slot);
+            let said = serde_json::to_value(&removed);
+            let said = said.map_err(|error| Failure::Usage(error.to_string()))?;
+            if ask(&volume, "remove", &said)?.is_none() {
+                change(&volume, async |orders, _| orders.remove(removed.clone()).await)?;
+            }
+            let (path, disk) = (volume.path.display(), disk.display());
+            Ok(writeln!(output, "{path}: {disk} is forgotten")?)
         }
         Command::Fail { volume, slot } => {
             let volume = find(volume)?;

@@ -10,7 +10,7 @@ use raid::{Done, Met};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::members::{Member, find_members, find_spares};
+use crate::members::{Member, absent, find_members, find_spares};
 use crate::set_state::{self, word_for};
 use crate::size::show_size;
 use crate::stack::{OpenSet, Scrub};
@@ -26,6 +26,10 @@ pub(crate) struct Status {
     generation: u64,
     stripe_unit_bytes: u64,
     slots: Vec<SlotStatus>,
+    /// Disks that wait to become members.
+    spares: Vec<PathBuf>,
+    /// Paths on the list of members where no member is.
+    absent: Vec<PathBuf>,
     rebuild: Option<Rebuild>,
     pub(super) scrub: Option<Scrub>,
     io: Io,
@@ -53,7 +57,7 @@ struct SlotStatus {
     slot: usize,
     path: Option<PathBuf>,
     uuid: String,
-    /// `in_sync`, `missing`, `stale`, `rebuilding`, `empty` or `spare`.
+    /// `in_sync`, `missing`, `stale`, `rebuilding` or `empty`.
     state: String,
     /// The last generation in which a slot that is out was up to date, if the labels tell.
     since: Option<u64>,
@@ -143,7 +147,8 @@ impl Status {
         let bytes = scrub.as_ref().map(Scrub::lost_bytes);
         let losses = Some(Losses { reads: done.lost_reads, bytes });
         let errors = Some(Errors::of(&met));
-        Self { scrub, errors, losses, ..status.with_spares(&open.spares.borrow()) }
+        let (spares, absent) = (open.spares.borrow().clone(), open.absent());
+        Self { scrub, errors, losses, spares, absent, ..status }
     }
 
     /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
@@ -199,7 +204,8 @@ impl Status {
             }
         }
         let status = Self::from_label(&label, &members, None, &[], Done::default());
-        let mut status = status.with_spares(&spares);
+        let absent = absent(&raid.members, &members, &label);
+        let mut status = Self { spares, absent, ..status };
         if let Some(refused) = refused {
             words::say(refused);
             status.state = State::Failed;
@@ -256,22 +262,14 @@ impl Status {
             generation: *generation,
             stripe_unit_bytes: layout.unit,
             slots,
+            spares: Vec::new(),
+            absent: Vec::new(),
             rebuild,
             scrub: None,
             io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
             errors: None,
             losses: None,
         }
-    }
-
-    /// Spares stand behind the slots.
-    fn with_spares(mut self, spares: &[PathBuf]) -> Self {
-        for path in spares {
-            let (slot, path) = (self.slots.len(), Some(path.clone()));
-            let spare = SlotStatus::new(slot, path, String::new(), "spare", Met::default());
-            self.slots.push(spare);
-        }
-        self
     }
 
     /// One line about all of it.
@@ -282,8 +280,7 @@ impl Status {
             State::Rebuilding => "rebuilding",
             State::Failed => "failed",
         };
-        let members = self.slots.iter().filter(|slot| slot.state != "spare").count();
-        format!("{} of {members} disks, {state}", self.level)
+        format!("{} of {} disks, {state}", self.level, self.slots.len())
     }
 
     /// The lines for people.
@@ -312,6 +309,13 @@ impl Status {
             let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();
             let since = slot.since.map(|it| format!(" since generation {it}")).unwrap_or_default();
             line(&format!("slot {}", slot.slot), format!("{}{since}, {path}{met}", slot.state));
+        }
+        for spare in &self.spares {
+            line("spare", spare.display().to_string());
+        }
+        for path in &self.absent {
+            let (path, advice) = (path.display(), "if it is gone for good, 'duramen raid remove'");
+            line("absent", format!("{path}: no member is there; {advice} forgets the path"));
         }
         if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));

@@ -102,6 +102,11 @@ impl Place {
         self.status()["slots"][slot]["state"].as_str().expect("a word").to_owned()
     }
 
+    /// Disks that wait to become members.
+    fn spares(&self) -> Vec<PathBuf> {
+        serde_json::from_value(self.status()["spares"].clone()).expect("a list of paths")
+    }
+
     fn raid(&self, words: &[&str]) -> Run {
         duramen(&[&["raid", words[0], text(&self.volume)], &words[1..]].concat())
     }
@@ -674,7 +679,7 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     wipe(&other);
     let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
     on("mkfs", &place.volume, &level).good();
-    assert_eq!(place.state_of(3), "spare");
+    assert_eq!(place.spares(), [place.disks[3].clone()]);
     on("mkfs", &place.disks[3], &[]).failed(1, "a spare of a set of disks");
     let small = place.folder.path("small");
     File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
@@ -695,6 +700,7 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     put(&serving, "data", "three", &letter(3));
     let status = place.status();
     assert_eq!(status["slots"].as_array().map(Vec::len), Some(3), "{status}");
+    assert!(place.spares().is_empty(), "{status}");
     serving.kill();
     wipe(&place.disks[2]);
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
