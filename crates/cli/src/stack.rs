@@ -318,14 +318,19 @@ impl Stack {
     }
 }
 
-/// What is found of a volume that nothing else is asked of.
+/// What is found of a volume that nothing else is asked of, and what `look_more` sees there.
 ///
 /// # Errors
 /// [`Failure`].
-pub(crate) fn look(volume: &Volume, access: Access) -> Result<Found, Failure> {
+pub(crate) fn look<T>(
+    volume: &Volume,
+    access: Access,
+    look_more: impl AsyncFnOnce(&Stack) -> Result<T, Failure>,
+) -> Result<(Found, T), Failure> {
     let looked = reactor::block_on(|runtime| async move {
         let stack = volume.open(access, &at_once, &runtime).await?;
-        found_on(volume.design(), &*stack.disk, &volume.disk_path).await
+        let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
+        Ok((found, look_more(&stack).await?))
     });
     looked.map_err(Failure::Start)?
 }

@@ -71,3 +71,36 @@ fn a_server_that_starts_without_a_member_says_which_one_and_since_when() {
         assert!(!told.contains("slot 0") && !told.contains("slot 2"), "{told}");
     }
 }
+
+#[test]
+fn what_the_log_in_a_set_holds_is_told_though_a_member_is_missing() {
+    for (level, disks) in [("--raid1", 2), ("--raid5", 3)] {
+        let place = Place::made(level, disks, &["--policy", "log"]);
+        let clean = place.info()["log"].clone();
+        assert_eq!((&clean["live_entries"], &clean["answers"]), (&0.into(), &0.into()), "{clean}");
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "one", &letter(1));
+        let told = on("info", &place.volume, &[]).good();
+        assert!(told.contains("in the set; what it holds is told when no server has it"), "{told}");
+        serving.kill();
+        fs::remove_file(&place.disks[1]).expect("it is there");
+        let held = || place.disks.iter().map(|disk| fs::read(disk).ok()).collect::<Vec<_>>();
+        let before = held();
+        let log = place.info()["log"].clone();
+        assert!(held() == before, "{level}: nothing is written");
+        let count = |what: &str| log[what].as_u64().expect("a number");
+        assert!(count("live_entries") > 0 && count("live_bytes") > 0, "{level}: {log}");
+        assert_eq!(count("answers"), 1, "{level}: that of CREATE: {log}");
+        let lines = on("info", &place.volume, &[]).good();
+        let entries = format!("live in {} entries", count("live_entries"));
+        assert!(lines.contains(&entries) && lines.contains("1 kept"), "{level}: {lines}");
+        let serving = Serving::start(&[&place.volume], &[]);
+        assert!(serving.stop().success());
+    }
+    let none = Place::made("--raid5", 3, &["--policy", "sync"]);
+    assert_eq!(none.info()["log"], Value::Null);
+    let serving = Serving::start(&[&none.volume], &[]);
+    let told = on("info", &none.volume, &[]).good();
+    assert!(!told.contains("in the set"), "{told}");
+    assert!(serving.stop().success());
+}
