@@ -29,6 +29,7 @@ mod log;
 mod make_set;
 mod making;
 mod members;
+mod membership;
 mod memory;
 mod mkfs;
 mod mkfs_arguments;

@@ -4,11 +4,13 @@
 //! 2. [`orders`] is what is done to a set that is open: by the server of the volume, which is asked
 //!    through its control channel, or here where nobody serves it.
 //! 3. [`scrub`] has all of it looked at, and names the files of what is lost.
-//! 4. [`dump`] writes the volume as one plain image.
+//! 4. [`find`] says what single disks are, without their volume.
+//! 5. [`dump`] writes the volume as one plain image.
 //!
 //! A volume that is served is changed by its server alone; its members are locked.
 
 mod dump;
+mod find;
 mod orders;
 mod scrub;
 mod status;
@@ -41,6 +43,7 @@ what they are. A volume that is served is changed by its server, and goes on bei
 
 Examples:
   duramen raid status data              which disks it has, and how they stand
+  duramen raid find /dev/sd[b-f]        say of each disk to which set it belongs
   duramen raid replace data 2 /dev/sdf  make a new disk the member of slot 2
   duramen raid scrub data               look at everything, and mend what has rotted
   duramen raid spare data /dev/sdg      have a disk wait until one fails
@@ -69,6 +72,17 @@ enum Command {
         /// Which volume: see 'duramen --help'
         volume: PathBuf,
         /// Print one JSON object, for programs. Sizes are bytes
+        #[arg(long)]
+        json: bool,
+    },
+    /// Says of each disk whose member it is: set, slot, state and generation
+    ///
+    /// Only the disks themselves are read. A volume need not be there.
+    Find {
+        /// Files or devices
+        #[arg(required = true)]
+        disks: Vec<PathBuf>,
+        /// Print a JSON list, for programs
         #[arg(long)]
         json: bool,
     },
@@ -141,8 +155,9 @@ enum Command {
 pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(), Failure> {
     match &arguments.command {
         Command::Status { volume, json } => tell(volume, *json, output),
+        Command::Find { disks, json } => find::run(disks, *json, output),
         Command::Replace { volume, slot, disk, background, force } => {
-            let (volume, disk) = (find(volume)?, real_place(disk));
+            let (volume, disk) = (volume_of(volume)?, real_place(disk));
             let said = json!({ "slot": slot, "path": disk, "force": force });
             match ask(&volume, "replace", &said)? {
                 Some(_) if *background => {
@@ -161,9 +176,9 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: slot {slot} has {disk} now")?)
         }
-        Command::Scrub { volume, json } => scrub::run(&find(volume)?, *json, output),
+        Command::Scrub { volume, json } => scrub::run(&volume_of(volume)?, *json, output),
         Command::Spare { volume, disk, force } => {
-            let (volume, disk) = (find(volume)?, real_place(disk));
+            let (volume, disk) = (volume_of(volume)?, real_place(disk));
             let said = json!({ "path": disk, "force": force });
             if ask(&volume, "spare", &said)?.is_none() {
                 change(&volume, async |orders, _| orders.add_spare(&disk, *force).await)?;
@@ -172,7 +187,7 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             Ok(writeln!(output, "{path}: {disk} is a spare")?)
         }
         Command::Remove { volume, disk } => {
-            let (volume, slot) = (find(volume)?, disk.to_str().and_then(|it| it.parse().ok()));
+            let (volume, slot) = (volume_of(volume)?, disk.to_str().and_then(|it| it.parse().ok()));
             let removed = slot.map_or_else(|| Removed::Path(real_place(disk)), Removed::Slot);
             let said = serde_json::to_value(&removed);
             let said = said.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -183,18 +198,18 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             Ok(writeln!(output, "{path}: {disk} is forgotten")?)
         }
         Command::Fail { volume, slot } => {
-            let volume = find(volume)?;
+            let volume = volume_of(volume)?;
             if ask(&volume, "fail", &json!({ "slot": slot }))?.is_none() {
                 change(&volume, async |orders, _| orders.fail(*slot).await)?;
             }
             Ok(writeln!(output, "{}: the member of slot {slot} is out", volume.path.display())?)
         }
-        Command::Dump { volume, file } => dump::run(&find(volume)?, file, output),
+        Command::Dump { volume, file } => dump::run(&volume_of(volume)?, file, output),
     }
 }
 
 /// A volume that stands on a set.
-fn find(path: &Path) -> Result<Volume, Failure> {
+fn volume_of(path: &Path) -> Result<Volume, Failure> {
     let volume = Volume::find(path)?;
     if volume.settings.raid.is_none() {
         let sentence = format!("{} does not stand on a set of disks", path.display());
@@ -213,7 +228,7 @@ fn told(volume: &Volume) -> Option<Status> {
 /// Tells how a set stands. The failure is what the exit code says of that.
 fn tell(path: &Path, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
     let unknown = |failure: Failure| Failure::UnknownSet(Box::new(failure));
-    let volume = find(path).map_err(unknown)?;
+    let volume = volume_of(path).map_err(unknown)?;
     let status = match told(&volume) {
         Some(status) => status,
         None => Status::look(&volume).map_err(unknown)?,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::members::{Member, absent, find_members, find_spares};
-use crate::set_state::{self, word_for};
+use crate::membership::word_for;
+use crate::set_state;
 use crate::size::show_size;
 use crate::stack::{OpenSet, Scrub};
 use crate::volume::Volume;

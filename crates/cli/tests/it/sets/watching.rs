@@ -104,3 +104,38 @@ fn what_the_log_in_a_set_holds_is_told_though_a_member_is_missing() {
     assert!(!told.contains("in the set"), "{told}");
     assert!(serving.stop().success());
 }
+
+#[test]
+fn a_single_disk_says_to_which_set_it_belongs() {
+    let place = Place::new(4);
+    let [one, two, three, spare] = [0, 1, 2, 3].map(|number| text(&place.disks[number]));
+    let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
+    on("mkfs", &place.volume, &level).good();
+    place.raid(&["fail", "1"]).good();
+    let status = place.status();
+    let set = status["uuid"].as_str().expect("digits");
+    let member = format!("the member of slot 2 of set {set} (raid5 of 3 disks): in_sync in");
+    for command in ["info", "fsck"] {
+        let told = on(command, &place.disks[2], &[]);
+        assert_ne!(told.code, 0);
+        assert!(told.errors.contains(&member), "{command}: {}", told.errors);
+        assert!(told.errors.contains("whose volume.toml has this set"), "{}", told.errors);
+        let told = on(command, &place.disks[3], &[]);
+        assert!(told.errors.contains(&format!("a spare of set {set}")), "{}", told.errors);
+    }
+    let plain = place.folder.path("plain");
+    wipe(&plain);
+    let found = duramen(&["raid", "find", two, three, spare, text(&plain)]).good();
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines.len(), 4);
+    assert!(lines[1].starts_with(three) && lines[1].contains(&member), "{found}");
+    assert!(lines[2].contains("a spare of set") && lines[3].ends_with("of no set"), "{found}");
+    let found = duramen(&["raid", "find", three, text(&plain), "--json"]).good();
+    let found: Value = serde_json::from_str(&found).expect("it is JSON");
+    let member = &found[0]["disk"];
+    assert_eq!((&found[0]["path"], &found[1]["disk"]), (&three.into(), &Value::Null));
+    assert_eq!((&member["kind"], &member["slot"]), (&"member".into(), &2.into()));
+    assert_eq!((&member["set"], &member["state"]), (&set.into(), &"in_sync".into()));
+    assert_eq!(member["generation"], status["generation"]);
+    duramen(&["raid", "find", text(&place.folder.path("nothing"))]).failed(1, "nothing");
+}
