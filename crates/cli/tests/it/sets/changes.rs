@@ -134,7 +134,7 @@ fn an_order_that_cannot_be_noted_changes_nothing_that_is_needed() {
         place.raid(&["replace", "1", text(&new), "--force"]).failed(1, "cannot write");
         assert_eq!(place.status()["state"], "clean");
         place.raid(&["spare", text(&new)]).failed(1, "cannot write");
-        assert!(place.spares().len() == 0 && fs::read(&new).expect("it is ours") == before);
+        assert!(place.spares().is_empty() && fs::read(&new).expect("it is ours") == before);
         // That is done, whatever the list says.
         let told = place.raid(&["fail", "1"]);
         assert_eq!(told.code, 0, "{}", told.errors);
