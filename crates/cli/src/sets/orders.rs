@@ -8,6 +8,8 @@
 //! makes it a spare, or what wiping leaves, or a label that the others do not know yet: then it is
 //! taken again ([`is_left`]). Or the others know it: then it is a member that comes back.
 
+mod lists;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,27 +18,27 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use duramen_settings::{RaidSettings, Settings};
+use duramen_settings::RaidSettings;
 use futures::FutureExt;
 use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
 use raid::{RebuildError, ScrubError, Scrubbed, Set, Status};
 use runtime::{Instant, Runtime};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use server::control::{Act, End, Job, Jobs, Refused};
 use server::reactor::elsewhere;
 
 use super::scrub::{named, unscrubbed};
-use crate::failure::Failure;
 use crate::folder::real_place;
 use crate::members::{Member, is_spare, label_at, open_member, real};
 use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
-use crate::volume::{Volume, write_settings};
+use crate::volume::Volume;
 use crate::words;
+pub(super) use lists::Removed;
 
 /// How often it is looked whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -81,14 +83,6 @@ struct SaidOfSpare {
 
 fn parse<T: DeserializeOwned>(said: Value) -> Result<T, Refused> {
     serde_json::from_value(said).map_err(|error| Refused::Senseless(error.to_string()))
-}
-
-/// What is to be taken from the lists: the disk of a slot, or a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Removed {
-    Slot(usize),
-    Path(PathBuf),
 }
 
 /// A path that does not hang on where the server was started.
@@ -234,84 +228,6 @@ impl Orders {
         Ok(())
     }
 
-    /// Forgets where a disk was: a spare, the member of a slot that is out, or what is gone.
-    pub(super) async fn remove(&self, removed: Removed) -> Result<(), Refused> {
-        if self.is_busy.get() {
-            return Err(refusal("a member is being made: wait for its end"));
-        }
-        let path = match removed {
-            Removed::Slot(slot) => self.path_of(slot)?,
-            Removed::Path(path) => real_place(&path),
-        };
-        let is_it = |one: &PathBuf| real_place(one) == path;
-        let [mut listed, mut spares] =
-            [&self.open.listed, &self.open.spares].map(|list| list.borrow().clone());
-        if !listed.iter().chain(&spares).any(is_it) {
-            return Err(refusal(format_args!("{} is on no list of the set", path.display())));
-        }
-        let Label { slots, set, .. } = self.open.set.label();
-        let is_its = |one: &Member| real_place(&one.path) == path;
-        let is_in = |one: &&Member| is_its(one) && have_in_sync(&slots, &one.label.member());
-        if let Some(member) = self.open.members.borrow().iter().find(is_in) {
-            let (path, slot) = (path.display(), member.label.slot);
-            let why =
-                format!("{path} is the member of slot {slot}: 'duramen raid fail' comes first");
-            return Err(refusal(why));
-        }
-        let was_spare = spares.iter().any(is_it);
-        listed.retain(|one| !is_it(one));
-        spares.retain(|one| !is_it(one));
-        self.write(&listed, &spares).map_err(refusal)?;
-        *self.open.listed.borrow_mut() = listed;
-        *self.open.spares.borrow_mut() = spares;
-        self.open.members.borrow_mut().retain(|one| !is_its(one));
-        self.open.forget_returned(&path);
-        if was_spare {
-            self.unmark(path, set).await;
-        }
-        Ok(())
-    }
-
-    /// Where the member of a slot that is out was seen last.
-    fn path_of(&self, slot: usize) -> Result<PathBuf, Refused> {
-        let slots = self.open.set.label().slots;
-        let Some(known) = slots.get(slot) else {
-            let why = format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1);
-            return Err(Refused::Senseless(why + "; a spare is named by its path"));
-        };
-        if known.standing == Standing::InSync {
-            let why = format!("slot {slot} has a good member: 'duramen raid fail' comes first");
-            return Err(refusal(why));
-        }
-        let members = self.open.members.borrow();
-        let its = members.iter().find(|one| one.label.member() == known.member);
-        let unknown = format!("where the disk of slot {slot} was is not known: name its path");
-        its.map(|its| real_place(&its.path)).ok_or_else(|| refusal(unknown))
-    }
-
-    /// Has a disk say no more that it is a spare, if it is there. The next start would take it for
-    /// one that was moved.
-    async fn unmark(&self, path: PathBuf, set: Id) {
-        let place = path.clone();
-        let opened = elsewhere(move || {
-            is_spare(&place, &set).then(|| DiskFile::open(&place, Access::ReadWrite))
-        });
-        let unmarked = match opened.await {
-            None => return,
-            Some(Err(error)) => Err(error.to_string()),
-            Some(Ok(disk)) => {
-                let device = (self.device)(disk.large_past_cache());
-                let forgot = raid::forget_spare(&*device).await.map_err(|error| error.to_string());
-                let _ = device.close().await; // what it says is durable
-                forgot
-            }
-        };
-        if let Err(why) = unmarked {
-            let path = path.display();
-            words::say(format_args!("{path}: it still says that it is a spare: {why}"));
-        }
-    }
-
     /// Opens a disk that is to become a spare or a member. It must be large enough, and hold
     /// nothing unless that may go.
     async fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
@@ -407,7 +323,8 @@ impl Orders {
             let is_one = elsewhere(is_one).await;
             let now = self.open.set.status();
             let has_begun = self.is_busy.get() || now.rebuild.is_some();
-            if has_begun || !is_out(&now.label.slots[slot]) {
+            let is_removed = !self.open.spares.borrow().contains(&spare);
+            if has_begun || is_removed || !is_out(&now.label.slots[slot]) {
                 return; // that may have taken a while
             }
             let begun = if is_one {
@@ -487,81 +404,6 @@ impl Orders {
             self.unlist(old.member);
         }
         Ok(Replacing { slot, device, member, replaced })
-    }
-
-    /// Notes where the new member is, for the next start. The old one stays on the list until the
-    /// new one is there.
-    fn put_on_list(&self, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
-        let mut listed = self.open.listed.borrow().clone();
-        listed.retain(|one| real(one) != path);
-        listed.push(path.to_owned());
-        self.write(&listed, &self.open.spares.borrow())?;
-        *self.open.listed.borrow_mut() = listed;
-        let mut label = Label { slot, ..self.open.set.label() };
-        label.slots[slot].member = new;
-        let mut members = self.open.members.borrow_mut();
-        members.retain(|member| real(&member.path) != path);
-        members.push(Member {
-            path: path.to_owned(),
-            label,
-            is_listed: true,
-            is_overwritten: false,
-        });
-        Ok(())
-    }
-
-    /// A member waits for nothing any more.
-    fn is_no_spare(&self, member: Id) {
-        let members = self.open.members.borrow();
-        let its = members.iter().find(|known| known.label.member() == member);
-        let Some(path) = its.map(|its| real(&its.path)) else { return };
-        self.open.spares.borrow_mut().retain(|spare| real(spare) != path);
-    }
-
-    /// Notes that a member was made to its end.
-    pub(super) fn is_made(&self, member: Id, replaced: Option<Id>) {
-        self.is_no_spare(member);
-        replaced.into_iter().for_each(|old| self.unlist(old));
-        self.note_list();
-    }
-
-    /// Takes the place of a member from the list, and what is known of it.
-    fn unlist(&self, member: Id) {
-        let mut members = self.open.members.borrow_mut();
-        let its = members.extract_if(.., |known| known.label.member() == member);
-        let its: Vec<PathBuf> = its.map(|known| real(&known.path)).collect();
-        self.open.listed.borrow_mut().retain(|path| {
-            !its.contains(&real(path))
-                || members.iter().any(|known| real(&known.path) == real(path))
-        });
-    }
-
-    /// Writes where the disks are now. What cannot be written is told: they are looked for anyway.
-    fn note_list(&self) {
-        if let Err(failure) = self.write(&self.open.listed.borrow(), &self.open.spares.borrow()) {
-            words::say(format_args!("{failure}; it says where the disks were before"));
-        }
-    }
-
-    /// Writes where the disks are. What else the settings say now stays, and what somebody has
-    /// added to their lists since they were read.
-    fn write(&self, members: &[PathBuf], spares: &[PathBuf]) -> Result<(), Failure> {
-        let Some(folder) = &self.volume.folder else { return Ok(()) };
-        let settings = Volume::find(folder)?.settings;
-        let there = settings.raid.clone();
-        let spare_after_s = there.as_ref().and_then(|raid| raid.spare_after_s);
-        let there = there.map(|raid| [raid.members, raid.spares]).unwrap_or_default();
-        let (set, mut noted) = (self.open.set.label().set, self.open.noted.borrow_mut());
-        let [members_now, spares_now] = there;
-        let raid = RaidSettings {
-            set,
-            members: merged(members_now, &noted[0], members),
-            spares: merged(spares_now, &noted[1], spares),
-            spare_after_s,
-        };
-        write_settings(folder, &Settings { raid: Some(raid), ..settings })?;
-        *noted = [members.to_vec(), spares.to_vec()];
-        Ok(())
     }
 
     /// Makes a member, as a job that other tasks go on beside. Its number.
@@ -721,19 +563,6 @@ impl Orders {
         };
         self.runtime.tasks.spawn(watch.boxed_local());
     }
-}
-
-/// A list as it is to be written: what stands there now, without what is no more of what was noted
-/// before, and with what is new.
-fn merged(there: Vec<PathBuf>, noted: &[PathBuf], new: &[PathBuf]) -> Vec<PathBuf> {
-    let has_gone = |path: &PathBuf| noted.contains(path) && !new.contains(path);
-    let mut list: Vec<PathBuf> = there.into_iter().filter(|path| !has_gone(path)).collect();
-    for path in new {
-        if !list.iter().any(|one| real(one) == real(path)) {
-            list.push(path.clone());
-        }
-    }
-    list
 }
 
 /// Whether a cut left a spare that had begun to take a place, if the list has it as a member, too:
