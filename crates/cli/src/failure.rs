@@ -59,6 +59,15 @@ pub(crate) enum Failure {
         /// Those that were found.
         disks: Vec<PathBuf>,
     },
+    /// A set of disks is not well, which standard output has told.
+    #[error("the set is not well")]
+    Unwell {
+        /// What the process ends with.
+        code: u8,
+    },
+    /// How a set of disks stands cannot be told.
+    #[error(transparent)]
+    UnknownSet(Box<Failure>),
     /// Members of a set have lost something together.
     #[error("{}: {bytes} bytes are lost: more members than one are wrong there", path.display())]
     Lost {
@@ -330,19 +339,24 @@ impl Failure {
         Self::File { verb: "take the space for", path: path.to_owned(), source }
     }
 
-    /// What the process ends with: 2 when the command line was wrong, else 1.
+    /// What the process ends with: 2 when the command line was wrong, 1 for most else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) => ExitCode::from(2),
+            Self::Usage(_) | Self::UnknownSet(_) => ExitCode::from(2),
+            Self::Unwell { code } => ExitCode::from(*code),
             // The reader of a pipe had enough. Everything that it wanted went well.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             _ => ExitCode::from(1),
         }
     }
 
-    /// Whether there is anything to say about it.
+    /// Whether there is nothing to say about it.
     pub(crate) fn is_silent(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        match self {
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Self::Unwell { .. } => true,
+            _ => false,
+        }
     }
 }
 

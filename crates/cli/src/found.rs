@@ -8,6 +8,7 @@ use designs::{DESIGNS, Design, Found, LookError};
 use futures::FutureExt;
 
 use crate::failure::Failure;
+use crate::membership::{membership_of, no_volume_alone};
 use crate::partitions::partition_on;
 use crate::reader::Reader;
 
@@ -28,6 +29,9 @@ pub(crate) async fn found_on(
     Err(match error {
         LookError::Device(source) => Failure::Device { path, source },
         source @ LookError::NoVolume { .. } => {
+            if let Some(membership) = membership_of(device).await {
+                return Err(Failure::NotAVolume { path, why: no_volume_alone(&membership) });
+            }
             let other = other_on(design, device).await;
             let partition = partition_on(device).await.map(Box::new);
             Failure::Superblock { path, source, other, partition }

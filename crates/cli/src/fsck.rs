@@ -37,6 +37,7 @@ use server::reactor;
 
 use crate::failure::{Failure, other_advice};
 use crate::found::other_on;
+use crate::membership::{membership_of, no_volume_alone};
 use crate::partitions::partition_on;
 use crate::saved;
 use crate::stack::Stack;
@@ -190,6 +191,10 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     let report = match report {
         Ok(report) => report,
         Err(error) => {
+            if let Some(membership) = membership_of(&*ready.device).await {
+                let (path, why) = (arguments.volume.clone(), no_volume_alone(&membership));
+                return Err(Unchecked::Volume(Failure::NotAVolume { path, why }));
+            }
             let advice = match partition_on(&*ready.device).await {
                 Some(partition) => format!("; {partition}"),
                 None => other_advice(other_on(ready.design, &*ready.device).await),

@@ -29,6 +29,7 @@ mod log;
 mod make_set;
 mod making;
 mod members;
+mod membership;
 mod memory;
 mod mkfs;
 mod mkfs_arguments;
@@ -95,7 +96,7 @@ Examples:
   duramen bench nfs://127.0.0.1/data measure a server
 
 Exit codes: 0 all went well; 1 something failed; 2 the command line makes no sense. Those of fsck
-are others: 'duramen fsck --help' tells them.";
+and of 'raid status' are others: 'duramen fsck --help' and 'duramen raid --help' tell them.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

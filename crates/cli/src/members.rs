@@ -185,6 +185,13 @@ pub(crate) fn is_spare(path: &Path, set: &Id) -> bool {
     found.expect(AT_ONCE) == Ok(Some(*set))
 }
 
+/// Paths of a list of members where no disk is that has a slot of the set, or is to take one.
+pub(crate) fn absent(listed: &[PathBuf], members: &[Member], label: &Label) -> Vec<PathBuf> {
+    let has_place = |one: &&Member| label.has_place_for(&one.label.member());
+    let used: Vec<PathBuf> = members.iter().filter(has_place).map(|one| real(&one.path)).collect();
+    listed.iter().filter(|path| !used.contains(&real(path))).cloned().collect()
+}
+
 pub(crate) fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -20,6 +20,7 @@ use runtime::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::membership::word_for;
 use crate::volume::replace;
 use crate::words;
 
@@ -49,17 +50,6 @@ struct SlotKeys {
     /// The last generation of the set in which a member was up to date that is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     in_sync_at: Option<u64>,
-}
-
-/// The word for how a member stands.
-pub(crate) fn word_for(standing: Standing) -> &'static str {
-    match standing {
-        Standing::InSync => "in_sync",
-        Standing::Stale => "stale",
-        Standing::Rebuilding => "rebuilding",
-        Standing::Empty => "empty",
-        Standing::CatchingUp => "catching_up",
-    }
 }
 
 fn to_text(set: &Id, witness: &Witness, last: &BTreeMap<Id, u64>) -> String {

@@ -28,7 +28,7 @@ use server::reactor;
 
 use crate::failure::Failure;
 use crate::found::found_on;
-use crate::members::{Member, Story, find_members, find_spares, real};
+use crate::members::{Member, Story, absent, find_members, find_spares, real};
 use crate::set_state;
 use crate::volume::Volume;
 use crate::words;
@@ -56,6 +56,8 @@ pub(crate) struct OpenSet {
     pub(crate) listed: Rc<RefCell<Vec<PathBuf>>>,
     /// Where disks are that wait to become members.
     pub(crate) spares: Rc<RefCell<Vec<PathBuf>>>,
+    /// Members and spares as the settings had them when this program read or wrote them last.
+    pub(crate) noted: Rc<RefCell<[Vec<PathBuf>; 2]>>,
     /// How far the last look at all of it is, or was.
     pub(crate) scrub: Rc<RefCell<Option<Scrub>>>,
     /// Slots whose members were missing when the set was opened.
@@ -125,6 +127,16 @@ impl OpenSet {
         let is_it = |one: &Returned| one.slot == slot && real(&one.path) == path;
         let place = returned.iter().position(is_it)?;
         Some(returned.swap_remove(place))
+    }
+
+    /// What lies here does not come back.
+    pub(crate) fn forget_returned(&self, path: &Path) {
+        self.returned.borrow_mut().retain(|one| real(&one.path) != path);
+    }
+
+    /// Paths where members are looked for and none is.
+    pub(crate) fn absent(&self) -> Vec<PathBuf> {
+        absent(&self.listed.borrow(), &self.members.borrow(), &self.set.label())
     }
 }
 
@@ -242,8 +254,9 @@ impl Volume {
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
         let spares = Rc::new(RefCell::new(find_spares(raid)));
+        let noted = Rc::new(RefCell::new([raid.members.clone(), raid.spares.clone()]));
         let (set, scrub) = (Rc::new(set), Rc::default());
-        Ok(OpenSet { set, members, listed, spares, scrub, late, returned })
+        Ok(OpenSet { set, members, listed, spares, noted, scrub, late, returned })
     }
 
     /// Opens the disks of those that were found, without those that cannot be had if that does no
@@ -305,14 +318,19 @@ impl Stack {
     }
 }
 
-/// What is found of a volume that nothing else is asked of.
+/// What is found of a volume that nothing else is asked of, and what `look_more` sees there.
 ///
 /// # Errors
 /// [`Failure`].
-pub(crate) fn look(volume: &Volume, access: Access) -> Result<Found, Failure> {
+pub(crate) fn look<T>(
+    volume: &Volume,
+    access: Access,
+    look_more: impl AsyncFnOnce(&Stack) -> Result<T, Failure>,
+) -> Result<(Found, T), Failure> {
     let looked = reactor::block_on(|runtime| async move {
         let stack = volume.open(access, &at_once, &runtime).await?;
-        found_on(volume.design(), &*stack.disk, &volume.disk_path).await
+        let found = found_on(volume.design(), &*stack.disk, &volume.disk_path).await?;
+        Ok((found, look_more(&stack).await?))
     });
     looked.map_err(Failure::Start)?
 }

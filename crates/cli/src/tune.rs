@@ -217,8 +217,9 @@ fn change_policy(
     }
     // Without a log, its size is that which it is to have another day.
     let log_size_kept = log_size.or(volume.settings.log_size);
-    let settings = Settings { design, log_size: log_size_kept, ..volume.settings.clone() };
-    write_settings(folder, &settings)?;
+    // Somebody may have changed the file while the disk was.
+    let now = Volume::find(folder)?.settings;
+    write_settings(folder, &Settings { design, log_size: log_size_kept, ..now })?;
     let name = design.name();
     if let Some(size) = log_size {
         return Ok(format!("{path} has policy {name}, with a log of up to {}", show_size(size)));

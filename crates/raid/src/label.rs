@@ -143,6 +143,20 @@ impl Label {
     pub fn is_whole(&self) -> bool {
         self.slots.iter().all(|slot| slot.standing == Standing::InSync)
     }
+
+    /// Whether this member has a slot, or is the disk that is to take one.
+    pub fn has_place_for(&self, member: &Id) -> bool {
+        let has_slot = self.slots.iter().any(|slot| slot.member == *member);
+        has_slot || self.incoming().is_some_and(|it| it.other == *member)
+    }
+
+    /// The last generation in which a slot was up to date that is out. `None` if it is in, or if
+    /// the labels do not tell: another one may have been out before it.
+    pub fn out_since(&self, slot: usize) -> Option<u64> {
+        let is_out = self.slots.get(slot)?.standing != Standing::InSync;
+        let is_alone = self.layout.members - self.layout.needed() == 1;
+        (is_out && is_alone && self.whole < self.generation).then_some(self.whole)
+    }
 }
 
 /// Why bytes are no label.

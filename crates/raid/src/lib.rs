@@ -77,6 +77,6 @@ pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, labels_of, make
 pub use rebuild::RebuildError;
 pub use scrub::{ScrubError, Scrubbed};
 pub use set::{FailError, Set};
-pub use spare::{MAGIC as SPARE_MAGIC, make_spare, spare_of};
+pub use spare::{MAGIC as SPARE_MAGIC, forget_spare, make_spare, spare_of};
 pub use status::{Done, Met, Status};
 pub use wipe::forget_member;

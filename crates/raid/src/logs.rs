@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::label::Label;
 use crate::members::Members;
 use crate::prelog::LOG_START;
-use crate::record::{BLOCK, Record, decode, size_at};
+use crate::record::{BLOCK, Record, choose_record, decode, size_at};
 
 /// Bytes of a log that are read at once.
 const AT_ONCE: u64 = 1 << 20;
@@ -32,18 +32,35 @@ pub(crate) struct Found {
 
 /// The records that any member has, by their sequences. Whose log cannot be read is out.
 pub(crate) async fn read_logs(members: &Members, size: u64) -> BTreeMap<u64, Found> {
-    let mut found: BTreeMap<u64, Found> = BTreeMap::new();
+    let mut found: BTreeMap<u64, Vec<(Found, usize)>> = BTreeMap::new();
     for slot in members.slots().iter() {
-        match read_log(members, slot, size).await {
-            Some(records) => {
-                for one in records {
-                    found.entry(one.record.place.sequence).or_insert(one);
-                }
+        let Some(records) = read_log(members, slot, size).await else {
+            members.call_out(slot);
+            continue;
+        };
+        for one in records {
+            let alike = found.entry(one.record.place.sequence).or_default();
+            match alike.iter_mut().find(|(it, _)| it.record.checksum == one.record.checksum) {
+                Some((_, members)) => *members += 1,
+                None => alike.push((one, 1)),
             }
-            None => members.call_out(slot),
         }
     }
-    found
+    one_of_each(found)
+}
+
+/// Of each number the record that is it: see [`choose_record`]. The next one is judged before.
+fn one_of_each(found: BTreeMap<u64, Vec<(Found, usize)>>) -> BTreeMap<u64, Found> {
+    let mut chosen: BTreeMap<u64, Found> = BTreeMap::new();
+    for (sequence, alike) in found.into_iter().rev() {
+        let next = chosen.get(&(sequence + 1)).map(|next| &next.record);
+        let records = alike.iter().map(|(one, members)| (&one.record, *members));
+        let checksum = choose_record(records, next).map(|record| record.checksum);
+        let mut alike = alike.into_iter().map(|(one, _)| one);
+        let one = alike.find(|one| Some(one.record.checksum) == checksum);
+        chosen.extend(one.map(|one| (sequence, one)));
+    }
+    chosen
 }
 
 /// The records that the latest of these says are needed.
@@ -55,7 +72,7 @@ pub(crate) fn needed_of(found: &BTreeMap<u64, Found>) -> Option<RangeInclusive<u
 /// The records that a member has, as far as they may be needed. What cannot be read of the ring is
 /// as if nothing stood there: whether something is missing shows. `None` if none of it can be read.
 async fn read_log(members: &Members, slot: usize, size: u64) -> Option<Vec<Found>> {
-    let set = members.label().set;
+    let Label { set, layout, .. } = members.label();
     let mut ring = Vec::new();
     let mut can_be_read = false;
     while (ring.len() as u64) < size {
@@ -83,7 +100,7 @@ async fn read_log(members: &Members, slot: usize, size: u64) -> Option<Vec<Found
         let rest = &ring[start as usize..];
         let length = size_at(rest, set).filter(|&length| length <= rest.len() as u64)?;
         let bytes = &rest[..length as usize];
-        Some(Found { record: decode(bytes)?, start, bytes: Bytes::copy_from_slice(bytes) })
+        Some(Found { record: decode(bytes, &layout)?, start, bytes: Bytes::copy_from_slice(bytes) })
     });
     let mut found: Vec<Found> = found.collect();
     let latest = found.iter().map(|one| one.record.place).max_by_key(|place| place.sequence);

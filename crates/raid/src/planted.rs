@@ -101,6 +101,8 @@ planted::bugs! {
     OldReturns,
     /// A member that catches up passes over what is written beside the log.
     UntouchedStripes,
+    /// Of different records with one number that of the first member counts.
+    FirstRecords,
     /// A record holds whatever its checksum.
     UnsummedRecords,
     /// The first write of a stripe leaves the rest of it as it was.

@@ -7,7 +7,11 @@
 //! What is written to a set may itself be records of that set: a copy of a member, say. So the
 //! first bytes of each block of data are masked with a number that is drawn anew for each record:
 //! no block but the first looks like the beginning of one.
+//!
+//! A checksum that fits does not make bytes a record of this set: a start would write where they
+//! say, and to whom. So [`decode`] takes no record that leads out of the set.
 
+use std::cmp::Reverse;
 use std::mem::size_of;
 
 use block::{Buffer, length_of, zeros};
@@ -16,8 +20,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::label::Id;
-use crate::layout::UNITS;
+use crate::label::{Id, map_size};
+use crate::layout::{Layout, UNITS};
 use crate::planted::{Bug, is_planted};
 
 /// What a record begins with.
@@ -112,6 +116,25 @@ impl Change {
     /// How many of them a record holds.
     pub fn held(&self) -> u64 {
         if self.is_zeros { 0 } else { self.length() }
+    }
+
+    /// Whether a set that is cut so may have made it: whole blocks of one unit of data, or of the
+    /// map of what was written, on its members.
+    fn is_within(&self, layout: &Layout) -> bool {
+        let Layout { members, unit, rows, .. } = *layout;
+        let (data_end, length) = (rows * unit, self.length());
+        if self.is_vacated {
+            return self.offset < data_end && self.offset.is_multiple_of(unit);
+        }
+        let Some(end) = self.offset.checked_add(length) else { return false };
+        let is_whole = self.offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK);
+        let is_known = u64::from(self.slots.0) >> members == 0;
+        let is_there = if self.offset < data_end {
+            self.offset / unit == end.saturating_sub(1) / unit
+        } else {
+            end <= data_end + map_size(rows)
+        };
+        length > 0 && is_whole && is_known && is_there
     }
 }
 
@@ -243,8 +266,18 @@ pub fn size_at(bytes: &[u8], set: Id) -> Option<u64> {
     is_one.then(|| u64::from(raw.blocks.get()) * BLOCK)
 }
 
-/// Reads a record, which is all of `bytes`. `None` when it is not whole.
-pub fn decode(bytes: &[u8]) -> Option<Record> {
+/// Reads a record, which is all of `bytes`. `None` when it is not whole, or when a set that is cut
+/// so has made no such record.
+pub fn decode(bytes: &[u8], layout: &Layout) -> Option<Record> {
+    let record = decode_any(bytes)?;
+    let Place { sequence, tail, .. } = record.place;
+    let is_numbered = tail <= sequence && sequence < u64::MAX;
+    let are_within = record.changes.iter().all(|change| change.is_within(layout));
+    (is_numbered && are_within).then_some(record)
+}
+
+/// Reads a record, whatever it says.
+fn decode_any(bytes: &[u8]) -> Option<Record> {
     let (raw, rest) = RawHead::ref_from_prefix(bytes).ok()?;
     let changes = raw.changes.get() as usize;
     let head = usize::try_from(head_size(changes)).ok().filter(|&head| head <= bytes.len())?;
@@ -289,11 +322,31 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
     Some(Record { place, checksum, changes })
 }
 
+/// Which of different records of one number is it; each comes with how many members have it. That
+/// which the next record names as the one before it; else the one that more members have; else the
+/// one with the earlier tail, which gives up less; else any, but always the same.
+pub(crate) fn choose_record<'r>(
+    records: impl IntoIterator<Item = (&'r Record, usize)>,
+    next: Option<&Record>,
+) -> Option<&'r Record> {
+    let named = next.map(|next| next.place.previous);
+    let rank = |(record, members): &(&Record, usize)| {
+        let Record { place, checksum, .. } = record;
+        (named == Some(*checksum), *members, Reverse(place.tail), Reverse(*checksum))
+    };
+    let mut records = records.into_iter();
+    if is_planted(Bug::FirstRecords) {
+        return records.next().map(|(record, _)| record);
+    }
+    records.max_by_key(rank).map(|(record, _)| record)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::layout::Level;
 
     fn place() -> Place {
         Place { set: [7; 16], sequence: 12, tail: 9, previous: 0x0102_0304, mask: 0xa5 }
@@ -328,7 +381,7 @@ mod tests {
             prop_assert_eq!(bytes.len() as u64, size_of_record(told.len(), data));
             prop_assert_eq!(size_at(&bytes, [7; 16]), Some(bytes.len() as u64));
             prop_assert_eq!(size_at(&bytes, [8; 16]), None);
-            let read = decode(&bytes).expect("it is whole");
+            let read = decode_any(&bytes).expect("it is whole");
             prop_assert_eq!((read.place, read.checksum), (place(), checksum));
             let flat = |changes: &[Change]| -> Vec<(Slots, u64, Bytes, [bool; 2])> {
                 let each = changes.iter();
@@ -345,7 +398,7 @@ mod tests {
             let bytes = joined(&encode(&place(), &[change]).0);
             let mut torn = bytes.to_vec();
             torn[sector * 512..][..512].iter_mut().for_each(|byte| *byte ^= 0x55);
-            prop_assert!(decode(&torn).is_none());
+            prop_assert!(decode_any(&torn).is_none());
         }
 
         #[test]
@@ -355,7 +408,7 @@ mod tests {
         ) {
             let mut record = joined(&encode(&place(), &[]).0).to_vec();
             record[at..][..bytes.len()].copy_from_slice(&bytes);
-            decode(&record);
+            decode_any(&record);
         }
     }
 
@@ -368,7 +421,7 @@ mod tests {
         let starts = (0..bytes.len()).step_by(BLOCK as usize);
         let found = starts.filter(|&at| size_at(&bytes[at..], [7; 16]).is_some());
         assert_eq!(found.collect::<Vec<_>>(), [0]);
-        let read = decode(&bytes).expect("it is whole");
+        let read = decode_any(&bytes).expect("it is whole");
         assert_eq!(joined(&read.changes[0].data), joined(&vec![inner; 3]));
     }
 
@@ -387,5 +440,76 @@ mod tests {
         assert_eq!(bytes[64..72], 0x1000_u64.to_le_bytes());
         assert_eq!(bytes[72..80], [5, 0, 0, 0, 0, 2, 0, 0], "slots and length");
         assert_eq!(bytes[4096..4608], [&[5 ^ 0xa5; 1][..], &[5; 511]].concat());
+    }
+
+    const UNIT: u64 = 16 << 10;
+    const LAYOUT: Layout = Layout { level: Level::Parity, members: 3, unit: UNIT, rows: 9 };
+
+    /// Whether a set takes a record with this change.
+    fn is_taken(change: Change) -> bool {
+        decode(&joined(&encode(&place(), &[change]).0), &LAYOUT).is_some()
+    }
+
+    #[test]
+    fn a_record_that_leads_out_of_its_set_is_none() {
+        let end = LAYOUT.rows * UNIT;
+        let zeros = |slots, offset, length| is_taken(Change::zeros(Slots(slots), offset, length));
+        let data = |slots, offset, length: u64| {
+            let data = vec![Bytes::from(vec![3; length as usize])];
+            is_taken(Change::new(Slots(slots), offset, data))
+        };
+        let kinds: [&dyn Fn(u32, u64, u64) -> bool; 2] = [&zeros, &data];
+        for taken in kinds {
+            assert!(taken(0b111, 0, UNIT), "a unit on all members");
+            assert!(!taken(0b1000, 0, UNIT) && !taken(1 << 31, 0, UNIT), "no such member");
+            assert!(taken(1, end - BLOCK, BLOCK), "the last block of data");
+            assert!(!taken(1, end - BLOCK, 2 * BLOCK), "no change is of data and of the map");
+            assert!(taken(1, end, BLOCK), "the map");
+            assert!(!taken(1, end + BLOCK, BLOCK), "behind the map");
+            assert!(!taken(1, u64::MAX - BLOCK + 1, BLOCK) && !taken(1, 1 << 63, BLOCK));
+            assert!(!taken(1, UNIT - BLOCK, 2 * BLOCK), "two units");
+            assert!(!taken(1, 512, BLOCK) && !taken(1, 0, 512) && !taken(1, 0, 0), "no blocks");
+        }
+        let vacated = |offset| is_taken(Change::vacated(offset));
+        assert!(vacated(end - UNIT) && !vacated(end) && !vacated(BLOCK));
+    }
+
+    #[test]
+    fn a_record_whose_number_no_set_has_is_none() {
+        let is_taken = |sequence, tail| {
+            let place = Place { sequence, tail, ..place() };
+            decode(&joined(&encode(&place, &[]).0), &LAYOUT).is_some()
+        };
+        assert!(is_taken(12, 12) && is_taken(u64::MAX - 1, 0));
+        assert!(!is_taken(12, 13), "the tail is behind it");
+        assert!(!is_taken(u64::MAX, 0), "none could follow");
+    }
+
+    #[test]
+    fn of_records_with_one_number_the_one_that_is_named_then_the_one_on_more_members_is_it() {
+        let record = |checksum, tail, previous| {
+            let place = Place { tail, previous, ..place() };
+            Record { place, checksum, changes: Vec::new() }
+        };
+        let (one, other) = (record(1, 9, 0), record(2, 8, 0));
+        let chosen = |counts: [usize; 2], next: Option<&Record>| {
+            let both = [(&one, counts[0]), (&other, counts[1])];
+            let back = both.into_iter().rev();
+            let chosen = choose_record(both, next).expect("one of them").checksum;
+            assert_eq!(
+                choose_record(back, next).expect("one of them").checksum,
+                chosen,
+                "in any order"
+            );
+            chosen
+        };
+        assert_eq!((chosen([2, 1], None), chosen([1, 2], None)), (1, 2), "more members have it");
+        let next = record(3, 12, 2);
+        assert_eq!(chosen([2, 1], Some(&next)), 2, "the next one names it");
+        assert_eq!(chosen([2, 1], Some(&record(3, 12, 7))), 1, "the next one names neither");
+        assert_eq!(chosen([1, 1], None), 2, "it gives up less");
+        let twin = record(0, 8, 0);
+        assert_eq!(choose_record([(&other, 1), (&twin, 1)], None).expect("one").checksum, 0);
+        assert_eq!(choose_record([(&twin, 1), (&other, 1)], None).expect("one").checksum, 0);
     }
 }

@@ -194,7 +194,13 @@ impl Set {
         &self,
         progress: impl FnMut(u64, u64, &Scrubbed) + 'static,
     ) -> Result<Scrubbed, ScrubError> {
-        let scrubbed = self.run(Verb::Read, async move |set| Ok(set.array.scrub(progress).await));
+        let scrubbed = self.run(Verb::Read, async move |set| {
+            let scrubbed = set.array.scrub(progress).await;
+            if scrubbed.as_ref().is_ok_and(|found| found.lost.is_empty()) {
+                set.array.members.counts.note(|done| done.lost_reads = 0);
+            }
+            Ok(scrubbed)
+        });
         scrubbed.await.unwrap_or(Err(ScrubError::Stopped))
     }
 
@@ -258,8 +264,12 @@ impl BlockDevice for Set {
             return async move { Err(error) }.boxed_local();
         }
         self.run(Verb::Read, async move |set| {
-            let _client = set.array.members.pace.client();
+            let members = &set.array.members;
+            let _client = members.pace.client();
             let read = set.array.read(offset, buffer).await;
+            if read.is_err() && !members.have_stopped() {
+                members.counts.note(|done| done.lost_reads += 1);
+            }
             read.map_err(of_range(Verb::Read, offset, length))
         })
     }

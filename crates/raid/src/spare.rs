@@ -5,7 +5,7 @@
 
 use std::mem::offset_of;
 
-use block::{BlockDevice, Buffer, Durability, IoError};
+use block::{BlockDevice, Buffer, Durability, IoError, clear};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -41,6 +41,17 @@ pub async fn make_spare(device: &dyn BlockDevice, set: &Id) -> Result<(), IoErro
         device.write(at, vec![encode(set).into()], Durability::Through).await?;
     }
     Ok(())
+}
+
+/// Has a spare be one no more, durably.
+///
+/// # Errors
+/// [`IoError`].
+pub async fn forget_spare(device: &dyn BlockDevice) -> Result<(), IoError> {
+    for at in places(device.geometry().size) {
+        clear(device, at..at + LABEL_SIZE).await?;
+    }
+    device.flush().await
 }
 
 /// The set of which a disk is a spare, as both places have it. `None` if it is none.
@@ -81,6 +92,11 @@ mod tests {
             assert_eq!(spare_of(&*disk).await, Ok(None), "nothing is on it");
             make_spare(&*disk, &[7; 16]).await.expect("nothing fails");
             assert_eq!(spare_of(&*disk).await, Ok(Some([7; 16])));
+            let other = Disk::new(&executor, disk.contents());
+            forget_spare(&*other).await.expect("nothing fails");
+            let sector = other.read(0, Buffer::zeroed(4096)).await.expect("nothing fails");
+            assert!(sector.iter().all(|&byte| byte == 0), "nothing is on it");
+            assert_eq!(spare_of(&*other).await, Ok(None));
             let whole = disk.contents();
             for place in places(SIZE) {
                 for byte in [0, 17, 20, 24, 39, 40, 511, 512, 4095] {

@@ -34,6 +34,9 @@ pub struct Done {
     pub full_stripes: u64,
     /// Stripes of which a part was written.
     pub partial_stripes: u64,
+    /// Reads for which the members that are in have lost the data, since a scrub has found none
+    /// lost.
+    pub lost_reads: u64,
 }
 
 /// How a set stands.

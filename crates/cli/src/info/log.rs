@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use block::BlockDevice;
 use block::file::{Access, DiskFile, FileDevice};
 use journal::format::State;
 use journal::{Entry, JournalError, Walker};
@@ -11,6 +12,8 @@ use server::reactor;
 
 use crate::failure::Failure;
 use crate::redo_log::{Answers, Survived};
+use crate::stack::Stack;
+use crate::volume::Volume;
 
 /// The live part is what a replay would read now. The names are those of the JSON object.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,8 +46,22 @@ pub(super) fn look(path: &Path) -> Result<Option<LogInfo>, Failure> {
     looked.map(Some).map_err(|source| Failure::Log { path: path.to_owned(), source })
 }
 
-async fn count(path: &Path, device: &FileDevice) -> Result<LogInfo, JournalError> {
-    use block::BlockDevice;
+/// Looks at the log of a volume that has it in the set on which it stands; nothing if it has none
+/// there. That set is open: what its members hold, and what a return brings home, is in sight.
+///
+/// # Errors
+/// As [`look`].
+pub(super) async fn look_in_set(
+    volume: &Volume,
+    stack: &Stack,
+) -> Result<Option<LogInfo>, Failure> {
+    let Some(log) = &stack.log else { return Ok(None) };
+    let path = &volume.disk_path;
+    let counted = count(path, &**log).await;
+    counted.map(Some).map_err(|source| Failure::Log { path: path.clone(), source })
+}
+
+async fn count(path: &Path, device: &dyn BlockDevice) -> Result<LogInfo, JournalError> {
     let mut info = LogInfo {
         path: path.display().to_string(),
         size_bytes: device.geometry().size,

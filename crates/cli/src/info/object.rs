@@ -72,13 +72,15 @@ impl Info {
     /// # Errors
     /// [`Failure`] when its superblock or its log makes no sense.
     pub(super) fn look(volume: &Volume) -> Result<Self, Failure> {
-        let (found, in_use) = match look(volume, Access::ReadOnly) {
+        let look =
+            |access| look(volume, access, async |stack| log::look_in_set(volume, stack).await);
+        let ((found, log), in_use) = match look(Access::ReadOnly) {
             Err(Failure::Open(OpenError::Locked(_) | OpenError::Busy(_))) => {
-                (look(volume, Access::Glance)?, true)
+                (look(Access::Glance)?, true)
             }
             found => (found?, false),
         };
-        let mut info = gather(volume, &found);
+        let mut info = Self { log, ..gather(volume, &found) };
         if volume.settings.raid.is_some() {
             info.raid = Some(Status::look(volume)?);
         }
@@ -103,7 +105,7 @@ impl Info {
             Some(known) => {
                 Self { has_anchors: known.has_anchors.map(|_| true), ..gather(volume, known) }
             }
-            None => gather(volume, &look(volume, Access::Glance)?),
+            None => gather(volume, &look(volume, Access::Glance, async |_| Ok(()))?.0),
         };
         let info = Self {
             state: State::Served,

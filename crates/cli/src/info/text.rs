@@ -33,8 +33,14 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         Some(policy) => policy.clone(),
         None => "the default: a bare disk says nothing of it".into(),
     };
+    let (no_log, no_answers) = if has_unseen_log(info) {
+        let why = "in the set; what it holds is told when no server has it";
+        (why, "kept in that log")
+    } else {
+        ("none", "none that survive a crash")
+    };
     let log = info.log.as_ref().map_or_else(
-        || "none".to_owned(),
+        || no_log.to_owned(),
         |log| {
             let (size, live) = (show_size(log.size_bytes), show_size(log.live_bytes));
             format!(
@@ -45,7 +51,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         },
     );
     let answers = info.log.as_ref().map_or_else(
-        || "none that survive a crash".to_owned(),
+        || no_answers.to_owned(),
         |log| {
             format!(
                 "{} kept; {} repeated calls answered from memory, {} of them over a start",
@@ -72,6 +78,14 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     lines.extend(describe_serving(info));
     lines.extend(describe_shape(info));
     lines
+}
+
+/// Whether the volume has its log in a set of disks that a server has, and that is not looked at.
+fn has_unseen_log(info: &Info) -> bool {
+    let is_its = |design: &Design| design.policy == info.policy.as_deref();
+    let may_log = |design: &Design| is_its(design) && design.has(DiskRole::Log);
+    let is_served = info.state == State::Served && info.raid.is_some();
+    is_served && info.log.is_none() && DESIGNS.of_engine(&info.engine).any(may_log)
 }
 
 /// What stands on the disk. What its format does not have is left out.

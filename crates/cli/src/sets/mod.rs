@@ -4,11 +4,13 @@
 //! 2. [`orders`] is what is done to a set that is open: by the server of the volume, which is asked
 //!    through its control channel, or here where nobody serves it.
 //! 3. [`scrub`] has all of it looked at, and names the files of what is lost.
-//! 4. [`dump`] writes the volume as one plain image.
+//! 4. [`find`] says what single disks are, without their volume.
+//! 5. [`dump`] writes the volume as one plain image.
 //!
 //! A volume that is served is changed by its server alone; its members are locked.
 
 mod dump;
+mod find;
 mod orders;
 mod scrub;
 mod status;
@@ -31,7 +33,7 @@ use crate::order::{self, bar};
 use crate::stack::{Stack, at_once};
 use crate::volume::Volume;
 pub(crate) use orders::Orders;
-use orders::Replacing;
+use orders::{Removed, Replacing};
 pub(crate) use status::Status;
 
 /// What `duramen raid --help` says at its end.
@@ -41,11 +43,17 @@ what they are. A volume that is served is changed by its server, and goes on bei
 
 Examples:
   duramen raid status data              which disks it has, and how they stand
+  duramen raid find /dev/sd[b-f]        say of each disk to which set it belongs
   duramen raid replace data 2 /dev/sdf  make a new disk the member of slot 2
   duramen raid scrub data               look at everything, and mend what has rotted
   duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
-  duramen raid dump data data.img       write the volume as one image, for other programs";
+  duramen raid remove data /dev/sdg     forget a spare, or a disk that is gone for good
+  duramen raid dump data data.img       write the volume as one image, for other programs
+
+Exit codes of 'raid status': 0 the set is clean; 1 it is degraded or rebuilding; 2 it has failed or
+has lost data, or how it stands cannot be told. 'raid scrub' ends with 0 if nothing is lost. All
+other codes are those of 'duramen --help'.";
 
 /// The arguments of `duramen raid`.
 #[derive(Args, Debug)]
@@ -57,10 +65,24 @@ pub(crate) struct RaidArguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Shows how a set and its members stand
+    ///
+    /// The exit code is 0 if the set is clean; 1 if it is degraded or rebuilding; 2 if it has
+    /// failed, has lost data, or nothing can be told of it.
     Status {
         /// Which volume: see 'duramen --help'
         volume: PathBuf,
         /// Print one JSON object, for programs. Sizes are bytes
+        #[arg(long)]
+        json: bool,
+    },
+    /// Says of each disk whose member it is: set, slot, state and generation
+    ///
+    /// Only the disks themselves are read. A volume need not be there.
+    Find {
+        /// Files or devices
+        #[arg(required = true)]
+        disks: Vec<PathBuf>,
+        /// Print a JSON list, for programs
         #[arg(long)]
         json: bool,
     },
@@ -101,6 +123,15 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Forgets where a disk was that is a spare, is out, or is gone for good
+    ///
+    /// A member that is in stays: take it out first, with 'duramen raid fail'.
+    Remove {
+        /// Which volume
+        volume: PathBuf,
+        /// The number of a slot whose member is out, or the path of a disk
+        disk: PathBuf,
+    },
     /// Takes a member out, as if it had failed
     Fail {
         /// Which volume
@@ -123,9 +154,10 @@ enum Command {
 /// [`Failure`].
 pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(), Failure> {
     match &arguments.command {
-        Command::Status { volume, json } => tell(&find(volume)?, *json, output),
+        Command::Status { volume, json } => tell(volume, *json, output),
+        Command::Find { disks, json } => find::run(disks, *json, output),
         Command::Replace { volume, slot, disk, background, force } => {
-            let (volume, disk) = (find(volume)?, real_place(disk));
+            let (volume, disk) = (volume_of(volume)?, real_place(disk));
             let said = json!({ "slot": slot, "path": disk, "force": force });
             match ask(&volume, "replace", &said)? {
                 Some(_) if *background => {
@@ -144,9 +176,9 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: slot {slot} has {disk} now")?)
         }
-        Command::Scrub { volume, json } => scrub::run(&find(volume)?, *json, output),
+        Command::Scrub { volume, json } => scrub::run(&volume_of(volume)?, *json, output),
         Command::Spare { volume, disk, force } => {
-            let (volume, disk) = (find(volume)?, real_place(disk));
+            let (volume, disk) = (volume_of(volume)?, real_place(disk));
             let said = json!({ "path": disk, "force": force });
             if ask(&volume, "spare", &said)?.is_none() {
                 change(&volume, async |orders, _| orders.add_spare(&disk, *force).await)?;
@@ -154,19 +186,30 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: {disk} is a spare")?)
         }
+        Command::Remove { volume, disk } => {
+            let (volume, slot) = (volume_of(volume)?, disk.to_str().and_then(|it| it.parse().ok()));
+            let removed = slot.map_or_else(|| Removed::Path(real_place(disk)), Removed::Slot);
+            let said = serde_json::to_value(&removed);
+            let said = said.map_err(|error| Failure::Usage(error.to_string()))?;
+            if ask(&volume, "remove", &said)?.is_none() {
+                change(&volume, async |orders, _| orders.remove(removed.clone()).await)?;
+            }
+            let (path, disk) = (volume.path.display(), disk.display());
+            Ok(writeln!(output, "{path}: {disk} is forgotten")?)
+        }
         Command::Fail { volume, slot } => {
-            let volume = find(volume)?;
+            let volume = volume_of(volume)?;
             if ask(&volume, "fail", &json!({ "slot": slot }))?.is_none() {
                 change(&volume, async |orders, _| orders.fail(*slot).await)?;
             }
             Ok(writeln!(output, "{}: the member of slot {slot} is out", volume.path.display())?)
         }
-        Command::Dump { volume, file } => dump::run(&find(volume)?, file, output),
+        Command::Dump { volume, file } => dump::run(&volume_of(volume)?, file, output),
     }
 }
 
 /// A volume that stands on a set.
-fn find(path: &Path) -> Result<Volume, Failure> {
+fn volume_of(path: &Path) -> Result<Volume, Failure> {
     let volume = Volume::find(path)?;
     if volume.settings.raid.is_none() {
         let sentence = format!("{} does not stand on a set of disks", path.display());
@@ -182,17 +225,31 @@ fn told(volume: &Volume) -> Option<Status> {
     serde_json::from_value(info.get("raid")?.clone()).ok()
 }
 
-fn tell(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
-    let status = match told(volume) {
+/// Tells how a set stands. The failure is what the exit code says of that.
+fn tell(path: &Path, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
+    let unknown = |failure: Failure| Failure::UnknownSet(Box::new(failure));
+    let volume = volume_of(path).map_err(unknown)?;
+    let status = match told(&volume) {
         Some(status) => status,
-        None => Status::look(volume)?,
+        None => Status::look(&volume).map_err(unknown)?,
     };
-    if json { print_json(&status, output) } else { Ok(write!(output, "{}", status.describe())?) }
+    let text = if json { to_json(&status) } else { status.describe() };
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(Failure::from) {
+        Err(failure) if !failure.is_silent() => return Err(unknown(failure)),
+        _ => {} // without a reader the exit code counts all the same
+    }
+    match status.exit_code() {
+        0 => Ok(()),
+        code => Err(Failure::Unwell { code }),
+    }
+}
+
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("all keys are names") + "\n"
 }
 
 fn print_json(value: &impl Serialize, output: &mut dyn Write) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).expect("all keys are names");
-    Ok(writeln!(output, "{text}")?)
+    Ok(output.write_all(to_json(value).as_bytes())?)
 }
 
 /// Orders the server of a volume to do something. `None` if nobody serves it.

@@ -8,6 +8,8 @@
 //! makes it a spare, or what wiping leaves, or a label that the others do not know yet: then it is
 //! taken again ([`is_left`]). Or the others know it: then it is a member that comes back.
 
+mod lists;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use block::file::{Access, DiskFile};
-use duramen_settings::{RaidSettings, Settings};
+use duramen_settings::RaidSettings;
 use futures::FutureExt;
 use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
@@ -30,13 +32,13 @@ use server::control::{Act, End, Job, Jobs, Refused};
 use server::reactor::elsewhere;
 
 use super::scrub::{named, unscrubbed};
-use crate::failure::Failure;
 use crate::folder::real_place;
 use crate::members::{Member, is_spare, label_at, open_member, real};
 use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
-use crate::volume::{Volume, write_settings};
+use crate::volume::Volume;
 use crate::words;
+pub(super) use lists::Removed;
 
 /// How often it is looked whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -166,6 +168,13 @@ impl Orders {
             "spare" => {
                 let SaidOfSpare { path, force } = parse(said)?;
                 self.add_spare(&whole(path)?, force).await.map(|()| json!({}))
+            }
+            "remove" => {
+                let removed = match parse(said)? {
+                    Removed::Path(path) => Removed::Path(whole(path)?),
+                    slot => slot,
+                };
+                self.remove(removed).await.map(|()| json!({}))
             }
             _ => Err(Refused::Unknown),
         }
@@ -314,7 +323,8 @@ impl Orders {
             let is_one = elsewhere(is_one).await;
             let now = self.open.set.status();
             let has_begun = self.is_busy.get() || now.rebuild.is_some();
-            if has_begun || !is_out(&now.label.slots[slot]) {
+            let is_removed = !self.open.spares.borrow().contains(&spare);
+            if has_begun || is_removed || !is_out(&now.label.slots[slot]) {
                 return; // that may have taken a while
             }
             let begun = if is_one {
@@ -394,71 +404,6 @@ impl Orders {
             self.unlist(old.member);
         }
         Ok(Replacing { slot, device, member, replaced })
-    }
-
-    /// Notes where the new member is, for the next start. The old one stays on the list until the
-    /// new one is there.
-    fn put_on_list(&self, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
-        let mut listed = self.open.listed.borrow().clone();
-        listed.retain(|one| real(one) != path);
-        listed.push(path.to_owned());
-        self.write(&listed, &self.open.spares.borrow())?;
-        *self.open.listed.borrow_mut() = listed;
-        let mut label = Label { slot, ..self.open.set.label() };
-        label.slots[slot].member = new;
-        let mut members = self.open.members.borrow_mut();
-        members.retain(|member| real(&member.path) != path);
-        members.push(Member {
-            path: path.to_owned(),
-            label,
-            is_listed: true,
-            is_overwritten: false,
-        });
-        Ok(())
-    }
-
-    /// A member waits for nothing any more.
-    fn is_no_spare(&self, member: Id) {
-        let members = self.open.members.borrow();
-        let its = members.iter().find(|known| known.label.member() == member);
-        let Some(path) = its.map(|its| real(&its.path)) else { return };
-        self.open.spares.borrow_mut().retain(|spare| real(spare) != path);
-    }
-
-    /// Notes that a member was made to its end.
-    pub(super) fn is_made(&self, member: Id, replaced: Option<Id>) {
-        self.is_no_spare(member);
-        replaced.into_iter().for_each(|old| self.unlist(old));
-        self.note_list();
-    }
-
-    /// Takes the place of a member from the list, and what is known of it.
-    fn unlist(&self, member: Id) {
-        let mut members = self.open.members.borrow_mut();
-        let its = members.extract_if(.., |known| known.label.member() == member);
-        let its: Vec<PathBuf> = its.map(|known| real(&known.path)).collect();
-        self.open.listed.borrow_mut().retain(|path| {
-            !its.contains(&real(path))
-                || members.iter().any(|known| real(&known.path) == real(path))
-        });
-    }
-
-    /// Writes where the disks are now. What cannot be written is told: they are looked for anyway.
-    fn note_list(&self) {
-        if let Err(failure) = self.write(&self.open.listed.borrow(), &self.open.spares.borrow()) {
-            words::say(format_args!("{failure}; it says where the disks were before"));
-        }
-    }
-
-    /// Writes where the disks are. What else the settings say now stays.
-    fn write(&self, members: &[PathBuf], spares: &[PathBuf]) -> Result<(), Failure> {
-        let Some(folder) = &self.volume.folder else { return Ok(()) };
-        let settings = Volume::find(folder)?.settings;
-        let (members, spares) = (members.to_vec(), spares.to_vec());
-        let spare_after_s = settings.raid.as_ref().and_then(|raid| raid.spare_after_s);
-        let set = self.open.set.label().set;
-        let raid = Some(RaidSettings { set, members, spares, spare_after_s });
-        write_settings(folder, &Settings { raid, ..settings })
     }
 
     /// Makes a member, as a job that other tasks go on beside. Its number.
@@ -566,8 +511,33 @@ impl Orders {
         scrub
     }
 
+    /// Says which slots are out when the set is opened, and since when.
+    fn tell_start(&self) {
+        let (label, path) = (self.open.set.label(), self.volume.path.display());
+        let members = self.open.members.borrow();
+        for (slot, known) in label.slots.iter().enumerate() {
+            if known.standing == Standing::InSync {
+                continue;
+            }
+            let since = match label.out_since(slot) {
+                Some(since) => format!("it was up to date until generation {since}"),
+                None => "the labels do not tell since when".to_owned(),
+            };
+            let its = members.iter().find(|one| one.label.member() == known.member);
+            let place = its.map_or("its disk was not found".to_owned(), |its| {
+                format!("its disk is {}", its.path.display())
+            });
+            words::say(format_args!(
+                "{path}: the set is degraded: slot {slot} is out; {since}, and this is generation \
+                 {}; {place}",
+                label.generation
+            ));
+        }
+    }
+
     /// Makes members again that were found and are out, and tells of members that go.
     pub(crate) fn attend(&self) {
+        self.tell_start();
         let orders = self.clone();
         let work = async move {
             let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());

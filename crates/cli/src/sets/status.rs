@@ -10,8 +10,9 @@ use raid::{Done, Met};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::members::{Member, find_members, find_spares};
-use crate::set_state::{self, word_for};
+use crate::members::{Member, absent, find_members, find_spares};
+use crate::membership::word_for;
+use crate::set_state;
 use crate::size::show_size;
 use crate::stack::{OpenSet, Scrub};
 use crate::volume::Volume;
@@ -26,9 +27,16 @@ pub(crate) struct Status {
     generation: u64,
     stripe_unit_bytes: u64,
     slots: Vec<SlotStatus>,
+    /// Disks that wait to become members.
+    spares: Vec<PathBuf>,
+    /// Paths on the list of members where no member is.
+    absent: Vec<PathBuf>,
     rebuild: Option<Rebuild>,
     pub(super) scrub: Option<Scrub>,
     io: Io,
+    /// Nothing if nobody has the set open.
+    errors: Option<Errors>,
+    losses: Option<Losses>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,8 +58,10 @@ struct SlotStatus {
     slot: usize,
     path: Option<PathBuf>,
     uuid: String,
-    /// `in_sync`, `missing`, `stale`, `rebuilding`, `empty` or `spare`.
+    /// `in_sync`, `missing`, `stale`, `rebuilding` or `empty`.
     state: String,
+    /// The last generation in which a slot that is out was up to date, if the labels tell.
+    since: Option<u64>,
     read_errors: u64,
     write_errors: u64,
     checksum_errors: u64,
@@ -68,6 +78,7 @@ impl SlotStatus {
             path,
             uuid,
             state: state.to_owned(),
+            since: None,
             read_errors,
             write_errors,
             checksum_errors,
@@ -82,6 +93,34 @@ struct Rebuild {
     slot: usize,
     done_bytes: u64,
     total_bytes: u64,
+}
+
+/// What all members have met since the set was opened.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Errors {
+    read: u64,
+    write: u64,
+    checksum: u64,
+}
+
+impl Errors {
+    fn of(met: &[Met]) -> Self {
+        let sum = |count: fn(&Met) -> u64| met.iter().map(count).sum();
+        Self {
+            read: sum(|met| met.read_errors),
+            write: sum(|met| met.write_errors),
+            checksum: sum(|met| met.checksum_errors),
+        }
+    }
+}
+
+/// Data that the members have lost, as far as that was met.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Losses {
+    /// Reads that failed for it.
+    reads: u64,
+    /// What the last scrub has found, if there was one.
+    bytes: Option<u64>,
 }
 
 /// Since it was opened.
@@ -106,7 +145,23 @@ impl Status {
         });
         let status = Self::from_label(&label, &open.members.borrow(), rebuild, &met, done);
         let scrub = open.scrub.borrow().clone();
-        Self { scrub, ..status.with_spares(&open.spares.borrow()) }
+        let bytes = scrub.as_ref().map(Scrub::lost_bytes);
+        let losses = Some(Losses { reads: done.lost_reads, bytes });
+        let errors = Some(Errors::of(&met));
+        let (spares, absent) = (open.spares.borrow().clone(), open.absent());
+        Self { scrub, errors, losses, spares, absent, ..status }
+    }
+
+    /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
+    /// redundancy, 2 if it has too few members or has lost data.
+    pub(super) fn exit_code(&self) -> u8 {
+        let has_lost = |it: &Losses| it.reads > 0 || it.bytes.is_some_and(|bytes| bytes > 0);
+        match self.state {
+            State::Failed => 2,
+            _ if self.losses.as_ref().is_some_and(has_lost) => 2,
+            State::Degraded | State::Rebuilding => 1,
+            State::Clean => 0,
+        }
     }
 
     /// That of a set that no server tells of: what its labels say.
@@ -150,7 +205,8 @@ impl Status {
             }
         }
         let status = Self::from_label(&label, &members, None, &[], Done::default());
-        let mut status = status.with_spares(&spares);
+        let absent = absent(&raid.members, &members, &label);
+        let mut status = Self { spares, absent, ..status };
         if let Some(refused) = refused {
             words::say(refused);
             status.state = State::Failed;
@@ -185,7 +241,8 @@ impl Status {
             };
             let met = met.get(slot).copied().unwrap_or_default();
             let path = member.map(|member| member.path.clone());
-            SlotStatus::new(slot, path, text_of(&known.member), state, met)
+            let since = label.out_since(slot);
+            SlotStatus { since, ..SlotStatus::new(slot, path, text_of(&known.member), state, met) }
         });
         let slots: Vec<SlotStatus> = slots.collect();
         let good = slots.iter().filter(|slot| slot.state == "in_sync").count();
@@ -198,7 +255,7 @@ impl Status {
         } else {
             State::Clean
         };
-        let Done { reads, writes, log_writes, full_stripes, partial_stripes } = done;
+        let Done { reads, writes, log_writes, full_stripes, partial_stripes, .. } = done;
         Self {
             uuid: text_of(&label.set),
             level: layout.level.to_string(),
@@ -206,20 +263,14 @@ impl Status {
             generation: *generation,
             stripe_unit_bytes: layout.unit,
             slots,
+            spares: Vec::new(),
+            absent: Vec::new(),
             rebuild,
             scrub: None,
             io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
+            errors: None,
+            losses: None,
         }
-    }
-
-    /// Spares stand behind the slots.
-    fn with_spares(mut self, spares: &[PathBuf]) -> Self {
-        for path in spares {
-            let (slot, path) = (self.slots.len(), Some(path.clone()));
-            let spare = SlotStatus::new(slot, path, String::new(), "spare", Met::default());
-            self.slots.push(spare);
-        }
-        self
     }
 
     /// One line about all of it.
@@ -230,8 +281,7 @@ impl Status {
             State::Rebuilding => "rebuilding",
             State::Failed => "failed",
         };
-        let members = self.slots.iter().filter(|slot| slot.state != "spare").count();
-        format!("{} of {members} disks, {state}", self.level)
+        format!("{} of {} disks, {state}", self.level, self.slots.len())
     }
 
     /// The lines for people.
@@ -258,7 +308,15 @@ impl Status {
             ];
             let met = met.iter().filter(|(count, _)| *count > 0);
             let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();
-            line(&format!("slot {}", slot.slot), format!("{}, {path}{met}", slot.state));
+            let since = slot.since.map(|it| format!(" since generation {it}")).unwrap_or_default();
+            line(&format!("slot {}", slot.slot), format!("{}{since}, {path}{met}", slot.state));
+        }
+        for spare in &self.spares {
+            line("spare", spare.display().to_string());
+        }
+        for path in &self.absent {
+            let (path, advice) = (path.display(), "if it is gone for good, 'duramen raid remove'");
+            line("absent", format!("{path}: no member is there; {advice} forgets the path"));
         }
         if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));
@@ -269,6 +327,10 @@ impl Status {
             let (mended, lost) = (scrub.mended, scrub.lost_bytes());
             let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
             line("scrub", format!("{done} of {total}, {mended} mended{lost}"));
+        }
+        if let Some(Losses { reads: reads @ 1.., .. }) = self.losses {
+            let advice = "'duramen raid scrub' names the files";
+            line("losses", format!("{reads} reads failed for lost data; {advice}"));
         }
         text
     }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod starts;
+mod watching;
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -66,8 +67,16 @@ impl Place {
 
     fn status(&self) -> Value {
         let told = duramen(&["raid", "status", text(&self.volume), "--json"]);
-        assert_eq!(told.code, 0, "{}", told.errors);
-        serde_json::from_str(&told.output).expect("it is JSON")
+        let status: Value = serde_json::from_str(&told.output).expect("it is JSON");
+        let lost = ["reads", "bytes"].map(|what| status["losses"][what].as_u64());
+        let code = match status["state"].as_str().expect("a word") {
+            "failed" => 2,
+            _ if lost.iter().flatten().any(|&lost| lost > 0) => 2,
+            "degraded" | "rebuilding" => 1,
+            _ => 0,
+        };
+        assert_eq!(told.code, code, "{status}{}", told.errors);
+        status
     }
 
     fn info(&self) -> Value {
@@ -91,6 +100,11 @@ impl Place {
 
     fn state_of(&self, slot: usize) -> String {
         self.status()["slots"][slot]["state"].as_str().expect("a word").to_owned()
+    }
+
+    /// Disks that wait to become members.
+    fn spares(&self) -> Vec<PathBuf> {
+        serde_json::from_value(self.status()["spares"].clone()).expect("a list of paths")
     }
 
     fn raid(&self, words: &[&str]) -> Run {
@@ -636,7 +650,9 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
         let of_one = lost.iter().find(|lost| lost["path"] == "/one").expect("it is named");
         assert_eq!((&of_one["offset"], &of_one["length"]), (&4096.into(), &4096.into()));
         if is_served {
-            assert_eq!(place.status()["scrub"], scrub, "its server names them as well");
+            let status = place.status();
+            assert_eq!(status["scrub"], scrub, "its server names them as well");
+            assert_eq!(status["losses"]["bytes"], 4096);
         }
         let told = place.raid(&["scrub"]);
         let line = "lost: /one: 4096 bytes at byte 4096";
@@ -663,7 +679,7 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     wipe(&other);
     let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
     on("mkfs", &place.volume, &level).good();
-    assert_eq!(place.state_of(3), "spare");
+    assert_eq!(place.spares(), [place.disks[3].clone()]);
     on("mkfs", &place.disks[3], &[]).failed(1, "a spare of a set of disks");
     let small = place.folder.path("small");
     File::create(&small).and_then(|file| file.set_len(SIZE / 2)).expect("it is sparse");
@@ -684,6 +700,7 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     put(&serving, "data", "three", &letter(3));
     let status = place.status();
     assert_eq!(status["slots"].as_array().map(Vec::len), Some(3), "{status}");
+    assert!(place.spares().is_empty(), "{status}");
     serving.kill();
     wipe(&place.disks[2]);
     assert!(Serving::start(&[&place.volume], &[]).stop().success());

@@ -98,7 +98,7 @@ fn damage_is_said_once_of_each_volume_and_clients_hear_of_an_error() {
 
 /// A handle of a file of a volume, or of what a snapshot holds.
 fn handle(fsid: Fsid, ino: u64, snapshot: u32) -> nfs_fh3 {
-    let id = ObjectId::live(Ino(ino), 0).within(SnapshotNumber(snapshot));
+    let id = ObjectId::live(Ino(ino), 0).within(SnapshotNumber(snapshot.into()));
     nfs_fh3 { data: Opaque::owned(Handle { fsid, id }.encode().to_vec()) }
 }
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, checksum};
-use raid::label::{DATA_START, LABEL_SIZE, Label, Replacement, Slot, Standing};
+use raid::label::{DATA_START, LABEL_SIZE, Label, Replacement, Slot, Standing, map_size};
 use raid::layout::{Layout, Level, MEMBERS, UNITS};
 use raid::record::{BLOCK, Change, Place, Slots, decode, encode, size_at};
 use sim::Prng;
@@ -24,6 +24,9 @@ pub(super) const RECORD: Target = Target {
     longest: 32 << 10,
     memory: 16 << 20,
 };
+
+/// How the set is cut whose records are judged.
+const LAYOUT: Layout = Layout { level: Level::Parity, members: 5, unit: 64 << 10, rows: 1 << 20 };
 
 /// Where a label and a record have their checksums.
 const SUM_OF_LABEL: usize = 20;
@@ -91,29 +94,51 @@ fn generate_label(prng: &mut Prng) -> Vec<u8> {
 }
 
 fn check_record(bytes: &[u8]) {
-    let as_they_are = decode(bytes);
+    let as_they_are = decode(bytes, &LAYOUT);
     if bytes.len() < BLOCK as usize {
         return assert_eq!(as_they_are, None, "it is too short");
     }
-    let judged = decode(&sealed(bytes, SUM_OF_RECORD));
+    let judged = decode(&sealed(bytes, SUM_OF_RECORD), &LAYOUT);
     let Some(record) = judged else { return assert_eq!(as_they_are, None) };
     let held: u64 = record.changes.iter().map(Change::held).sum();
     assert!(held <= bytes.len() as u64, "no byte comes from elsewhere");
     let mut zeros = record.changes.iter().filter(|change| change.is_zeros);
     assert!(zeros.all(|change| change.length() <= *UNITS.end()));
+    record.changes.iter().for_each(assert_within);
+    assert!(record.place.tail <= record.place.sequence && record.place.sequence < u64::MAX);
     let (pieces, _) = encode(&record.place, &record.changes);
     let again: Vec<u8> = pieces.concat();
     assert!(again.len() <= bytes.len(), "no larger than it was");
     assert_eq!(size_at(&again, record.place.set), Some(again.len() as u64));
-    let again = decode(&again).expect("it is whole");
+    let again = decode(&again, &LAYOUT).expect("it is whole");
     assert_eq!((again.place, again.changes), (record.place, record.changes));
+}
+
+/// A change leads nowhere but to the data and the map of members of the set.
+fn assert_within(change: &Change) {
+    let Layout { members, unit, rows, .. } = LAYOUT;
+    assert!(change.slots.iter().all(|slot| slot < members), "{:?}", change.slots);
+    let end = change.offset.checked_add(change.length()).expect("it ends somewhere");
+    assert!(change.offset < end || change.is_vacated);
+    assert!(end <= rows * unit + map_size(rows), "{end}");
+    let is_of_data = change.offset < rows * unit;
+    assert!(!is_of_data || end <= change.offset / unit * unit + unit, "{}..{end}", change.offset);
+    assert!(change.offset.is_multiple_of(BLOCK) && change.length().is_multiple_of(BLOCK));
 }
 
 fn generate_record(prng: &mut Prng) -> Vec<u8> {
     let changes = (0..prng.below(5)).map(|_| {
-        let (slots, offset) = (Slots(prng.next_u64() as u32), prng.below(1 << 40) / BLOCK * BLOCK);
+        let Layout { members, unit, rows, .. } = LAYOUT;
+        let slots = Slots(prng.below(1 << members) as u32);
+        if prng.chance(1, 6) {
+            return Change::vacated(prng.below(rows) * unit);
+        }
+        let end = rows * unit + map_size(rows);
+        let offset = prng.below(end / BLOCK) * BLOCK;
         if prng.chance(1, 3) {
-            return Change::zeros(slots, offset, prng.between(1, 20) * BLOCK);
+            let most = (unit - offset % unit) / BLOCK;
+            let most = if offset < rows * unit { most } else { 1 };
+            return Change::zeros(slots, offset, prng.between(1, most) * BLOCK);
         }
         let data = vec![Bytes::from(some_bytes(prng, BLOCK as usize))];
         Change::new(slots, offset, data)

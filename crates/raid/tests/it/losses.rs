@@ -7,7 +7,7 @@ use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::assembly::Refused;
 use raid::label::{Label, Standing};
 use raid::layout::Level;
-use raid::record::{decode, size_at};
+use raid::record::{Record, decode, size_at};
 use raid::{MakeOptions, OpenError, OpenOptions, RebuildError, Set, make, open};
 use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Prng};
 
@@ -386,16 +386,16 @@ fn a_copy_of_a_label_that_was_lost_is_written_again() {
     });
 }
 
-/// Where in the ring of a disk the latest record of a set begins, in bytes.
-async fn latest_record(disk: &Disk, set: &Label) -> u64 {
+/// The latest record of a set on a disk, and where in its ring that begins, in bytes.
+pub(crate) async fn latest_record(disk: &Disk, set: &Label) -> Option<(Record, u64)> {
     let size = set.data_start - (1 << 20);
     let ring = disk.read(1 << 20, Buffer::zeroed(size as usize)).await.expect("it can be read");
-    let starts = (0..size).step_by(4096).filter_map(|start| {
+    let records = (0..size).step_by(4096).filter_map(|start| {
         let rest = &ring[start as usize..];
-        let record = decode(&rest[..size_at(rest, set.set)? as usize])?;
-        Some((record.place.sequence, start))
+        let record = decode(&rest[..size_at(rest, set.set)? as usize], &set.layout)?;
+        Some((record, start))
     });
-    starts.max().expect("there is a record").1
+    records.max_by_key(|(record, _)| record.place.sequence)
 }
 
 #[test]
@@ -406,7 +406,8 @@ fn a_log_of_which_a_sector_cannot_be_read_does_not_close_a_set() {
         let set = opened(&executor, &disks[..3]).await.expect("one may be missing");
         let mut needed = Vec::new();
         for disk in &disks[..3] {
-            needed.push(latest_record(disk, &set.label()).await);
+            let latest = latest_record(disk, &set.label()).await.expect("there is a record");
+            needed.push(latest.1);
         }
         let other = (0..4).map(|block| block * 8192).find(|place| !needed.contains(place));
         let place = (1 << 20) + other.expect("there are more than three");

@@ -5,6 +5,7 @@ mod costs;
 mod failed_starts;
 mod losses;
 mod recalled;
+mod records;
 mod replaced;
 mod returns;
 mod rot;

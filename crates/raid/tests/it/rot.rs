@@ -245,7 +245,10 @@ fn what_two_members_have_lost_costs_those_blocks_until_they_are_written() {
         for unit in [5, 7, 9] {
             assert_eq!(read(&set, unit).await, of(&expected, unit as usize), "{unit}");
         }
+        let lost_reads = || set.status().done.lost_reads;
+        assert_eq!(lost_reads(), 0, "all other blocks are there");
         assert_eq!((read(&set, 6).await, read(&set, 8).await), (None, None), "never wrong bytes");
+        assert_eq!(lost_reads(), 2);
         // A part of such a block is refused, and what is beside it is written.
         let part = set.write(6 * BLOCK, vec![vec![1; 512].into()], Durability::Plain).await;
         part.expect_err("the rest of it is lost");
@@ -270,6 +273,7 @@ fn what_two_members_have_lost_costs_those_blocks_until_they_are_written() {
         assert!(all_of(&set).await == expected, "all of it is there again");
         scrubbed(&set).await;
         assert_eq!(scrubbed(&set).await, nothing());
+        assert_eq!(lost_reads(), 0, "nothing is lost any more");
     });
 }
 

@@ -169,7 +169,9 @@ impl Place {
     }
 
     fn state(&self) -> Result<String> {
-        Ok(self.json("status")?["state"].as_str().unwrap_or_default().to_owned())
+        // 'raid status' ends with another code than 0 while the set is not clean.
+        let info = self.server.info()?;
+        Ok(info["raid"]["state"].as_str().unwrap_or_default().to_owned())
     }
 
     fn must_be(&self, expected: &str) -> Result<()> {

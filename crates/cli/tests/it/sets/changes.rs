@@ -25,22 +25,16 @@ fn edit(place: &Place, from: &str, to: &str) {
     fs::write(path, before.replace(from, to)).expect("there is room");
 }
 
-fn spares_of(place: &Place) -> usize {
-    let status = place.status();
-    let slots = status["slots"].as_array().expect("a list").iter();
-    slots.filter(|slot| slot["state"] == "spare").count()
-}
-
 #[test]
 fn a_spare_is_found_under_another_name() {
     let place = with_spare();
     fs::rename(&place.disks[3], place.folder.path("renamed")).expect("it is there");
-    assert_eq!(place.status()["slots"][3]["path"], text(&place.folder.path("renamed")));
+    assert_eq!(place.spares(), [place.folder.path("renamed")]);
     let serving = Serving::start(&[&place.volume], &[]);
     put(&serving, "data", "one", &letter(1));
     place.raid(&["fail", "1"]).good();
     place.wait(|place| place.status()["state"] == "clean");
-    assert_eq!(spares_of(&place), 0);
+    assert_eq!(place.spares().len(), 0);
     serving.kill();
     wipe(&place.disks[0]);
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
@@ -65,11 +59,11 @@ fn a_spare_that_is_not_there_for_a_moment_stays_one() {
     place.raid(&["spare", text(&other)]).good();
     place.wait(|place| place.status()["state"] == "clean");
     let listed = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
-    assert!(listed.contains("link") && spares_of(&place) == 1, "{listed}");
+    assert!(listed.contains("link") && place.spares().len() == 1, "{listed}");
     fs::rename(away.join("disk"), spare).expect("it is there");
     place.raid(&["fail", "0"]).good();
     place.wait(|place| place.status()["state"] == "clean");
-    assert_eq!(spares_of(&place), 0);
+    assert_eq!(place.spares().len(), 0);
     assert!(serving.stop().success());
 }
 
@@ -99,7 +93,7 @@ fn a_spare_that_was_cut_off_while_it_took_a_place_goes_on() {
         place.set_spare_after(0);
         let serving = Serving::start(&[&place.volume], &[]);
         place.wait(|place| place.status()["state"] == "clean");
-        assert_eq!(spares_of(&place), 0);
+        assert_eq!(place.spares().len(), 0);
         assert!(serving.stop().success());
     }
 }
@@ -111,7 +105,7 @@ fn a_disk_that_is_listed_and_no_spare_can_be_made_one() {
     let serving = Serving::start(&[&place.volume], &[]);
     place.raid(&["spare", text(&place.disks[3])]).good();
     place.raid(&["spare", text(&place.disks[3])]).failed(1, "is a spare already");
-    assert_eq!(spares_of(&place), 1);
+    assert_eq!(place.spares().len(), 1);
     place.raid(&["fail", "1"]).good();
     place.wait(|place| place.status()["state"] == "clean");
     assert!(serving.stop().success());
@@ -124,7 +118,7 @@ fn a_spare_that_is_named_for_a_slot_is_none_any_more() {
     let told = place.raid(&["replace", "1", text(&place.disks[3]), "--force"]);
     assert_eq!(told.code, 0, "{}", told.errors);
     let status = place.status();
-    assert_eq!((&status["state"], spares_of(&place)), (&"clean".into(), 0), "{status}");
+    assert_eq!((&status["state"], place.spares().len()), (&"clean".into(), 0), "{status}");
 }
 
 #[test]
@@ -140,7 +134,7 @@ fn an_order_that_cannot_be_noted_changes_nothing_that_is_needed() {
         place.raid(&["replace", "1", text(&new), "--force"]).failed(1, "cannot write");
         assert_eq!(place.status()["state"], "clean");
         place.raid(&["spare", text(&new)]).failed(1, "cannot write");
-        assert!(spares_of(&place) == 0 && fs::read(&new).expect("it is ours") == before);
+        assert!(place.spares().is_empty() && fs::read(&new).expect("it is ours") == before);
         // That is done, whatever the list says.
         let told = place.raid(&["fail", "1"]);
         assert_eq!(told.code, 0, "{}", told.errors);
@@ -226,4 +220,134 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     refused(&place.volume, &["--force"], ".set.state.new");
     fs::remove_dir(&obstacle).expect("it is empty");
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
+}
+
+/// What `volume.toml` says.
+fn listed(place: &Place) -> String {
+    fs::read_to_string(place.volume.join("volume.toml")).expect("it is there")
+}
+
+/// What a server says of disks when it starts.
+fn told_at_a_start(place: &Place) -> String {
+    let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
+    let mut errors = serving.standard_error().expect("it was asked for");
+    assert!(serving.stop().success());
+    let mut told = String::new();
+    errors.read_to_string(&mut told).expect("text");
+    told
+}
+
+#[test]
+fn a_disk_that_is_gone_for_good_is_forgotten() {
+    let place = with_spare();
+    let new = place.folder.path("new");
+    wipe(&new);
+    // A start without the disk knows nothing of where it was.
+    fs::remove_file(&place.disks[1]).expect("it is there");
+    let told = place.raid(&["replace", "1", text(&new)]);
+    assert_eq!(told.code, 0, "{}", told.errors);
+    assert_eq!(place.status()["absent"], serde_json::json!([text(&place.disks[1])]));
+    let complaint = format!("{}: it is no member of the set", text(&place.disks[1]));
+    assert!(told_at_a_start(&place).contains(&complaint));
+    for is_served in [false, true] {
+        let serving = is_served.then(|| Serving::start(&[&place.volume], &[]));
+        let before = listed(&place);
+        let refused = |disk: &str, code: i32, why: &str| {
+            let told = place.raid(&["remove", disk]);
+            assert!(told.code == code && told.errors.contains(why), "{}", told.errors);
+        };
+        refused("1", 1, "slot 1 has a good member");
+        refused("3", 2, "a spare is named by its path");
+        refused(text(&new), 1, "is the member of slot 1");
+        refused(text(&place.folder.path("nowhere")), 1, "is on no list of the set");
+        assert_eq!(listed(&place), before);
+        serving.into_iter().for_each(|serving| assert!(serving.stop().success()));
+    }
+    let told = place.raid(&["remove", text(&place.disks[1])]);
+    assert_eq!(told.code, 0, "{}", told.errors);
+    assert!(!listed(&place).contains("disk-1"), "{}", listed(&place));
+    assert_eq!(place.status()["absent"], serde_json::json!([]));
+    assert!(!told_at_a_start(&place).contains("no member"));
+}
+
+#[test]
+fn a_spare_that_is_removed_is_a_disk_like_any_other() {
+    for is_served in [false, true] {
+        let place = with_spare();
+        let serving = is_served.then(|| Serving::start(&[&place.volume], &[]));
+        place.raid(&["remove", text(&place.disks[3])]).good();
+        assert!(place.spares().is_empty() && !listed(&place).contains("disk-3"));
+        serving.into_iter().for_each(|serving| assert!(serving.stop().success()));
+        let bytes = fs::read(&place.disks[3]).expect("it is ours");
+        assert!(bytes.iter().all(|&byte| byte == 0), "no set takes it for its spare");
+        assert_eq!(place.status()["state"], "clean");
+    }
+}
+
+#[test]
+fn the_disk_of_a_slot_that_is_out_is_forgotten_by_the_number_of_the_slot() {
+    let place = Place::made("--raid5", 3, &[]);
+    let away = place.folder.path("drawer");
+    fs::create_dir(&away).expect("a new folder");
+    let away = away.join("disk");
+    fs::rename(&place.disks[1], &away).expect("it is there");
+    let serving = Serving::start(&[&place.volume], &[]);
+    put(&serving, "data", "one", &letter(1));
+    place.raid(&["remove", "1"]).failed(1, "name its path");
+    assert!(serving.stop().success());
+    // One that is back, and was not made again, is known by its label.
+    fs::rename(&away, &place.disks[1]).expect("it is there");
+    place.raid(&["remove", "1"]).good();
+    assert!(!listed(&place).contains("disk-1"), "{}", listed(&place));
+}
+
+#[test]
+fn what_somebody_adds_to_the_lists_meanwhile_stays() {
+    let place = with_spare();
+    let serving = Serving::start(&[&place.volume], &[]);
+    let last = format!("\"{}\"", text(&place.disks[2]));
+    edit(&place, &last, &format!("{last}, \"/dev/later\""));
+    let spare = format!("\"{}\"", text(&place.disks[3]));
+    edit(&place, &spare, &format!("{spare}, \"/dev/another\""));
+    edit(&place, "[raid]", "[raid]\nspare_after_s = 7");
+    let has_added = |what: &str| {
+        let text = listed(&place);
+        let all = ["/dev/later", "/dev/another", "spare_after_s = 7"];
+        assert!(all.iter().all(|added| text.contains(added)), "{what}: {text}");
+    };
+    place.raid(&["remove", text(&place.disks[3])]).good();
+    has_added("remove");
+    assert!(!listed(&place).contains("disk-3"), "and what was removed is not there");
+    let new = place.folder.path("new");
+    wipe(&new);
+    place.raid(&["replace", "2", text(&new), "--force"]).good();
+    has_added("replace");
+    assert!(!listed(&place).contains("disk-2") && listed(&place).contains("new"));
+    place.raid(&["spare", text(&place.disks[3])]).good();
+    has_added("spare");
+    assert!(listed(&place).contains("disk-3"));
+    place.raid(&["fail", "1"]).good();
+    has_added("fail");
+    assert!(serving.stop().success());
+}
+
+/// A run that waits, before anything is written, to write where nobody reads.
+#[test]
+fn what_somebody_changes_while_a_volume_is_tuned_stays() {
+    let place = Place::made("--raid5", 3, &["--policy", "log"]);
+    let pipe = place.volume.join(".set.state.new");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("it is there").success());
+    let mut process = Command::new(env!("CARGO_BIN_EXE_duramen"))
+        .args(["tune", text(&place.volume), "--policy", "sync"])
+        .spawn()
+        .expect("the program was just built");
+    // It goes on when somebody reads, and has read its settings by then.
+    let mut reader = File::open(&pipe).expect("it is there");
+    edit(&place, "[raid]", "[raid]\nspare_after_s = 7");
+    let mut probe = Vec::new();
+    reader.read_to_end(&mut probe).expect("it was written");
+    assert!(process.wait().expect("it is our child").success());
+    let text = listed(&place);
+    assert!(text.contains("spare_after_s = 7") && text.contains("sync"), "{text}");
 }

@@ -1,0 +1,196 @@
+//! Where the disks of a set are, as `volume.toml` has it for the next start: what orders note there.
+//!
+//! The file may have been changed since the set was opened. So it is read again right before it is
+//! written, and its lists lose and gain only what an order changes.
+
+use std::path::{Path, PathBuf};
+
+use block::file::{Access, DiskFile};
+use duramen_settings::{RaidSettings, Settings};
+use raid::label::{Id, Label, Standing, have_in_sync};
+use serde::{Deserialize, Serialize};
+use server::control::Refused;
+use server::reactor::elsewhere;
+
+use super::{Orders, refusal};
+use crate::failure::Failure;
+use crate::folder::real_place;
+use crate::members::{Member, is_spare, real};
+use crate::volume::{Volume, write_settings};
+use crate::words;
+
+/// What is to be taken from the lists: the disk of a slot, or a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::sets) enum Removed {
+    Slot(usize),
+    Path(PathBuf),
+}
+
+impl Orders {
+    /// Forgets where a disk was: a spare, the member of a slot that is out, or what is gone.
+    pub(in crate::sets) async fn remove(&self, removed: Removed) -> Result<(), Refused> {
+        if self.is_busy.get() {
+            return Err(refusal("a member is being made: wait for its end"));
+        }
+        let path = match removed {
+            Removed::Slot(slot) => self.path_of(slot)?,
+            Removed::Path(path) => real_place(&path),
+        };
+        let is_it = |one: &PathBuf| real_place(one) == path;
+        let [mut listed, mut spares] =
+            [&self.open.listed, &self.open.spares].map(|list| list.borrow().clone());
+        if !listed.iter().chain(&spares).any(is_it) {
+            return Err(refusal(format_args!("{} is on no list of the set", path.display())));
+        }
+        let Label { slots, set, .. } = self.open.set.label();
+        let is_its = |one: &Member| real_place(&one.path) == path;
+        let is_in = |one: &&Member| is_its(one) && have_in_sync(&slots, &one.label.member());
+        if let Some(member) = self.open.members.borrow().iter().find(is_in) {
+            let (path, slot) = (path.display(), member.label.slot);
+            let why =
+                format!("{path} is the member of slot {slot}: 'duramen raid fail' comes first");
+            return Err(refusal(why));
+        }
+        let was_spare = spares.iter().any(is_it);
+        listed.retain(|one| !is_it(one));
+        spares.retain(|one| !is_it(one));
+        self.write(&listed, &spares).map_err(refusal)?;
+        *self.open.listed.borrow_mut() = listed;
+        *self.open.spares.borrow_mut() = spares;
+        self.open.members.borrow_mut().retain(|one| !is_its(one));
+        self.open.forget_returned(&path);
+        if was_spare {
+            self.unmark(path, set).await;
+        }
+        Ok(())
+    }
+
+    /// Where the member of a slot that is out was seen last.
+    fn path_of(&self, slot: usize) -> Result<PathBuf, Refused> {
+        let slots = self.open.set.label().slots;
+        let Some(known) = slots.get(slot) else {
+            let why = format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1);
+            return Err(Refused::Senseless(why + "; a spare is named by its path"));
+        };
+        if known.standing == Standing::InSync {
+            let why = format!("slot {slot} has a good member: 'duramen raid fail' comes first");
+            return Err(refusal(why));
+        }
+        let members = self.open.members.borrow();
+        let its = members.iter().find(|one| one.label.member() == known.member);
+        let unknown = format!("where the disk of slot {slot} was is not known: name its path");
+        its.map(|its| real_place(&its.path)).ok_or_else(|| refusal(unknown))
+    }
+
+    /// Has a disk say no more that it is a spare, if it is there. The next start would take it for
+    /// one that was moved.
+    async fn unmark(&self, path: PathBuf, set: Id) {
+        let place = path.clone();
+        let opened = elsewhere(move || {
+            is_spare(&place, &set).then(|| DiskFile::open(&place, Access::ReadWrite))
+        });
+        let unmarked = match opened.await {
+            None => return,
+            Some(Err(error)) => Err(error.to_string()),
+            Some(Ok(disk)) => {
+                let device = (self.device)(disk.large_past_cache());
+                let forgot = raid::forget_spare(&*device).await.map_err(|error| error.to_string());
+                let _ = device.close().await; // what it says is durable
+                forgot
+            }
+        };
+        if let Err(why) = unmarked {
+            let path = path.display();
+            words::say(format_args!("{path}: it still says that it is a spare: {why}"));
+        }
+    }
+
+    /// Notes where the new member is, for the next start. The old one stays on the list until the
+    /// new one is there.
+    pub(super) fn put_on_list(&self, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
+        let mut listed = self.open.listed.borrow().clone();
+        listed.retain(|one| real(one) != path);
+        listed.push(path.to_owned());
+        self.write(&listed, &self.open.spares.borrow())?;
+        *self.open.listed.borrow_mut() = listed;
+        let mut label = Label { slot, ..self.open.set.label() };
+        label.slots[slot].member = new;
+        let mut members = self.open.members.borrow_mut();
+        members.retain(|member| real(&member.path) != path);
+        members.push(Member {
+            path: path.to_owned(),
+            label,
+            is_listed: true,
+            is_overwritten: false,
+        });
+        Ok(())
+    }
+
+    /// A member waits for nothing any more.
+    pub(super) fn is_no_spare(&self, member: Id) {
+        let members = self.open.members.borrow();
+        let its = members.iter().find(|known| known.label.member() == member);
+        let Some(path) = its.map(|its| real(&its.path)) else { return };
+        self.open.spares.borrow_mut().retain(|spare| real(spare) != path);
+    }
+
+    /// Notes that a member was made to its end.
+    pub(in crate::sets) fn is_made(&self, member: Id, replaced: Option<Id>) {
+        self.is_no_spare(member);
+        replaced.into_iter().for_each(|old| self.unlist(old));
+        self.note_list();
+    }
+
+    /// Takes the place of a member from the list, and what is known of it.
+    pub(super) fn unlist(&self, member: Id) {
+        let mut members = self.open.members.borrow_mut();
+        let its = members.extract_if(.., |known| known.label.member() == member);
+        let its: Vec<PathBuf> = its.map(|known| real(&known.path)).collect();
+        self.open.listed.borrow_mut().retain(|path| {
+            !its.contains(&real(path))
+                || members.iter().any(|known| real(&known.path) == real(path))
+        });
+    }
+
+    /// Writes where the disks are now. What cannot be written is told: they are looked for anyway.
+    pub(super) fn note_list(&self) {
+        if let Err(failure) = self.write(&self.open.listed.borrow(), &self.open.spares.borrow()) {
+            words::say(format_args!("{failure}; it says where the disks were before"));
+        }
+    }
+
+    /// Writes where the disks are. What else the settings say now stays, and what somebody has
+    /// added to their lists since they were read.
+    pub(super) fn write(&self, members: &[PathBuf], spares: &[PathBuf]) -> Result<(), Failure> {
+        let Some(folder) = &self.volume.folder else { return Ok(()) };
+        let settings = Volume::find(folder)?.settings;
+        let there = settings.raid.clone();
+        let spare_after_s = there.as_ref().and_then(|raid| raid.spare_after_s);
+        let there = there.map(|raid| [raid.members, raid.spares]).unwrap_or_default();
+        let (set, mut noted) = (self.open.set.label().set, self.open.noted.borrow_mut());
+        let [members_now, spares_now] = there;
+        let raid = RaidSettings {
+            set,
+            members: merged(members_now, &noted[0], members),
+            spares: merged(spares_now, &noted[1], spares),
+            spare_after_s,
+        };
+        write_settings(folder, &Settings { raid: Some(raid), ..settings })?;
+        *noted = [members.to_vec(), spares.to_vec()];
+        Ok(())
+    }
+}
+
+/// A list as it is to be written: what stands there now, without what is no more of what was noted
+/// before, and with what is new.
+fn merged(there: Vec<PathBuf>, noted: &[PathBuf], new: &[PathBuf]) -> Vec<PathBuf> {
+    let has_gone = |path: &PathBuf| noted.contains(path) && !new.contains(path);
+    let mut list: Vec<PathBuf> = there.into_iter().filter(|path| !has_gone(path)).collect();
+    for path in new {
+        if !list.iter().any(|one| real(one) == real(path)) {
+            list.push(path.clone());
+        }
+    }
+    list
+}

@@ -1,0 +1,141 @@
+//! What programs and people are told that watch a set.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use super::*;
+
+/// The code with which a status ends, and what it prints.
+fn status_of(volume: &Path) -> (i32, String) {
+    let told = duramen(&["raid", "status", text(volume)]);
+    (told.code, told.output)
+}
+
+#[test]
+fn the_exit_code_of_a_status_is_that_of_the_set() {
+    let place = Place::made("--raid5", 3, &[]);
+    let code = || status_of(&place.volume).0;
+    assert_eq!(code(), 0, "nobody serves it");
+    let serving = Serving::start(&[&place.volume], &[]);
+    place.raid(&["scrub"]).good();
+    let status = place.status();
+    assert_eq!((code(), &status["state"]), (0, &"clean".into()), "it was scrubbed");
+    assert_eq!(status["losses"], serde_json::json!({ "reads": 0, "bytes": 0 }));
+    assert_eq!(status["errors"], serde_json::json!({ "read": 0, "write": 0, "checksum": 0 }));
+    let generation = status["generation"].clone();
+    place.raid(&["fail", "1"]).good();
+    let status = place.status();
+    assert_eq!(code(), 1, "it is degraded");
+    let since = |slot: usize| status["slots"][slot]["since"].clone();
+    assert_eq!((since(0), since(1)), (Value::Null, generation.clone()));
+    assert!(serving.stop().success());
+    let status = place.status();
+    assert_eq!((code(), &status["slots"][1]["since"]), (1, &generation), "labels have it");
+    assert_eq!((&status["losses"], &status["errors"]), (&Value::Null, &Value::Null));
+    let shown = status_of(&place.volume).1;
+    assert!(shown.contains(&format!("stale since generation {generation}")), "{shown}");
+    fs::remove_file(&place.disks[0]).expect("it is there");
+    assert_eq!((code(), &place.status()["state"]), (2, &"failed".into()));
+    fs::remove_file(&place.disks[2]).expect("it is there");
+    assert_eq!(code(), 2, "no disk tells anything");
+    assert_eq!(status_of(&place.folder.path("nothing")).0, 2);
+}
+
+#[test]
+fn labels_do_not_tell_since_when_a_third_of_a_mirror_is_out() {
+    let place = Place::made("--raid1", 3, &[]);
+    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "2"]).good();
+    let status = place.status();
+    assert_eq!(status["state"], "degraded");
+    assert_eq!(
+        [1, 2].map(|slot| status["slots"][slot]["since"].clone()),
+        [(); 2].map(|()| Value::Null)
+    );
+}
+
+#[test]
+fn a_server_that_starts_without_a_member_says_which_one_and_since_when() {
+    let place = Place::made("--raid5", 3, &[]);
+    let generation = place.status()["generation"].clone();
+    fs::remove_file(&place.disks[1]).expect("it is there");
+    // The second start finds the member called out by the first.
+    for _ in 0..2 {
+        let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
+        let mut errors = serving.standard_error().expect("it was asked for");
+        assert!(serving.stop().success());
+        let mut told = String::new();
+        errors.read_to_string(&mut told).expect("text");
+        let line = format!("slot 1 is out; it was up to date until generation {generation}");
+        assert!(told.contains(&line) && told.contains("its disk was not found"), "{told}");
+        assert!(!told.contains("slot 0") && !told.contains("slot 2"), "{told}");
+    }
+}
+
+#[test]
+fn what_the_log_in_a_set_holds_is_told_though_a_member_is_missing() {
+    for (level, disks) in [("--raid1", 2), ("--raid5", 3)] {
+        let place = Place::made(level, disks, &["--policy", "log"]);
+        let clean = place.info()["log"].clone();
+        assert_eq!((&clean["live_entries"], &clean["answers"]), (&0.into(), &0.into()), "{clean}");
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "one", &letter(1));
+        let told = on("info", &place.volume, &[]).good();
+        assert!(told.contains("in the set; what it holds is told when no server has it"), "{told}");
+        serving.kill();
+        fs::remove_file(&place.disks[1]).expect("it is there");
+        let held = || place.disks.iter().map(|disk| fs::read(disk).ok()).collect::<Vec<_>>();
+        let before = held();
+        let log = place.info()["log"].clone();
+        assert!(held() == before, "{level}: nothing is written");
+        let count = |what: &str| log[what].as_u64().expect("a number");
+        assert!(count("live_entries") > 0 && count("live_bytes") > 0, "{level}: {log}");
+        assert_eq!(count("answers"), 1, "{level}: that of CREATE: {log}");
+        let lines = on("info", &place.volume, &[]).good();
+        let entries = format!("live in {} entries", count("live_entries"));
+        assert!(lines.contains(&entries) && lines.contains("1 kept"), "{level}: {lines}");
+        let serving = Serving::start(&[&place.volume], &[]);
+        assert!(serving.stop().success());
+    }
+    let none = Place::made("--raid5", 3, &["--policy", "sync"]);
+    assert_eq!(none.info()["log"], Value::Null);
+    let serving = Serving::start(&[&none.volume], &[]);
+    let told = on("info", &none.volume, &[]).good();
+    assert!(!told.contains("in the set"), "{told}");
+    assert!(serving.stop().success());
+}
+
+#[test]
+fn a_single_disk_says_to_which_set_it_belongs() {
+    let place = Place::new(4);
+    let [one, two, three, spare] = [0, 1, 2, 3].map(|number| text(&place.disks[number]));
+    let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
+    on("mkfs", &place.volume, &level).good();
+    place.raid(&["fail", "1"]).good();
+    let status = place.status();
+    let set = status["uuid"].as_str().expect("digits");
+    let member = format!("the member of slot 2 of set {set} (raid5 of 3 disks): in_sync in");
+    for command in ["info", "fsck"] {
+        let told = on(command, &place.disks[2], &[]);
+        assert_ne!(told.code, 0);
+        assert!(told.errors.contains(&member), "{command}: {}", told.errors);
+        assert!(told.errors.contains("whose volume.toml has this set"), "{}", told.errors);
+        let told = on(command, &place.disks[3], &[]);
+        assert!(told.errors.contains(&format!("a spare of set {set}")), "{}", told.errors);
+    }
+    let plain = place.folder.path("plain");
+    wipe(&plain);
+    let found = duramen(&["raid", "find", two, three, spare, text(&plain)]).good();
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines.len(), 4);
+    assert!(lines[1].starts_with(three) && lines[1].contains(&member), "{found}");
+    assert!(lines[2].contains("a spare of set") && lines[3].ends_with("of no set"), "{found}");
+    let found = duramen(&["raid", "find", three, text(&plain), "--json"]).good();
+    let found: Value = serde_json::from_str(&found).expect("it is JSON");
+    let member = &found[0]["disk"];
+    assert_eq!((&found[0]["path"], &found[1]["disk"]), (&three.into(), &Value::Null));
+    assert_eq!((&member["kind"], &member["slot"]), (&"member".into(), &2.into()));
+    assert_eq!((&member["set"], &member["state"]), (&set.into(), &"in_sync".into()));
+    assert_eq!(member["generation"], status["generation"]);
+    duramen(&["raid", "find", text(&place.folder.path("nothing"))]).failed(1, "nothing");
+}
