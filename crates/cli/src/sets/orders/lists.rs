@@ -1,4 +1,4 @@
-//! Where the disks of a set are, as `volume.toml` has it for the next start: what orders note there.
+//! Where the disks of a set are, as `volume.toml` has it for the next start: what orders note.
 //!
 //! The file may have been changed since the set was opened. So it is read again right before it is
 //! written, and its lists lose and gain only what an order changes.
