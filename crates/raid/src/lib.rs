@@ -8,14 +8,15 @@
 //! made again. [`label`] is what each member says of itself, `labels` how that is read and written,
 //! `spare` what a disk says that waits to become one, `wipe` how a disk forgets what stood there
 //! before, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
-//! found, and `idle` finds a member that they call out and that lacks nothing. `members` is who is in, and how a member leaves, `watch` which of them do not answer,
-//! [`Status`] what they have met, and `missed` what those have missed that are out; `table` has
-//! checksums of what they hold, `sums` all of these, and `recall` makes the map again of them; `prelog` is the log in front of every
-//! write, `logs` how members have it, `written` which stripes were ever written; `blocks` what is known of members in memory;
-//! `stripe` what of a stripe is there, `sources` which disks are asked for that, and `plan` what a
-//! write changes on which member. `array` reads and writes, `rebuild` is how it makes a member
-//! again, with the `pace` that leaves the others to clients, `replace` how another disk takes the
-//! place of a member that is in, and `scrub` how it looks at
+//! found, and `idle` finds a member that they call out and that lacks nothing. `members` is who is
+//! in, and how a member leaves, `watch` which of them do not answer, [`Status`] what they have met,
+//! and `missed` what those have missed that are out; `table` has checksums of what they hold,
+//! `sums` all of these, and `recall` makes the map again of them; `prelog` is the log in front of
+//! every write, `logs` how members have it, `written` which stripes were ever written; `blocks`
+//! what is known of members in memory; `stripe` what of a stripe is there, `sources` which disks
+//! are asked for that, and `plan` what a write changes on which member. `array` reads and writes,
+//! `rebuild` is how it makes a member again, with the `pace` that leaves the others to clients,
+//! `replace` how another disk takes the place of a member that is in, and `scrub` how it looks at
 //! everything; `set` is that as a device, and `opening` how it is made and comes back.
 //!
 //! Invariants:

@@ -588,7 +588,7 @@ impl Sums {
         Some(table.known())
     }
 
-    /// Marks all blocks of stripes as lost of which no checksum is known; durably, if there is room.
+    /// Marks blocks of stripes as lost of which no checksum is known; durably, if there is room.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.

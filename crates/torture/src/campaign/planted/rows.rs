@@ -202,11 +202,6 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/HastyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row(
         "raid/HastyReplacements",
-        PARITY,
-        How::Case("two-faults sync raid5: 4 4096 replaced all-table 60935765790128"),
-    ),
-    row(
-        "raid/HastyReplacements",
         MIRRORS,
         How::Case("two-faults sync raid1: 2 8192 replaced all-label 147906384598529"),
     ),
