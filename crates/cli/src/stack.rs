@@ -20,7 +20,7 @@ use block::slice::split;
 use block::{BlockDevice, IoError, clear};
 use designs::{DiskRole, Found};
 use duramen_settings::RaidSettings;
-use raid::label::{Id, Standing};
+use raid::label::{Id, Slot, Standing};
 use raid::{OpenOptions, Set};
 use runtime::Runtime;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,9 @@ pub(crate) struct Stack {
     pub(crate) set: Option<OpenSet>,
 }
 
+/// A disk, and where it is.
+type Placed = (PathBuf, Rc<dyn BlockDevice>);
+
 /// A set that is open. A clone is the same one.
 #[derive(Clone)]
 pub(crate) struct OpenSet {
@@ -64,6 +67,8 @@ pub(crate) struct OpenSet {
     pub(crate) late: Rc<RefCell<BTreeSet<usize>>>,
     /// Members that are there, and out.
     returned: Rc<RefCell<Vec<Returned>>>,
+    /// Disks of the set that are no members, and stay out: the set asks them for what it lacks.
+    strangers: Rc<RefCell<Vec<Placed>>>,
 }
 
 /// How far a look at all of a set is. The names are those of JSON objects.
@@ -101,6 +106,15 @@ pub(crate) struct Returned {
 }
 
 impl OpenSet {
+    /// A disk is to have another use: the set asks it for nothing any more, and closes it.
+    pub(crate) async fn release(&self, path: &Path) {
+        let is_it = |(of, _): &Placed| real(of) == path;
+        let released: Vec<_> = self.strangers.borrow_mut().extract_if(.., |it| is_it(it)).collect();
+        for (_, device) in released {
+            self.set.release(&device).await;
+        }
+    }
+
     /// One that is out, and whose slot has no other member since; or the new disk of a
     /// replacement that was interrupted.
     pub(crate) fn next_returned(&self) -> Option<Returned> {
@@ -208,9 +222,7 @@ impl Volume {
         let mut options =
             OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
         options.witness = witness;
-        if let Some(folder) = folder
-            && is_written
-        {
+        if let Some(folder) = folder.filter(|_| is_written) {
             set_state::probe(folder)?;
             let clock = runtime.clock.clone();
             options.witnessed = set_state::keep(folder.to_owned(), raid.set, clock);
@@ -222,6 +234,7 @@ impl Volume {
         let label = set.label();
         let (incoming, slots) = (label.incoming(), label.slots);
         let (mut listed, mut returned) = (raid.members.clone(), Vec::new());
+        let mut strangers = Vec::new();
         for (one, device) in members.iter().zip(devices) {
             let (slot, member) = (one.label.slot, one.label.member());
             if incoming.is_some_and(|it| it.other == member) {
@@ -232,7 +245,10 @@ impl Volume {
                 returned.push(Returned { slot, member, path: one.path.clone(), device });
                 continue;
             }
-            let Some(its) = slots.get(slot).filter(|slot| slot.member == member) else { continue };
+            let Some(its) = slots.get(slot).filter(|slot| slot.member == member) else {
+                strangers.push((one.path.clone(), device));
+                continue;
+            };
             let is_in = its.standing == Standing::InSync;
             // What lies elsewhere and is older than the member is somebody's copy; not so one that
             // was never made to its end.
@@ -244,19 +260,18 @@ impl Volume {
             }
             if !is_in && (one.is_listed || is_late) {
                 returned.push(Returned { slot, member, path: one.path.clone(), device });
+            } else if !is_in {
+                strangers.push((one.path.clone(), device));
             }
         }
-        let is_late = |&slot: &usize| {
-            let is_found = members.iter().any(|one| one.label.member() == slots[slot].member);
-            slots[slot].standing == Standing::Stale && !is_found
-        };
-        let late = Rc::new(RefCell::new((0..slots.len()).filter(is_late).collect()));
+        let late = Rc::new(RefCell::new(late_of(&slots, &members)));
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
+        let strangers = Rc::new(RefCell::new(strangers));
         let spares = Rc::new(RefCell::new(find_spares(raid)));
         let noted = Rc::new(RefCell::new([raid.members.clone(), raid.spares.clone()]));
         let (set, scrub) = (Rc::new(set), Rc::default());
-        Ok(OpenSet { set, members, listed, spares, noted, scrub, late, returned })
+        Ok(OpenSet { set, members, listed, spares, noted, scrub, late, returned, strangers })
     }
 
     /// Opens the disks of those that were found, without those that cannot be had if that does no
@@ -345,4 +360,12 @@ pub(crate) async fn fill(log: &dyn BlockDevice) -> Result<(), IoError> {
 /// A device whose calls are made by who makes them.
 pub(crate) fn at_once(disk: DiskFile) -> Rc<dyn BlockDevice> {
     Rc::new(FileDevice::new(disk))
+}
+
+/// The slots whose members are out and were not found.
+fn late_of(slots: &[Slot], members: &[Member]) -> BTreeSet<usize> {
+    let is_found = |slot: &Slot| members.iter().any(|one| one.label.member() == slot.member);
+    let is_late =
+        |&slot: &usize| slots[slot].standing == Standing::Stale && !is_found(&slots[slot]);
+    (0..slots.len()).filter(is_late).collect()
 }

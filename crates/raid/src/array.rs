@@ -399,10 +399,10 @@ impl Array {
         stripes.iter().for_each(|&stripe| self.missed.touch(stripe, self.log.next()));
         if !is_planted(Bug::EarlyBits) {
             // Each has checksums that have changed, and these come home with a flush.
-            self.log.settle_sums().await?;
+            self.log.settle_fresh_sums().await?;
             while self.sums.are_stuck(stripes) {
                 self.log.until_again().await?;
-                self.log.settle_sums().await?;
+                self.log.settle_fresh_sums().await?;
             }
         }
         if self.members.gave_up() {
@@ -412,7 +412,7 @@ impl Array {
         while !left.is_empty() {
             let append = |&stripe: &u64| async move {
                 let appended = self.log.append(Vec::new(), Some(stripe)).await;
-                // The round has brought the bit home. At once: the next one may need the room.
+                // The bit goes home with the map. At once: the next one may need the room.
                 appended.map(|record| self.log.gone_home(record))
             };
             let appended = join_all(left.iter().map(append)).await;

@@ -184,6 +184,13 @@ impl Members {
         self.strangers.borrow_mut().push((slot, device));
     }
 
+    /// Such a disk is to have another use.
+    pub(crate) async fn release(&self, device: &Rc<dyn BlockDevice>) {
+        let is_it = |(_, it): &(usize, Rc<dyn BlockDevice>)| Rc::ptr_eq(it, device);
+        self.strangers.borrow_mut().retain(|it| !is_it(it));
+        let _ = device.close().await; // it is not used any more
+    }
+
     /// Such disks of a slot.
     pub(crate) fn strangers(&self, slot: usize) -> Vec<Rc<dyn BlockDevice>> {
         let strangers = self.strangers.borrow();

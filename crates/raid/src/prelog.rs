@@ -79,8 +79,9 @@ enum Job {
     CopyMap(usize),
     /// That an incoming disk has a group of the tables of a slot.
     CopyTables(usize, (usize, u64)),
-    /// That checksums that have changed come home, if there is room for them.
-    SettleSums,
+    /// That checksums that have changed come home, if there is room for them; for fresh stripes
+    /// with one flush.
+    SettleSums { are_fresh: bool },
 }
 
 /// What room was made for.
@@ -247,7 +248,15 @@ impl PreLog {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn settle_sums(self: &Rc<Self>) -> Result<(), IoError> {
-        self.wait(Job::SettleSums, false).await.map(|_| ())
+        self.wait(Job::SettleSums { are_fresh: false }, false).await.map(|_| ())
+    }
+
+    /// The same before a record has the bits of fresh stripes, with one flush.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn settle_fresh_sums(self: &Rc<Self>) -> Result<(), IoError> {
+        self.wait(Job::SettleSums { are_fresh: true }, false).await.map(|_| ())
     }
 
     /// Nobody writes any more: if all can come home, the next start has nothing to read here.
@@ -376,7 +385,14 @@ impl PreLog {
                 self.sums.copy_group(slot, group).await;
                 Ok(())
             }
-            Job::SettleSums => self.bring_sums_home().await.map(|_| ()),
+            Job::SettleSums { are_fresh: false } => self.bring_sums_home().await.map(|_| ()),
+            Job::SettleSums { are_fresh: true } => {
+                let settled = self.sums.bring_fresh_home().await;
+                if settled.is_ok() {
+                    self.missed.bring_home().await;
+                }
+                settled.map(|_| ())
+            }
             Job::Forget | Job::Group(..) => match self.make_room().await {
                 Ok(Room::OfAll) => Ok(()),
                 // Others go on meanwhile.

@@ -117,6 +117,11 @@ impl Set {
         let _ = gone.await; // a set that is closed has let go of all
     }
 
+    /// Closes a disk that was found and is no member, so that others may open it.
+    pub async fn release(&self, device: &Rc<dyn BlockDevice>) {
+        self.0.array.members.release(device).await;
+    }
+
     /// Calls a member out, durably, for good: its slot waits for another one, which is to have this
     /// number.
     ///

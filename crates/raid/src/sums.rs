@@ -344,6 +344,19 @@ impl Sums {
     /// # Errors
     /// [`IoError`] when the set has stopped.
     pub(crate) async fn bring_home(&self) -> Result<bool, IoError> {
+        self.go_home(true).await
+    }
+
+    /// The same of fresh stripes: the second place of each table is durable with the next flush. A
+    /// return needs the first.
+    ///
+    /// # Errors
+    /// [`IoError`] when the set has stopped.
+    pub(crate) async fn bring_fresh_home(&self) -> Result<bool, IoError> {
+        self.go_home(false).await
+    }
+
+    async fn go_home(&self, is_flushed_twice: bool) -> Result<bool, IoError> {
         assert_eq!(self.needed.get(), self.first_needed(), "invariant 4");
         let all: Vec<Rc<Table>> = self.known.borrow().values().cloned().collect();
         let (waiting, going): (Vec<_>, Vec<_>) = all
@@ -357,16 +370,32 @@ impl Sums {
         }
         let versions = going.iter().map(|table| table.go(&self.set));
         let versions: Vec<(Bytes, u64)> = versions.collect();
-        let (mut had_room, mut settled) = (vec![true; going.len()], Ok(()));
-        // The place that holds is written over when the other one is durable (see `table`).
-        for _ in 0..TABLE_PLACES - u64::from(is_planted(Bug::SinglePlaces)) {
-            if settled.is_ok() {
-                settled = self.write_all(&going, &versions, &mut had_room).await;
+        let before: Vec<[Kept; 2]> = going.iter().map(|table| table.all_kept()).collect();
+        let mut had_room = self.write_all(&going, &versions).await;
+        self.members.flush().await;
+        let mut settled = self.members.settled(Verb::Write).await;
+        for (number, table) in going.iter().enumerate().filter(|_| settled.is_ok()) {
+            for copy in (0..2).filter(|&copy| had_room[number][copy]) {
+                let (kept, before) = (&table.kept[copy], before[number][copy]);
+                if kept.get() == before {
+                    kept.set(before.with(versions[number].1));
+                } // else it is another member's by now
+            }
+        }
+        // The place that held is written over only now (see `table`).
+        if settled.is_ok() && !is_planted(Bug::SinglePlaces) {
+            let again = self.write_all(&going, &versions).await;
+            for (had, has) in had_room.iter_mut().zip(again) {
+                *had = [had[0] && has[0], had[1] && has[1]];
+            }
+            if is_flushed_twice {
+                self.members.flush().await;
+                settled = self.members.settled(Verb::Write).await;
             }
         }
         let mut are_home = is_all_there;
         for (table, had_room) in going.iter().zip(had_room) {
-            let is_home = had_room && settled.is_ok();
+            let is_home = had_room == [true, true] && settled.is_ok();
             table.has_gone(is_home);
             self.note_who_misses(table);
             are_home &= is_home || !self.is_needed(table);
@@ -376,31 +405,12 @@ impl Sums {
         settled.map(|()| are_home)
     }
 
-    /// Writes versions of tables, each to one place of both members, durably; and which have had
-    /// room so far.
-    async fn write_all(
-        &self,
-        going: &[Rc<Table>],
-        versions: &[(Bytes, u64)],
-        had_room: &mut [bool],
-    ) -> Result<(), IoError> {
-        let before: Vec<[Kept; 2]> = going.iter().map(|table| table.all_kept()).collect();
+    /// Writes versions of tables, each to the next place of both members; and which had room.
+    async fn write_all(&self, going: &[Rc<Table>], versions: &[(Bytes, u64)]) -> Vec<[bool; 2]> {
         let writes = going.iter().zip(versions).map(|(table, (bytes, _))| async move {
             [self.write(table, 0, bytes).await, self.write(table, 1, bytes).await]
         });
-        let wrote = join_all(writes).await;
-        self.members.flush().await;
-        self.members.settled(Verb::Write).await?;
-        for (number, wrote) in wrote.into_iter().enumerate() {
-            for copy in (0..2).filter(|&copy| wrote[copy]) {
-                let (kept, before) = (&going[number].kept[copy], before[number][copy]);
-                if kept.get() == before {
-                    kept.set(before.with(versions[number].1));
-                } // else it is another member's by now
-            }
-            had_room[number] &= wrote == [true, true];
-        }
-        Ok(())
+        join_all(writes).await
     }
 
     /// A table has gone home, perhaps without one of the two that have it.

@@ -231,6 +231,7 @@ impl Orders {
     /// Opens a disk that is to become a spare or a member. It must be large enough, and hold
     /// nothing unless that may go.
     async fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
+        self.open.release(path).await; // it may be a disk of the set that is out
         let place = path.to_owned();
         let opened = elsewhere(move || {
             let disk = DiskFile::open(&place, Access::ReadWrite).map_err(refusal)?;
