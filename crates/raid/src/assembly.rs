@@ -176,8 +176,7 @@ pub fn assemble(
     witness: Option<&Witness>,
     is_meant: bool,
 ) -> Result<Assembly, Refused> {
-    let first = labels.first().ok_or(Refused::Nothing)?;
-    let found = labels.iter().map(|label| label.generation).max().unwrap_or_default();
+    let found = labels.iter().map(|label| label.generation).max().ok_or(Refused::Nothing)?;
     if let Some(witness) = witness.filter(|witness| found < witness.generation) {
         let known = witness.generation;
         let given_up = || {
@@ -186,13 +185,8 @@ pub fn assemble(
         };
         return if is_meant { given_up() } else { Err(Refused::AllOld { found, known }) };
     }
-    let is_copy = |label: &Label| witness.is_some_and(|it| it.is_before(label));
-    let is_copy = |label| is_copy(label) && !is_planted(Bug::OldCopies);
-    let copies: Vec<bool> = labels.iter().map(is_copy).collect();
-    agree(labels, first, &copies)?;
-    let place = story_that_holds(labels, &copies, witness)?;
+    let (place, Seats { members, stale, incoming }) = Seats::by(labels, witness)?;
     let label = &labels[place];
-    let Seats { members, stale, incoming } = Seats::of(labels, &copies, label);
     let of = members.len();
     let found = members.iter().flatten().count();
     let needed = label.layout.needed();
@@ -244,12 +238,17 @@ pub(crate) struct Seats {
 
 impl Seats {
     /// By the label that has the story that holds, and which label that is.
-    pub(crate) fn by(labels: &[Label], witness: Option<&Witness>) -> Option<(usize, Self)> {
+    pub(crate) fn by(
+        labels: &[Label],
+        witness: Option<&Witness>,
+    ) -> Result<(usize, Self), Refused> {
+        let first = labels.first().ok_or(Refused::Nothing)?;
         let is_copy = |label: &Label| witness.is_some_and(|it| it.is_before(label));
+        let is_copy = |label| is_copy(label) && !is_planted(Bug::OldCopies);
         let copies: Vec<bool> = labels.iter().map(is_copy).collect();
-        agree(labels, labels.first()?, &copies).ok()?;
-        let place = story_that_holds(labels, &copies, witness).ok()?;
-        Some((place, Self::of(labels, &copies, &labels[place])))
+        agree(labels, first, &copies)?;
+        let place = story_that_holds(labels, &copies, witness)?;
+        Ok((place, Self::of(labels, &copies, &labels[place])))
     }
 
     /// As a label tells it, of the disks by their places.
@@ -303,8 +302,7 @@ fn story_that_holds(
 ) -> Result<usize, Refused> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by_key(|&place| Reverse(labels[place].generation));
-    let tells =
-        |one: &Label, other: &Label| one.generation == other.generation && one.slots == other.slots;
+    let tells = Label::tells_as;
     let is_witnessed =
         |place: usize| witness.is_some_and(|witness| *witness == Witness::of(&labels[place]));
     let mut interrupted = copies.to_vec();

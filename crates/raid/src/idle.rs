@@ -46,25 +46,19 @@ pub(crate) async fn pardoned(
         return None;
     }
     let labels: Vec<Label> = found.iter().map(|(_, read)| read.label.clone()).collect();
-    let (story, seats) = Seats::by(&labels, witness)?;
+    let (story, seats) = Seats::by(&labels, witness).ok()?;
     let story = &labels[story];
-    let went_as = |&&(_, place): &&(usize, usize)| went_with_all(&labels[place], story);
-    let (slot, place) = *seats.stale.iter().find(went_as)?;
+    let lacks_nothing = |&&(_, place): &&(usize, usize)| went_with_all(&labels[place], story);
+    let (slot, place) = *seats.stale.iter().find(lacks_nothing)?;
     let is_idle = is_idle(devices, found, (story, &seats), runtime).await;
     if !is_idle && !is_planted(Bug::EarlyPardons) {
         return None;
     }
     let mut found = found.to_vec();
-    let of_story =
-        |label: &Label| label.generation == story.generation && label.slots == story.slots;
-    for (number, (_, read)) in found.iter_mut().enumerate() {
-        if number == place {
-            let own = Label { number: read.label.number, slot, ..story.clone() };
-            read.label = own;
-        }
-        if of_story(&read.label) {
-            read.label.slots[slot].standing = Standing::InSync;
-        }
+    let own = &mut found[place].1.label;
+    *own = Label { number: own.number, slot, ..story.clone() };
+    for (_, Read { label, .. }) in found.iter_mut().filter(|it| it.1.label.tells_as(story)) {
+        label.slots[slot].standing = Standing::InSync;
     }
     let mut witness = witness.cloned();
     for witness in witness.iter_mut().filter(|witness| **witness == Witness::of(story)) {

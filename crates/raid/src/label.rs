@@ -144,6 +144,11 @@ impl Label {
         self.slots.iter().all(|slot| slot.standing == Standing::InSync)
     }
 
+    /// Whether it tells the same story as another one.
+    pub(crate) fn tells_as(&self, other: &Self) -> bool {
+        self.generation == other.generation && self.slots == other.slots
+    }
+
     /// Whether this member has a slot, or is the disk that is to take one.
     pub fn has_place_for(&self, member: &Id) -> bool {
         let has_slot = self.slots.iter().any(|slot| slot.member == *member);

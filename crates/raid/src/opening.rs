@@ -440,7 +440,7 @@ async fn recover(
     for (sequence, changes) in needed.iter().filter(|_| !is_planted(Bug::ForgottenSums)) {
         take_sums(sums, changes, *sequence).await;
     }
-    if !sums.bring_home().await.map_err(|_| OpenError::Failed)? {
+    if !sums.bring_home(false).await.map_err(|_| OpenError::Failed)? {
         return Err(OpenError::Full);
     }
     missed.are_flushed(last + 1);

@@ -385,14 +385,7 @@ impl PreLog {
                 self.sums.copy_group(slot, group).await;
                 Ok(())
             }
-            Job::SettleSums { are_fresh: false } => self.bring_sums_home().await.map(|_| ()),
-            Job::SettleSums { are_fresh: true } => {
-                let settled = self.sums.bring_fresh_home().await;
-                if settled.is_ok() {
-                    self.missed.bring_home().await;
-                }
-                settled.map(|_| ())
-            }
+            Job::SettleSums { are_fresh } => self.bring_sums_home(are_fresh).await.map(|_| ()),
             Job::Forget | Job::Group(..) => match self.make_room().await {
                 Ok(Room::OfAll) => Ok(()),
                 // Others go on meanwhile.
@@ -507,7 +500,7 @@ impl PreLog {
             } // else what was outstanding has come home meanwhile
         };
         self.bring_map_home().await?;
-        if !self.bring_sums_home().await? {
+        if !self.bring_sums_home(false).await? {
             if self.members.are_closed() {
                 return Err(IoError::closed(Verb::Write)); // nobody waits for room any more
             }
@@ -539,8 +532,8 @@ impl PreLog {
 
     /// Brings home what follows from records: checksums, and then what members that are out have
     /// missed, which may be one that has failed meanwhile. Whether there was room.
-    async fn bring_sums_home(&self) -> Result<bool, IoError> {
-        let had_room = self.sums.bring_home().await?;
+    async fn bring_sums_home(&self, are_fresh: bool) -> Result<bool, IoError> {
+        let had_room = self.sums.bring_home(are_fresh).await?;
         self.missed.bring_home().await;
         Ok(had_room)
     }

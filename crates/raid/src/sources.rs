@@ -2,10 +2,10 @@
 //!
 //! *No present disk is passed over before a block is called lost.* Where no member of a slot is in,
 //! its blocks may be on the disk that is being filled or that has returned, on a member that is out
-//! and still plugged in, or on one that failed while it was replaced. Where a member is replaced,
-//! the new disk may have them. [`Stripe::sources`] are those disks. [`Stripe::mend`] and
-//! [`Stripe::mirror_of_others`] ask it, and reads, small writes, rebuild and scrub go through these
-//! two.
+//! and still plugged in, or on one that failed while it was replaced. Where another disk has taken
+//! its place, or is to take it, each of the two may have them. [`Stripe::sources`] are those disks.
+//! [`Stripe::mend`] and [`Stripe::mirror_of_others`] ask it, and reads, small writes, rebuild and
+//! scrub go through these two.
 //!
 //! A candidate is judged by the checksum that the set has *now* for the block. Writes that miss a
 //! member change its checksums all the same, so bytes from before the member went do not fit. Where

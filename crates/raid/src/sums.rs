@@ -339,24 +339,13 @@ impl Sums {
         known.values().map(|table| table.needed_from()).min().unwrap_or(NO_RECORD)
     }
 
-    /// Brings home what has changed, durably; one call at a time. Whether there was room for it.
+    /// Brings home what has changed, durably; one call at a time. Whether there was room for it. Of
+    /// fresh stripes the second place of a table is durable with the next flush: a return needs the
+    /// first.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
-    pub(crate) async fn bring_home(&self) -> Result<bool, IoError> {
-        self.go_home(true).await
-    }
-
-    /// The same of fresh stripes: the second place of each table is durable with the next flush. A
-    /// return needs the first.
-    ///
-    /// # Errors
-    /// [`IoError`] when the set has stopped.
-    pub(crate) async fn bring_fresh_home(&self) -> Result<bool, IoError> {
-        self.go_home(false).await
-    }
-
-    async fn go_home(&self, is_flushed_twice: bool) -> Result<bool, IoError> {
+    pub(crate) async fn bring_home(&self, are_fresh: bool) -> Result<bool, IoError> {
         assert_eq!(self.needed.get(), self.first_needed(), "invariant 4");
         let all: Vec<Rc<Table>> = self.known.borrow().values().cloned().collect();
         let (waiting, going): (Vec<_>, Vec<_>) = all
@@ -388,7 +377,7 @@ impl Sums {
             for (had, has) in had_room.iter_mut().zip(again) {
                 *had = [had[0] && has[0], had[1] && has[1]];
             }
-            if is_flushed_twice {
+            if !are_fresh {
                 self.members.flush().await;
                 settled = self.members.settled(Verb::Write).await;
             }
@@ -609,7 +598,7 @@ impl Sums {
             let blocks = (stripe * unit..(stripe + 1) * unit).step_by(BLOCK as usize);
             blocks.filter(|&at| sums.sum(at) == 0).for_each(|at| sums.lose(at));
         }
-        self.bring_home().await.map(|_| ())
+        self.bring_home(false).await.map(|_| ())
     }
 
     /// Drops what was used longest ago, but for what is needed (invariant 3).

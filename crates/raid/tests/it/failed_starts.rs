@@ -55,6 +55,22 @@ impl Folder {
         let known = OpenOptions { witness, witnessed, ..OpenOptions::default() };
         open(devices(disks), &executor.runtime(), known).await
     }
+
+    /// A new set of this level that holds these bytes, durably.
+    async fn filled(
+        &self,
+        executor: &Executor,
+        disks: &[Rc<Disk>],
+        level: Level,
+    ) -> (Set, Vec<u8>) {
+        make(&devices(disks), &options(level), &executor.runtime()).await.expect("there is room");
+        let set = self.open(executor, disks).await.expect("it is new");
+        let written = bytes(&set, 5);
+        let data = vec![written.clone().into()];
+        set.write(0, data, Durability::Plain).await.expect("nothing fails");
+        set.flush().await.expect("nothing fails");
+        (set, written)
+    }
 }
 
 /// A mirror that was cut behind two writes, one rotten bit in the first record of one half, and a
@@ -64,13 +80,7 @@ fn is_whole_after_a_refusal() -> bool {
     let disks = new_disks(&executor, 2);
     let folder = Folder::default();
     executor.block_on(async {
-        let level = options(Level::Mirrored);
-        make(&devices(&disks), &level, &executor.runtime()).await.expect("there is room");
-        let set = folder.open(&executor, &disks).await.expect("it is new");
-        let mut written = bytes(&set, 3);
-        let data = vec![written.clone().into()];
-        set.write(0, data, Durability::Plain).await.expect("nothing fails");
-        set.flush().await.expect("nothing fails");
+        let (set, mut written) = folder.filled(&executor, &disks, Level::Mirrored).await;
         let before = records(&disks[ROTTEN]);
         for at in [0, 8192] {
             written[at..][..4096].fill(7);
@@ -171,13 +181,7 @@ fn after_an_idle_start(
     let disks = new_disks(&executor, 3);
     let folder = Folder::default();
     executor.block_on(async {
-        let level = options(Level::Parity);
-        make(&devices(&disks), &level, &executor.runtime()).await.expect("there is room");
-        let set = folder.open(&executor, &disks).await.expect("it is new");
-        let mut expected = bytes(&set, 5);
-        let data = vec![expected.clone().into()];
-        set.write(0, data, Durability::Plain).await.expect("nothing fails");
-        set.flush().await.expect("nothing fails");
+        let (set, mut expected) = folder.filled(&executor, &disks, Level::Parity).await;
         set.close().await.expect("nothing fails");
         let disks = copies(&executor, &disks);
         let set = folder.open(&executor, &disks[1..]).await.expect("two are enough");
@@ -227,13 +231,7 @@ fn a_return_of_such_a_member_may_be_cut_anywhere() {
     let disks = new_disks(&executor, 3);
     let folder = Folder::default();
     executor.block_on(async {
-        let level = options(Level::Parity);
-        make(&devices(&disks), &level, &executor.runtime()).await.expect("there is room");
-        let set = folder.open(&executor, &disks).await.expect("it is new");
-        let expected = bytes(&set, 5);
-        let data = vec![expected.clone().into()];
-        set.write(0, data, Durability::Plain).await.expect("nothing fails");
-        set.flush().await.expect("nothing fails");
+        let (set, expected) = folder.filled(&executor, &disks, Level::Parity).await;
         set.close().await.expect("nothing fails");
         let disks = copies(&executor, &disks);
         let set = folder.open(&executor, &disks[1..]).await.expect("two are enough");
