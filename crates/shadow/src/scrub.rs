@@ -686,9 +686,11 @@ impl<'a> Scrub<'a> {
         for one in damage {
             let before = self.scrubbed.lost.len();
             if one.first <= one.last {
-                for (path, leaf_bytes) in named.range(one.first..=one.last).map(|(_, it)| it) {
-                    let (path, offset) = (Some(path.clone()), one.offset * leaf_bytes);
-                    self.tell(Lost { path, snapshot: snapshot.clone(), offset });
+                for (paths, leaf_bytes) in named.range(one.first..=one.last).map(|(_, it)| it) {
+                    for path in paths {
+                        let (path, offset) = (Some(path.clone()), one.offset * leaf_bytes);
+                        self.tell(Lost { path, snapshot: snapshot.clone(), offset });
+                    }
                 }
             }
             if self.scrubbed.lost.len() == before {

@@ -1,6 +1,7 @@
 //! The names of files that have lost something.
 //!
-//! One pass through all directories finds a name of each; the way up from there is what '..' says.
+//! One pass through all directories finds the names of each; the way up from there is what '..'
+//! says.
 
 use std::collections::BTreeMap;
 
@@ -17,39 +18,42 @@ use crate::scrub::{Damage, Scrub};
 
 /// Directories that a way to the root goes through at most: a damaged one may go in circles.
 const DEEPEST: usize = 4096;
+/// Names of one file that are told: it may have tens of thousands.
+pub(crate) const MOST_NAMES: usize = 16;
 
 /// A name of a file: in which directory, and which.
 type Name = (u64, String);
 
 impl Scrub<'_> {
-    /// Paths to the files that have lost something, as far as there are any, and how many bytes a
-    /// leaf of them has.
+    /// The paths to each file that has lost something, as far as there are any, and how many bytes a
+    /// leaf of it has.
     ///
     /// # Errors
     /// [`ScrubError::Ended`]; [`ScrubError::Stopped`].
     pub(crate) async fn names_of(
         &mut self,
         damage: &[Damage],
-    ) -> Result<BTreeMap<u64, (String, u64)>, ScrubError> {
+    ) -> Result<BTreeMap<u64, (Vec<String>, u64)>, ScrubError> {
         let wanted = ranges_of(damage);
         let mut paths = BTreeMap::new();
         if wanted.is_empty() {
             return Ok(paths);
         }
         let mut ups: BTreeMap<u64, Option<String>> = BTreeMap::new();
-        for (ino, (holder, name)) in self.find_names(&wanted).await? {
-            let up = match ups.get(&holder) {
-                Some(up) => up.clone(),
-                None => self.path_to(holder).await?,
-            };
-            let leaf = self.leaf_bytes(self.kind_of(ino).await);
-            if let Some(up) = &up {
-                paths.insert(ino, (format!("{up}/{name}"), leaf));
+        for (ino, names) in self.find_names(&wanted).await? {
+            let mut of_file = Vec::new();
+            for (holder, name) in names {
+                let up = match ups.get(&holder) {
+                    Some(up) => up.clone(),
+                    None => self.path_to(holder).await?,
+                };
+                of_file.extend(up.as_ref().map(|up| format!("{up}/{name}")));
+                ups.insert(holder, up);
             }
-            ups.insert(holder, up);
+            paths.insert(ino, (of_file, self.leaf_bytes(self.kind_of(ino).await)));
         }
         if wanted.iter().any(|(first, last)| (*first..=*last).contains(&ROOT)) {
-            paths.insert(ROOT, ("/".to_owned(), self.leaf_bytes(FileKind::Directory)));
+            paths.insert(ROOT, (vec!["/".to_owned()], self.leaf_bytes(FileKind::Directory)));
         }
         Ok(paths)
     }
@@ -71,16 +75,16 @@ impl Scrub<'_> {
         Some((Stem::File(ino, home, ino % INODES), facts))
     }
 
-    /// A name of each of these files.
+    /// The names of each of these files, [`MOST_NAMES`] at most.
     async fn find_names(
         &mut self,
         wanted: &[(u64, u64)],
-    ) -> Result<BTreeMap<u64, Name>, ScrubError> {
+    ) -> Result<BTreeMap<u64, Vec<Name>>, ScrubError> {
         let is_wanted = |ino: u64| {
             let place = wanted.partition_point(|(first, _)| *first <= ino);
             wanted[..place].last().is_some_and(|(_, last)| ino <= *last)
         };
-        let mut found = BTreeMap::new();
+        let mut found = BTreeMap::<u64, Vec<Name>>::new();
         for block in 0..self.next_ino.div_ceil(INODES) {
             self.turn().await?;
             for ino in block * INODES..(block + 1) * INODES {
@@ -99,9 +103,12 @@ impl Scrub<'_> {
                     for entry in entries(&bytes) {
                         let target = u64::from(entry.ino);
                         let is_name = entry.is_live() && !matches!(entry.name, b"." | b"..");
-                        if is_name && is_wanted(target) {
-                            let name = entry.name.escape_ascii().to_string();
-                            found.entry(target).or_insert((ino, name));
+                        if !is_name || !is_wanted(target) {
+                            continue;
+                        }
+                        let names = found.entry(target).or_default();
+                        if names.len() < MOST_NAMES {
+                            names.push((ino, entry.name.escape_ascii().to_string()));
                         }
                     }
                 }

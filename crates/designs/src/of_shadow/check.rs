@@ -19,6 +19,16 @@ impl From<Law> for Rule {
     }
 }
 
+/// How bad it is. A file is lost with its last name, though its bytes are there; and the tree of a
+/// snapshot stays as it is.
+fn severity_of(wrong: &Wrong) -> Severity {
+    let is_nameless = wrong.found == NAMELESS || wrong.snapshot.is_some();
+    if wrong.law == Law::Links && is_nameless {
+        return Severity::Loss;
+    }
+    severity(wrong.law)
+}
+
 /// How bad it is when a law does not hold.
 fn severity(law: Law) -> Severity {
     match law {
@@ -51,6 +61,7 @@ fn part(law: Law) -> &'static str {
 
 /// As it is told of a volume with blocks of so many bytes.
 fn finding(wrong: Wrong, block_size: u64) -> Finding {
+    let severity = severity_of(&wrong);
     let Wrong { law, snapshot, ino, path, block, found, expected } = wrong;
     let data = block.map(|(lbn, unit)| DataPlace {
         offset: lbn * block_size,
@@ -59,7 +70,6 @@ fn finding(wrong: Wrong, block_size: u64) -> Finding {
     });
     let name = ino.is_none().then(|| part(law).to_owned());
     let place = Place { ino, block: block.map(|(lbn, _)| lbn), name, ..Place::default() };
-    let severity = severity(law);
     let (rule, repair) = (law.into(), None);
     Finding { rule, severity, place, data, snapshot, path, found, expected, repair }
 }

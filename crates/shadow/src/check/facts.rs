@@ -387,11 +387,10 @@ impl Look<'_> {
         }
         // What is being freed has its own dots still.
         let is_orphan = file.links == 0 && goes;
-        if named != file.links && !is_orphan {
-            self.wrong(Law::Links, Some(ino), file.links.to_string(), named.to_string());
-        }
-        if file.links == 0 && !is_orphan {
+        if named == 0 && !is_orphan {
             self.wrong(Law::Links, Some(ino), NAMELESS, "one, or that it is being freed");
+        } else if named != file.links && !is_orphan {
+            self.wrong(Law::Links, Some(ino), file.links.to_string(), named.to_string());
         }
         if let Some(&parent) = self.says.parents.get(&ino).filter(|_| is_directory) {
             if !self.says.has_way(parent, ways) {

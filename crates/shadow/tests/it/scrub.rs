@@ -288,6 +288,40 @@ fn what_rots_while_it_is_served_is_named() {
     });
 }
 
+/// The names that are told of a file that has lost its last block, and so many links besides.
+fn names_told_of(links: usize) -> Vec<String> {
+    let executor = Executor::new(3);
+    let image = filled();
+    let disk = Disk::new(&executor, image.clone());
+    executor.block_on(async {
+        let volume = opened(executor.runtime(), &disk).await.expect("it is well");
+        let root = volume.files.root();
+        let deep = volume.lookup(root, "deep").await.expect("it is there");
+        let deeper = volume.lookup(deep, "er").await.expect("it is there");
+        let file = volume.lookup(deeper, "small").await.expect("it is there");
+        for number in 0..links {
+            let directory = if number % 2 == 0 { deep } else { root };
+            volume.link(file, directory, &format!("link {number}")).await.expect("there is room");
+        }
+        let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
+        let mut units = 0..image.size() / UNIT;
+        let of_small = units.find(|&unit| is_last(unit_of(&image, unit)));
+        disk.rot(of_small.expect("it has data") * UNIT + 5, 2);
+        let engine = volume.files.store().engine();
+        let found = engine.scrub(&mut |_| true).await.expect("it comes to its end");
+        assert!(found.lost.iter().all(|lost| lost.offset == 8192), "{found:?}");
+        found.lost.into_iter().map(|lost| lost.path.expect("it has names")).collect()
+    })
+}
+
+#[test]
+fn all_names_of_a_file_are_told_up_to_sixteen() {
+    let mut told = names_told_of(3);
+    told.sort();
+    assert_eq!(told, ["/deep/er/small", "/deep/link 0", "/deep/link 2", "/link 1"]);
+    assert_eq!([names_told_of(15).len(), names_told_of(16).len()], [16, 16]);
+}
+
 #[test]
 fn it_ends_when_it_is_told_to_or_the_volume_stops_and_one_goes_at_a_time() {
     let executor = Executor::new(3);
