@@ -13,11 +13,13 @@ mod exports;
 mod facts;
 mod handles;
 mod hostile;
+mod limits;
 mod log;
 mod mounting;
 mod once;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod put_off;
 mod rpc;
 mod spectators;
 mod squash;

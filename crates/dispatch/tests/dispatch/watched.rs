@@ -25,12 +25,14 @@ pub(crate) struct Watched {
     pub(crate) time: Cell<i64>,
     /// How every GETATTR and READ fails.
     pub(crate) broken: Cell<Option<FsError>>,
+    /// How the next change of names or attributes is refused, and not carried out.
+    pub(crate) refusal: Cell<Option<FsError>>,
 }
 
 impl Watched {
     pub(crate) fn new(files: Rc<MemoryFileSystem>) -> Rc<Self> {
-        let (seen, kept, repetitions, time, broken) = Default::default();
-        Rc::new(Self { files, seen, kept, repetitions, time, broken })
+        let (seen, kept, repetitions, time, broken, refusal) = Default::default();
+        Rc::new(Self { files, seen, kept, repetitions, time, broken, refusal })
     }
 
     /// What it stands in front of.
@@ -53,6 +55,11 @@ impl Watched {
         let at = Timestamp { seconds: self.time.get(), nanoseconds: 0 };
         let answered = CallReply { key: Rc::new(key.clone()), outcome: done };
         self.kept.borrow_mut().push(LoggedReply { at, answered });
+    }
+
+    fn refuse<T, W: Default>(&self, error: FsError) -> Sealed<Answer<T, W>> {
+        let answer = Answer { result: Err(error), about: W::default() };
+        Sealed::new(answer, self.files.changes_so_far())
     }
 
     fn see(&self, who: &Credentials) {
@@ -121,6 +128,9 @@ macro_rules! watched {
 
             $(async fn $change(&self, who: &Requester $(, $given: $of)*) -> Sealed<$changed> {
                 self.see(who);
+                if let Some(error) = self.refusal.take() {
+                    return self.refuse(error);
+                }
                 self.files.$change(who $(, $given)*).await.map(|answer| {
                     if let (Some(key), Some(done)) = (&who.call, done(&answer)) {
                         self.keep(key, done);
