@@ -38,6 +38,7 @@ mod recording;
 mod rpcbind;
 mod server;
 mod signals;
+mod unsent;
 
 pub use config::{Config, ConfigError};
 pub use dispatch::{Fsid, Volume};

@@ -26,7 +26,7 @@ use crate::connection::Connection;
 use crate::places::{Occupant, Places};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
-use crate::{descriptors, reactor, rpcbind};
+use crate::{descriptors, reactor, rpcbind, unsent};
 
 /// How long peers may take to fetch their last replies.
 const GRACE: Duration = Duration::from_secs(10);
@@ -430,10 +430,11 @@ impl Connections {
         let stop = reactor::seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
         let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
         let abandon = reactor::seldom(self.abandon.wait()).boxed_local();
-        let max_calls = self.max_calls;
+        let (max_calls, is_stranger) = (self.max_calls, !self.dispatcher.knows(peer.ip()));
         async move {
             // Replies are gathered already; one that waits for an acknowledgement helps no peer.
-            if let Err(error) = stream.set_nodelay(true) {
+            let prepared = stream.set_nodelay(true);
+            if let Err(error) = prepared.and_then(|()| unsent::bound(&stream, is_stranger)) {
                 tracing::debug!(%peer, %error, "gone before it was served");
                 return;
             }

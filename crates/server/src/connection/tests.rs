@@ -159,6 +159,24 @@ fn a_peer_that_takes_no_replies_is_not_read_from_and_in_the_end_disconnected() {
 }
 
 #[test]
+fn as_many_calls_are_read_as_may_be_unanswered_and_not_one_more() {
+    with_connection(async |mut connection, mut peer, _| {
+        // A volume that is not there, and replies of which the first is not taken from us.
+        for unanswered in 1..=4 {
+            connection.calls.push(std::future::pending().boxed_local());
+            drive(&mut connection, |_| true).await;
+            assert_eq!(connection.may_read(), unanswered < 4, "{unanswered} of 4");
+        }
+        peer.write_all(&null_calls(1)).await.expect("sent");
+        connection.stream.as_ref().expect(OPEN).readable().await.expect("it has arrived");
+        drive(&mut connection, |_| true).await;
+        assert_eq!((connection.received, connection.calls.len()), (0, 4), "the fifth stays away");
+        connection.calls.clear();
+        drive(&mut connection, |connection| connection.sent == NULL_REPLY).await;
+    });
+}
+
+#[test]
 fn a_peer_that_only_stays_is_left_alone() {
     with_connection(async |mut connection, peer, alarm| {
         drive(&mut connection, |_| true).await;

@@ -85,3 +85,49 @@ fn length(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+
+    /// A head with these lines behind the first, and one that fills it to `length` bytes.
+    fn head(length: usize, lines: &str) -> Vec<u8> {
+        let text = format!("GET /v1/info HTTP/1.1\r\n{lines}X: ");
+        let fill = "x".repeat(length - text.len() - 4);
+        format!("{text}{fill}\r\n\r\n").into_bytes()
+    }
+
+    /// The status of the refusal, 200 if there is none.
+    fn status_of(head: &[u8]) -> u16 {
+        match block_on(read(&mut &*head)) {
+            Ok(read) => {
+                assert_eq!(read.as_deref(), Some(head));
+                200
+            }
+            Err(refusal) => refusal.status,
+        }
+    }
+
+    #[test]
+    fn a_head_has_as_many_bytes_as_it_may_and_not_one_more() {
+        let lengths = [LONGEST - 1, LONGEST, LONGEST + 1];
+        assert_eq!(lengths.map(|length| status_of(&head(length, ""))), [200, 200, 431]);
+    }
+
+    #[test]
+    fn a_head_has_as_many_lines_as_it_may_and_not_one_more() {
+        // The line that fills it is one of them.
+        let lines =
+            [MOST_LINES - 2, MOST_LINES - 1, MOST_LINES].map(|count| "Y: y\r\n".repeat(count));
+        assert_eq!(lines.map(|lines| status_of(&head(1_000, &lines))), [200, 200, 431]);
+    }
+
+    #[test]
+    fn a_body_has_as_many_bytes_as_it_may_and_not_one_more() {
+        let lengths = [LONGEST_BODY - 1, LONGEST_BODY, LONGEST_BODY + 1];
+        let status = |length| status_of(&head(1_000, &format!("Content-Length: {length}\r\n")));
+        assert_eq!(lengths.map(status), [200, 200, 413]);
+    }
+}

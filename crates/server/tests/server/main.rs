@@ -14,3 +14,4 @@ mod hanging_up;
 mod large_payload;
 mod pipelining;
 mod shutdown;
+mod unsent;

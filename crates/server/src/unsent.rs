@@ -1,0 +1,91 @@
+//! A bound for replies in the kernel: what a connection may leave unsent in its send buffer.
+//!
+//! Memory for replies goes back when the kernel has taken their last byte. The kernel then keeps
+//! the bytes until the peer takes them, and by itself it takes 4 MiB a connection and more. A few
+//! hundred peers that ask and do not read would fill the machine's memory, and no budget of ours
+//! would show it.
+//!
+//! Invariants:
+//! 1. A connection has at most [`MAX_UNSENT_BYTES`] in the kernel that were never sent, and what
+//!    one write adds. Bytes on their way do not count, so the bound costs a fast and long line
+//!    nothing; a peer that acknowledges nothing has few of them on their way.
+//! 2. A stranger has at most twice [`STRANGERS_BUFFER_BYTES`] there, sent or not. A client that
+//!    the exports admit later keeps this bound until it connects anew.
+//!
+//! Not asserted: 1 and 2, which the kernel keeps and the tests measure.
+
+use std::io;
+
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+/// The most unsent bytes of a connection: a write of this length is on its way while the next one
+/// is prepared.
+pub(crate) const MAX_UNSENT_BYTES: u32 = 128 << 10;
+
+/// The send buffer of a stranger: the answers to a few calls. The kernel doubles it, for what it
+/// needs itself.
+pub(crate) const STRANGERS_BUFFER_BYTES: usize = 16 << 10;
+
+/// Bounds what `stream` may leave unsent.
+///
+/// # Errors
+/// The operating system's, when the peer is gone.
+pub(crate) fn bound(stream: &TcpStream, is_stranger: bool) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_notsent_lowat(MAX_UNSENT_BYTES)?;
+    if is_stranger {
+        set_socket_send_buffer_size(stream, STRANGERS_BUFFER_BYTES)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+    use crate::reactor::block_on;
+
+    /// What the peer's kernel takes before it holds us back: twice this.
+    const WINDOW_BYTES: u32 = 8 << 10;
+    const PIECE_BYTES: usize = 64 << 10;
+
+    /// The bytes that the kernel takes for a peer that reads nothing.
+    fn taken(is_stranger: bool) -> usize {
+        let taken = block_on(async |_| {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let peer = TcpSocket::new_v4()?;
+            peer.set_recv_buffer_size(WINDOW_BYTES)?;
+            let _peer = peer.connect(listener.local_addr()?).await?;
+            let (stream, _) = listener.accept().await?;
+            bound(&stream, is_stranger)?;
+            let mut taken = 0;
+            loop {
+                match stream.try_write(&[7; PIECE_BYTES]) {
+                    Ok(length) => taken += length,
+                    // tokio does not know before its first look that the socket is writable.
+                    Err(_) if taken == 0 => stream.writable().await?,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok::<_, io::Error>(taken)
+        });
+        taken.expect("a reactor").expect("the kernel takes bytes")
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_has_a_bounded_part_of_the_kernels_memory() {
+        let bytes = taken(false);
+        let most = MAX_UNSENT_BYTES as usize + PIECE_BYTES + 2 * WINDOW_BYTES as usize;
+        assert!(bytes <= most, "{bytes} of {most}");
+        assert!(bytes >= MAX_UNSENT_BYTES as usize, "{bytes} bytes: a reply has room");
+    }
+
+    #[test]
+    fn a_stranger_that_reads_nothing_has_less_of_it() {
+        let (bytes, most) = (taken(true), 2 * STRANGERS_BUFFER_BYTES + 2 * WINDOW_BYTES as usize);
+        assert!((1..=most).contains(&bytes), "{bytes} of {most}");
+    }
+}
