@@ -109,6 +109,15 @@ impl Worker {
         Noted { is_broken: false }
     }
 
+    /// Notes WRITEs that were answered, and whose data no COMMIT has made durable.
+    pub fn lost(&mut self, writes: u64) {
+        if writes > 0 {
+            let what = "answered, but its COMMIT was refused: not durable".to_owned();
+            *self.tally.borrow_mut().errors.entry((Procedure::Write.name(), what)).or_default() +=
+                writes;
+        }
+    }
+
     /// Notes payload.
     pub fn moved(&mut self, bytes: u64) {
         self.tally.borrow_mut().bytes += bytes;

@@ -48,7 +48,32 @@ struct File {
     handle: Cell<Option<Handle>>,
     /// How many pieces were begun.
     begun: Cell<u64>,
-    verifier: Cell<Option<Verifier>>,
+    /// UNSTABLE data that no COMMIT has made durable.
+    open: Cell<Open>,
+}
+
+/// Writes that wait for a COMMIT.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    writes: u64,
+    bytes: u64,
+    /// The verifier of the first of them, and whether another one has a different one: then the
+    /// server has lost data.
+    verifier: Option<Verifier>,
+    is_mixed: bool,
+}
+
+impl Open {
+    /// The same with another write.
+    fn and(self, bytes: u64, verifier: Verifier) -> Self {
+        let is_other = self.verifier.is_some_and(|first| first != verifier);
+        Self {
+            writes: self.writes + 1,
+            bytes: self.bytes + bytes,
+            verifier: self.verifier.or(Some(verifier)),
+            is_mixed: self.is_mixed || is_other,
+        }
+    }
 }
 
 struct Files {
@@ -118,6 +143,7 @@ async fn finish(stage: &Stage, files: &Files, measured: &mut Measured) {
     for (key, count) in last.tally.errors {
         *measured.tally.errors.entry(key).or_default() += count;
     }
+    measured.tally.bytes += last.tally.bytes;
     measured.elapsed += stage.runtime.clock.now().since(start);
 }
 
@@ -155,8 +181,26 @@ impl Files {
         if written.committed < stable {
             return Err(worker.wrong(Procedure::Write, "it is less stable than it should be"));
         }
-        worker.moved(u64::from(count));
         Ok(written.verifier)
+    }
+
+    /// Writes so many bytes UNSTABLE: they count when a COMMIT has made them durable.
+    async fn write_unstable(
+        &self,
+        worker: &mut Worker,
+        file: &File,
+        place: (&Handle, u64, u32),
+    ) -> Step {
+        let verifier = self.write(worker, place, Stability::Unstable).await?;
+        file.open.set(file.open.get().and(place.2.into(), verifier));
+        Ok(())
+    }
+
+    /// Writes so many bytes, which are durable then.
+    async fn write_stable(&self, worker: &mut Worker, place: (&Handle, u64, u32)) -> Step {
+        self.write(worker, place, Stability::FileSync).await?;
+        worker.moved(place.2.into());
+        Ok(())
     }
 
     async fn read(&self, worker: &mut Worker, file: &Handle, offset: u64, count: u32) -> Step {
@@ -172,11 +216,20 @@ impl Files {
 
     async fn commit(&self, worker: &mut Worker, file: &File, handle: &Handle) -> Step {
         let arguments = CommitArgs { file: handle.as_bytes(), offset: 0, count: 0 };
-        let committed = worker.call(&arguments).await?;
-        let written = file.verifier.get();
-        if written.is_none_or(|written| written == committed.verifier) {
+        let open = file.open.take(); // what is answered from now on is for the next COMMIT
+        let committed = match worker.call(&arguments).await {
+            Ok(committed) => committed,
+            Err(noted) => {
+                worker.lost(open.writes);
+                return Err(noted);
+            }
+        };
+        let is_there = open.verifier.is_none_or(|written| written == committed.verifier);
+        if is_there && !open.is_mixed {
+            worker.moved(open.bytes);
             Ok(())
         } else {
+            worker.lost(open.writes);
             Err(worker.wrong(Procedure::Commit, "the verifier changed: data was lost"))
         }
     }
@@ -194,9 +247,7 @@ impl Play for Filling<'_> {
     async fn turn(&self, worker: &mut Worker, turn: u64) -> Step {
         let (file, handle) = self.0.file(turn as usize);
         let offset = file.begun.replace(file.begun.get() + 1) * u64::from(PIECE);
-        let verifier = self.0.write(worker, (&handle, offset, PIECE), Stability::Unstable).await?;
-        file.verifier.set(Some(verifier));
-        Ok(())
+        self.0.write_unstable(worker, file, (&handle, offset, PIECE)).await
     }
 }
 
@@ -216,14 +267,14 @@ impl Play for Playing<'_> {
             Kind::CreateWrite => {
                 let start = worker.step_start();
                 let handle = files.create(worker, turn).await?;
-                files.write(worker, (&handle, 0, SMALL), Stability::FileSync).await?;
+                files.write_stable(worker, (&handle, 0, SMALL)).await?;
                 worker.step_done(start);
                 Ok(())
             }
             Kind::Overwrite => {
                 let (_, handle) = files.file(worker.connection);
                 let offset = block(worker, files.size, BLOCK);
-                files.write(worker, (&handle, offset, BLOCK), Stability::FileSync).await.map(drop)
+                files.write_stable(worker, (&handle, offset, BLOCK)).await
             }
             Kind::Write { size } => self.write_on(worker, size).await,
             Kind::ReadOnce { size } => {
@@ -252,8 +303,7 @@ impl Playing<'_> {
         let (file, handle) = self.0.file(worker.connection);
         let begun = file.begun.replace(file.begun.get() + 1);
         let offset = begun * u64::from(size) % self.0.size;
-        let verifier = self.0.write(worker, (&handle, offset, size), Stability::Unstable).await?;
-        file.verifier.set(Some(verifier));
+        self.0.write_unstable(worker, file, (&handle, offset, size)).await?;
         if (offset + u64::from(size)).is_multiple_of(COMMIT_EVERY) {
             self.0.commit(worker, file, &handle).await?;
         }

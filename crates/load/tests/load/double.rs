@@ -14,9 +14,10 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use load::stage::{Plan, Stage, Trouble, Unwatched};
 use nfs::mount::{MntOk, MntResult};
-use nfs::nfs3::results::{CreateOk, FsinfoOk, Properties, ReaddirplusOk};
+use nfs::nfs3::results::{CommitOk, CreateOk, FsinfoOk, Properties, ReaddirplusOk, WriteOk};
 use nfs::nfs3::{
-    Attributes, Device, Failure, FileKind, Handle, Outcome, Procedure, Status, Time, Verifier, Wcc,
+    Attributes, Device, Failure, FileKind, Handle, Outcome, Procedure, Stability, Status, Time,
+    Verifier, Wcc,
 };
 use nfs::record::Record;
 use nfs::rpc::{self, Call, Caller, PROGRAM_MOUNT, Refusal};
@@ -44,6 +45,9 @@ pub(crate) enum Lie {
     /// The reply comes then.
     Late(Instant),
 }
+
+/// The bytes that each WRITE says it has written.
+pub(crate) const WRITTEN: u32 = 64 << 10;
 
 /// Says what becomes of a call of a procedure.
 type Judge = dyn Fn(Procedure, Instant) -> Option<Lie>;
@@ -241,6 +245,16 @@ fn honest(xid: u32, procedure: Procedure) -> Vec<u8> {
                 eof: true,
             };
             to.value(&Outcome::<_, ()>::Ok(list));
+        }),
+        Procedure::Write => good(&|to| {
+            let (wcc, committed) = (Wcc::default(), Stability::Unstable);
+            let verifier = Verifier::default();
+            let written = WriteOk { wcc, count: WRITTEN, committed, verifier };
+            to.value(&Outcome::<_, Wcc>::Ok(written));
+        }),
+        Procedure::Commit => good(&|to| {
+            let committed = CommitOk { wcc: Wcc::default(), verifier: Verifier::default() };
+            to.value(&Outcome::<_, Wcc>::Ok(committed));
         }),
         Procedure::Remove | Procedure::Rmdir => {
             good(&|to| to.value(&Outcome::<_, Wcc>::Ok(Wcc::default())))

@@ -11,7 +11,7 @@ use nfs::nfs3::{Procedure, Status};
 use nfs::rpc::Refusal;
 use sim::Executor;
 
-use crate::double::{Double, Lie, one_by_one};
+use crate::double::{Double, Lie, WRITTEN, one_by_one};
 
 /// 100 GETATTRs of which every tenth is lied to.
 fn measure(lie: Lie) -> Measured {
@@ -107,4 +107,39 @@ fn a_workload_that_cannot_be_prepared_says_why() {
         let Trouble::Prepare { procedure, why, .. } = &trouble else { panic!("{trouble}") };
         assert_eq!((*procedure, why.as_str()), ("CREATE", "NFS3ERR_NOSPC"));
     });
+}
+
+/// Writes a file that is committed after each 256 WRITEs, where some COMMITs are refused.
+fn commits(refused: impl Fn(u64) -> bool + 'static) -> Measured {
+    let executor = Executor::new(1);
+    let asked = Cell::new(0);
+    let double = Double::new(&executor, move |procedure, _| {
+        asked.set(asked.get() + u64::from(procedure == Procedure::Commit));
+        let is_it = procedure == Procedure::Commit && refused(asked.get());
+        is_it.then_some(Lie::Status(Status::NoSpace))
+    });
+    let plan = Plan { count: 1000, ..one_by_one(Duration::from_secs(1000)) };
+    executor.block_on(async {
+        let stage = double.stage(plan).await.expect("it answers");
+        let write = Workload::named("write-64k").expect("it is in the table");
+        write.play(&stage).await.expect("what it needs can be made").phases.remove(0)
+    })
+}
+
+#[test]
+fn what_no_commit_has_made_durable_does_not_count_and_is_told() {
+    let all = commits(|_| false).tally;
+    assert_eq!((all.bytes, all.failed()), (1000 * u64::from(WRITTEN), 0));
+    // The second COMMIT, or the last, of what was written behind the others.
+    for (refused, lost) in [(2, 256), (4, 1000 - 3 * 256)] {
+        let tally = commits(move |number| number == refused).tally;
+        assert_eq!(tally.bytes, (1000 - lost) * u64::from(WRITTEN), "without COMMIT {refused}");
+        let errors: Vec<_> = tally.errors.iter().collect();
+        let [((commit, why), 1), ((write, what), writes)] = errors[..] else {
+            panic!("{errors:?}")
+        };
+        assert_eq!((*commit, why.as_str()), ("COMMIT", "NFS3ERR_NOSPC"));
+        assert_eq!((*write, *writes), ("WRITE", lost));
+        assert!(what.contains("not durable"), "{what}");
+    }
 }
