@@ -25,8 +25,8 @@ pub(crate) const MOST_NAMES: usize = 16;
 type Name = (u64, String);
 
 impl Scrub<'_> {
-    /// The paths to each file that has lost something, as far as there are any, and how many bytes a
-    /// leaf of it has.
+    /// The paths to each file that has lost something, as far as there are any, and how many bytes
+    /// a leaf of it has.
     ///
     /// # Errors
     /// [`ScrubError::Ended`]; [`ScrubError::Stopped`].
