@@ -91,7 +91,12 @@ impl Tally {
 
     /// Notes a call that did not.
     pub fn error(&mut self, procedure: &'static str, what: String) {
-        *self.errors.entry((procedure, what)).or_default() += 1;
+        self.errors_alike(procedure, what, 1);
+    }
+
+    /// Notes so many calls that failed in the same way.
+    pub fn errors_alike(&mut self, procedure: &'static str, what: String, count: u64) {
+        *self.errors.entry((procedure, what)).or_default() += count;
     }
 
     /// Notes a step of several calls.

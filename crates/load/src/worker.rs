@@ -113,8 +113,7 @@ impl Worker {
     pub fn lost(&mut self, writes: u64) {
         if writes > 0 {
             let what = "answered, but its COMMIT was refused: not durable".to_owned();
-            *self.tally.borrow_mut().errors.entry((Procedure::Write.name(), what)).or_default() +=
-                writes;
+            self.tally.borrow_mut().errors_alike(Procedure::Write.name(), what, writes);
         }
     }
 

@@ -140,8 +140,8 @@ async fn finish(stage: &Stage, files: &Files, measured: &mut Measured) {
     let count = stage.plan.connections as u64;
     let pace = crate::run::Pace { count, ..Default::default() };
     let last = crate::run::paced(stage, "committing", pace, &Committing(files)).await;
-    for (key, count) in last.tally.errors {
-        *measured.tally.errors.entry(key).or_default() += count;
+    for ((procedure, what), count) in last.tally.errors {
+        measured.tally.errors_alike(procedure, what, count);
     }
     measured.tally.bytes += last.tally.bytes;
     measured.elapsed += stage.runtime.clock.now().since(start);
