@@ -22,11 +22,8 @@ impl From<Law> for Rule {
 /// How bad it is. A file is lost with its last name, though its bytes are there; and the tree of a
 /// snapshot stays as it is.
 fn severity_of(wrong: &Wrong) -> Severity {
-    let is_nameless = wrong.found == NAMELESS || wrong.snapshot.is_some();
-    if wrong.law == Law::Links && is_nameless {
-        return Severity::Loss;
-    }
-    severity(wrong.law)
+    let stays = wrong.found == NAMELESS || wrong.snapshot.is_some();
+    if wrong.law == Law::Links && stays { Severity::Loss } else { severity(wrong.law) }
 }
 
 /// How bad it is when a law does not hold.

@@ -76,6 +76,13 @@ pub(crate) fn unit_of(image: &Image, unit: u64) -> Vec<u8> {
     bytes
 }
 
+/// The last block of `/deep/er/small`, of which a part is behind the end.
+fn last_of_small(image: &Image) -> u64 {
+    let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
+    let mut units = 0..image.size() / UNIT;
+    units.find(|&unit| is_last(unit_of(image, unit))).expect("it has data")
+}
+
 /// Whose a unit is that is in use, as far as its bytes tell: paths that may be named for it.
 fn owners(bytes: &[u8]) -> Vec<&'static str> {
     if !bytes.starts_with(b"DuSh") {
@@ -177,11 +184,8 @@ fn offsets_are_those_of_the_file() {
 #[test]
 fn what_rots_behind_the_end_of_a_file_is_told_once() {
     let image = filled();
-    let units = 0..image.size() / UNIT;
-    let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
-    let mut of_small = units.filter(|&unit| is_last(unit_of(&image, unit)));
     let mut rotten = image.clone();
-    rotten.write((of_small.next().expect("it has data") + 1) * UNIT - 1, &[1]);
+    rotten.write((last_of_small(&image) + 1) * UNIT - 1, &[1]);
     let found = found(&rotten).expect("it can be checked");
     let laws: Vec<Law> = found.wrong.iter().map(|wrong| wrong.law).collect();
     assert_eq!(laws, [Law::Data]);
@@ -272,11 +276,7 @@ fn what_rots_while_it_is_served_is_named() {
     let disk = Disk::new(&executor, image.clone());
     executor.block_on(async {
         let volume = opened(executor.runtime(), &disk).await.expect("it is well");
-        let units = 0..image.size() / UNIT;
-        // The last block, of which a part is behind the end.
-        let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
-        let mut of_small = units.filter(|&unit| is_last(unit_of(&image, unit)));
-        disk.rot(of_small.next().expect("it has data") * UNIT + 5, 2);
+        disk.rot(last_of_small(&image) * UNIT + 5, 2);
         let engine = volume.files.store().engine();
         let found = engine.scrub(&mut |_| true).await.expect("it comes to its end");
         let path = Some("/deep/er/small".to_owned());
@@ -303,10 +303,7 @@ fn names_told_of(links: usize) -> Vec<String> {
             let directory = if number % 2 == 0 { deep } else { root };
             volume.link(file, directory, &format!("link {number}")).await.expect("there is room");
         }
-        let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
-        let mut units = 0..image.size() / UNIT;
-        let of_small = units.find(|&unit| is_last(unit_of(&image, unit)));
-        disk.rot(of_small.expect("it has data") * UNIT + 5, 2);
+        disk.rot(last_of_small(&image) * UNIT + 5, 2);
         let engine = volume.files.store().engine();
         let found = engine.scrub(&mut |_| true).await.expect("it comes to its end");
         assert!(found.lost.iter().all(|lost| lost.offset == 8192), "{found:?}");
