@@ -25,6 +25,8 @@ planted::bugs! {
     ShortSighted,
     /// A directory moves although its new parent got another way up while that was looked for.
     OvertakenClimbs,
+    /// RENAME says that a name is missing although the other directory has gone before.
+    ForgottenGoals,
     /// A directory moves whether or not the way up from its new parent may be lost.
     LooseMoves,
     /// What a snapshot holds is changed like what is live.

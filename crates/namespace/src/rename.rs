@@ -135,7 +135,12 @@ impl<S: Store> Namespace<S> {
     ) -> Result<Attempt, FsError> {
         self.settle_names(call, from, from_name).await?;
         self.settle_names(call, to, to_name).await?;
-        let moving = self.peek(call, from, from_name).await?.ok_or(FsError::NoEntry)?;
+        let Some(moving) = self.peek(call, from, from_name).await? else {
+            if !is_planted(Bug::ForgottenGoals) {
+                self.see_alive(call, to)?; // it may have gone while `from` was waited for
+            }
+            return Err(FsError::NoEntry);
+        };
         let alone = if moving.kind() == FileKind::Directory && from.id() != to.id() {
             Some(self.alone_and_not_below(call, to, &moving).await?)
         } else {

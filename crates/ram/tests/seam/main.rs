@@ -1,6 +1,7 @@
 //! Who waits for what, where Updates become durable when the test says so.
 
 mod climbs;
+mod goals;
 mod snapshots;
 
 use std::rc::Rc;

@@ -202,6 +202,7 @@ const OF_MEMORY: &[&str] = &[
     "LoneAnswers",
     "LooseMoves",
     "OvertakenClimbs",
+    "ForgottenGoals",
     "LiveSnapshots",
     "UnwaitedPins",
     "PinsAmidSteps",
