@@ -38,6 +38,8 @@ pub struct Budget {
     /// Of what undoes changes, and the most that this took: many small pieces, between which no
     /// block finds room when they are gone.
     deltas: Meter,
+    /// Of the blocks those that cannot go before their changes are on the disk.
+    pinned: Meter,
     most_deltas: Cell<usize>,
     /// Bytes in use at which some are to go: the budget, or more when less could not go last time.
     limit: Cell<usize>,
@@ -57,6 +59,7 @@ impl Budget {
             spare: Meter::default(),
             beside: Meter::default(),
             deltas: Meter::default(),
+            pinned: Meter::default(),
             most_deltas: Cell::new(0),
             limit: Cell::new(most),
             short: Cell::new(false),
@@ -92,6 +95,11 @@ impl Budget {
     /// Counts what undoes changes of blocks.
     pub fn deltas(&self) -> &Meter {
         &self.deltas
+    }
+
+    /// Counts blocks that pending changes pin. They are counted as blocks, too.
+    pub fn pinned(&self) -> &Meter {
+        &self.pinned
     }
 
     /// Bytes in use, but for data.

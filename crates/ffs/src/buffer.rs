@@ -32,8 +32,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use cache::Meter;
 use cache::blocks::Block;
+use cache::{Budget, Meter};
 use ufs2::layout::Dinode;
 use vfs::Sequence;
 
@@ -89,8 +89,11 @@ pub struct Buffer {
     role: Role,
     image: RefCell<block::Buffer>,
     deltas: RefCell<Vec<Delta>>,
-    /// Counts the bytes of the deltas, once the block is at home.
+    /// Counts the bytes of the deltas, once the block is at home,
     meter: OnceCell<Meter>,
+    /// and those of the block as long as there are deltas; how many it has counted.
+    pinned: OnceCell<Meter>,
+    pinned_bytes: Cell<usize>,
     /// Changed without a delta: access times, search hints. Written at leisure.
     dirty: Cell<bool>,
     /// What changed since the last write, or was undone in it, and what that write brings home.
@@ -140,6 +143,8 @@ impl Buffer {
             image: RefCell::new(image),
             deltas: RefCell::default(),
             meter: OnceCell::new(),
+            pinned: OnceCell::new(),
+            pinned_bytes: Cell::new(0),
             dirty: Cell::new(false),
             stale: Cell::default(),
             landing: Cell::default(),
@@ -183,6 +188,8 @@ impl Buffer {
         assert!(size >= image.len(), "a run in place only grows");
         self.note_stale(Span::from(image.len()..size));
         *image = block::Buffer::padded(&image, size);
+        drop(image);
+        self.count_pinned();
     }
 
     /// Applies `edit` for an Update and remembers how to take it back.
@@ -196,12 +203,26 @@ impl Buffer {
         let is_last = deltas.last().is_none_or(|last| last.sequence <= sequence);
         assert!(is_last, "invariant 1: deltas stand in the order in which they were applied");
         deltas.push(delta);
+        if deltas.len() == 1 {
+            drop((deltas, image));
+            self.count_pinned();
+        }
     }
 
-    /// Has `meter` count what the deltas take that are applied from now on. There are none yet.
-    pub(crate) fn count_deltas(&self, meter: &Meter) {
+    /// Has the meters of `budget` count what the deltas take that are applied from now on, and what
+    /// they pin. There are none yet.
+    pub(crate) fn count_deltas(&self, budget: &Budget) {
         assert!(!self.is_pending(), "a block comes home before it changes");
-        let _ = self.meter.set(meter.clone()); // it may have been here before
+        let _ = self.meter.set(budget.deltas().clone()); // it may have been here before
+        let _ = self.pinned.set(budget.pinned().clone());
+    }
+
+    /// Counts the block as pinned as long as it is pending.
+    fn count_pinned(&self) {
+        let Some(pinned) = self.pinned.get() else { return };
+        let now = if self.is_pending() { self.memory() } else { 0 };
+        pinned.add(now);
+        pinned.subtract(self.pinned_bytes.replace(now));
     }
 
     fn count(&self, how: impl FnOnce(&Meter)) {
@@ -278,6 +299,8 @@ impl Buffer {
         let bytes = deltas.remove(last).bytes();
         let before = deltas.remove(other);
         self.count(|meter| meter.subtract(bytes + before.bytes()));
+        drop(deltas);
+        self.count_pinned();
         Some((before.sequence, before.tag))
     }
 
@@ -319,6 +342,8 @@ impl Buffer {
             self.count(|meter| meter.subtract(delta.bytes()));
             forgotten.push((delta.sequence, delta.tag));
         }
+        drop((deltas, image));
+        self.count_pinned();
         forgotten
     }
 
@@ -445,6 +470,8 @@ impl Buffer {
         });
         if deltas.is_empty() {
             *deltas = Vec::new(); // a block of new inodes has had more of them than it is large
+            drop(deltas);
+            self.count_pinned();
         }
         landed
     }
@@ -454,6 +481,7 @@ impl Buffer {
         self.dirty.set(false);
         let deltas = self.deltas.take();
         self.count(|meter| meter.subtract(deltas.iter().map(Delta::bytes).sum()));
+        self.count_pinned();
         deltas.into_iter().map(|delta| delta.sequence).collect()
     }
 }

@@ -40,6 +40,13 @@ pub struct Home {
     data: DataPath,
 }
 
+/// Of so many parts of the memory
+const PARTS: usize = 4;
+/// blocks that pending changes pin may take these,
+const PARTS_PINNED: usize = 3;
+/// and from these on it is seen to it that there are fewer.
+const PARTS_PUSHED: usize = 2;
+
 /// Between two attempts to bring something home of which the first found no room below.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -77,6 +84,17 @@ impl Home {
     /// What everything that is kept may take.
     pub(crate) fn budget(&self) -> &Budget {
         self.buffers.budget()
+    }
+
+    /// Whether blocks that pending changes pin take so much of the memory that those go to the disk
+    /// which no caller waits for.
+    pub(crate) fn pins_much(&self) -> bool {
+        self.budget().pinned().bytes() > self.budget().bytes() / PARTS * PARTS_PUSHED
+    }
+
+    /// Whether they take so much that no Update comes before some of it is there.
+    pub(crate) fn pins_too_much(&self) -> bool {
+        self.budget().pinned().bytes() > self.budget().bytes() / PARTS * PARTS_PINNED
     }
 
     /// The way of file data.
@@ -178,7 +196,7 @@ impl Home {
     /// Takes in a buffer that was made in memory.
     pub fn install(&self, buffer: &Rc<Buffer>) {
         self.buffers.insert(buffer.address(), buffer);
-        buffer.count_deltas(self.budget().deltas());
+        buffer.count_deltas(self.budget());
     }
 
     /// Lets go of a run of fragments that is not in use any more: of a block of metadata, and of

@@ -121,6 +121,8 @@ planted::bugs! {
     EndlessQueue,
     /// What undoes changes may take any amount of memory.
     EndlessDeltas,
+    /// Changes come however many blocks pending ones pin.
+    UnboundedPins,
     /// A new file has the generation of the one that had its inode before.
     SameGeneration,
     /// The log does not say that fragments are taken.

@@ -16,7 +16,7 @@
 //!    later: each read dirties an access time, so while a client reads there is always more.
 //! 3. What undoes changes takes a share of the memory: where callers do not wait until theirs are
 //!    durable, they wait before the next one. UNSTABLE data, which goes to the disk to leave room
-//!    in memory, does not.
+//!    in memory, does not. Blocks that changes pin take a share, too, for which all wait.
 //! 4. Updates are staged in the order in which they were applied.
 //! 5. No block is used again while a write of it is on its way. The writes of a run begin at its
 //!    first fragment.
@@ -74,6 +74,8 @@ pub trait Order: Sized + 'static {
     }
     /// Everything that is in flight is wanted now.
     fn hurry(&self) {}
+    /// The same, but no caller waits for it: memory is to be free.
+    fn push(&self) {}
     /// The bytes that what undoes changes may take, where all that is kept may take `budget`.
     fn most_memory(&self, budget: usize) -> usize {
         budget / DELTAS_SHARE
@@ -193,6 +195,12 @@ impl<O: Order> InPlace<O> {
         let budget = self.home.budget();
         let is_much = budget.deltas().bytes() > self.order.most_memory(budget.bytes());
         is_much && !is_planted(Bug::EndlessDeltas)
+    }
+
+    /// Whether an Update waits before it comes (invariant 3).
+    fn is_to_wait(&self, is_unasked: bool) -> bool {
+        let pins_too_much = self.home.pins_too_much() && !is_planted(Bug::UnboundedPins);
+        pins_too_much || (self.holds_much() && !is_unasked)
     }
 
     /// Whether an Update may come, 0 bytes of room for it: not when the disk finds no room below,
@@ -323,14 +331,18 @@ impl<O: Order> Policy for InPlace<O> {
 
     fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
         // There is nothing beside the volume to fill.
-        let goes_on = update.manner.goes_on;
-        if !self.holds_much() || update.manner.is_unasked {
+        let (goes_on, is_unasked) = (update.manner.goes_on, update.manner.is_unasked);
+        if !self.is_to_wait(is_unasked) {
             return std::future::ready(self.has_room(goes_on)).boxed_local();
         }
         async move {
-            while self.holds_much() && self.has_room(goes_on).is_ok() {
+            while self.is_to_wait(is_unasked) && self.has_room(goes_on).is_ok() {
                 let tried = self.tried.wait(); // invariant 3: the rounds under way make room
-                self.order.hurry();
+                if is_unasked {
+                    self.order.push();
+                } else {
+                    self.order.hurry();
+                }
                 self.kick();
                 tried.await;
             }
@@ -360,6 +372,9 @@ impl<O: Order> Policy for InPlace<O> {
             pending.insert(buffer.address(), buffer);
         }
         drop(pending);
+        if self.home.pins_much() {
+            self.order.push();
+        }
         self.kick();
         is_void && is_still
     }

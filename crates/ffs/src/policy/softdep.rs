@@ -535,6 +535,13 @@ impl Order for Dependencies {
         self.due.borrow_mut().extend(all);
     }
 
+    fn push(&self) {
+        let mut due = self.due.borrow_mut();
+        if due.is_empty() {
+            due.extend(self.flights.borrow().0.keys()); // what comes later is for the next push
+        }
+    }
+
     fn most_memory(&self, budget: usize) -> usize {
         self.options.most_memory(budget)
     }

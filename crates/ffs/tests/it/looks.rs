@@ -1,10 +1,17 @@
 //! A name leads to its file, and what is told of a file is never older than an answer about it.
 
-use crate::common::looks::{names_lead_to_their_files, what_is_told_is_never_stale};
+use crate::common::looks::{
+    a_change_that_waits_is_told, names_lead_to_their_files, what_is_told_is_never_stale,
+};
 
 #[test]
 fn names_that_are_made_and_moved_lead_to_their_files() {
     names_lead_to_their_files().unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn a_change_that_is_not_at_home_is_told_however_much_was_looked_at_since() {
+    a_change_that_waits_is_told().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 #[test]

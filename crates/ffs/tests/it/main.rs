@@ -35,11 +35,13 @@ mod log_reuse;
 mod log_room;
 mod log_scale;
 mod looks;
+mod many_chains;
 mod memory;
 mod misfit;
 mod mkfs;
 mod mutations;
 mod overtaking;
+mod pins;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 #[cfg(feature = "planted-bugs")]

@@ -14,7 +14,9 @@ use crate::common::bugs::{Planted, plant, unplant};
 use crate::common::cutting::sizes;
 use crate::common::fill::round::Rounds;
 use crate::common::growth::inside_the_last_fragment;
-use crate::common::looks::{names_lead_to_their_files, what_is_told_is_never_stale};
+use crate::common::looks::{
+    a_change_that_waits_is_told, names_lead_to_their_files, what_is_told_is_never_stale,
+};
 use crate::common::tree::{Setting, record};
 use crate::common::volume::under;
 
@@ -65,7 +67,7 @@ fn attributes_that_only_a_file_in_memory_knows_are_missed() {
 
 #[test]
 fn attributes_that_are_not_at_home_yet_are_missed() {
-    assert!(is_seen(Bug::PassedBuffers, what_is_told_is_never_stale));
+    assert!(is_seen(Bug::PassedBuffers, a_change_that_waits_is_told));
 }
 
 #[test]

@@ -50,7 +50,16 @@ impl RedoLog {
     }
 
     fn is_urgent(&self) -> bool {
-        self.is_asked() || self.shared.bytes_since(self.head_of_changes()) > self.sync_bytes()
+        self.is_asked()
+            || self.is_pressed()
+            || self.shared.bytes_since(self.head_of_changes()) > self.sync_bytes()
+    }
+
+    /// Whether changes pin much of the memory, of which some can come home: a round that brings
+    /// nothing home would follow the last one at once.
+    fn is_pressed(&self) -> bool {
+        let oldest = self.flights.borrow().first();
+        self.home.pins_much() && oldest.is_some_and(|oldest| oldest <= self.horizon.through().0)
     }
 
     /// Bytes of live log from which on the sync does not rest.

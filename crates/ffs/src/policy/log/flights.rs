@@ -35,6 +35,11 @@ impl Flights {
         self.flights.is_empty()
     }
 
+    /// The sequence of the oldest that is needed.
+    pub(super) fn first(&self) -> Option<u64> {
+        (!self.flights.is_empty()).then_some(self.first)
+    }
+
     /// The oldest that is needed.
     pub(super) fn oldest(&self) -> Option<&Flight> {
         let oldest = self.flights.front();

@@ -401,12 +401,16 @@ impl Policy for RedoLog {
         assert!(body <= LARGEST_BODY, "an entry of {body} bytes does not fit into a segment");
         let manner = update.manner;
         let room = self.shared.journal.room_for(body);
-        if !self.is_crowded() || manner.goes_on || manner.is_unasked {
+        let is_crowded = self.is_crowded() && !manner.goes_on && !manner.is_unasked;
+        if !is_crowded && !self.pins_too_much() {
             return self.set_aside(room, manner.goes_on).boxed_local();
         }
         async move {
-            self.await_writer().await;
-            self.set_aside(room, false).await
+            self.await_landing(manner.goes_on).await;
+            if is_crowded {
+                self.await_writer().await;
+            }
+            self.set_aside(room, manner.goes_on).await
         }
         .boxed_local()
     }
