@@ -11,6 +11,7 @@ use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 
 use crate::anchors::superblocks;
+use crate::copies::with_copies;
 use crate::error::OpenError;
 use crate::format::UNIT;
 use crate::format::anchor::Anchor;
@@ -79,8 +80,13 @@ async fn whole(
             Ok(_) if !mends => return Ok(None),
             Ok(bytes) => {
                 let block = superblock.write(at, &anchor.secret);
-                match mended_run(device, (&*block, all, anchor.shape.block), *listed, &bytes).await
-                {
+                let told = (&block[..], all.as_slice(), anchor.shape.block);
+                let copied = with_copies(device, superblock, listed, &bytes).await;
+                let right = match copied {
+                    None => mended_run(device, told, *listed, &bytes).await,
+                    copied => copied,
+                };
+                match right {
                     Some(right) => _ = mended.insert(listed.offset(), right.freeze()),
                     None => return Ok(None),
                 }

@@ -77,6 +77,7 @@ laws! {
     Anchor, "volume.anchor", "An anchor says what the volume is, and where its superblocks stand.";
     Counts, "sb.counts", "What is counted is what there is.";
     Block, "tree.block", "A pointer leads to the block that it says, with its checksum.";
+    Twice, "tree.twice", "What leads to the root directory stands twice, each copy whole.";
     Birth, "tree.birth", "A block is not younger than what leads to it.";
     Once, "space.once", "Every unit that is held is held once.";
     Listed, "space.listed", "What snapshots alone hold is listed once, for those that hold it.";
@@ -228,6 +229,7 @@ pub async fn check(
     };
     let shape = anchor.shape;
     let nodes = nodes_of(device, &anchor, &superblock);
+    nodes.is_only_read.set(true);
     let total = shape.capacity().saturating_sub(anchor.free);
     let mut look = Look::new(nodes, shape, reads_data, progress);
     for _ in 0..ROUNDS {

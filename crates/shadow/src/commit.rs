@@ -50,7 +50,7 @@ use crate::format::pointer::Pointer;
 use crate::format::record::{self, Change, Run, Span};
 use crate::format::snapshot::{self, Line, State};
 use crate::format::superblock::{LISTED, Listed, Snapshots, Superblock, Volume};
-use crate::format::{ANCHORS, UNIT, sum};
+use crate::format::{ANCHORS, UNIT, VERSION, sum};
 use crate::nodes::{Node, Nodes};
 use crate::pins::Pins;
 use crate::planted::{Bug, is_planted};
@@ -531,16 +531,27 @@ impl Commits {
         pin.iter().for_each(|pin| self.nodes.mark(&pin.leaf));
         let nodes = self.nodes.take_dirty();
         let units = self.units_for(nodes.len() as u64 + 1);
-        for (node, &address) in nodes.iter().zip(&units) {
+        let twins = self.twins_for(&nodes, &units);
+        for ((node, &address), &twin) in nodes.iter().zip(&units).zip(&twins) {
             if !node.is_pinnable()
                 && let Some(pin) = pin.take()
             {
                 self.write_pin(pin, number);
             }
-            let (block, sum, old) = self.nodes.seal(node, address, number);
-            writes.push((address, block.freeze(), sum));
-            balance.taken.push(Run::of(address));
-            self.leave(node, old, &mut balance);
+            let (block, sum, old) = self.nodes.seal(node, (address, twin), number);
+            let block = block.freeze();
+            let places = [address, twin].into_iter().zip(old).filter(|(place, _)| *place > 0);
+            for (place, old) in places {
+                balance.taken.push(Run::of(place));
+                if place == twin && is_planted(Bug::ForgottenTwins) && !old.is_null() {
+                    self.pins.uncount_node(old.birth.get(), true);
+                    balance.freed.push(Run::of(old.address.get()));
+                } else {
+                    self.leave(node, old, &mut balance);
+                }
+                let is_left_out = place == twin && is_planted(Bug::UnwrittenTwins);
+                writes.extend((!is_left_out).then(|| (place, block.clone(), sum)));
+            }
         }
         let (changes, mut freed) = balance.into_changes();
         self.space.note_taken(&changes, number);
@@ -570,6 +581,7 @@ impl Commits {
             volume: self.volume(),
             chains: self.chains.all(),
             listed: Vec::new(),
+            version: VERSION,
             ..*superblock
         };
         let (superblock, payload) = (superblock.clone(), self.unflushed.borrow().clone());
@@ -736,13 +748,18 @@ impl Commits {
         self.released.notify();
     }
 
-    /// Writes an anchor that says the same once more; if one turn has none, one of each.
+    /// Writes an anchor that says the same once more; if one turn has none, one of each. So of a
+    /// volume of an earlier version, before there is a superblock that its programs do not know:
+    /// they go by any anchor of theirs.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) async fn renew_anchor(&self) -> Result<(), IoError> {
-        let is_rebuilt = self.anchor.borrow().is_rebuilt();
-        for _ in 0..if is_rebuilt { ANCHORS } else { 1 } {
+        let is_other = {
+            let anchor = self.anchor.borrow();
+            anchor.is_rebuilt() || anchor.version < VERSION
+        };
+        for _ in 0..if is_other { ANCHORS } else { 1 } {
             let anchor = self.anchor.borrow().clone();
             self.write_anchor(anchor).await?;
         }
@@ -751,7 +768,7 @@ impl Commits {
 
     /// Writes the next anchor, at both ends of the disk.
     pub(crate) async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
-        anchor.number += 1;
+        (anchor.number, anchor.version) = (anchor.number + 1, VERSION);
         anchor.rest = anchor.rest.max(1); // of one that was made of superblocks
         let written = anchors::write(&**self.path.device(), &anchor).await;
         written.inspect_err(|error| self.path.refusals().note(error))?;

@@ -349,7 +349,7 @@ impl Pass<'_> {
         }
         found.retain(|(node, owner)| {
             let is_held = node.is_pinnable() && engine.pins.holds(owner.pointer.birth.get());
-            let is_same = node.pointer() == owner.pointer && !node.is_dirty() && !node.is_gone();
+            let is_same = node.is_at(owner.pointer) && !node.is_dirty() && !node.is_gone();
             is_same && !is_held
         });
         if found.is_empty() {

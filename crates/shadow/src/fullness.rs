@@ -13,17 +13,17 @@ use crate::engine::{LAST_INO, Shadow};
 use crate::format::anchor::Shape;
 use crate::format::superblock::MOST_RESERVE;
 use crate::format::{FAN, INODES, MAPPED, UNIT};
-use crate::room::{Recorded, kept, ring};
+use crate::room::{Recorded, TWINS, kept, ring};
 use crate::space::pool;
 use crate::space_log;
 
 /// Units of metadata that are there whatever files there are, at most: the map of space, what leads
-/// to it, to answers and to the log, and the first inodes with what leads to them.
+/// to it, to answers and to the log, and the first inodes with what leads to them, twice.
 fn fixed(shape: &Shape) -> u64 {
     let leaves = shape.units.div_ceil(MAPPED);
     let above = [leaves, ring(shape), space_log::ring(shape)].map(|leaves| leaves.div_ceil(FAN));
     let above: u64 = above.into_iter().sum();
-    leaves + above + 2 * above.div_ceil(FAN) + 4
+    leaves + above + 2 * above.div_ceil(FAN) + 4 + TWINS
 }
 
 /// What is left of these units beside what is kept.

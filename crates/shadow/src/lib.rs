@@ -20,11 +20,13 @@
 //! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
 //!   looking at what it says of itself, and at all of it. `anchors`: where it begins; `lost`: a
 //!   volume without them.
-//! * [`mod@repair`]: one update that makes right what can be.
-//! * `mend`: other versions of a block; `held_trees`: whether a snapshot still holds it; `bits`:
-//!   finding one that has flipped. [`mod@scrub`], `scrub_names`, `twins`: reading every block,
-//!   naming what is lost, and mending; `seen`: what it has met; `scrubbing`, `callers`: how it
-//!   gives way. `status`: what an open volume tells of itself.
+//! * [`mod@repair`]: one update that makes right what can be; `new_root`: where the old is lost;
+//!   `homeless`: names for what has lost its own; `dropped`: what leads to other blocks than it
+//!   says.
+//! * `copies`: blocks that stand twice; `mend`: other versions of a block; `held_trees`: whether a
+//!   snapshot still holds it; `bits`: finding one that has flipped. [`mod@scrub`], `scrub_names`,
+//!   `twins`: reading every block, naming what is lost, and mending; `seen`: what it has met;
+//!   `scrubbing`, `callers`: how it gives way. `status`: what an open volume tells of itself.
 //! * `compact`: emptying zones; `zones`, `emptying`: which; `owners`: whose what is in them is;
 //!   `pace`, `compaction`: how fast, and what has been done.
 //!
@@ -44,7 +46,9 @@ mod commit;
 mod compact;
 mod compaction;
 mod content;
+mod copies;
 mod discards;
+mod dropped;
 mod emptying;
 mod engine;
 mod error;
@@ -52,12 +56,14 @@ mod fold;
 pub mod format;
 mod fullness;
 mod held_trees;
+mod homeless;
 mod in_order;
 mod inode;
 pub mod look;
 mod lost;
 mod mend;
 pub mod mkfs;
+mod new_root;
 mod node;
 mod nodes;
 mod numbers;

@@ -125,6 +125,7 @@ fn anchor_of(secret: Secret, found: &Found) -> Option<Anchor> {
         label: last.volume.label.clone(),
         zones,
         rest: 0,
+        version: last.version,
         free: shape.capacity().saturating_sub(last.units.saturating_add(last.snapshots.nodes)),
     })
 }

@@ -21,10 +21,10 @@ use crate::format::inode::{Facts, Record};
 use crate::format::pointer::{Pointer, Tree};
 use crate::format::record::{self, Change, Run};
 use crate::format::superblock::{MOST_RESERVE, Snapshots, Superblock, Volume};
-use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, sum};
+use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, VERSION, sum};
 use crate::fullness::for_files;
 
-/// Units that the first update takes.
+/// Units that the first update takes, beside the other copy of the inodes.
 const TAKEN: u64 = 3;
 /// Units for files that the smallest volume has at least.
 const LEAST: u64 = 64;
@@ -193,10 +193,11 @@ pub async fn mkfs(
         write(at, &block).await?;
     }
     device.flush().await?;
-    let free = shape.capacity() - TAKEN;
+    let free = shape.capacity() - TAKEN - 1;
     for number in 1..=ANCHORS {
         let (label, zones) = (options.label.clone(), vec![0]);
-        let anchor = Anchor { number, shape, secret, label, zones, rest: 1, free };
+        let version = VERSION;
+        let anchor = Anchor { number, shape, secret, label, zones, rest: 1, free, version };
         anchors::write(device, &anchor).await?;
     }
     Ok(shape)
@@ -233,7 +234,9 @@ fn first_update(
     record.root.pointers[0] = names;
     let inodes = put(Kind::Inodes, 0, 0, inodes);
     let taken = Change::Taken(Run { start: first, length: TAKEN });
-    let record = record::write(&[taken], &[]).pop().expect("one block");
+    let copy = if shape.zones() > 1 { shape.usable(1).start } else { first + TAKEN };
+    let copied = Change::Taken(Run::of(copy));
+    let record = record::write(&[taken, copied], &[]).pop().expect("one block");
     let record = put(Kind::Record, 0, 0, record);
     let mut superblock = Superblock {
         number: 1,
@@ -247,10 +250,16 @@ fn first_update(
         reserve,
         seconds: now.seconds,
         volume,
-        snapshots: Snapshots { nodes: 2, ..Snapshots::default() }, // inodes, and names of the root
+        // Inodes, twice, and names of the root.
+        snapshots: Snapshots { nodes: 3, ..Snapshots::default() },
+        version: VERSION,
         ..Superblock::default()
     };
     superblock.inodes.root.pointers[0] = inodes;
+    superblock.inodes.twin = copy;
+    let twin = blocks.iter().find(|(at, _)| *at == inodes.address.get());
+    let twin = twin.map(|(_, block)| (copy, block.clone()));
+    blocks.extend(twin);
     let at = shape.slot(0, SLOTS - 1);
     superblock.durable = 1;
     superblock.durable_at = at;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use block::Buffer;
 
-use crate::format::head::{Head, Kind, Place};
+use crate::format::head::{Head, Kind, Place, first_twin, set_first_twin};
 use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Tree};
 use crate::format::{FAN, FIRST, ROOT, view, view_mut};
@@ -109,6 +109,8 @@ pub(crate) struct Node {
     pub(crate) bytes: RefCell<Buffer>,
     /// Where it stands; null if nowhere yet.
     pub(crate) pointer: Cell<Pointer>,
+    /// The unit of its other copy; 0 if it has none.
+    pub(crate) twin: Cell<u64>,
     pub(crate) is_dirty: Cell<bool>,
     pub(crate) is_gone: Cell<bool>,
     /// Whether it is in what a snapshot holds, and never changes.
@@ -136,6 +138,7 @@ impl Node {
             parent: RefCell::new(parent),
             bytes: RefCell::new(bytes),
             pointer: Cell::new(pointer),
+            twin: Cell::new(0),
             is_dirty: Cell::new(false),
             is_gone: Cell::new(false),
             is_held: false,
@@ -162,6 +165,16 @@ impl Node {
         self.pointer.get()
     }
 
+    /// The same block at the place of its other copy; null if it has none.
+    pub(crate) fn twin(&self) -> Pointer {
+        self.pointer.get().at(self.twin.get())
+    }
+
+    /// Whether a pointer leads to it: to one of its copies.
+    pub(crate) fn is_at(&self, pointer: Pointer) -> bool {
+        pointer == self.pointer() || !pointer.is_null() && pointer == self.twin()
+    }
+
     /// Whether it is one of those that snapshots hold: inodes, and what hangs from these.
     pub(crate) fn is_pinnable(&self) -> bool {
         matches!(self.place.owner, 0 | ROOT | FIRST..)
@@ -179,6 +192,15 @@ impl Node {
 
     pub(crate) fn child(&self, index: u64) -> Pointer {
         self.read(|bytes| *view(&bytes[offset_of_child(index)..]))
+    }
+
+    /// The unit of the other copy of its first child; 0 if that has none.
+    pub(crate) fn first_twin(&self) -> u64 {
+        self.read(first_twin)
+    }
+
+    pub(crate) fn set_first_twin(&self, unit: u64) {
+        self.change(|bytes| set_first_twin(bytes, unit));
     }
 
     pub(crate) fn set_child(&self, index: u64, pointer: Pointer) {

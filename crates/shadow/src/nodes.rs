@@ -33,13 +33,12 @@ use futures::FutureExt;
 use futures::future::{LocalBoxFuture, join_all};
 use vfs::FsError;
 
-use crate::format::head::{Kind, Place, Secret, is, seal};
+use crate::format::head::{Kind, Place, Secret, is};
 use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Root, Tree, WIDTH, capacity, reach};
 use crate::format::superblock::TREES;
 use crate::format::{FAN, UNIT, sum};
 use crate::held_trees::HeldTrees;
-use crate::mend::mend;
 use crate::node::tree_of;
 pub(crate) use crate::node::{Node, Parent, Stem};
 use crate::numbers::Occupied;
@@ -83,7 +82,7 @@ pub(crate) struct Nodes {
     held: BlockCache<Node>,
     pub(crate) path: Rc<DataPath>,
     /// The trees of the superblock, as they are now.
-    trees: RefCell<[Tree; TREES]>,
+    pub(crate) trees: RefCell<[Tree; TREES]>,
     dirty: RefCell<Vec<Rc<Node>>>,
     dirty_count: Cell<u64>,
     /// Blocks that were read in another version than the first.
@@ -91,6 +90,8 @@ pub(crate) struct Nodes {
     /// The trees whose blocks may be mended as they are read.
     pub(crate) held_trees: HeldTrees,
     secret: Secret,
+    /// Whether a copy that has rotted stays as it is.
+    pub(crate) is_only_read: Cell<bool>,
 }
 
 impl Nodes {
@@ -110,6 +111,7 @@ impl Nodes {
             mended: Cell::new(0),
             held_trees: HeldTrees::default(),
             secret,
+            is_only_read: Cell::new(false),
         }
     }
 
@@ -126,6 +128,11 @@ impl Nodes {
     /// How many blocks were mended as they were read.
     pub(crate) fn mended(&self) -> u64 {
         self.mended.get()
+    }
+
+    /// A block was mended as it was read.
+    pub(crate) fn count_mended(&self) {
+        self.mended.set(self.mended.get() + 1);
     }
 
     /// How many blocks are dirty.
@@ -198,7 +205,10 @@ impl Nodes {
                 let record = Record::of_mut(bytes, *slot);
                 (record.height, record.root) = (height, root);
             }),
-            other => self.trees.borrow_mut()[tree_of(other)] = Tree { height, root },
+            other => {
+                let tree = &mut self.trees.borrow_mut()[tree_of(other)];
+                (tree.height, tree.root) = (height, root);
+            }
         }
     }
 
@@ -273,14 +283,8 @@ impl Nodes {
                 self.cache.wait().await;
                 continue;
             };
-            let room = self.cache.unfilled(UNIT);
-            let read = self.path.device().read(pointer.offset(), room).await;
-            let mut bytes = read.map_err(|_| FsError::Io)?;
-            if sum(&bytes) != pointer.sum.get() {
-                let mended = mend(&**self.path.device(), pointer, 1).await;
-                self.mended.set(self.mended.get() + u64::from(mended.is_some()));
-                bytes = mended.ok_or(FsError::Corrupt)?;
-            }
+            let (room, twin) = (self.cache.unfilled(UNIT), self.twin_of(&parent, index));
+            let bytes = self.read_block(room, (pointer, twin), &|| true).await?;
             let place = self.check(stem, (level, index), &bytes, pointer)?;
             // The tree may have become higher meanwhile (invariant 2).
             let now = match self.parent(stem, level, index).await? {
@@ -289,7 +293,9 @@ impl Nodes {
             };
             let stays = self.child_of(&now, index) == pointer || is_planted(Bug::StaleParents);
             assert!(stays, "invariant 4: who moves a block has it in memory");
-            return Ok(Some(self.adopt(place, now, bytes, pointer)));
+            let node = self.adopt(place, now, bytes, pointer);
+            node.twin.set(twin);
+            return Ok(Some(node));
         }
     }
 
@@ -320,18 +326,13 @@ impl Nodes {
                 self.held.wait().await;
                 continue;
             };
-            let room = self.held.unfilled(UNIT);
-            let read = self.path.device().read(pointer.offset(), room).await;
-            let mut bytes = read.map_err(|_| FsError::Io)?;
-            if sum(&bytes) != pointer.sum.get() {
-                if !self.held_trees.have(&parent) {
-                    return Err(FsError::Corrupt); // the place is another's, perhaps
-                }
-                let mended = mend(&**self.path.device(), pointer, 1).await;
-                bytes = mended.ok_or(FsError::Corrupt)?;
-            }
+            let (room, twin) = (self.held.unfilled(UNIT), self.twin_of(&parent, index));
+            // The place is another's, perhaps, when it has been read.
+            let may_mend = || self.held_trees.have(&parent);
+            let bytes = self.read_block(room, (pointer, twin), &may_mend).await?;
             let place = self.check(stem, (level, index), &bytes, pointer)?;
             let node = Rc::new(Node { is_held: true, ..Node::new(place, parent, bytes, pointer) });
+            node.twin.set(twin);
             self.held.insert(at, &node);
             return Ok(Some(node));
         }
@@ -611,7 +612,10 @@ impl Nodes {
             Parent::Node(above.expect("it stays in memory"))
         };
         let pointer = self.child_of(&parent, index);
-        self.adopt(stem.place(level, index), parent, Buffer::zeroed(UNIT), pointer)
+        let twin = self.twin_of(&parent, index);
+        let node = self.adopt(stem.place(level, index), parent, Buffer::zeroed(UNIT), pointer);
+        node.twin.set(twin);
+        node
     }
 
     /// Blocks that were made for a change which did not need them after all go.
@@ -637,6 +641,10 @@ impl Nodes {
         let (old, parent) = (self.root(stem), Parent::Stem(stem.clone()));
         let top = self.adopt(place, parent, Buffer::zeroed(UNIT), Pointer::NULL);
         (0..).zip(old.pointers).for_each(|(index, pointer)| top.set_child(index, pointer));
+        if matches!(stem, Stem::Inodes) {
+            top.set_first_twin(self.twin_of(&Parent::Stem(Stem::Inodes), 0));
+            self.set_twin(&Parent::Stem(Stem::Inodes), 0);
+        }
         self.set_root(stem, height + 1, Root::default());
         for index in 0..WIDTH as u64 {
             let below = if height == 0 && stem.holds_data() {
@@ -680,6 +688,7 @@ impl Nodes {
     /// A block goes, with all that hangs from it. Gives where it stood.
     pub(crate) fn remove(&self, node: &Rc<Node>) -> Pointer {
         if !node.is_gone.replace(true) {
+            assert!(!node.place.is_twice(), "the root directory stays");
             let Place { owner, level, index, .. } = node.place;
             self.cache.remove(number(owner, level, index));
             if node.is_dirty.replace(false) {
@@ -738,14 +747,19 @@ impl Nodes {
         dirty
     }
 
-    /// Seals a block: it stands at `address` with the update `birth` from now on. Gives its bytes,
-    /// their checksum and where it stood. Nothing waits.
-    pub(crate) fn seal(&self, node: &Node, address: u64, birth: u64) -> (Buffer, u64, Pointer) {
+    /// Seals a block: it stands at `address` with the update `birth` from now on, and if `twin` is
+    /// not 0, there as well. Gives its bytes, their checksum and where it stood. Nothing waits.
+    pub(crate) fn seal(
+        &self,
+        node: &Node,
+        (address, twin): (u64, u64),
+        birth: u64,
+    ) -> (Buffer, u64, [Pointer; 2]) {
         assert!(node.is_dirty.replace(false), "what is clean stays where it is");
         let mut copy = Buffer::copied(&node.bytes.borrow());
-        seal(&mut copy, node.place, birth, &self.secret);
+        self.seal_copy(&mut copy, node.place, birth);
         let sum = sum(&copy);
-        let old = node.pointer.get();
+        let (old, old_twin) = (node.pointer.get(), node.twin());
         let told = if is_planted(Bug::StaleSums) && !old.is_null() { old.sum.get() } else { sum };
         let pointer = Pointer::new(address, birth, told);
         node.pointer.set(pointer);
@@ -754,13 +768,18 @@ impl Nodes {
             assert!(above.is_dirty.get(), "invariant 1: what leads to it changes with it");
         }
         self.set_child(&parent, node.place.index, pointer);
-        (copy, sum, old)
+        node.twin.set(twin);
+        if node.place.is_twice() {
+            self.set_twin(&parent, twin);
+        }
+        (copy, sum, [old, old_twin])
     }
+
     /// For a bug that tests plant: where a block stands that was sealed, and what it is by now.
     pub(crate) fn thawed(&self, node: &Node) -> (u64, Bytes) {
         let mut copy = Buffer::copied(&node.bytes.borrow());
         let pointer = node.pointer();
-        seal(&mut copy, node.place, pointer.birth.get(), &self.secret);
+        self.seal_copy(&mut copy, node.place, pointer.birth.get());
         (pointer.address.get(), copy.freeze())
     }
 }

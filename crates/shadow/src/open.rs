@@ -16,7 +16,7 @@ use std::time::Duration;
 use block::BlockDevice;
 use block::scratch::ScratchDevice;
 use cache::{Budget, DataPath};
-use futures::future::try_join;
+use futures::future::{join, try_join};
 use runtime::Runtime;
 use vfs::{FsError, FsInfo, LoggedReply, MAX_NAME, ObjectId, PathConf, Timestamp};
 use vnode::{Files, FilesOptions, Limits};
@@ -30,7 +30,7 @@ use crate::compact::start_compaction;
 use crate::engine::{MOST_LINKS, Shadow};
 use crate::error::OpenError;
 use crate::format::anchor::{Anchor, Shape};
-use crate::format::inode::Record;
+use crate::format::inode::{Facts, Record};
 use crate::format::record::Span;
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::Superblock;
@@ -106,7 +106,8 @@ pub async fn open(
     let space = Rc::new(Space::empty(shape).placed_by(placement));
     let pins = read_pins_left(&nodes, &superblock, shape.units);
     let books = read_books(&nodes, &space, &superblock);
-    let ((pins, lost_lists), books) = try_join(pins, books).await?;
+    let (read, ()) = join(try_join(pins, books), nodes.mend_copies(&Stem::Inodes)).await;
+    let ((pins, lost_lists), books) = read?;
     let Books { unfolded, log, remembered, lost } = books;
     let chains = superblock.chains.clone();
     let reserve = options.reserve.unwrap_or(superblock.reserve);
@@ -115,12 +116,10 @@ pub async fn open(
     let commits = Commits::new(runtime.clone(), nodes.clone(), space.clone(), path.clone(), found);
     commits.pass_number(highest);
     commits.renew_all(mended.len() as u64, &lost_lists, lost).await?;
-    let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
-    let generation = root.and_then(|root| root.inode(ROOT, Record::facts));
-    let generation = generation.ok_or(OpenError::Damaged("it has no root"))?;
+    let generation = root_of(&commits).await?.generation;
     let has_room = space.has_blocks(0, commits.needs_now(), false);
     has_room.then_some(()).ok_or(OpenError::Damaged("nothing of it is free"))?;
-    let root_id = ObjectId::live(vfs::Ino(ROOT), generation.generation);
+    let root_id = ObjectId::live(vfs::Ino(ROOT), generation);
     if !is_planted(Bug::LoneAnchors) {
         commits.renew_anchor().await?; // what was believed of anchors may be lost as well
     }
@@ -152,6 +151,14 @@ pub async fn open(
     start_background(&files, options.housekeeping_interval);
     files.finish_chains(chains).await?;
     Ok(files)
+}
+
+/// The root directory as its inode tells it, which is to stand twice from now on.
+async fn root_of(commits: &Commits) -> Result<Facts, OpenError> {
+    let root = commits.nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
+    root.iter().for_each(|root| commits.write_twice(root));
+    let facts = root.and_then(|root| root.inode(ROOT, Record::facts));
+    facts.ok_or(OpenError::Damaged("it has no root"))
 }
 
 /// The anchor that counts, and the superblock that does.

@@ -106,6 +106,10 @@ impl<'a, 'p> Walk<'a, 'p> {
             for &(index, pointer) in &children {
                 let owner = stem.owner();
                 self.note(Owner { pointer, owner, index, level, is_data });
+                let pointer = pointer.at(nodes.twin_of(&parent, index));
+                if !pointer.is_null() {
+                    self.note(Owner { pointer, owner, index, level, is_data });
+                }
             }
             if level == 0 && !matches!(stem, Stem::Inodes) {
                 return Ok(());

@@ -1,6 +1,12 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
+    /// The other copy of a block has a place, and is not written.
+    UnwrittenTwins,
+    /// The other copy of a block is free as soon as the live tree has another, whoever holds it.
+    ForgottenTwins,
+    /// A copy that has rotted is passed over, and stays as it is.
+    UnmendedTwins,
     /// What is claimed for UNSTABLE data is given to others.
     EatenClaims,
     /// A superblock is durable before what it leads to is: nothing is listed in it.
@@ -107,6 +113,8 @@ planted::bugs! {
     KeptDeaths,
     /// What an update frees is discarded before the update is durable.
     EarlyDiscards,
+    /// A repair leaves files without a name that have lost it.
+    ForgottenHomeless,
     /// Places are chosen as if data took no time to the disk.
     UncountedTransfers,
     /// The newest anchor is believed, whatever superblocks there are.
@@ -127,8 +135,8 @@ planted::bugs! {
     LateLosses,
     /// Going back leaves the files as they are that the snapshot holds without a name.
     LeftOrphans,
-    /// Going back passes over a file that lost its name in the first update that may have taken
-    /// one.
+    /// Going back passes over a file that lost its name in the first two updates that may have
+    /// taken one.
     LateOrphans,
     /// What a snapshot held is mended, though that is gone, and other data may stand there.
     LateMends,

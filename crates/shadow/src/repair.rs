@@ -11,9 +11,11 @@
 //! error for who reads it, and all else is there. One of which the line is lost, or the root, is no
 //! more.
 //!
-//! What cannot be made right stays as it is, an error for who reads it: data, and the names in a
-//! directory, are never taken for none. A block that the disk cannot read may come back, so nothing
-//! is given up for its sake.
+//! A directory goes on without a block of names that is lost, and what has no name gets one in
+//! `/lost+found` ([`homeless`](crate::homeless)).
+//!
+//! What cannot be made right stays as it is, an error for who reads it: data is never taken for
+//! none. A block that the disk cannot read may come back, so nothing is given up for its sake.
 //!
 //! Commit point: [`Commits::durable`], as that of every update.
 
@@ -23,9 +25,7 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer, Durability};
 use directory::chunk;
 use directory::entry::{CHUNK_SIZE, EntryHeader};
-use futures::FutureExt;
-use futures::future::LocalBoxFuture;
-use runtime::Runtime;
+use runtime::{Runtime, Timestamp};
 use vfs::{FileKind, FsError};
 
 use crate::anchors::find_anchor;
@@ -33,16 +33,19 @@ use crate::belief::{Chosen, believe, choose};
 use crate::books::read_answers;
 use crate::check::{Count, Look, ROUNDS, is_number, nodes_of};
 use crate::commit::{Commits, Found};
+use crate::dropped::drop_all_wrong;
 use crate::error::OpenError;
 use crate::format::anchor::Shape;
 use crate::format::head::{self, Head};
 use crate::format::inode::{Facts, Record};
-use crate::format::pointer::{Pointer, Tree, WIDTH};
+use crate::format::pointer::{Pointer, Tree};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
 use crate::format::superblock::{MOST_RESERVE, NUMBERS, Snapshots, Superblock};
 use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT, sum};
+use crate::homeless::Homeless;
 use crate::mend::mend;
+use crate::new_root::{LostWay, has_root};
 use crate::nodes::{Node, Nodes, Stem, Which};
 use crate::numbers::Occupied;
 use crate::pins::Pins;
@@ -63,14 +66,18 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     if !found.snapshots.makes_sense(shape.units) {
         return Err(OpenError::Damaged("what is told of snapshots makes no sense"));
     }
-    let nodes = nodes_of(device.clone(), &anchor, &found);
-    let Before { space, answers, strays } = used_before(&nodes, shape, &found).await?;
-    let has_answers = has_answers(&nodes, &shape, &found).await?;
+    let old = nodes_of(device.clone(), &anchor, &found);
+    let Before { space, unfolded, strays } = used_before(&old, shape, &found).await?;
+    let has_answers = has_answers(&old, &shape, &found).await?;
     let bare = bare(found.clone(), has_answers);
     let nodes = nodes_of(device.clone(), &anchor, &bare);
-    let root = nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
-    if root.is_none_or(|root| root.inode(ROOT, Record::facts).is_none()) {
-        return Err(OpenError::Damaged("it has no root"));
+    nodes.mend_copies(&Stem::Inodes).await;
+    if !has_root(&nodes, &Stem::Inodes).await? {
+        let mut silent = |_, _| ();
+        let mut look = Look::new(old, shape, false, &mut silent);
+        let (snapshots, dead) = look.held_alone(&found, &unfolded).await;
+        let (nodes, superblock, space) = (&nodes, &found, &*space);
+        LostWay { nodes, superblock, space, snapshots, dead }.make_way(&runtime).await?;
     }
     let next = highest + 1;
     drop_all_wrong(&nodes).await?;
@@ -80,12 +87,15 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
         believe(&*device, (&found, at), &mended, &anchor.secret).await?;
     }
     part(&nodes, &space, strays, next).await?;
-    let Fixed { superblock, pins, unfolded } = fixed(&nodes, shape, bare, answers).await?;
+    let Fixed { superblock, pins, unfolded } =
+        fixed(&nodes, shape, bare, unfolded.answers, runtime.clock.wall()).await?;
     let path = nodes.path.clone();
     let log = Log::from(&shape, superblock.log_blocks.start);
     let found = Found { anchor, superblock, at, unfolded, log, pins };
     let commits = Commits::new(runtime, nodes, space.clone(), path, found);
     commits.pass_number(highest);
+    let root = commits.nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
+    root.iter().for_each(|root| commits.write_twice(root));
     commits.fold(true).await?;
     if !space.has_blocks(0, commits.needs_now(), false) {
         return Err(OpenError::Damaged("nothing of it is free"));
@@ -132,8 +142,8 @@ struct Before {
     /// What trees hold, and what the map says is in use: nothing of it is written over, so that the
     /// old tree stands if the update is cut off.
     space: Rc<Space>,
-    /// The answers of records, as far as they are known.
-    answers: Vec<Rc<[u8]>>,
+    /// What records tell, as far as it is known.
+    unfolded: Unfolded,
     /// Blocks of data that stand where something else does, by file and place.
     strays: BTreeMap<(u64, u64), Run>,
 }
@@ -168,8 +178,7 @@ async fn used_before(
     for unit in old.strays.values().flat_map(|run| run.units()).chain(claimed) {
         let _is_new = space.take(unit); // it is read before anything goes there
     }
-    let answers = unfolded.unwrap_or_default().answers;
-    Ok(Before { space, answers, strays: old.strays })
+    Ok(Before { space, unfolded: unfolded.unwrap_or_default(), strays: old.strays })
 }
 
 /// Leads files to blocks of their own, where they led to what something else holds. Which of two
@@ -239,6 +248,7 @@ async fn fixed(
     shape: Shape,
     mut superblock: Superblock,
     answers: Vec<Rc<[u8]>>,
+    now: Timestamp,
 ) -> Result<Fixed, OpenError> {
     let mut silent = |_, _| ();
     let mut look = Look::new(nodes.clone(), shape, false, &mut silent);
@@ -246,6 +256,7 @@ async fn fixed(
     let is_file = |ino: &u64| look.says.files.contains_key(ino);
     let gone = look.says.names.keys().filter(|ino| !is_file(ino)).copied().collect();
     drop_names(nodes, &look, &gone).await;
+    Homeless { nodes, shape, superblock: &superblock, now }.name_all().await?;
     let slots = &mut superblock.snapshots.line_slots;
     let end = slots.div_ceil(LINES);
     if let Some(block) = nodes.leaf_from(&Stem::Snapshots, None, end, Which::Last).await {
@@ -325,7 +336,9 @@ async fn kept_snapshots(
 ) -> Result<BTreeMap<u64, (Told, u64)>, OpenError> {
     let mut kept = BTreeMap::new();
     for (number, (told, slot)) in pins.lines() {
-        if told.state == State::Gone || has_root(nodes, &told).await? {
+        let inodes = Stem::Pinned(Rc::new(told.inodes));
+        if told.state == State::Gone || has_root(nodes, &inodes).await? {
+            nodes.mend_copies(&inodes).await;
             kept.insert(number, (told, slot));
         }
     }
@@ -353,18 +366,6 @@ async fn kept_snapshots(
     Ok(kept)
 }
 
-/// Whether a snapshot has a root directory, or one that the disk may read some day.
-async fn has_root(nodes: &Rc<Nodes>, told: &Told) -> Result<bool, OpenError> {
-    let inodes = Stem::Pinned(Rc::new(told.inodes));
-    let home = match nodes.get(&inodes, 0, ROOT / INODES).await {
-        Ok(home) => home,
-        Err(FsError::Corrupt) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let root = home.and_then(|home| home.inode(ROOT % INODES, Record::facts));
-    Ok(root.is_some_and(|root| root.kind == FileKind::Directory))
-}
-
 /// The snapshots, and the slots of their lines, which say what there is in each.
 async fn counted(
     nodes: &Rc<Nodes>,
@@ -389,45 +390,6 @@ async fn counted(
         }
     }
     Ok(all)
-}
-
-/// Takes pointers out of trees that lead to other blocks than they say.
-async fn drop_all_wrong(nodes: &Nodes) -> Result<(), FsError> {
-    for stem in [Stem::Map, Stem::Answers, Stem::Inodes, Stem::Snapshots] {
-        drop_wrong(nodes, &stem, nodes.height(&stem), 0, WIDTH as u64).await?;
-    }
-    Ok(())
-}
-
-/// Takes pointers out of a tree that lead to other blocks than they say; says whether there were
-/// any.
-fn drop_wrong<'s>(
-    nodes: &'s Nodes,
-    stem: &'s Stem,
-    level: u8,
-    first: u64,
-    count: u64,
-) -> LocalBoxFuture<'s, Result<bool, FsError>> {
-    async move {
-        let mut has_dropped = false;
-        for index in first..first + count {
-            let Some(parent) = nodes.parent(stem, level, index).await? else { continue };
-            match nodes.get(stem, level, index).await {
-                Ok(Some(_)) if level > 0 => {
-                    has_dropped |= drop_wrong(nodes, stem, level - 1, index * FAN, FAN).await?;
-                }
-                Ok(_) => {}
-                Err(FsError::Corrupt) => {
-                    nodes.set_child(&parent, index, Pointer::NULL);
-                    nodes.mark_parent(&parent);
-                    has_dropped = true;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(has_dropped)
-    }
-    .boxed_local()
 }
 
 /// Clears what makes no sense as an inode.

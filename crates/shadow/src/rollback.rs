@@ -111,7 +111,7 @@ impl Shadow {
     ) -> LocalBoxFuture<'a, Result<(), FsError>> {
         async move {
             let (parent, level, places) = self.nodes.below(stem, above.as_ref());
-            let first = update + u64::from(is_planted(Bug::LateOrphans));
+            let first = update + if is_planted(Bug::LateOrphans) { 2 } else { 0 };
             for index in places {
                 let pointer = self.nodes.child_of(&parent, index);
                 if pointer.is_null() || pointer.birth.get() < first {
@@ -168,12 +168,15 @@ impl Shadow {
                 }
                 let is_data = level == 0 && stem.holds_data();
                 let length = if is_data { self.per_block() } else { 1 };
-                let run = Run { start: pointer.address.get(), length };
-                // What cannot be read is discarded as well; what hangs from it stays allocated.
-                if !self.space.shape().may_hold(&run) || !self.space.has_all(run) {
-                    return Err(FsError::Corrupt);
+                let twin = self.nodes.twin_of(&parent, index);
+                let copies = [pointer.address.get(), twin].into_iter().filter(|&at| at > 0);
+                for run in copies.map(|start| Run { start, length }) {
+                    // What cannot be read is discarded as well; what hangs from it stays allocated.
+                    if !self.space.shape().may_hold(&run) || !self.space.has_all(run) {
+                        return Err(FsError::Corrupt);
+                    }
+                    found.push(run);
                 }
-                found.push(run);
                 if is_data {
                     continue;
                 }

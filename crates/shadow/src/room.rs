@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use crate::commit::Commits;
 use crate::format::anchor::Shape;
 use crate::format::log::LINES;
+use crate::format::pointer::HIGHEST;
 use crate::format::record;
 use crate::format::snapshot::{LISTS, RUNS};
 use crate::format::superblock::Superblock;
@@ -21,6 +22,8 @@ use crate::space_log;
 
 /// Blocks of answers at most.
 const RING: u64 = 4096;
+/// Blocks that an update writes twice, at most.
+pub(crate) const TWINS: u64 = HIGHEST as u64 + 1;
 
 impl Commits {
     /// Units that the update which is open takes for metadata, at most, with a fold, if so many
@@ -34,7 +37,7 @@ impl Commits {
         let map = leaves + leaves.min(all.div_ceil(FAN)) + u64::from(self.nodes.height(&Stem::Map));
         let logged = (lines / LINES as u64 + 2).min(space_log::ring(&self.shape));
         let answers: usize = unfolded.answers.iter().map(|answer| answer.len() + 2).sum();
-        let deaths = deaths + self.nodes.dirty_count();
+        let deaths = deaths + self.nodes.dirty_count() + self.most_twins();
         let spans: BTreeSet<_> = open.spans.keys().chain(unfolded.died.keys()).collect();
         let runs = unfolded.died.values().chain(open.spans.values()).sum::<u64>();
         // What dies from now on has a span of each holder at most, and they end alike.
@@ -61,8 +64,17 @@ impl Commits {
         let open = self.open.borrow();
         let dirty = self.nodes.dirty_count();
         let died = 2 * open.died.len(); // with its span
-        let runs = open.taken.len() + open.freed.len() + died + 3 * dirty as usize;
-        dirty + record::blocks_for(runs + most_records(&self.shape), &open.answers) as u64 + 8
+        let twins = self.most_twins();
+        let runs = open.taken.len() + open.freed.len() + died + 3 * (dirty + twins) as usize;
+        dirty
+            + twins
+            + record::blocks_for(runs + most_records(&self.shape), &open.answers) as u64
+            + 8
+    }
+
+    /// Blocks that an update writes twice, at most.
+    pub(crate) fn most_twins(&self) -> u64 {
+        u64::from(self.nodes.height(&Stem::Inodes)) + 1
     }
 
     /// Units that so many lists take when so many runs come on them, at most: the last block of
@@ -120,7 +132,7 @@ fn to_come(shape: &Shape, recorded: Recorded) -> u64 {
 
 /// The same, and what any update needs.
 pub(crate) fn kept(shape: &Shape, recorded: Recorded) -> u64 {
-    2 * (shape.units / MAPPED + 1) + 12 + to_come(shape, recorded)
+    2 * (shape.units / MAPPED + 1) + 14 + to_come(shape, recorded)
 }
 
 /// How many blocks of answers there are, before the oldest is written over.

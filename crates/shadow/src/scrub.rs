@@ -91,6 +91,11 @@ struct Block {
     index: u64,
 }
 
+/// Whether a block has another copy, perhaps.
+fn stands_twice(block: &Block) -> bool {
+    block.owner == 0 && block.index == 0
+}
+
 /// What of a file, or of files, is lost: from this byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Damage {
@@ -400,9 +405,12 @@ impl<'a> Scrub<'a> {
                 }
                 // Invariant 1.
                 if pointer.birth.get() <= self.begun || is_planted(Bug::ScrubbedWrites) {
-                    let block = self.block_of((stem.owner(), level, index), pointer, units);
-                    if !self.is_seen(&pointer) {
-                        self.gather(block).await?;
+                    let twin = pointer.at(self.nodes.twin_of(&parent, index));
+                    for copy in [pointer, twin].into_iter().filter(|copy| !copy.is_null()) {
+                        let block = self.block_of((stem.owner(), level, index), copy, units);
+                        if !self.is_seen(&copy) {
+                            self.gather(block).await?;
+                        }
                     }
                 }
                 if level > 0 {
@@ -577,6 +585,10 @@ impl<'a> Scrub<'a> {
             self.seen.remove(block.at / unit); // a snapshot may hold it
             return None;
         }
+        if self.copied_again(block, pointer).await {
+            self.scrubbed.mended += 1;
+            return None;
+        }
         // Invariant 2.
         if !looks_again || self.is_there(block).await {
             let damage = self.damage_of(block);
@@ -587,12 +599,17 @@ impl<'a> Scrub<'a> {
         None
     }
 
-    /// A block that is in memory, and on the disk no more, goes elsewhere; says with which change.
+    /// A block that is in memory, and on the disk no more, goes elsewhere, and so does one of which
+    /// the other copy is whole; says with which change.
     async fn write_again(&self, block: &Block, pointer: Pointer) -> Option<Sequence> {
         let volume = self.volume.filter(|_| self.held.is_none() && block.owner != RECORDS)?;
         let stem = self.stem_of(block.owner).await.ok()??;
-        let node = self.nodes.find(&stem, block.level, block.index)?;
-        let is_it = node.pointer() == pointer;
+        let node = if stands_twice(block) {
+            self.nodes.get(&stem, block.level, block.index).await.ok()??
+        } else {
+            self.nodes.find(&stem, block.level, block.index)?
+        };
+        let is_it = node.is_at(pointer);
         is_it.then(|| volume.write_again([node], volume.cost_of(&stem)))?
     }
 
@@ -618,9 +635,12 @@ impl<'a> Scrub<'a> {
             return units.first() == self.oldest.as_ref() && units.contains(&unit);
         }
         // What leads to it cannot be read any more: that is told.
-        self.pointer_to(block).await.is_ok_and(|pointer| {
-            let now = self.block_of((block.owner, block.level, block.index), pointer, 1);
-            Block { length: block.length, ..now } == *block
+        self.pointers_to(block).await.is_ok_and(|pointers| {
+            let is_it = |pointer: &Pointer| {
+                let now = self.block_of((block.owner, block.level, block.index), *pointer, 1);
+                Block { length: block.length, ..now } == *block
+            };
+            pointers.iter().any(is_it)
         })
     }
 
@@ -631,10 +651,29 @@ impl<'a> Scrub<'a> {
         now.is_some_and(|(now, _)| now.state != State::Gone)
     }
 
-    async fn pointer_to(&self, block: &Block) -> Result<Pointer, FsError> {
-        let Some(stem) = self.stem_of(block.owner).await? else { return Ok(Pointer::NULL) };
+    /// Where a block stands now, and its other copy; null for none.
+    async fn pointers_to(&self, block: &Block) -> Result<[Pointer; 2], FsError> {
+        let none = [Pointer::NULL; 2];
+        let Some(stem) = self.stem_of(block.owner).await? else { return Ok(none) };
         let parent = self.nodes.parent(&stem, block.level, block.index).await?;
-        Ok(parent.map_or(Pointer::NULL, |parent| self.nodes.child_of(&parent, block.index)))
+        Ok(parent.map_or(none, |parent| {
+            let pointer = self.nodes.child_of(&parent, block.index);
+            [pointer, pointer.at(self.nodes.twin_of(&parent, block.index))]
+        }))
+    }
+
+    /// Where one copy of a block has rotted, and the other has not, the one is written again.
+    async fn copied_again(&self, block: &Block, pointer: Pointer) -> bool {
+        if !stands_twice(block) {
+            return false;
+        }
+        let Ok(copies) = self.pointers_to(block).await else { return false };
+        let other = copies.into_iter().find(|&copy| copy != pointer && !copy.is_null());
+        let Some(other) = other.filter(|_| copies.contains(&pointer)) else { return false };
+        let may_mend = || self.is_held_still();
+        let Ok(bytes) = self.nodes.copy_at(other, &may_mend).await else { return false };
+        // Nothing is awaited between this look and the write.
+        self.is_there(block).await && self.nodes.write_copy(pointer, &bytes).await
     }
 
     /// What a tree hangs from; nothing if it is that of a file whose block of inodes is not there.

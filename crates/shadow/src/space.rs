@@ -46,6 +46,9 @@ const BROKEN_OF_WHOLE: u64 = 8;
 /// break more than the other part when the snapshots are gone.
 const LARGE: u64 = 1 << 16;
 
+/// Zones on either side in which units side by side are looked for.
+const NEAR: u64 = 2;
+
 /// See the module's prose.
 pub(crate) struct Space {
     shape: Shape,
@@ -447,6 +450,74 @@ impl Space {
         Some(unit)
     }
 
+    /// Units for metadata beside what stands in these zones: in others, as far as they have room,
+    /// near these, and in groups that are broken already. So many units are free.
+    pub(crate) fn take_apart(&self, count: u64, zones: &BTreeSet<u64>) -> Vec<u64> {
+        if let Some(placement) = self.placement.get().filter(|_| self.may_break(count))
+            && let Some(runs) = placement.take(&Apart { space: self, zones }, count, 1)
+        {
+            return runs.iter().flat_map(|run| run.start..run.end()).collect();
+        }
+        if let Some(run) = self.run_apart(count, zones) {
+            self.hold(run);
+            return (run.start..run.end()).collect();
+        }
+        let take = |_| {
+            let unit = self.single_apart(zones).or_else(|| self.group_apart(zones));
+            let unit = unit.or_else(|| self.singles.borrow().first().copied());
+            let unit = unit.or_else(|| self.find_group()).expect("so many are free");
+            self.set(unit, true);
+            unit
+        };
+        (0..count).map(take).collect()
+    }
+
+    /// Several units side by side in one of the zones near these: one write takes them all.
+    fn run_apart(&self, count: u64, zones: &BTreeSet<u64>) -> Option<Run> {
+        let (first, last) = (*zones.first()?, *zones.last()?);
+        if count < 2 || !self.may_break(count) {
+            return None;
+        }
+        let near = (1..=NEAR).flat_map(|step| [Some(last + step), first.checked_sub(step)]);
+        let stays = |zone: &u64| *zone < self.shape.zones() && !self.zones.is_emptied(*zone);
+        let mut near = near.flatten().filter(stays);
+        near.find_map(|zone| self.first_run(self.shape.usable(zone), count))
+    }
+
+    /// The free unit of a broken group that is nearest to these zones, and in none of them.
+    fn single_apart(&self, zones: &BTreeSet<u64>) -> Option<u64> {
+        let (start, end) = self.around(zones)?;
+        let singles = self.singles.borrow();
+        let stays = |unit: &&u64| !self.zones.is_emptied(self.shape.zone_of(**unit));
+        let behind = singles.range(end..).find(stays).map(|&unit| (unit - end, unit));
+        let before = singles.range(..start).rev().find(stays).map(|&unit| (start - unit, unit));
+        let nearest = behind.into_iter().chain(before).min();
+        let is_apart = |unit: &&u64| !zones.contains(&self.shape.zone_of(**unit));
+        let any = || singles.iter().find(is_apart).copied();
+        nearest.map(|(_, unit)| unit).or_else(any)
+    }
+
+    /// The first unit of a whole group in a zone near these, if one more may break.
+    fn group_apart(&self, zones: &BTreeSet<u64>) -> Option<u64> {
+        let (first, last) = (*zones.first()?, *zones.last()?);
+        if !self.may_break(1) {
+            return None;
+        }
+        let has_one = |zone: &u64| !zones.contains(zone) && self.whole_of(*zone) > 0;
+        let all = || (last + 1..self.shape.zones()).chain((0..last).rev());
+        let near =
+            (1..self.shape.zones()).flat_map(|step| [Some(last + step), first.checked_sub(step)]);
+        let near = near.flatten().filter(|&zone| zone < self.shape.zones());
+        let stays = |zone: &u64| has_one(zone) && !self.zones.is_emptied(*zone);
+        let zone = near.into_iter().find(stays).or_else(|| all().find(has_one))?;
+        self.whole_group(self.shape.usable(zone))
+    }
+
+    /// The first unit of these zones and of what lies between them, and the one behind.
+    fn around(&self, zones: &BTreeSet<u64>) -> Option<(u64, u64)> {
+        Some((self.shape.zone(*zones.first()?).start, self.shape.zone(*zones.last()?).end))
+    }
+
     /// The next of the zones that have most whole groups, and are not being emptied.
     fn next_zone(&self) -> Option<u64> {
         let here = self.shape.zone_of(self.cursor.get());
@@ -598,6 +669,38 @@ impl Free for Space {
 
     fn give_back(&self, run: Run) {
         self.free(run);
+    }
+}
+
+/// What is free beside some zones.
+struct Apart<'a> {
+    space: &'a Space,
+    zones: &'a BTreeSet<u64>,
+}
+
+impl Apart<'_> {
+    /// The parts of a range of units that lie beside the zones.
+    fn parts(&self, units: Range<u64>) -> [Range<u64>; 2] {
+        let (start, end) = self.space.around(self.zones).unwrap_or((units.end, units.end));
+        [units.start..units.end.min(start), units.start.max(end)..units.end]
+    }
+}
+
+impl Free for Apart<'_> {
+    fn free_in(&self, units: Range<u64>) -> u64 {
+        self.parts(units).map(|part| self.space.free_in(part)).iter().sum()
+    }
+
+    fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run> {
+        self.parts(units).map(|part| self.space.free_runs_in(part, group)).concat()
+    }
+
+    fn take_run(&self, run: Run) -> bool {
+        self.space.take(run)
+    }
+
+    fn give_back(&self, run: Run) {
+        self.space.free(run);
     }
 }
 

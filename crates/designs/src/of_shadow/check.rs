@@ -30,7 +30,9 @@ fn severity_of(wrong: &Wrong) -> Severity {
 fn severity(law: Law) -> Severity {
     match law {
         Law::Rest => Severity::Note,
-        Law::Anchor | Law::Counts | Law::Map | Law::Listed | Law::Links => Severity::Repairable,
+        Law::Anchor | Law::Counts | Law::Map | Law::Listed | Law::Links | Law::Twice => {
+            Severity::Repairable
+        }
         Law::Block
         | Law::Birth
         | Law::Once
@@ -97,7 +99,8 @@ fn repair_of(wrong: &Wrong) -> Option<&'static str> {
         Law::Line => Some("forget the snapshot"),
         Law::Root if wrong.snapshot.is_some() => Some("delete the snapshot, since no way leads in"),
         _ if wrong.snapshot.is_some() => None,
-        Law::Links if wrong.found != NAMELESS => Some("count the names"),
+        Law::Links if wrong.found == NAMELESS => Some("give it a name in /lost+found"),
+        Law::Links => Some("count the names"),
         Law::Once if wrong.ino.is_some() => Some("give it a block of its own, or none"),
         Law::Target => Some("take the name away"),
         Law::Inode => Some("clear it"),

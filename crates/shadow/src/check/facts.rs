@@ -164,6 +164,22 @@ impl Says {
         files.map(|(&ino, _)| ino).collect()
     }
 
+    /// The directory in which a directory has its name.
+    pub(crate) fn holder(&self, directory: u64) -> Option<u64> {
+        self.holders.get(&directory).copied()
+    }
+
+    /// Files without a name, and directories of which no name is known, but for these.
+    pub(crate) fn homeless(&self, orphans: &BTreeSet<u64>) -> Vec<(u64, FileKind)> {
+        let has_name = |ino: &u64, kind: FileKind| match kind {
+            FileKind::Directory => self.holders.contains_key(ino),
+            _ => self.names.contains_key(ino),
+        };
+        let files = self.files.iter().filter(|(ino, _)| **ino != ROOT && !orphans.contains(ino));
+        let files = files.map(|(&ino, known)| (ino, known.kind));
+        files.filter(|(ino, kind)| !has_name(ino, *kind)).collect()
+    }
+
     /// How often directories that are being freed name what was above them: those names do not
     /// count any more.
     pub(crate) fn named_by_orphans(&self, orphans: &BTreeSet<u64>) -> BTreeMap<u64, u32> {

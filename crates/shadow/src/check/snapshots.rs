@@ -8,7 +8,7 @@ use super::facts::Count;
 use super::{Goes, Law, Look, Tree};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{Died, LINES, LISTS, Line, List, Told};
-use crate::format::superblock::Snapshots;
+use crate::format::superblock::{Snapshots, Superblock};
 use crate::nodes::{Stem, Which};
 use crate::numbers::Occupied;
 use crate::pins::{Listing, Pins};
@@ -183,6 +183,19 @@ impl Look<'_> {
                 self.wrong(Law::Listed, None, found, "them to be listed");
             }
         }
+    }
+
+    /// The snapshots that hold something, and what lists and records say that they alone hold, in
+    /// the order of the units.
+    pub(crate) async fn held_alone(
+        &mut self,
+        superblock: &Superblock,
+        unfolded: &Unfolded,
+    ) -> (Vec<Told>, Vec<Run>) {
+        self.tree.newest = superblock.number;
+        let pins = self.pins(&superblock.snapshots).await;
+        let runs = self.runs_of_lists(&pins, unfolded).await;
+        (pins.holding(), coalesced(runs.into_iter().map(|(run, _)| run).collect()))
     }
 
     /// What lists and records say that died, and while who held it.

@@ -85,6 +85,13 @@ fn changed(nodes: &Nodes, side: &Side, level: u8, index: u64) -> Option<Rc<Node>
     nodes.find(stem, level, index).filter(|node| node.is_dirty())
 }
 
+/// The block at a place of the live tree that a repair has made in memory: nothing leads to it yet.
+fn made(nodes: &Nodes, side: &Side, level: u8, index: u64) -> Option<Rc<Node>> {
+    let stem = side.stem.as_ref().filter(|stem| !stem.is_held())?;
+    let is_new = |node: &Rc<Node>| node.is_dirty() && node.pointer().is_null();
+    nodes.find(stem, level, index).filter(is_new)
+}
+
 /// The update that wrote the block that has a pointer, if it is one.
 fn birth_above(parent: &Parent) -> Option<u64> {
     match parent {
@@ -144,6 +151,8 @@ impl Look<'_> {
                 let now = pointer(&nodes, met.as_ref(), index);
                 let (mut old, mut new) = (was.below(None), is.below(None));
                 if before != now {
+                    let twin = left.as_ref().map_or(0, |left| nodes.twin_of(left, index));
+                    let before = (before, twin > 0);
                     old = self.leave((was, before), (is, met.is_some()), level, index).await;
                     new = self.meet((is, met.as_ref()), level, index, now).await;
                 } else if was.is_lost && !now.is_null() {
@@ -153,6 +162,12 @@ impl Look<'_> {
                 {
                     old = was.below(Some(changed));
                     new = is.below(nodes.get(stem, level, index).await.ok().flatten());
+                }
+                if before.is_null() {
+                    old.above = made(&nodes, was, level, index);
+                }
+                if now.is_null() {
+                    new.above = made(&nodes, is, level, index);
                 }
                 if new.is_lost && !is.is_lost {
                     self.pass((is, level, index), &old);
@@ -190,6 +205,13 @@ impl Look<'_> {
         }
     }
 
+    /// The same of the other copy of a block, if it has one.
+    fn count_twin(&mut self, is_twice: bool, pointer: Pointer, comes: bool) {
+        if is_twice {
+            self.says.count_node(pointer.birth.get() <= self.pinned_until, comes);
+        }
+    }
+
     /// This tree has a block that cannot be read: what comes at its place in another is compared
     /// with what was there before, if that was known.
     fn pass(&mut self, (side, level, index): (&Side, u8, u64), before: &Side) {
@@ -202,7 +224,7 @@ impl Look<'_> {
     /// If it is known what this one has at its place, that has to be older.
     async fn leave(
         &mut self,
-        (was, pointer): (&Side, Pointer),
+        (was, (pointer, is_twice)): (&Side, (Pointer, bool)),
         (is, is_known): (&Side, bool),
         level: u8,
         index: u64,
@@ -217,6 +239,7 @@ impl Look<'_> {
         }
         if !was.is_lost {
             self.count(stem, level, pointer, false);
+            self.count_twin(is_twice, pointer, false);
         }
         let nodes = self.nodes.clone();
         let place = (stem.owner(), level, index);
@@ -252,6 +275,11 @@ impl Look<'_> {
             return nothing;
         }
         let found = self.hold_node(stem, (level, index), pointer).await;
+        let twin = parent.map_or(0, |parent| self.nodes.twin_of(parent, index));
+        if twin > 0 {
+            self.count_twin(true, pointer, true);
+            self.hold_twin(stem, (level, index), pointer, twin).await;
+        }
         Side { is_lost: found.is_none(), ..side.below(found) }
     }
 
@@ -268,6 +296,9 @@ impl Look<'_> {
         let (mut old, mut new) = (was.below(None), is.below(None));
         if let (Some(before), Some(now)) = (&was.stem, &is.stem) {
             self.count(now, level, pointer, true);
+            let parent = is.parent(&self.nodes, level);
+            let twin = parent.map_or(0, |parent| self.nodes.twin_of(&parent, index));
+            self.count_twin(twin > 0, pointer, true);
             if level > 0 || !now.holds_data() {
                 let nodes = self.nodes.clone();
                 old.above = nodes.get(before, level, index).await.ok().flatten();
@@ -331,6 +362,36 @@ impl Look<'_> {
             self.claims.extend(found.as_ref().map(|_| run.start));
         }
         found
+    }
+
+    /// A tree holds the other copy of a block as well. Where one of the two has rotted, the other
+    /// is all that is left of it.
+    async fn hold_twin(
+        &mut self,
+        stem: &Stem,
+        (level, index): (u8, u64),
+        pointer: Pointer,
+        twin: u64,
+    ) {
+        let other = pointer.at(twin);
+        let is_right = self.nodes.has_copy(other).await;
+        if is_right != self.nodes.has_copy(pointer).await {
+            let at = if is_right { pointer.address.get() } else { twin };
+            let expected = format!("{}, which stands twice", block_of(stem, level, index));
+            self.wrong(Law::Twice, None, format!("another block in unit {at}"), expected);
+        }
+        let run = Run::of(twin);
+        let is_new = self.held.take(run);
+        self.done.0 += run.length;
+        if is_new && !is_right {
+            self.unfound.insert(twin);
+        }
+        if is_new || is_right && self.unfound.remove(&twin) {
+            self.note_death(pointer, run);
+        } else {
+            self.held_twice(run, None);
+            self.claims.extend(is_right.then_some(twin));
+        }
     }
 
     /// What a snapshot holds, and no tree after it, died.

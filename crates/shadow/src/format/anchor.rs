@@ -9,9 +9,11 @@ use std::ops::Range;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::head::{Head, Kind, Place, Secret, alone, is, seal, seal_alone, secret};
+use super::head::{
+    Head, Kind, Place, Secret, alone, is, is_read, seal, seal_alone, seal_as, secret,
+};
 use super::record::Run;
-use super::{ANCHORS, END, FRONT, SLOTS, UNIT, VERSION, view, view_mut};
+use super::{ANCHORS, END, FRONT, SLOTS, UNIT, view, view_mut};
 
 /// Zones that an anchor names at most.
 pub const ZONES: usize = 32;
@@ -125,6 +127,8 @@ pub struct Anchor {
     pub rest: u64,
     /// Units that were free then.
     pub free: u64,
+    /// The version of the format that the volume has.
+    pub version: u16,
 }
 
 /// What stands in the places of anchors while a volume is being made.
@@ -195,7 +199,7 @@ impl Anchor {
         (disk.rest, disk.free) = (self.rest.into(), self.free.into());
         disk.label = (self.label.len() as u16).into();
         disk.text[..self.label.len()].copy_from_slice(self.label.as_bytes());
-        seal(&mut *block, self.place(), self.number, &self.secret);
+        seal_as(&mut *block, self.place(), self.number, &self.secret, self.version);
         seal_alone(&mut *block);
         block
     }
@@ -206,7 +210,7 @@ impl Anchor {
     /// [`NoAnchor`].
     pub fn read(block: &[u8]) -> Result<Self, NoAnchor> {
         let (number, version) = alone(block, Kind::Anchor).ok_or(NoAnchor::Other)?;
-        if version != VERSION {
+        if !is_read(version) {
             return Err(NoAnchor::Version(version));
         }
         let disk: &OnDisk = view(block);
@@ -223,6 +227,7 @@ impl Anchor {
             zones: zones.iter().map(|zone| zone.get()).collect(),
             rest: disk.rest.get(),
             free: disk.free.get(),
+            version,
         };
         let are_there = || anchor.zones.iter().all(|&zone| u64::from(zone) < shape.zones());
         let is_it = number < END
@@ -240,6 +245,7 @@ const _: () = assert!(size_of::<OnDisk>() <= UNIT);
 
 #[cfg(test)]
 mod tests {
+    use super::super::VERSION;
     use super::*;
 
     fn sample() -> Anchor {
@@ -251,6 +257,7 @@ mod tests {
             zones: vec![3, 4],
             rest: 9,
             free: 77,
+            version: VERSION,
         }
     }
 

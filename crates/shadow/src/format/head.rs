@@ -4,7 +4,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{UNIT, VERSION, sum, view, view_mut};
+use super::{OLDEST, UNIT, VERSION, sum, view, view_mut};
 
 /// The first bytes of each.
 const MAGIC: u32 = u32::from_le_bytes(*b"DuSh");
@@ -58,7 +58,8 @@ pub struct Head {
     birth: U64,
     /// The volume's secret: no client knows it.
     secret: [u8; 16],
-    /// Its checksum, if no pointer has that.
+    /// Its checksum, if no pointer has that. Of a block of pointers of a tree of inodes, the unit
+    /// of the other copy of the first block to which it leads; 0 for none.
     own_sum: U64,
 }
 
@@ -73,6 +74,14 @@ pub struct Place {
     pub level: u8,
     /// Its place among those of its level.
     pub index: u64,
+}
+
+impl Place {
+    /// Whether such a block stands twice: the leaf of the root directory's inode, and what leads to
+    /// it from the superblock.
+    pub fn is_twice(&self) -> bool {
+        matches!(self.kind, Kind::Inodes | Kind::Pointers) && self.owner == 0 && self.index == 0
+    }
 }
 
 /// A volume's secret.
@@ -94,6 +103,28 @@ pub fn seal(block: &mut [u8], place: Place, birth: u64, secret: &Secret) {
     };
 }
 
+/// Whether blocks of this version are read.
+pub fn is_read(version: u16) -> bool {
+    (OLDEST..=VERSION).contains(&version)
+}
+
+/// Writes the head of a block that is of an earlier version.
+pub fn seal_as(block: &mut [u8], place: Place, birth: u64, secret: &Secret, version: u16) {
+    assert!(is_read(version), "it was read");
+    seal(block, place, birth, secret);
+    view_mut::<Head>(block).version = version.into();
+}
+
+/// The unit of the other copy of the first block to which a block of pointers leads; 0 for none.
+pub fn first_twin(block: &[u8]) -> u64 {
+    view::<Head>(block).own_sum.get()
+}
+
+/// Says where that copy is.
+pub fn set_first_twin(block: &mut [u8], unit: u64) {
+    view_mut::<Head>(block).own_sum = unit.into();
+}
+
 /// Writes its own checksum into a block to which no pointer leads.
 pub fn seal_alone(block: &mut [u8]) {
     assert_eq!(block.len(), UNIT, "a block is a unit");
@@ -105,7 +136,7 @@ pub fn seal_alone(block: &mut [u8]) {
 pub fn is(block: &[u8], place: Place, birth: u64, secret: &Secret) -> bool {
     let head: &Head = view(block);
     head.magic.get() == MAGIC
-        && head.version.get() == VERSION
+        && is_read(head.version.get())
         && head.kind.get() == place.kind as u16
         && head.owner.get() == place.owner
         && head.level.get() == u64::from(place.level)

@@ -32,7 +32,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Bytes of a unit.
 pub const UNIT: usize = 4096;
 /// The version of the format.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
+/// The oldest version that is read. It has no block of inodes, or of pointers, twice.
+pub const OLDEST: u16 = 3;
 /// Numbers of updates and of anchors end before this one: none comes so far, and sums of a few have
 /// room.
 pub const END: u64 = 1 << 62;

@@ -43,6 +43,11 @@ impl Pointer {
         self.address.get().min(1 << 50) * UNIT as u64
     }
 
+    /// To another copy of the same block; to none in unit 0.
+    pub fn at(&self, address: u64) -> Self {
+        if address == 0 { Self::NULL } else { Self { address: address.into(), ..*self } }
+    }
+
     /// Whether it points to no block.
     pub fn is_null(&self) -> bool {
         self.address.get() == 0
@@ -80,6 +85,9 @@ pub struct Tree {
     pub height: u8,
     /// Its root.
     pub root: Root,
+    /// The unit of the other copy of the first block to which the root leads; 0 for none. Trees of
+    /// inodes alone have one.
+    pub twin: u64,
 }
 
 /// The most that a tree is high: more leaves than a file may have blocks.

@@ -87,7 +87,9 @@ pub struct Line {
     orphans_since: U64,
     /// The bits of its number above the lower 32.
     number_high: U16,
-    reserved: [u8; 27],
+    /// The other copy of the first block to which its root leads; 0 for none.
+    twin: U64,
+    reserved: [u8; 19],
 }
 
 /// Lines of snapshots in a block.
@@ -119,7 +121,7 @@ impl Line {
         };
         let name = line.name.get(..line.name_length.get().into()).ok_or(())?;
         let name = Name::parse(name).map_err(|_| ())?;
-        let inodes = Tree { height: line.height, root: line.root };
+        let inodes = Tree { height: line.height, root: line.root, twin: line.twin.get() };
         let is_late = line.orphans_since.get() > line.update.get();
         if inodes.height > HIGHEST || number > SnapshotNumber::LAST.0 || is_late {
             return Err(());
@@ -155,7 +157,7 @@ impl Line {
         line.name[..name.len()].copy_from_slice(name);
         (line.name_length, line.created) = ((name.len() as u16).into(), told.created.into());
         (line.update, line.height) = (told.update.into(), told.inodes.height);
-        line.root = told.inodes.root;
+        (line.root, line.twin) = (told.inodes.root, told.inodes.twin.into());
         (line.files, line.directories) = (told.files.into(), told.directories.into());
         (line.units, line.nodes) = (told.units.into(), told.nodes.into());
         (line.freed, line.orphans_since) = (told.freed.into(), told.orphans_since.into());
@@ -313,7 +315,11 @@ mod tests {
             created: Timestamp { seconds: -5, nanoseconds: number as u32 },
             state: [State::Ready, State::Deleting, State::Gone][number as usize % 3],
             update: 1 << 40,
-            inodes: Tree { height: 3, root: Root { pointers: [1, 2, 3, 4, 5, 0].map(pointer) } },
+            inodes: Tree {
+                height: 3,
+                root: Root { pointers: [1, 2, 3, 4, 5, 0].map(pointer) },
+                twin: number >> 3,
+            },
             files: 3,
             directories: 2,
             units: 1,

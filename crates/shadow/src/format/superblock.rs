@@ -8,12 +8,12 @@ use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::anchor::{LABEL, Shape};
-use super::head::{Head, Kind, Place, Secret, alone, seal, seal_alone, secret};
+use super::head::{Head, Kind, Place, Secret, alone, is_read, seal_alone, seal_as, secret};
 use super::inode::Time;
 use super::pointer::{HIGHEST, Pointer, Root, Tree, capacity};
 use super::record::Run;
 use super::snapshot::{LINES, LISTS};
-use super::{END, FRONT, UNIT, VERSION, view, view_mut};
+use super::{END, FRONT, UNIT, view, view_mut};
 
 /// Runs that a superblock lists at most.
 pub const LISTED: usize = 64;
@@ -163,6 +163,8 @@ pub struct Superblock {
     pub chains: Vec<Chain>,
     /// What of it no flush covers.
     pub listed: Vec<Listed>,
+    /// The version of the format in which it was written.
+    pub version: u16,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -205,6 +207,8 @@ struct OnDisk {
     text: [u8; LABEL],
     /// The largest number of a snapshot, if it has more than 32 bits; else 0.
     last_long: U64,
+    /// The other copy of the first block to which the root of the inodes leads; 0 for none.
+    twin: U64,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -264,6 +268,7 @@ impl Superblock {
         (disk.durable, disk.durable_at) = (self.durable.into(), self.durable_at.into());
         let trees = self.trees();
         (disk.trees, disk.heights) = (trees.map(|tree| tree.root), trees.map(|tree| tree.height));
+        disk.twin = self.inodes.twin.into();
         disk.reserve = self.reserve;
         disk.answers_begun = self.answers_begun.into();
         disk.answers_from = self.answers_from.into();
@@ -299,7 +304,7 @@ impl Superblock {
             };
         }
         disk.set_volume(&self.volume);
-        seal(&mut *block, Self::place(at), self.number, secret);
+        seal_as(&mut *block, Self::place(at), self.number, secret, self.version);
         seal_alone(&mut *block);
         block
     }
@@ -313,7 +318,7 @@ impl Superblock {
     /// The one that stands at this unit, if it is one of this volume and whole.
     pub fn read(block: &[u8], at: u64, own: &Secret) -> Option<Self> {
         let (number, version) = alone(block, Kind::Superblock)?;
-        let is_own = version == VERSION && secret(block) == *own && number < END;
+        let is_own = is_read(version) && secret(block) == *own && number < END;
         if !is_own || !super::head::is(block, Self::place(at), number, own) {
             return None;
         }
@@ -326,7 +331,7 @@ impl Superblock {
             number,
             durable: disk.durable.get(),
             durable_at: disk.durable_at.get(),
-            inodes: disk.tree(0),
+            inodes: Tree { twin: disk.twin.get(), ..disk.tree(0) },
             map: disk.tree(1),
             log: disk.tree(6),
             log_blocks: disk.log_first.get()..disk.log_next.get(),
@@ -345,13 +350,14 @@ impl Superblock {
             volume,
             chains: chains.iter().map(ChainLine::read).collect(),
             listed: listed.iter().map(ListLine::read).collect(),
+            version,
         })
     }
 }
 
 impl OnDisk {
     fn tree(&self, index: usize) -> Tree {
-        Tree { height: self.heights[index], root: self.trees[index] }
+        Tree { height: self.heights[index], root: self.trees[index], twin: 0 }
     }
 
     fn set_volume(&mut self, volume: &Volume) {
@@ -408,6 +414,7 @@ impl ListLine {
 
 #[cfg(test)]
 mod tests {
+    use super::super::VERSION;
     use super::*;
 
     const SECRET: Secret = [7; 16];
@@ -415,14 +422,14 @@ mod tests {
     fn sample() -> Superblock {
         let pointer = |n| Pointer::new(n, n + 1, n + 2);
         let root = Root { pointers: [1, 2, 3, 4, 5, 0].map(pointer) };
-        let tree = |height| Tree { height, root };
+        let tree = |height| Tree { height, root, twin: 0 };
         let chain = |ino| Chain { ino, generation: 9, size: (ino % 2 == 0).then_some(ino << 20) };
         let listed = |n| Listed { run: Run { start: n, length: 3 }, grain: 2, sum: !n };
         Superblock {
             number: 77,
             durable: 76,
             durable_at: 12,
-            inodes: tree(2),
+            inodes: Tree { twin: 8, ..tree(2) },
             map: tree(1),
             log: tree(1),
             log_blocks: 40..45,
@@ -457,6 +464,7 @@ mod tests {
             },
             chains: (0..CHAINS as u64).map(chain).collect(),
             listed: (0..LISTED as u64).map(listed).collect(),
+            version: VERSION,
         }
     }
 

@@ -146,10 +146,11 @@ fn one_call_after_the_other() {
     created.tell("CREATE");
     removed.tell("REMOVE");
     written.tell("8 KiB overwrite");
-    // What is over 24 and 32 is the part of each in folds.
-    for (cost, most) in [(created, 23.7), (removed, 24.4), (written, 32.4)] {
+    // What is over 24 and 32 is the part of each in folds; and what leads to the root directory
+    // stands twice: it is written elsewhere as well.
+    for (cost, most) in [(created, 30.7), (removed, 32.4), (written, 36.4)] {
         assert!(cost.a_call(cost.barriers) < 1.002, "{cost:?}");
-        assert!(cost.a_call(cost.writes) < 2.01, "{cost:?}");
+        assert!(cost.a_call(cost.writes) < 3.6, "{cost:?}");
         assert!(cost.kib() <= most, "{cost:?}");
     }
 }
@@ -188,8 +189,8 @@ fn thirty_two_calls_at_once() {
         let cost = together(files);
         cost.tell(&format!("8 KiB overwrite, 32 at once, {files} files"));
         assert!(cost.a_call(cost.barriers) <= 1.0 / 30.0, "{cost:?}");
-        assert!(cost.a_call(cost.writes) <= 2.0 / 30.0, "{cost:?}");
-        assert!(cost.kib() <= 15.6, "{cost:?}");
+        assert!(cost.a_call(cost.writes) <= 3.0 / 30.0, "{cost:?}");
+        assert!(cost.kib() <= 15.8, "{cost:?}");
     }
 }
 
@@ -300,7 +301,7 @@ fn openings_and_deletions(image: Image) {
         let (disk, volume) = opened_anew(&executor, image).await;
         let (ready, reads) = (clock.now().since(begun), disk.counters().reads);
         println!("ready after {ready:?} and {reads} reads");
-        assert!(ready < Duration::from_millis(500), "read side by side: {ready:?}");
+        assert!(ready < Duration::from_millis(520), "read side by side: {ready:?}");
         let all = volume.files.snapshots().expect("it has them").list();
         assert_eq!(all.open().await.expect("running").into_inner().len(), 1000);
         let names: Vec<String> = (5..1000).step_by(10).map(|number| format!("s{number}")).collect();

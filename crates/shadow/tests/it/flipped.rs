@@ -3,7 +3,7 @@
 
 use shadow::format::anchor::Anchor;
 use shadow::format::head::birth;
-use shadow::format::superblock::Superblock;
+use shadow::format::superblock::{Listed, Superblock};
 use sim::{Disk, Executor, Image};
 use vfs::{FileSystem, Stability};
 
@@ -11,8 +11,8 @@ use crate::bench::{Setting, findings, made, opened};
 use crate::lost::newest;
 use crate::scrub::{UNIT, unit_of};
 
-/// A volume that was killed after it had answered all of this.
-fn killed() -> Image {
+/// A volume that was killed after it had answered all of this; data went last, or a name.
+fn killed(ends_with_name: bool) -> Image {
     let executor = Executor::new(3);
     let disk = executor.block_on(made(&executor, &Setting::of(8, 64, 4 << 20)));
     executor.block_on(async {
@@ -25,6 +25,9 @@ fn killed() -> Image {
         }
         let last = volume.create(root, "last").await.expect("there is room");
         volume.write(last, 0, vec![9; 12_000], Stability::FileSync).await.expect("there is room");
+        if ends_with_name {
+            volume.create(root, "end").await.expect("there is room");
+        }
     });
     disk.contents()
 }
@@ -38,13 +41,17 @@ fn last(image: &Image) -> (u64, Superblock) {
 }
 
 /// All that was answered is there.
-fn has_all(image: &Image) -> Result<(), String> {
+fn has_all(image: &Image, ends_with_name: bool) -> Result<(), String> {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, image.clone());
     executor.block_on(async {
         let volume = opened(executor.runtime(), &disk).await?;
         let root = volume.files.root();
         let file = volume.lookup(root, "last").await.map_err(|error| error.to_string())?;
+        let end = volume.lookup(root, "end").await;
+        if end.is_ok() != ends_with_name {
+            return Err("the last name is gone".to_owned());
+        }
         let data = volume.read(file).await.map_err(|error| error.to_string())?;
         if data == [9; 12_000] { Ok(()) } else { Err(format!("{} bytes", data.len())) }
     })?;
@@ -60,29 +67,31 @@ fn flip(image: &Image, unit: u64, byte: u64, bit: u64) -> Image {
 
 /// A bit flips in the newest superblock, anywhere.
 pub(crate) fn superblocks_are_mended() -> Result<(), String> {
-    let image = killed();
+    let image = killed(false);
     let (at, _) = last(&image);
     for byte in (0..UNIT).step_by(61).chain(48..72) {
         let rotten = flip(&image, at, byte, byte % 8);
-        has_all(&rotten).map_err(|error| format!("byte {byte}: {error}"))?;
+        has_all(&rotten, false).map_err(|error| format!("byte {byte}: {error}"))?;
     }
     Ok(())
 }
 
 /// The same in each block that it lists.
 pub(crate) fn what_is_listed_is_mended() -> Result<(), String> {
-    let image = killed();
-    let (_, superblock) = last(&image);
-    if superblock.listed.len() < 2 {
-        return Err("little is listed".to_owned());
-    }
-    for unit in superblock.listed.iter().flat_map(|it| it.run.start..it.run.end()) {
-        for byte in [0, 9, 77, 2000, UNIT - 1] {
-            let rotten = flip(&image, unit, byte, unit % 8);
-            has_all(&rotten).map_err(|error| format!("unit {unit}, byte {byte}: {error}"))?;
+    let mut count = 0;
+    for ends_with_name in [false, true] {
+        let image = killed(ends_with_name);
+        let (_, superblock) = last(&image);
+        count += superblock.listed.len();
+        for unit in superblock.listed.iter().flat_map(|it| it.run.start..it.run.end()) {
+            for byte in [0, 9, 77, 2000, UNIT - 1] {
+                let rotten = flip(&image, unit, byte, unit % 8);
+                has_all(&rotten, ends_with_name)
+                    .map_err(|error| format!("unit {unit}, byte {byte}: {error}"))?;
+            }
         }
     }
-    Ok(())
+    if count > 2 { Ok(()) } else { Err("little is listed".to_owned()) }
 }
 
 #[test]
@@ -95,10 +104,25 @@ fn a_flipped_bit_of_what_it_lists_takes_nothing_back() {
     assert_eq!(what_is_listed_is_mended(), Ok(()));
 }
 
+/// All of a block that stands twice rots, in one place: the other copy tells what it was.
+#[test]
+fn a_copy_that_rots_takes_nothing_back() {
+    let image = killed(true);
+    let (_, superblock) = last(&image);
+    let copies = [superblock.inodes.root.pointers[0].address.get(), superblock.inodes.twin];
+    for copy in copies {
+        let is_listed = |it: &Listed| (it.run.start..it.run.end()).contains(&copy);
+        assert!(superblock.listed.iter().any(is_listed), "{copy}");
+        let mut rotten = image.clone();
+        rotten.write(copy * UNIT, &[0x5a; 4096]);
+        assert_eq!(has_all(&rotten, true), Ok(()));
+    }
+}
+
 /// What is not one bit may be a write that was torn: the update before it holds.
 #[test]
 fn what_may_be_torn_did_not_happen() {
-    let image = killed();
+    let image = killed(true);
     let (at, superblock) = last(&image);
     let mut torn = image.clone();
     torn.write(at * UNIT + 512, &[0; 512]);

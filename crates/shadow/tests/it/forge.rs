@@ -5,7 +5,7 @@ use shadow::format::head::{Kind, seal_alone};
 use shadow::format::sum;
 use sim::Image;
 
-use crate::scrub::{UNIT, unit_of};
+use crate::scrub::{UNIT, stands_twice, unit_of};
 
 /// A pointer, as it stands in a block.
 fn pointer(unit: u64, bytes: &[u8]) -> [u8; 24] {
@@ -21,6 +21,11 @@ pub(crate) fn forge(image: &mut Image, unit: u64, change: impl FnOnce(&mut [u8])
     let mut bytes = unit_of(image, unit);
     let before = bytes.clone();
     change(&mut bytes);
+    if stands_twice(&before) {
+        let is_copy = |other: &u64| unit_of(image, *other) == before;
+        let copies: Vec<u64> = (2..image.size() / UNIT - 2).filter(is_copy).collect();
+        return copies.iter().for_each(|&copy| replace(image, copy, &before, &bytes));
+    }
     replace(image, unit, &before, &bytes);
 }
 

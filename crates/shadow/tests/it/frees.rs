@@ -8,7 +8,7 @@ use std::time::Duration;
 use block::BlockDevice;
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin, roll_back};
-use futures::future::{join, join3};
+use futures::future::join3;
 use runtime::Runtime;
 use shadow::{OpenOptions, Shadow, look, open, set_label, set_reserve};
 use sim::{Choice, Disk, Executor, Image, Latency, Options, Prng, Timing};
@@ -165,12 +165,18 @@ pub(crate) fn going_back_frees_what_has_no_name() -> Result<(), String> {
         executor.block_on(async {
             let volume = opened(executor.runtime(), &disk).await?;
             let (clock, root) = (executor.runtime().clock, volume.files.root());
-            let removed = volume.remove(root, "large");
+            // An update is on its way: what comes now goes with the next, the snapshot too.
+            let created = volume.create(root, "other");
+            let removed = async {
+                clock.sleep(Duration::from_micros(10)).await;
+                volume.remove(root, "large").await
+            };
             let pinned = async {
                 clock.sleep(Duration::from_micros(delay_us)).await;
                 pin(&volume, "then").await
             };
-            let (removed, pinned) = join(removed, pinned).await;
+            let (created, removed, pinned) = join3(created, removed, pinned).await;
+            created.map_err(|error| error.to_string())?;
             removed.map_err(|error| error.to_string())?;
             pinned?;
             disk.mark(sim::Mark::Number(1));

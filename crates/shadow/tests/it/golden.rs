@@ -28,7 +28,7 @@ use crate::sparse;
 const AGAIN: &str = "made anew by: DURAMEN_GOLDEN=1 cargo test -p shadow --all-features --test it \
                      golden";
 /// What the images are called.
-const NAMES: [&str; 2] = ["cut.disk", "rest.disk"];
+pub(crate) const NAMES: [&str; 2] = ["cut.disk", "rest.disk"];
 
 /// What is kept: the images, and what is told of them.
 struct Kept {
@@ -50,7 +50,7 @@ static KEPT: LazyLock<Kept> = LazyLock::new(|| {
     Kept { images: NAMES.map(read), told: read("told") }
 });
 
-fn path(name: &str) -> PathBuf {
+pub(crate) fn path(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)
 }
 
@@ -113,7 +113,7 @@ fn make() -> [Image; 2] {
 }
 
 /// What the live tree and the snapshots of each volume have.
-fn told(images: &[Image; 2]) -> Result<String, String> {
+pub(crate) fn told(images: &[Image; 2]) -> Result<String, String> {
     let mut text = String::new();
     for (name, image) in NAMES.into_iter().zip(images) {
         let (after, told) = on(image, async |volume| {

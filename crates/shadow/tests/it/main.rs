@@ -6,8 +6,10 @@ mod bench;
 mod books;
 
 mod compaction;
+mod copies;
 mod costs;
 mod discards;
+mod earlier;
 mod faults;
 mod filled;
 mod flipped;
@@ -15,6 +17,7 @@ mod forge;
 mod frees;
 mod golden;
 mod held;
+mod homeless;
 mod hostile;
 mod judged;
 mod kit;

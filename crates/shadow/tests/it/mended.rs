@@ -233,9 +233,10 @@ fn what_is_lost_in_a_snapshot_is_told_and_the_rest_stays() {
 fn a_snapshot_that_no_way_leads_into_goes() {
     let image = of_three_trees();
     let (_, right) = shown(&image, &[0, 2]).expect("it is well");
-    let root = units(&image, Kind::Inodes, 0, 0)[0];
+    let copies = units(&image, Kind::Inodes, 0, 0);
+    let root = copies[0];
     let mut rotten = image.clone();
-    rotten.write(root * UNIT + 3000, &[0x5a; 9]);
+    copies[..2].iter().for_each(|copy| rotten.write(copy * UNIT + 3000, &[0x5a; 9]));
     let mut no_root = image.clone();
     forge(&mut no_root, root, |block| block[64 + 2 * 252 + 1] = 0x80);
     let mut no_line = image.clone();

@@ -61,7 +61,7 @@ fn overwrites_of(length: usize) -> Result<(), String> {
             _ => None,
         });
         let answered = rounds.max().unwrap_or(0) * AT_ONCE;
-        for seed in [1, 2] {
+        for seed in [1, 2].map(|turn| 2 * position as u64 + turn) {
             let wrong = |wrong: String| format!("{length}, event {position}, seed {seed}: {wrong}");
             let left = left(&trace, position, seed).map_err(wrong)?;
             let first = left.first().copied().unwrap_or(0);

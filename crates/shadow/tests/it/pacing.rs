@@ -214,7 +214,8 @@ fn callers_hardly_wait_for_a_scrub() {
     for load in [Load::Overwrites, Load::ColdReads] {
         for (count, calls) in [(1, 3000), (8, 8000)] {
             let [alone, beside] = compared(&image, (load, count, calls), [NEVER; 2], true);
-            assert!(beside.part(99) <= alone.part(99).mul_f64(1.5), "{load:?}, {count} at once");
+            // An overwrite goes to two zones, and may find the arm elsewhere before each.
+            assert!(beside.part(99) <= alone.part(99).mul_f64(1.75), "{load:?}, {count} at once");
             // It comes to its end, however much is asked.
             assert!(beside.rate() > 2.5, "{} MiB/s", beside.rate());
         }

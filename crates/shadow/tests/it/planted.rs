@@ -10,6 +10,7 @@ use crate::answers::answers_survive;
 use crate::bench::Setting;
 use crate::books::{books_may_rot_in_use, nothing_behind_damage_is_free};
 use crate::compaction::{callers_write_meanwhile, snapshots_stay};
+use crate::copies::{a_copy_may_rot_at_rest, a_read_mends, snapshots_hold_both};
 use crate::discards::cuts_leave_one_or_the_other;
 use crate::faults::{
     a_return_after_a_failed_flush_may_be_cut, a_write_that_fails_leaves_its_places,
@@ -19,6 +20,7 @@ use crate::faults::{
 };
 use crate::flipped::{superblocks_are_mended, what_is_listed_is_mended};
 use crate::frees::going_back_frees_what_has_no_name;
+use crate::homeless::names_are_given;
 use crate::kit::first_wrong;
 use crate::loads::{trees_grow_while_they_are_read, what_is_on_its_way_stays_here};
 use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_newer};
@@ -71,6 +73,9 @@ fn every_bug_is_found() {
     let of = |bug| -> Scenario {
         match bug {
             Bug::LateAnswers | Bug::UnfoldedAnswers => answers_survive,
+            Bug::UnwrittenTwins => a_copy_may_rot_at_rest,
+            Bug::ForgottenTwins => snapshots_hold_both,
+            Bug::UnmendedTwins => a_read_mends,
             Bug::UnwrittenChains => steps_are_gone_on_with,
             Bug::UnwrittenBelief => what_is_shown_after_a_failed_flush_stays,
             Bug::UnsummedReads | Bug::ForgottenRest => rot_is_found,
@@ -107,6 +112,7 @@ fn every_bug_is_found() {
             Bug::StaleParents => trees_grow_while_they_are_read,
             Bug::UnheldNodes => what_is_on_its_way_stays_here,
             Bug::PassedOver => what_others_share_is_held_once,
+            Bug::ForgottenHomeless => names_are_given,
             Bug::OverwrittenRepairs => a_cut_leaves_the_old_tree_or_the_new,
             Bug::EarlyCopies => copies_spare_what_may_come_back,
             Bug::BelievedVersions => the_other_copy_mends,

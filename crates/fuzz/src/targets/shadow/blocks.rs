@@ -16,7 +16,7 @@ use shadow::format::pointer::{HIGHEST, Pointer, Root, Tree};
 use shadow::format::record::{self, Change, Run, Span};
 use shadow::format::snapshot::{Died, LINES, LISTS, Line, List, RUNS, State, Told, is_empty};
 use shadow::format::superblock::{CHAINS, LISTED, Listed, Snapshots, Superblock};
-use shadow::format::{INODES, UNIT};
+use shadow::format::{INODES, UNIT, VERSION};
 use sim::Prng;
 use vfs::Name;
 use vnode::chain::Chain;
@@ -268,7 +268,8 @@ fn pointer(prng: &mut Prng) -> Pointer {
 
 fn tree(prng: &mut Prng) -> Tree {
     let pointers = [(); 6].map(|()| pointer(prng));
-    Tree { height: prng.below(u64::from(HIGHEST) + 1) as u8, root: Root { pointers } }
+    let height = prng.below(u64::from(HIGHEST) + 1) as u8;
+    Tree { height, root: Root { pointers }, twin: 0 }
 }
 
 fn run(prng: &mut Prng) -> Run {
@@ -293,6 +294,7 @@ fn generate_anchor(prng: &mut Prng) -> Vec<u8> {
         zones: (0..prng.between(1, zones) as u32).collect(),
         rest: prng.below(1000),
         free: prng.below(shape.units),
+        version: VERSION,
     };
     without_end(anchor.write().to_vec())
 }
@@ -332,6 +334,7 @@ fn generate_superblock(prng: &mut Prng) -> Vec<u8> {
         seconds: prng.below(1 << 31) as i64,
         chains: (0..prng.below(4)).map(|n| chain(prng, 20 + n)).collect(),
         listed: (0..prng.below(9)).map(|_| listed(prng)).collect(),
+        version: VERSION,
         ..Superblock::default()
     };
     without_end(superblock.write(prng.between(32, 254), &some_secret(prng)).to_vec())

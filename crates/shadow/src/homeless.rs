@@ -1,0 +1,285 @@
+//! Files and directories that have lost their names, in a repair: each gets one, `#INODE` in
+//! `/lost+found`.
+//!
+//! Names are lost with a block of a directory whose bytes are others than its pointer says. The
+//! directory goes on with an empty block in its place, so that it can be read, and names be made
+//! and removed there. What had its name in the lost block is whole, and is found by its inode.
+//!
+//! Invariants:
+//! 1. A directory has no hole: behind a lost block it ends with the last that is left.
+//! 2. A name that is given is new in its directory.
+//!
+//! Not asserted: 1, of which a check tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use directory::chunk;
+use directory::entry::{CHUNK_SIZE, EntryHeader, kind_bits};
+use namespace::NewFile;
+use runtime::Timestamp;
+use vfs::{Device, FileKind, FsError};
+
+use crate::apply::first_chunk;
+use crate::check::Look;
+use crate::dropped::drop_wrong;
+use crate::format::anchor::Shape;
+use crate::format::head::Head;
+use crate::format::inode::{Facts, Record};
+use crate::format::pointer::WIDTH;
+use crate::format::superblock::Superblock;
+use crate::format::{CHUNKS, FIRST, INODES, ROOT};
+use crate::nodes::{Node, Nodes, Stem, Which};
+use crate::planted::{Bug, is_planted};
+
+/// The directory for what has no name.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+/// Blocks that a directory has at most, to be given empty ones: that is half a million names. One
+/// that says it is larger stays as it is.
+const MOST_BLOCKS: u64 = 1 << 16;
+
+/// A chunk of a directory.
+type Chunk = [u8; CHUNK_SIZE];
+
+/// A name that is to be given: to which file, of which kind.
+type Named = (Vec<u8>, u64, FileKind);
+
+/// A volume that is being repaired.
+pub(crate) struct Homeless<'a> {
+    pub(crate) nodes: &'a Rc<Nodes>,
+    pub(crate) shape: Shape,
+    pub(crate) superblock: &'a Superblock,
+    pub(crate) now: Timestamp,
+}
+
+impl Homeless<'_> {
+    /// Gives each file that has no name, and is not being freed, one in `/lost+found`, and each
+    /// directory an empty block for one that is lost.
+    ///
+    /// # Errors
+    /// [`FsError`].
+    pub(crate) async fn name_all(&self) -> Result<(), FsError> {
+        self.empty_lost_blocks().await?;
+        let mut silent = |_, _| ();
+        let look = self.look(&mut silent).await;
+        let chains = look.chains(&self.superblock.chains);
+        let orphans: BTreeSet<u64> = chains.iter().map(|chain| chain.ino).collect();
+        let homeless = look.says.homeless(&orphans);
+        if homeless.is_empty() || is_planted(Bug::ForgottenHomeless) {
+            return Ok(());
+        }
+        let there = self.names_in(ROOT).await?.get(LOST_AND_FOUND).copied();
+        let is_directory =
+            |ino: &u64| look.says.files.get(ino).is_some_and(|it| it.kind == FileKind::Directory);
+        let lost = match there.filter(is_directory) {
+            Some(ino) => ino,
+            None => self.make_lost_and_found(&look).await?,
+        };
+        let known = self.names_in(lost).await?;
+        let named = homeless.into_iter().map(|(ino, kind)| (new_name(ino, &known), ino, kind));
+        let named: Vec<Named> = named.collect();
+        self.append(lost, &named).await?;
+        for (_, ino, _) in named.iter().filter(|(_, _, kind)| *kind == FileKind::Directory) {
+            self.set_above(*ino, lost).await;
+        }
+        Ok(())
+    }
+
+    async fn look<'l>(&self, silent: &'l mut dyn FnMut(u64, u64)) -> Look<'l> {
+        let mut look = Look::new(self.nodes.clone(), self.shape, false, silent);
+        look.live(self.superblock).await;
+        look
+    }
+
+    async fn home(&self, ino: u64) -> Result<Rc<Node>, FsError> {
+        self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?.ok_or(FsError::Corrupt)
+    }
+
+    /// Directories go on without the blocks of names that are lost.
+    async fn empty_lost_blocks(&self) -> Result<(), FsError> {
+        let mut silent = |_, _| ();
+        let look = self.look(&mut silent).await;
+        let files = look.says.files.iter();
+        for (&ino, _) in files.filter(|(_, known)| known.kind == FileKind::Directory) {
+            let home = self.home(ino).await?;
+            let stem = Stem::File(ino, home, ino % INODES);
+            let height = self.nodes.height(&stem);
+            if drop_wrong(self.nodes, &stem, height, 0, WIDTH as u64).await? {
+                let above = look.says.holder(ino).unwrap_or(ROOT);
+                self.fill(&stem, ino, above).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a directory empty blocks where it has none (invariant 1).
+    async fn fill(&self, stem: &Stem, ino: u64, above: u64) -> Result<(), FsError> {
+        let last = self.nodes.leaf_from(stem, None, 0, Which::Last).await.unwrap_or(0);
+        if last >= MOST_BLOCKS {
+            return Ok(());
+        }
+        let (mut made, mut is_last_new) = (Vec::new(), false);
+        for leaf in 0..=last {
+            is_last_new = self.nodes.leaf(stem, leaf).await?.is_null();
+            if !is_last_new {
+                continue;
+            }
+            let node = self.nodes.make(stem, 0, leaf, &mut made).await?;
+            let first = (leaf == 0).then(|| first_chunk(ino, above));
+            node.change(|bytes| {
+                let chunks = bytes[size_of::<Head>()..].chunks_exact_mut(CHUNK_SIZE);
+                for (number, place) in chunks.take(CHUNKS as usize).enumerate() {
+                    let first = first.filter(|_| number == 0);
+                    place.copy_from_slice(&first.unwrap_or_else(chunk::empty_chunk));
+                }
+            });
+            self.nodes.mark(&node);
+        }
+        let all = (last + 1) * CHUNKS * CHUNK_SIZE as u64;
+        self.change_facts(ino, |facts| {
+            facts.size = if is_last_new { all } else { facts.size.min(all) };
+            facts.units = last + 1;
+        })
+        .await
+    }
+
+    async fn change_facts(&self, ino: u64, change: impl FnOnce(&mut Facts)) -> Result<(), FsError> {
+        let home = self.home(ino).await?;
+        let slot = ino % INODES;
+        let mut facts = home.inode(slot, Record::facts).ok_or(FsError::Corrupt)?;
+        change(&mut facts);
+        home.change(|bytes| Record::of_mut(bytes, slot).set(&facts));
+        self.nodes.mark(&home);
+        Ok(())
+    }
+
+    /// The names in a directory.
+    async fn names_in(&self, directory: u64) -> Result<BTreeMap<Vec<u8>, u64>, FsError> {
+        let home = self.home(directory).await?;
+        let stem = Stem::File(directory, home, directory % INODES);
+        let (mut names, mut next) = (BTreeMap::new(), 0);
+        while let Some(leaf) = self.nodes.leaf_from(&stem, None, next, Which::First).await {
+            next = leaf + 1;
+            let Some(node) = self.nodes.get(&stem, 0, leaf).await? else { continue };
+            node.read(|bytes| {
+                let body = &bytes[size_of::<Head>()..][..CHUNKS as usize * CHUNK_SIZE];
+                let entries = body.chunks(CHUNK_SIZE).flat_map(chunk::entries);
+                for entry in entries.filter_map(Result::ok).filter(chunk::Entry::is_live) {
+                    names.insert(entry.name.to_vec(), u64::from(entry.ino));
+                }
+            });
+        }
+        Ok(names)
+    }
+
+    /// Makes the directory; gives its inode.
+    async fn make_lost_and_found(&self, look: &Look<'_>) -> Result<u64, FsError> {
+        let last = look.says.files.last_key_value().map_or(0, |(&last, _)| last);
+        let (ino, mut made) = ((last + 1).max(FIRST), Vec::new());
+        let home = self.nodes.make(&Stem::Inodes, 0, ino / INODES, &mut made).await?;
+        let chunks = [first_chunk(ino, ROOT)];
+        put_directory(self.nodes, &home, (ino, 0o700, 1), &chunks, self.now).await?;
+        self.append(ROOT, &[(LOST_AND_FOUND.to_vec(), ino, FileKind::Directory)]).await?;
+        Ok(ino)
+    }
+
+    /// Adds names to a directory, in new chunks behind the others.
+    async fn append(&self, directory: u64, names: &[Named]) -> Result<(), FsError> {
+        let mut chunks = vec![chunk::empty_chunk()];
+        names.iter().for_each(|named| add_name(&mut chunks, named));
+        let home = self.home(directory).await?;
+        let facts = home.inode(directory % INODES, Record::facts).ok_or(FsError::Corrupt)?;
+        let stem = Stem::File(directory, home, directory % INODES);
+        let (first, mut made) = (facts.size / CHUNK_SIZE as u64, Vec::new());
+        for (number, chunk) in (first..).zip(&chunks) {
+            let node = self.nodes.make(&stem, 0, number / CHUNKS, &mut made).await?;
+            let at = size_of::<Head>() + (number % CHUNKS) as usize * CHUNK_SIZE;
+            node.change(|bytes| bytes[at..at + CHUNK_SIZE].copy_from_slice(chunk));
+            self.nodes.mark(&node);
+        }
+        let count = first + chunks.len() as u64;
+        self.change_facts(directory, |facts| {
+            facts.size = count * CHUNK_SIZE as u64;
+            facts.units = count.div_ceil(CHUNKS);
+        })
+        .await
+    }
+
+    /// What `..` of a directory leads to, if its first block can be read.
+    async fn set_above(&self, ino: u64, above: u64) {
+        let Ok(home) = self.home(ino).await else { return };
+        let stem = Stem::File(ino, home, ino % INODES);
+        let Ok(Some(node)) = self.nodes.get(&stem, 0, 0).await else { return };
+        let at = size_of::<Head>() + chunk::DOT_DOT_OFFSET;
+        let is_it = node.read(|bytes| chunk::name_at(bytes, at) == Some(b".."));
+        if is_it {
+            node.change(|bytes| EntryHeader::at_mut(bytes, at).inode.set(above as u32));
+            self.nodes.mark(&node);
+        }
+    }
+}
+
+/// An inode becomes a directory of these chunks.
+///
+/// # Errors
+/// [`FsError`].
+pub(crate) async fn put_directory(
+    nodes: &Nodes,
+    home: &Rc<Node>,
+    (ino, mode, generation): (u64, u16, u32),
+    chunks: &[Chunk],
+    now: Timestamp,
+) -> Result<(), FsError> {
+    let (kind, device, verifier) = (FileKind::Directory, Device::default(), None);
+    let new = NewFile { kind, mode, uid: 0, gid: 0, device, target: &[], verifier };
+    let leaves = chunks.chunks(CHUNKS as usize);
+    let mut facts = Facts::new(&new, generation, now);
+    (facts.size, facts.units) = ((chunks.len() * CHUNK_SIZE) as u64, leaves.len() as u64);
+    let slot = ino % INODES;
+    home.change(|bytes| {
+        let record = Record::of_mut(bytes, slot);
+        record.clear();
+        record.set(&facts);
+    });
+    nodes.mark(home);
+    let (stem, mut made) = (Stem::File(ino, home.clone(), slot), Vec::new());
+    for (leaf, chunks) in (0..).zip(leaves) {
+        let node = nodes.make(&stem, 0, leaf, &mut made).await?;
+        node.change(|bytes| {
+            let body = &mut bytes[size_of::<Head>()..];
+            body[..chunks.len() * CHUNK_SIZE].copy_from_slice(chunks.as_flattened());
+        });
+        nodes.mark(&node);
+    }
+    Ok(())
+}
+
+/// The name that a file gets: its inode, and dots behind it as long as that is another's.
+fn new_name(ino: u64, known: &BTreeMap<Vec<u8>, u64>) -> Vec<u8> {
+    let mut name = format!("#{ino}").into_bytes();
+    while known.contains_key(&name) {
+        name.push(b'.');
+    }
+    name
+}
+
+/// Adds a name to chunks of a directory, behind the others.
+fn add_name(chunks: &mut Vec<Chunk>, (name, ino, kind): &Named) {
+    let last = chunks.last_mut().expect("there is one");
+    let is_there = |it: chunk::Entry<'_>| it.is_live() && it.name == &name[..];
+    let is_new = !chunk::entries(&*last).filter_map(Result::ok).any(is_there);
+    assert!(is_new, "invariant 2: a name that is given is new");
+    let place = match chunk::place(&*last, name, |_| false).expect("it was made here") {
+        Ok(place) => place,
+        Err(_) => {
+            chunks.push(chunk::empty_chunk());
+            return add_name(chunks, &(name.clone(), *ino, *kind));
+        }
+    };
+    for (at, piece) in &place.layout {
+        last[*at..at + piece.len()].copy_from_slice(piece);
+    }
+    let header = EntryHeader::at_mut(last, place.offset);
+    header.inode.set(*ino as u32);
+    header.kind = kind_bits(*kind);
+}
