@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use torture::campaign::contract::two_faults;
 use torture::campaign::{
     Cuts, Options, Outcome, case, concurrent, conformance, contract, data, faults, nested, retry,
-    sequences, space, ways,
+    rot, sequences, space, ways,
 };
 use torture::explore::Counts;
 use torture::explore::design::{DELAYED, Design, TRIED};
@@ -30,6 +30,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ("space", "four clients on a volume that is full, stopped, checked, cut", space::space),
     ("retry", "calls that must not run twice, cut and repeated", retry::promised),
     ("faults", "an error at every read, write and flush of a trace", faults::everywhere),
+    ("rot", "one damaged block anywhere, and then ordinary life and a repair", rot::rot),
     ("contract", "pairs of writes to a device, any disk of it lost at any cut", contract::contract),
     (TWO_FAULTS, "two faults of a set at once, repaired to the end", two_faults::two_faults),
     ("conformance", "random operations, compared with a reference", conformance::random),
@@ -50,7 +51,7 @@ const PLANTED: &str = "planted";
 const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
 
 /// The campaigns on a set of disks.
-const OF_SETS: [&str; 6] = ["contract", TWO_FAULTS, "seq1", "seq2", "faults", "conformance"];
+const OF_SETS: [&str; 7] = ["contract", TWO_FAULTS, "rot", "seq1", "seq2", "faults", "conformance"];
 
 /// The campaign of those designs alone whose answers outlive a cut.
 const OF_MEMORABLE: &str = "space";

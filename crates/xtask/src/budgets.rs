@@ -118,7 +118,7 @@ pub(crate) const ROWS: &[Row] = &[
     policy("sync", "conformance --policy sync", 4),
     engine("shadow", "conformance --engine shadow", 3),
     engine("ram", "conformance --engine ram", 2),
-    policy("log", "data --policy log", 6),
+    policy("log", "data --policy log", 5),
     policy("sync", "data --policy sync", 4),
     policy("softdep", "data --policy softdep", 6),
     engine("shadow", "data --engine shadow", 6),
@@ -137,6 +137,10 @@ pub(crate) const ROWS: &[Row] = &[
     policy("softdep", "nested --policy softdep", 4),
     policy("softdep", "nested --policy softdep --durability delayed", 3),
     engine("shadow", "nested --engine shadow", 5),
+    policy("log", "rot --policy log", 2),
+    policy("sync", "rot --policy sync", 2),
+    policy("softdep", "rot --policy softdep", 2),
+    engine("shadow", "rot --engine shadow", 6),
     device("plain", "contract", 1),
     device("raid5", "contract --device raid5", 9),
     device("raid5", "seq1 --policy log --device raid5", 4),
@@ -146,6 +150,7 @@ pub(crate) const ROWS: &[Row] = &[
     device("raid1", "seq1 --policy sync --device raid1", 3),
     device("raid1", "faults --policy sync --device raid1", 3),
     device("raid1", "conformance --policy sync --device raid1", 3),
+    device("raid1", "rot --engine shadow --device raid1", 3),
 ];
 
 /// What is wrong with these budgets: each sentence names a sum and its limit.

@@ -11,7 +11,7 @@
 
 use super::contract::two_faults;
 use super::{
-    Outcome, concurrent, conformance, contract, data, faults, retry, sequences, space, ways,
+    Outcome, concurrent, conformance, contract, data, faults, retry, rot, sequences, space, ways,
 };
 use crate::explore::design::Design;
 
@@ -27,6 +27,7 @@ const WORDS: &[(&str, Replay)] = &[
     (space::WORD, space::replay),
     (retry::WORD, retry::replay),
     (faults::WORD, faults::replay),
+    (rot::WORD, rot::replay),
     (contract::WORD, contract::replay),
     (two_faults::WORD, two_faults::replay),
     (conformance::WORD, conformance::replay),

@@ -17,6 +17,7 @@ pub mod nested;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod retry;
+pub mod rot;
 pub mod sequences;
 pub mod space;
 pub mod ways;

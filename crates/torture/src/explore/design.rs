@@ -444,7 +444,7 @@ impl Design {
     }
 
     /// The disks of an engine, which stand on these.
-    pub(super) async fn stack(
+    pub(crate) async fn stack(
         self,
         disks: Vec<Rc<dyn BlockDevice>>,
         runtime: &Runtime,

@@ -76,6 +76,25 @@ impl Driver {
         self.write(self.find(path).await?, 0, data).await
     }
 
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn symlink(&self, path: &str, target: &[u8]) -> Result<(), FsError> {
+        let (parent, last) = self.parent(path).await?;
+        let set = SetAttributes::default();
+        opened(self.files.symlink(&self.who, parent, &last, target, set).await).await.map(drop)
+    }
+
+    /// Removes a name of a file.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn unlink(&self, path: &str) -> Result<(), FsError> {
+        let (parent, last) = self.parent(path).await?;
+        self.remove(parent, &last).await
+    }
+
     async fn create(&self, parent: ObjectId, last: &Name, mode: u16) -> Result<ObjectId, FsError> {
         let how = CreateHow::Guarded(with_mode(mode));
         Ok(opened(self.files.create(&self.who, parent, last, how).await).await?.id)
@@ -92,7 +111,11 @@ impl Driver {
         opened(written).await.map(drop)
     }
 
-    pub(super) async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
+    /// All that a file holds.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
         Ok(opened(self.files.read(&self.who, id, 0, LONGEST).await).await?.data.concat())
     }
 
@@ -120,11 +143,19 @@ impl Driver {
         }
     }
 
-    pub(super) async fn attributes(&self, id: ObjectId) -> Result<vfs::Attributes, FsError> {
+    /// What is known of a file.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn attributes(&self, id: ObjectId) -> Result<vfs::Attributes, FsError> {
         self.files.getattr(id).await.open().await.map_err(|_| FsError::Io)?.into_inner()
     }
 
-    async fn list(&self, directory: ObjectId) -> Result<Vec<(String, ObjectId)>, FsError> {
+    /// The names in a directory.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn list(&self, directory: ObjectId) -> Result<Vec<(String, ObjectId)>, FsError> {
         let mut accept = |_: &vfs::DirectoryEntry| true;
         let listed = self.files.readdir(&self.who, directory, 0, true, &mut accept).await;
         let listed = opened(listed).await?;

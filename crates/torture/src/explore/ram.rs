@@ -50,6 +50,11 @@ impl Ram {
         self.looked.borrow().clone()
     }
 
+    /// Other bytes stand there from now on, and nobody has written them.
+    pub fn rot(&self, at: u64, bytes: &[u8]) {
+        self.image.borrow_mut().write(at, bytes);
+    }
+
     /// What is on it.
     pub fn image(&self) -> Image {
         self.image.borrow().clone()

@@ -91,6 +91,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
     "HeavyZeros",
     "ForgottenAtTheHead",
     "EndlessDeltas",
+    "UnboundedPins",
     "EndlessQueue",
 ];
 

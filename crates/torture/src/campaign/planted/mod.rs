@@ -18,7 +18,7 @@ use super::retry::Expectation;
 use super::sequences::{self, all_pairs, all_singles};
 use super::ways as campaign_ways;
 use super::{
-    Options, Outcome, case, concurrent, conformance, contract, data, faults, retry, space,
+    Options, Outcome, case, concurrent, conformance, contract, data, faults, retry, rot, space,
 };
 use crate::explore::design::Design;
 use crate::explore::op::Op;
@@ -61,6 +61,8 @@ enum How {
     Faults,
     /// Full volumes.
     Worlds,
+    /// A damaged block and what is done after it.
+    Rot,
     /// Random operations in the world of a seed.
     Reference(u64),
     /// A workload of the contract of a device.
@@ -144,7 +146,7 @@ impl Row {
 
     /// Whether it goes on to other workloads until its time is over.
     fn is_drawn(&self) -> bool {
-        matches!(self.how, How::Stories(_) | How::Histories | How::Faults | How::Worlds)
+        matches!(self.how, How::Stories(_) | How::Histories | How::Faults | How::Worlds | How::Rot)
     }
 
     fn play(&self) -> Outcome {
@@ -161,6 +163,7 @@ impl Row {
             How::Histories => concurrent::concurrent(&Options { seed: 0, ..drawn }),
             How::Calls(expectation) => retry::retry(&short, expectation),
             How::Faults => faults::everywhere(&drawn),
+            How::Rot => rot::rot(&Options { seed: 0, ..drawn }),
             How::Worlds => space::space(&Options { seed: 0, ..drawn }),
             How::Reference(seed) => conformance::world(design, seed),
             How::Contract(workload) => failing(contract::named(&short, workload)),

@@ -237,6 +237,11 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/UnsummedRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+512")),
     row("raid/UntoldLosses", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),
     row("raid/UnzeroedStripes", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
+    // Damage that stays local.
+    row("UnsummedReads", Design::SHADOW, How::Rot),
+    row("UnwrittenTwins", Design::SHADOW, How::Rot),
+    row("LostLines", Design::SHADOW, How::Rot),
+    row("BlockedLists", Design::SHADOW, How::Rot),
 ];
 
 /// Those that take minutes, each for a bug that another row finds in seconds.

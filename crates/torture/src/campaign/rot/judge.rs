@@ -1,0 +1,157 @@
+//! What damage may have cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use sim::SECTOR_SIZE;
+use vfs::FsError;
+
+use crate::explore::design::Design;
+use crate::explore::device::Device;
+use crate::explore::op::HELD;
+
+/// Contents that go with one block: that of inodes has the most, 4096 bytes of 256 each.
+const MOST_LOST: usize = 16;
+/// Bytes of contents that name their file and their place in it.
+pub(super) const PIECE: usize = 64;
+
+/// What a volume holds: the bytes of each path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    pub files: BTreeMap<String, Rc<Vec<u8>>>,
+    /// What its snapshot holds, by the paths that were its files' then.
+    pub snapshot: BTreeMap<String, Rc<Vec<u8>>>,
+}
+
+impl Held {
+    /// The files of now and, as long as it is there, those of the snapshot.
+    pub(super) fn all(&self) -> impl Iterator<Item = (String, &Rc<Vec<u8>>)> {
+        let now = self.files.iter().map(|(path, bytes)| (path.clone(), bytes));
+        let then = self.snapshot.iter();
+        now.chain(then.map(|(path, bytes)| (format!(".snapshot/{HELD}/{path}"), bytes)))
+    }
+}
+
+/// What a block held before it was damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Block {
+    /// Contents, of files of these bytes.
+    Contents(Vec<Rc<Vec<u8>>>),
+    /// What leads to them.
+    Other,
+}
+
+impl Block {
+    /// Known by the contents, where every sector of it has some: each piece is that of one file
+    /// alone.
+    pub(super) fn of(page: &[u8], held: &Held) -> Self {
+        let mut owners: Vec<Rc<Vec<u8>>> = Vec::new();
+        let is_blank = |sector: &&[u8]| sector.iter().all(|&byte| byte == sector[0]);
+        for sector in page.chunks(SECTOR_SIZE).filter(|sector| !is_blank(sector)) {
+            let is_in = |bytes: &[u8]| {
+                let starts = bytes.chunks(SECTOR_SIZE).map(|one| &one[..PIECE.min(one.len())]);
+                starts.into_iter().any(|start| sector.starts_with(start))
+            };
+            let before = owners.len();
+            owners.extend(held.all().filter(|(_, bytes)| is_in(bytes)).map(|(_, it)| it.clone()));
+            if owners.len() == before {
+                return Self::Other;
+            }
+        }
+        Self::Contents(owners)
+    }
+
+    /// Whether damage to it may cost the file of these bytes.
+    fn may_cost(&self, bytes: &Rc<Vec<u8>>) -> bool {
+        match self {
+            Self::Contents(owners) => owners.contains(bytes),
+            Self::Other => true,
+        }
+    }
+}
+
+/// What became of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is read, and right.
+    Right,
+    /// It is read, and has other bytes.
+    Wrong,
+    /// An error.
+    Failed(FsError),
+}
+
+/// What was seen of a volume.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Of every path that there should be.
+    pub fates: BTreeMap<String, Fate>,
+    /// Contents of files in `lost+found`.
+    pub found: BTreeSet<Vec<u8>>,
+}
+
+impl Seen {
+    fn is_right(&self, path: &str) -> bool {
+        self.fates.get(path) == Some(&Fate::Right)
+    }
+}
+
+/// Whether the format notices all damage.
+fn notices_all(design: Design) -> bool {
+    design.is_summed()
+}
+
+/// Whether nothing at all may be seen of it.
+fn costs_nothing(design: Design) -> bool {
+    design.device() != Device::Plain
+}
+
+/// What may be read of a volume of which this block is damaged. `before` is what was seen last.
+///
+/// # Errors
+/// What may not be.
+pub(super) fn judge(
+    design: Design,
+    (held, block): (&Held, &Block),
+    seen: &Seen,
+    before: Option<&Seen>,
+) -> Result<(), String> {
+    for (path, bytes) in held.all() {
+        let fate = seen.fates.get(&path).ok_or("a path was not looked at")?;
+        match fate {
+            Fate::Right => {}
+            Fate::Wrong if notices_all(design) => return Err(format!("{path} has other bytes")),
+            _ if costs_nothing(design) => {
+                return Err(format!("{path} is {fate:?}, and the set has it twice"));
+            }
+            _ if !block.may_cost(bytes) => {
+                return Err(format!("{path} is {fate:?}, and its blocks are not damaged"));
+            }
+            _ if before.is_some_and(|before| before.is_right(&path)) => {
+                return Err(format!("{path} was right before, and is {fate:?}"));
+            }
+            Fate::Wrong | Fate::Failed(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// What may be missing once a repair has ended.
+///
+/// # Errors
+/// What may not.
+pub(super) fn judge_repaired(held: &Held, seen: &Seen) -> Result<(), String> {
+    let is_lost = |(path, bytes): &(&String, &Rc<Vec<u8>>)| {
+        !seen.is_right(path) && !seen.found.contains(&***bytes)
+    };
+    let lost: Vec<&String> = held.files.iter().filter(is_lost).map(|(path, _)| path).collect();
+    if lost.len() > MOST_LOST {
+        return Err(format!("one block took {} files: {lost:?}", lost.len()));
+    }
+    Ok(())
+}
+
+/// Whether a volume with damage has to be served as it is.
+pub(super) fn must_serve(design: Design) -> bool {
+    notices_all(design) || costs_nothing(design)
+}

@@ -1,0 +1,98 @@
+//! One damaged block anywhere on the disks of a volume, at rest or under the server, and then
+//! ordinary life: damage stays local.
+//!
+//! A *case* is drawn by its seed: a volume with files of every kind ([`workload`]), a block of one
+//! of its disks that is in use, and its damage: one bit, other bytes, or zeros. It lives a story
+//! ([`story`]): everything is read, files and snapshots are made and removed, the volume is stopped,
+//! started, rolled back, repaired, and used again. [`judge`] says after each step what that may
+//! have cost.
+//!
+//! # What is asked
+//! * No panic, and every call and every command ends.
+//! * On a format with checksums: what is read is right, or an error; a volume is served without a
+//!   repair, and what is served goes on: a file is made, a damaged file is removed, a snapshot is
+//!   made and deleted, the volume stops and starts.
+//! * On every format: `fsck --repair` ends, the next check finds nothing but losses that it names,
+//!   the volume is served, and what could be read before the repair can be read after it.
+//! * A block of inodes is the most that can be lost: all other contents are there, under their own
+//!   names or in `lost+found`.
+//! * On a set with redundancy nothing at all is lost, and no caller sees the damage.
+//!
+//! UFS2 has no checksums of data, of directories and of blocks of pointers: wrong bytes there are
+//! no violation. What a file without damage holds is judged there too.
+//!
+//! # A failure
+//! is printed with the line that repeats it.
+
+mod judge;
+mod story;
+mod workload;
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use super::budget::spend;
+use super::{Options, Outcome, line, message};
+use crate::explore::Counts;
+use crate::explore::design::Design;
+use workload::{Damage, Volumes};
+
+/// The word of a case: its seed.
+pub(super) const WORD: &str = "rot";
+/// Cases, in the full form and in the short one.
+const CASES: (u64, u64) = (20_000, 40);
+
+/// The campaign.
+pub fn rot(options: &Options) -> Outcome {
+    let design = options.design;
+    spend(options, options.count(CASES), Volumes::default, |volumes, number| {
+        case(design, options.seed_of(number), volumes)
+    })
+}
+
+/// Repeats a case.
+///
+/// # Errors
+/// Why the line names none.
+pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
+    if !design.has_disks() {
+        return Err("there are no disks".to_owned());
+    }
+    Ok(case(design, line::number(details)?, &mut Volumes::default()))
+}
+
+fn case(design: Design, seed: u64, volumes: &mut Volumes) -> Outcome {
+    // What a panic leaves to be said: where the damage is, and how far the story came.
+    let told = Rc::new(RefCell::new(String::new()));
+    let lived = catch_unwind(AssertUnwindSafe(|| {
+        let made = volumes.of(design, seed)?;
+        let damage = Damage::draw(seed, &made.images);
+        *told.borrow_mut() = damage.to_string();
+        story::live(design, seed, &made, &damage, &told)
+    }));
+    let lived = lived.unwrap_or_else(|panic| Err(format!("panicked: {}", message(&*panic))));
+    let describe = |reason: String| {
+        line::told(&format!("{}: {reason}", told.borrow()), WORD, design, &seed.to_string())
+    };
+    let violations: Vec<String> = lived.err().map(describe).into_iter().collect();
+    let counts = Counts { workloads: 1, states: 1, images: 1, violations: violations.len() as u64 };
+    Outcome { counts, violations, ..Outcome::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_follows_from_its_seed() {
+        let mut volumes = Volumes::default();
+        for seed in 0..8 {
+            let [one, two] = [(); 2].map(|()| {
+                let made = volumes.of(Design::SYNC, seed).expect("there is room");
+                Damage::draw(seed, &made.images)
+            });
+            assert_eq!(one, two);
+        }
+    }
+}
