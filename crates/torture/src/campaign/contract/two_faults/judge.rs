@@ -352,6 +352,10 @@ impl CutStory<'_> {
                     }
                 }
             }
+            // New bytes went over what was needed for others, and could not be read for long.
+            Fault::Unread if self.story.is_unread_throughout => {
+                bad.columns.extend(touched.iter().map(|&column| (self.story.faulty, column)));
+            }
             _ => {}
         }
         let mut readable = BTreeSet::new();
@@ -383,7 +387,8 @@ impl CutStory<'_> {
         let Story { case, before, calls, rebuilt, moment, .. } = self.story;
         let is_rebuilt = rebuilt.is_some_and(|when| when < self.serial);
         let is_rot = matches!(case.fault, Fault::Rot(_) | Fault::RotAll(_));
-        if is_rebuilt && (!is_rot || *moment == Moment::Cut) || case.occasion == Occasion::Whole {
+        let is_bad_by_then = is_rot && *moment != Moment::Cut || self.story.is_unread_throughout;
+        if is_rebuilt && !is_bad_by_then || case.occasion == Occasion::Whole {
             return BTreeSet::new();
         }
         if case.occasion == Occasion::Replaced {
@@ -391,6 +396,12 @@ impl CutStory<'_> {
         }
         let mut missed = self.touched(before, u64::MAX);
         missed.extend(self.touched(calls, self.serial));
+        // The first write of a stripe makes all of it.
+        let Story { shape, fresh_from, .. } = self.story;
+        let (each, first) = (shape.unit / BLOCK, fresh_from / (shape.width() * shape.unit));
+        let stripes: BTreeSet<u64> = missed.iter().map(|column| column / each).collect();
+        let made = stripes.into_iter().filter(|&stripe| stripe >= first);
+        missed.extend(made.flat_map(|stripe| stripe * each..(stripe + 1) * each));
         missed
     }
 

@@ -64,6 +64,8 @@ pub(super) struct Story {
     pub(super) unplugged: Disks,
     /// Serial number from which on the absent member's slot has a member.
     pub(super) rebuilt: Option<u64>,
+    /// Reads of the faulty member fail until the end of the second part.
+    pub(super) is_unread_throughout: bool,
     witness: Witness,
     told: Vec<(u64, Witness)>,
 }
@@ -219,6 +221,7 @@ impl Story {
             traces: Vec::new(),
             unplugged: Vec::new(),
             rebuilt: None,
+            is_unread_throughout: false,
             witness,
             told: Vec::new(),
         };
@@ -298,7 +301,9 @@ impl Story {
         let version = 1 + self.before.len() as u8;
         let calls = draw(&self.shape, self.hot, prng.between(1, 4), version, prng);
         let is_early = prng.chance(1, 5);
-        let mut faults = Some(self.faults_of_calls(prng));
+        let (faults, is_throughout) = self.faults_of_calls(prng);
+        self.is_unread_throughout = is_throughout;
+        let mut faults = Some(faults);
         let nth_of_dropout = prng.between(1, 6);
         let (absent, new, occasion) = (self.absent, self.shape.members, self.case.occasion);
         let is_rebuilt = Cell::new(false);
@@ -384,7 +389,8 @@ impl Story {
     }
 
     /// Faults of calls of the faulty member: reads fail, or writes find no room, some of them.
-    fn faults_of_calls(&self, prng: &mut Prng) -> Vec<Struck> {
+    /// Whether these are all reads until the end.
+    fn faults_of_calls(&self, prng: &mut Prng) -> (Vec<Struck>, bool) {
         let first = prng.between(1, 8);
         match self.case.fault {
             Fault::Unread => {
@@ -394,15 +400,17 @@ impl Story {
                 let range = if prng.chance(1, 2) { stripe..stripe + unit } else { all };
                 let fault = Struck::on(Verb::Read, Effect::Eio).within(range);
                 if prng.chance(1, 2) {
-                    return vec![fault.nth(1 + first / 4).forever()];
+                    return (vec![fault.nth(1 + first / 4).forever()], true);
                 }
-                (first..first + prng.between(1, 6)).map(|nth| fault.clone().nth(nth)).collect()
+                let some = first..first + prng.between(1, 6);
+                (some.map(|nth| fault.clone().nth(nth)).collect(), false)
             }
             Fault::Full => {
                 let fault = Struck::on(Verb::Write, Effect::NoSpace);
-                (first..first + prng.between(1, 12)).map(|nth| fault.clone().nth(nth)).collect()
+                let some = first..first + prng.between(1, 12);
+                (some.map(|nth| fault.clone().nth(nth)).collect(), false)
             }
-            Fault::Rot(_) | Fault::RotAll(_) => Vec::new(),
+            Fault::Rot(_) | Fault::RotAll(_) => (Vec::new(), false),
         }
     }
 
