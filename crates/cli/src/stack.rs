@@ -78,6 +78,9 @@ pub(crate) struct Scrub {
     pub(crate) total_bytes: u64,
     pub(crate) mended: u64,
     pub(crate) lost: Vec<Lost>,
+    /// Bytes that no disk gave, and that one may give later: they are not lost.
+    #[serde(default)]
+    pub(crate) unread_bytes: u64,
 }
 
 impl Scrub {

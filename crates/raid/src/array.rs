@@ -467,6 +467,10 @@ impl Array {
         };
         let to_takers: Group = group.iter().map(of_takers).collect();
         self.members.bring_home(self.data_start, &to_takers).await;
+        for (change, slot) in to_takers.iter().flat_map(|it| it.slots.iter().map(move |s| (it, s)))
+        {
+            self.members.unread.forget_range(slot, change.offset, change.length());
+        }
         if self.layout.level != Level::Parity {
             return;
         }

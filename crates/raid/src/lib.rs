@@ -16,6 +16,7 @@
 //! what is known of members in memory; `stripe` what of a stripe is there, `sources` which disks
 //! are asked for that, and `plan` what a write changes on which member. `array` reads and writes,
 //! `rebuild` is how it makes a member again, with the `pace` that leaves the others to clients,
+//! `unread` has the blocks that it had to leave out, `refill` tries them again,
 //! `replace` how another disk takes the place of a member that is in, and `scrub` how it looks at
 //! everything; `set` is that as a device, and `opening` how it is made and comes back.
 //!
@@ -57,6 +58,7 @@ mod prelog;
 mod rebuild;
 mod recall;
 pub mod record;
+mod refill;
 mod replace;
 mod scrub;
 mod set;
@@ -67,6 +69,7 @@ mod stripe;
 mod sums;
 mod table;
 mod turns;
+mod unread;
 mod versions;
 mod watch;
 mod wipe;

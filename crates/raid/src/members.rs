@@ -38,6 +38,7 @@ use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
 use crate::status::{Counts, Met};
+use crate::unread::Unread;
 use crate::watch::{Calls, Watched};
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
@@ -89,6 +90,8 @@ pub(crate) struct Members {
     /// The witness was not told of the last story when the set was closed.
     is_untold: Cell<bool>,
     pub(crate) counts: Counts,
+    /// Blocks that those which are in, or come, were not given.
+    pub(crate) unread: Unread,
     /// Who has them when.
     pub(crate) pace: Pace,
 }
@@ -130,6 +133,7 @@ impl Members {
             gave_up: Cell::new(false),
             is_untold: Cell::new(false),
             counts,
+            unread: Unread::default(),
             pace,
         }
     }
@@ -282,6 +286,7 @@ impl Members {
     /// settled.
     pub(crate) fn begin(&self, slot: usize, device: Rc<dyn BlockDevice>, becomes: Slot) {
         assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
+        self.unread.forget(slot);
         let (device, calls) = watched(Some(device), &self.clock);
         self.devices.borrow_mut()[slot] = device;
         self.calls.borrow_mut()[slot] = calls;
@@ -339,6 +344,8 @@ impl Members {
         if self.coming() == Some(slot) {
             self.coming.set(None);
         }
+        drop(label);
+        self.unread.forget(slot);
     }
 
     /// Calls a member out that is not to come back: the slot is that of another one.
@@ -368,8 +375,10 @@ impl Members {
     /// What each has met, and which do not answer.
     pub(crate) fn met(&self) -> Vec<Met> {
         let silences = Calls::silences(&self.calls.borrow());
-        let met = self.counts.met().into_iter().zip(silences);
-        met.map(|(met, silent_for)| Met { silent_for, ..met }).collect()
+        let met = self.counts.met().into_iter().zip(silences).enumerate();
+        let unread = |slot| self.unread.of(slot).len() as u64;
+        met.map(|(slot, (met, silent_for))| Met { silent_for, unread: unread(slot), ..met })
+            .collect()
     }
 
     /// Calls those out of which there is no device.

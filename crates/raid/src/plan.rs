@@ -4,7 +4,18 @@
 //! of a block in part is filled up with what stood there. New data of some units needs the parity
 //! of its column. If all of the column is written, that follows from what is new alone. Else either
 //! what was there is read, with the old parity, or the units that are not written; whichever is
-//! less. With a member missing that is to be written, its old bytes are made of the others'.
+//! less. With a member missing that is to be written, its old bytes are made of the others'. A
+//! block for which one way fails is tried the other way. Blocks that no part has stay as they are.
+//!
+//! A write may need old bytes that a disk does not give at the moment, though it has them. Then it
+//! tries again for about two seconds ([`PAUSES_MS`]) before it takes them for lost: new bytes go
+//! over what would make a missing block of another member.
+//!
+//! Invariants:
+//! 1. Parity is changed only in blocks of which a part is written.
+//! 2. Parity is not written over while a retry is left that may read what it stands for.
+//!
+//! Not asserted: 2, which is about the order of waits.
 //!
 //! What is planned for a member that is out does not go there, but its checksums change as those of
 //! any other: so bytes from before it went do not pass for what belongs there. Parity that such a
@@ -12,7 +23,9 @@
 //!
 //! To be called by a task that is alone with the stripe.
 
-use block::{Buffer, IoError, Verb, length_of, zeros};
+use std::time::Duration;
+
+use block::{Buffer, IoError, Verb, length_of, slices, zeros};
 use bytes::Bytes;
 use futures::future::join_all;
 
@@ -25,7 +38,11 @@ use crate::prelog::Group;
 use crate::record::{Change, Slots};
 use crate::stripe::{Column, Given, Stripe};
 
+/// Pauses between attempts to read what parity is made of, in milliseconds.
+const PAUSES_MS: [u64; 4] = [100, 300, 600, 1000];
+
 /// New bytes of one unit.
+#[derive(Clone)]
 pub(crate) struct Part {
     /// Which of the stripe's units of data.
     pub(crate) index: usize,
@@ -67,6 +84,13 @@ impl Part {
         let at = column.from + block as u64 * BLOCK;
         self.within <= at && at < self.end()
     }
+
+    /// The bytes of it that are in a column, if there are any.
+    fn within(&self, column: &Column) -> Option<Self> {
+        let (from, to) = (self.within.max(column.from), self.end().min(column.to));
+        let data = || slices(&self.data, (from - self.within) as usize, (to - from) as usize);
+        (from < to).then(|| Self { index: self.index, within: from, data: data() })
+    }
 }
 
 /// The smallest column that has all these parts.
@@ -74,6 +98,32 @@ fn column_of(stripe: u64, parts: &[Part]) -> Column {
     let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
     let to = parts.iter().map(Part::end).max().unwrap_or_default();
     Column::around(stripe, from, to)
+}
+
+/// The columns that these parts touch, without the gaps between them, each with its parts.
+fn columns_of(stripe: u64, parts: &[Part]) -> Vec<(Column, Vec<Part>)> {
+    let mut sorted = parts.to_vec();
+    sorted.sort_by_key(|part| part.within);
+    let mut columns: Vec<(Column, Vec<Part>)> = Vec::new();
+    for part in sorted {
+        match columns.last_mut() {
+            Some((column, parts)) if part.within <= column.to || is_planted(Bug::WideColumns) => {
+                column.to = column.to.max(part.end());
+                parts.push(part);
+            }
+            _ => columns.push((Column { stripe, from: part.within, to: part.end() }, vec![part])),
+        }
+    }
+    columns
+}
+
+/// New parity of a column.
+struct NewParity {
+    bytes: Vec<u8>,
+    /// Block by block: something of the column is lost, so that its parity says nothing.
+    is_lost: Vec<bool>,
+    /// A disk that could not be read may have what is lost.
+    is_unread: bool,
 }
 
 impl Stripe<'_> {
@@ -97,7 +147,7 @@ impl Stripe<'_> {
                     return Ok(zeros(BLOCK as usize));
                 }
                 let block = Column { from: at, to: at + BLOCK, ..column };
-                Ok(self.unit(&block, part.index).await?.into())
+                Ok(self.unit_in_time(&block, part.index).await?.into())
             };
             let ends = (
                 if before > 0 { Some(old(column.from).await?) } else { None },
@@ -113,6 +163,22 @@ impl Stripe<'_> {
             all.push(part);
         }
         Ok(all)
+    }
+
+    /// What a unit of data has of a column; what cannot be read at the moment is tried again for a
+    /// while.
+    ///
+    /// # Errors
+    /// [`IoError`] when a block of it is lost.
+    async fn unit_in_time(&self, column: &Column, index: usize) -> Result<Vec<u8>, IoError> {
+        for pause in PAUSES_MS.iter().filter(|_| !is_planted(Bug::HastyLosses)) {
+            let given = self.given_unit(column, index).await;
+            if !(0..column.blocks()).any(|block| !given.has(block) && given.is_unread(block)) {
+                break;
+            }
+            self.members.clock.sleep(Duration::from_millis(*pause)).await;
+        }
+        self.unit(column, index).await
     }
 
     /// What is to be written to which member.
@@ -131,29 +197,59 @@ impl Stripe<'_> {
         let mut group: Group =
             parts.iter().map(|part| of_part(part, Slots::one(member(part)))).collect();
         let parity = self.layout.parity_of(stripe).expect("there is parity, or there are mirrors");
-        if self.members.takes(parity, stripe) {
-            let column = column_of(stripe, parts);
-            let (sum, is_lost) = self.new_parity(&column, parity, parts).await;
-            let mut out = parts.iter().filter(|part| !self.members.takes(member(part), stripe));
-            let is_nowhere = |part: &Part| {
-                (0..column.blocks()).any(|block| is_lost[block] && part.has(&column, block))
-            };
-            if out.any(is_nowhere) && !is_planted(Bug::WrittenNowhere) {
-                return Err(lost(Verb::Write));
-            }
-            let (sum, mut block) = (Bytes::from(sum), 0);
-            // Of what is lost nothing can be made any more.
-            for run in is_lost.chunk_by(|one, next| one == next) {
-                let (from, to) = (block * BLOCK, (block + run.len() as u64) * BLOCK);
-                let (slots, offset) = (Slots::one(parity), column.offset(self.layout) + from);
-                let data = vec![sum.slice(from as usize..to as usize)];
-                group.push(Change { is_lost: run[0], ..Change::new(slots, offset, data) });
-                block += run.len() as u64;
-            }
-        } else {
-            group.push(self.missed_parity(&column_of(stripe, parts), parity));
+        for (column, parts) in columns_of(stripe, parts) {
+            group.extend(self.plan_parity(&column, parity, &parts).await?);
         }
         Ok(group)
+    }
+
+    /// What a write to these parts changes of the parity of their column.
+    ///
+    /// # Errors
+    /// [`IoError`] when what is new of a member that is out could not be told by the others.
+    async fn plan_parity(
+        &self,
+        column: &Column,
+        parity: usize,
+        parts: &[Part],
+    ) -> Result<Group, IoError> {
+        if !self.members.takes(parity, column.stripe) {
+            return Ok(vec![self.missed_parity(column, parity)]);
+        }
+        let NewParity { bytes, is_lost, .. } = self.parity_in_time(column, parity, parts).await;
+        let member = |part: &Part| self.layout.member_of(column.stripe, part.index);
+        let mut out = parts.iter().filter(|part| !self.members.takes(member(part), column.stripe));
+        let is_nowhere = |part: &Part| {
+            (0..column.blocks()).any(|block| is_lost[block] && part.has(column, block))
+        };
+        if out.any(is_nowhere) && !is_planted(Bug::WrittenNowhere) {
+            return Err(lost(Verb::Write));
+        }
+        let (bytes, mut block, mut group) = (Bytes::from(bytes), 0, Group::new());
+        // Of what is lost nothing can be made any more.
+        for run in is_lost.chunk_by(|one, next| one == next) {
+            let (from, to) = (block * BLOCK, (block + run.len() as u64) * BLOCK);
+            let (slots, offset) = (Slots::one(parity), column.offset(self.layout) + from);
+            let data = vec![bytes.slice(from as usize..to as usize)];
+            group.push(Change { is_lost: run[0], ..Change::new(slots, offset, data) });
+            block += run.len() as u64;
+        }
+        Ok(group)
+    }
+
+    /// The new parity of a column; what cannot be read at the moment is tried again for a while.
+    async fn parity_in_time(&self, column: &Column, parity: usize, parts: &[Part]) -> NewParity {
+        let has_block = |block| parts.iter().any(|part| part.has(column, block));
+        let is_gapless = (0..column.blocks()).all(has_block);
+        assert!(is_gapless || is_planted(Bug::WideColumns), "invariant 1");
+        for pause in PAUSES_MS.iter().filter(|_| !is_planted(Bug::HastyLosses)) {
+            let made = self.new_parity(column, parity, parts).await;
+            if !made.is_unread {
+                return made;
+            }
+            self.members.clock.sleep(Duration::from_millis(*pause)).await;
+        }
+        self.new_parity(column, parity, parts).await
     }
 
     /// That a member that is out misses new parity: of what it has there nothing can be made.
@@ -198,15 +294,10 @@ impl Stripe<'_> {
         group
     }
 
-    /// The parity of a column when these parts are new, and block by block whether something of the
-    /// column is lost, so that it says nothing.
-    async fn new_parity(
-        &self,
-        column: &Column,
-        parity: usize,
-        parts: &[Part],
-    ) -> (Vec<u8>, Vec<bool>) {
-        let known = |sum: Vec<u8>| (sum, vec![false; column.blocks()]);
+    /// The parity of a column when these parts are new.
+    async fn new_parity(&self, column: &Column, parity: usize, parts: &[Part]) -> NewParity {
+        let known =
+            |bytes| NewParity { bytes, is_lost: vec![false; column.blocks()], is_unread: false };
         let width = self.layout.width() as usize;
         let member = |index| self.layout.member_of(column.stripe, index);
         let covered = |index| parts.iter().any(|part| part.index == index && part.covers(column));
@@ -225,12 +316,47 @@ impl Stripe<'_> {
             }
         }
         let mut units = self.units(column, &others).await;
+        let unread: Vec<bool> =
+            (0..column.blocks()).map(|block| units.iter().any(|it| it.is_unread(block))).collect();
         for part in parts {
             part.put_on(&mut units[part.index], column);
         }
         let sum = Given::sum(column, &units);
-        let lost = (0..column.blocks()).map(|block| !sum.has(block)).collect();
-        (sum.bytes, lost)
+        let is_lost = (0..column.blocks()).map(|block| !sum.has(block)).collect();
+        let mut made = NewParity { bytes: sum.bytes, is_lost, is_unread: false };
+        for block in (0..column.blocks()).filter(|_| !is_planted(Bug::WideColumns)) {
+            if made.is_lost[block] && !self.make_by_change(column, parts, block, &mut made).await {
+                made.is_unread |= unread[block];
+            }
+        }
+        made
+    }
+
+    /// Makes a block of new parity from the old one and the old data, of all present disks. Whether
+    /// that is possible.
+    async fn make_by_change(
+        &self,
+        column: &Column,
+        parts: &[Part],
+        block: usize,
+        made: &mut NewParity,
+    ) -> bool {
+        let from = column.from + block as u64 * BLOCK;
+        let one = Column { from, to: from + BLOCK, ..*column };
+        let parts: Vec<Part> = parts.iter().filter_map(|part| part.within(&one)).collect();
+        let old = self.all(&one).await;
+        let mut needed = parts.iter().map(|part| &old[part.index]).chain(old.last());
+        let is_there = needed.all(|given| given.is_good());
+        if is_there {
+            let mut sum = old[old.len() - 1].bytes.clone();
+            for part in &parts {
+                add(&mut sum, &old[part.index].bytes);
+                part.add_to(&mut sum, &one);
+            }
+            made.bytes[block * BLOCK as usize..][..BLOCK as usize].copy_from_slice(&sum);
+            made.is_lost[block] = false;
+        }
+        is_there
     }
 
     /// The new parity from the old one and what was where the parts go. `None` when that cannot be

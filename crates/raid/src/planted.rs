@@ -91,6 +91,12 @@ planted::bugs! {
     UnaskedReturns,
     /// A disk whose place another one has taken is not asked for what the members cannot tell.
     UnaskedStrangers,
+    /// A block that no disk gives when a member is filled is not tried again.
+    GivenUpFills,
+    /// A write takes bytes for lost as soon as a disk does not give them.
+    HastyLosses,
+    /// The parity between the parts of a write is changed with theirs.
+    WideColumns,
     /// Parity over what is lost passes for parity.
     MadeOfLost,
     /// What a member gives is right whatever its checksum.

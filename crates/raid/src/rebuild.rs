@@ -6,7 +6,7 @@
 //! members that it is to hold: they change in memory, and go home as all others. The disk itself is
 //! a source as well ([`crate::sources`]): a disk that returns has most of what it is to get. A
 //! block that no disk gives is not written, and keeps its checksum: one that is not known is
-//! marked.
+//! marked. If a disk that could not be read may have it, it is tried again ([`crate::refill`]).
 //!
 //! When it has all of them, the log forgets what it has of before: a record may be for the member
 //! that the slot had last, or lack this one. With that all of it is durable, and it is in by its
@@ -148,6 +148,7 @@ impl Array {
             self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
             next = self.fill(slot, next, has_most, progress).await?;
         }
+        self.fill_again(slot).await;
         // Every stripe was held still since it began, so that what was known of the slot's last
         // member, and every record that is for that, is older than this.
         self.blocks.forget(slot);
@@ -277,7 +278,7 @@ impl Array {
     /// Gives a new member its unit of a stripe that was written, with the checksums of that, and
     /// those of others that it holds. A block that no present disk gives is left as it stands
     /// there, and keeps its checksum.
-    async fn give_unit(&self, slot: usize, stripe: u64) {
+    pub(crate) async fn give_unit(&self, slot: usize, stripe: u64) {
         let length = self.layout.unit;
         let column = Column { stripe, from: 0, to: length };
         let offset = column.offset(&self.layout);
@@ -292,6 +293,7 @@ impl Array {
             from = blocks.end;
             if run[0] {
                 sums.take(at, bytes);
+                self.members.unread.forget_range(slot, at, bytes.len() as u64);
                 writes.push((at, Bytes::copy_from_slice(bytes)));
                 continue;
             }
@@ -304,6 +306,9 @@ impl Array {
                 writes.push((at, Bytes::copy_from_slice(bytes)));
             }
             for block in blocks {
+                if given.is_unread(block) {
+                    self.members.unread.note(slot, block_at(block));
+                }
                 let expected = self.stripe().expected(slot, stripe, block_at(block)).await;
                 if !matches!(expected, Expected::Sum(_)) || is_overwritten {
                     sums.lose(block_at(block));

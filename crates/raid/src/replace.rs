@@ -62,6 +62,7 @@ impl Members {
         let device = device.expect("there is one");
         self.incoming.replace(Some(Incoming { slot, device, calls, stripes: 0 }));
         self.leaving.take(); // it may be the same disk
+        self.unread.forget(slot);
         let mut label = self.label.borrow_mut();
         label.replacement = Some(Replacement { slot, other, is_done: false });
         label.generation += 1;
@@ -114,6 +115,7 @@ impl Members {
             self.exchange(false);
         }
         let new = self.incoming.take();
+        new.iter().for_each(|new| self.unread.forget(new.slot));
         self.leaving.replace(new.map(|new| (new.slot, new.device)));
         let mut label = self.label.borrow_mut();
         label.replacement = None;
@@ -150,9 +152,15 @@ impl Members {
         self.leaving.replace(Some((slot, device)));
     }
 
-    /// The disk that has left its slot, or never came in, is no source any more.
+    /// The disk that has left its slot, or never came in, is no source any more, unless the slot
+    /// lacks what that may have.
     pub(crate) fn release_leaving(&self) -> Option<Rc<dyn BlockDevice>> {
-        self.leaving.take().map(|(_, device)| device)
+        let (slot, device) = self.leaving.take()?;
+        if self.unread.of(slot).is_empty() {
+            return Some(device);
+        }
+        self.has_stranger(slot, device);
+        None
     }
 
     /// The device of a slot that gets a label, and whether that is the label of an incoming disk:
@@ -262,6 +270,7 @@ impl Array {
             self.members.admit_incoming(slot);
             return self.settled().await;
         }
+        self.fill_again(slot).await;
         // What the log still needs may be on disks of which one is the old one; and all that the
         // new one was given is durable with it.
         self.log.forget_old().await.map_err(stopped)?;
@@ -329,6 +338,8 @@ impl Array {
             if let Some(bytes) = self.members.read(slot, at + within, room).await {
                 given.bytes[within as usize..][..bytes.len()].copy_from_slice(&bytes);
                 *is_there = true;
+            } else {
+                self.members.unread.note(slot, at + within - self.data_start);
             }
         }
         let (bytes, mut from) = (Bytes::from(given.bytes), 0);
@@ -336,6 +347,8 @@ impl Array {
             let length = run.len() * BLOCK as usize;
             if run[0] {
                 let piece = bytes.slice(from..from + length);
+                let offset = at + from as u64 - self.data_start;
+                self.members.unread.forget_range(slot, offset, length as u64);
                 self.members.fill(slot, at + from as u64, vec![piece]).await;
             }
             from += length;

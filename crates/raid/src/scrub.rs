@@ -14,6 +14,7 @@ use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::layout::Level;
 use crate::parity::missing;
+use crate::planted::{Bug, is_planted};
 use crate::rebuild::FILLED;
 use crate::stripe::{Column, Given};
 use crate::table::tables_of;
@@ -31,6 +32,8 @@ pub struct Scrubbed {
     pub unknown: u64,
     /// What is lost, in bytes of the set: where, and how much. Whole blocks of 4 KiB, in order.
     pub lost: Vec<(u64, u64)>,
+    /// The same of what a disk may have that could not be read: it is not lost.
+    pub unread: Vec<(u64, u64)>,
 }
 
 /// Why a set is not looked at to its end.
@@ -111,7 +114,7 @@ impl Array {
         self.members.counts.met().iter().map(|met| met.mended).sum()
     }
 
-    async fn scrub_stripe(&self, stripe: u64, scrubbed: &mut Scrubbed) {
+    pub(crate) async fn scrub_stripe(&self, stripe: u64, scrubbed: &mut Scrubbed) {
         let column = Column { stripe, from: 0, to: self.layout.unit };
         let offset = column.offset(&self.layout);
         let members = 0..self.layout.members;
@@ -127,11 +130,13 @@ impl Array {
         };
         for (index, unit) in units.iter().enumerate() {
             for block in (0..column.blocks()).filter(|&block| !unit.has(block)) {
+                let is_unread = unit.is_unread(block) && !is_planted(Bug::GivenUpFills);
                 let unit = stripe * self.layout.width() + index as u64;
                 let at = unit * self.layout.unit + block as u64 * BLOCK;
-                match scrubbed.lost.last_mut() {
+                let all = if is_unread { &mut scrubbed.unread } else { &mut scrubbed.lost };
+                match all.last_mut() {
                     Some((from, length)) if *from + *length == at => *length += BLOCK,
-                    _ => scrubbed.lost.push((at, BLOCK)),
+                    _ => all.push((at, BLOCK)),
                 }
             }
         }

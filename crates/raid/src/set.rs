@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, IsRight, Verb};
 use bytes::Bytes;
@@ -15,11 +16,15 @@ use runtime::Spawn;
 use runtime::sync::Signal;
 
 use crate::array::Array;
+use crate::blocks::BLOCK;
 use crate::label::{Id, Label, Standing};
 use crate::layout::{Layout, Level};
 use crate::rebuild::RebuildError;
 use crate::scrub::{ScrubError, Scrubbed};
 use crate::status::{Done, Status};
+
+/// Time between attempts to give a member that is in what no disk gave before.
+const LATER: Duration = Duration::from_secs(60);
 
 /// Why a member is not called out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +50,31 @@ struct Inner {
     /// Calls that are under way.
     calls: Cell<usize>,
     ended: Signal,
+}
+
+impl Inner {
+    /// Tries blocks that no disk gave to a new member now and then, until it has all of them.
+    fn fill_later(self: &Rc<Self>, slot: usize) {
+        let (set, clock) = (Rc::downgrade(self), self.array.members.clock.clone());
+        let again = async move {
+            loop {
+                let is_needed = |set: &Rc<Self>| {
+                    let members = &set.array.members;
+                    !members.are_closed() && !members.unread.of(slot).is_empty()
+                };
+                if !set.upgrade().as_ref().is_some_and(is_needed) {
+                    return;
+                }
+                clock.sleep(LATER).await;
+                let Some(set) = set.upgrade().filter(is_needed) else { return };
+                set.calls.set(set.calls.get() + 1);
+                set.array.fill_unread(slot).await;
+                set.calls.set(set.calls.get() - 1);
+                set.ended.notify();
+            }
+        };
+        self.tasks.spawn(again.boxed_local());
+    }
 }
 
 impl Set {
@@ -158,7 +188,9 @@ impl Set {
         progress: impl FnMut(u64, u64) + 'static,
     ) -> Result<(), RebuildError> {
         let rebuilt = self.run(Verb::Write, async move |set| {
-            Ok(set.array.rebuild(slot, device, member, progress).await)
+            let rebuilt = set.array.rebuild(slot, device, member, progress).await;
+            set.fill_later(slot);
+            Ok(rebuilt)
         });
         rebuilt.await.unwrap_or(Err(RebuildError::Stopped))
     }
@@ -184,6 +216,7 @@ impl Set {
                 // One that is about to die is not waited for.
                 set.tasks.spawn(left.close().map(|_| ()).boxed_local());
             }
+            set.fill_later(slot);
             Ok(replaced)
         });
         replaced.await.unwrap_or(Err(RebuildError::Stopped))
@@ -201,8 +234,12 @@ impl Set {
     ) -> Result<Scrubbed, ScrubError> {
         let scrubbed = self.run(Verb::Read, async move |set| {
             let scrubbed = set.array.scrub(progress).await;
-            if scrubbed.as_ref().is_ok_and(|found| found.lost.is_empty()) {
-                set.array.members.counts.note(|done| done.lost_reads = 0);
+            if let Ok(found) = &scrubbed {
+                let unread: u64 = found.unread.iter().map(|(_, length)| length / BLOCK).sum();
+                set.array.members.counts.note(|done| {
+                    done.lost_reads = if found.lost.is_empty() { 0 } else { done.lost_reads };
+                    done.unread = unread;
+                });
             }
             Ok(scrubbed)
         });

@@ -11,8 +11,9 @@
 //! member change its checksums all the same, so bytes from before the member went do not fit. Where
 //! no checksum is known, only a disk that cannot have missed the block is a source.
 //!
-//! Several blocks of a column may be missing at once. Then the candidates are tried together: they
-//! are right if what they make of a missing block fits the checksum of that block.
+//! Several blocks of a column may be missing at once, and several disks may have each of them. Then
+//! all combinations of candidates are tried: one is right if what it makes of a missing block fits
+//! the checksum of that block.
 //!
 //! Invariants:
 //! 1. A checksum of a block that is not found is not changed.
@@ -20,6 +21,7 @@
 //!
 //! Not asserted: 1 and 2, which are about blocks that stay as they are.
 
+use std::io::ErrorKind;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer};
@@ -45,6 +47,15 @@ enum Trust {
 struct Source {
     device: Rc<dyn BlockDevice>,
     trust: Trust,
+}
+
+/// What a source gives of a block.
+enum Answer {
+    Bytes(Vec<u8>),
+    /// It cannot be read, and may have the block.
+    Unread,
+    /// It was closed, for another use: it is no source any more.
+    Gone,
 }
 
 impl Members {
@@ -163,23 +174,27 @@ impl Stripe<'_> {
         }
     }
 
-    /// Asks the disk of each slot of which a block is missing. What it has and nothing proves, by
-    /// place.
+    /// Asks the disks of each slot of which a block is missing. What they have and nothing proves,
+    /// by place.
     async fn ask_others(
         &self,
         column: &Column,
         all: &[usize],
         given: &mut [Given],
         block: usize,
-    ) -> Vec<Option<Vec<u8>>> {
-        let mut unproven = vec![None; given.len()];
+    ) -> Vec<Vec<Vec<u8>>> {
+        let mut unproven = vec![Vec::new(); given.len()];
         for place in missing_of(given, block) {
             let (slot, offset) = (all[place], self.offset(column, block));
             let expected = self.expected(slot, column.stripe, offset).await;
             for source in self.sources(slot, column.stripe) {
-                let Some(bytes) = self.ask(&source, offset).await else {
-                    given[place].wait_for(block);
-                    continue;
+                let bytes = match self.ask(&source, offset).await {
+                    Answer::Bytes(bytes) => bytes,
+                    Answer::Unread => {
+                        given[place].wait_for(block);
+                        continue;
+                    }
+                    Answer::Gone => continue,
                 };
                 match expected {
                     Expected::Sum(sum) if sum == sum_of(&bytes) => {
@@ -192,7 +207,7 @@ impl Stripe<'_> {
                         given[place].put_unknown(block, &bytes);
                         break;
                     }
-                    Expected::Unknown | Expected::Lost => unproven[place] = Some(bytes),
+                    Expected::Unknown | Expected::Lost => unproven[place].push(bytes),
                 }
             }
         }
@@ -206,24 +221,26 @@ impl Stripe<'_> {
         column: &Column,
         all: &[usize],
         given: &mut [Given],
-        (block, unproven): (usize, &[Option<Vec<u8>>]),
+        (block, unproven): (usize, &[Vec<Vec<u8>>]),
     ) {
         let (bad, offset) = (missing_of(given, block), self.offset(column, block));
         for &target in bad.iter().filter(|_| bad.len() > 1) {
             let expected = self.expected(all[target], column.stripe, offset).await;
             let Expected::Sum(sum) = expected else { continue };
             let rest = bad.iter().filter(|&&place| place != target);
-            let rest = rest.map(|&place| Some((place, unproven[place].as_deref()?)));
-            let Some(rest) = rest.collect::<Option<Vec<(usize, &[u8])>>>() else { continue };
-            let good = (0..given.len()).filter(|place| !bad.contains(place));
-            let good = good.map(|place| given[place].block(block));
-            let made = missing(BLOCK as usize, good.chain(rest.iter().map(|it| it.1)));
-            if sum_of(&made) == sum {
-                for (place, bytes) in rest.into_iter().chain([(target, &made[..])]) {
-                    self.accept(all[place], offset, bytes).await;
-                    given[place].put(block, bytes);
+            let rest: Vec<(usize, &[Vec<u8>])> =
+                rest.map(|&place| (place, &unproven[place][..])).collect();
+            for rest in combinations(&rest) {
+                let good = (0..given.len()).filter(|place| !bad.contains(place));
+                let good = good.map(|place| given[place].block(block));
+                let made = missing(BLOCK as usize, good.chain(rest.iter().map(|it| it.1)));
+                if sum_of(&made) == sum {
+                    for (place, bytes) in rest.into_iter().chain([(target, &made[..])]) {
+                        self.accept(all[place], offset, bytes).await;
+                        given[place].put(block, bytes);
+                    }
+                    return;
                 }
-                return;
             }
         }
     }
@@ -238,9 +255,13 @@ impl Stripe<'_> {
         let (offset, mut why) = (self.offset(column, block), Found::Absent);
         let sources = (0..self.layout.members).flat_map(|slot| self.sources(slot, column.stripe));
         for source in sources {
-            let Some(bytes) = self.ask(&source, offset).await else {
-                why = Found::Unread;
-                continue;
+            let bytes = match self.ask(&source, offset).await {
+                Answer::Bytes(bytes) => bytes,
+                Answer::Unread => {
+                    why = Found::Unread;
+                    continue;
+                }
+                Answer::Gone => continue,
             };
             let is_right = match agreed {
                 Agreed::On(sum) => sum == sum_of(&bytes),
@@ -254,11 +275,14 @@ impl Stripe<'_> {
         Err(why)
     }
 
-    /// A block of a disk. `None` if that cannot be read.
-    async fn ask(&self, source: &Source, offset: u64) -> Option<Vec<u8>> {
+    /// A block of a disk.
+    async fn ask(&self, source: &Source, offset: u64) -> Answer {
         let room = Buffer::unfilled(BLOCK as usize);
-        let read = source.device.read(self.data_start + offset, room).await;
-        read.ok().map(|bytes| bytes.to_vec())
+        match source.device.read(self.data_start + offset, room).await {
+            Ok(bytes) => Answer::Bytes(bytes.to_vec()),
+            Err(error) if error.kind == ErrorKind::NotConnected => Answer::Gone,
+            Err(_) => Answer::Unread,
+        }
     }
 
     /// A block is found: its member gets it, if that is in.
@@ -274,7 +298,32 @@ impl Stripe<'_> {
     }
 }
 
+/// Every choice of one candidate for each place.
+fn combinations<'c>(places: &[(usize, &'c [Vec<u8>])]) -> Vec<Vec<(usize, &'c [u8])>> {
+    let none = vec![Vec::new()];
+    places.iter().fold(none, |chosen, (place, candidates)| {
+        let with = |chosen: &Vec<(usize, &'c [u8])>, candidate: &'c Vec<u8>| {
+            [&chosen[..], &[(*place, &candidate[..])]].concat()
+        };
+        let all = chosen.iter().flat_map(|it| candidates.iter().map(move |one| with(it, one)));
+        all.collect()
+    })
+}
+
 /// The places of a column whose block is missing.
 fn missing_of(given: &[Given], block: usize) -> Vec<usize> {
     (0..given.len()).filter(|&place| !given[place].has(block)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_candidate_of_a_place_meets_every_candidate_of_the_others() {
+        let (two, one) = ([vec![1], vec![2]], [vec![3]]);
+        let all = combinations(&[(0, &two), (4, &one)]);
+        assert_eq!(all, [[(0, &[1][..]), (4, &[3])], [(0, &[2]), (4, &[3])]]);
+        assert!(combinations(&[(0, &two), (4, &[])]).is_empty(), "a place has none");
+    }
 }

@@ -17,6 +17,8 @@ pub struct Met {
     /// Blocks that it could not read, or that were wrong, and that were made anew; or their
     /// checksums.
     pub mended: u64,
+    /// Blocks of 4 KiB that it lacks: disks that could not be read may have them.
+    pub unread: u64,
     /// For how long a call of it has no answer, if that is long and others have answered since.
     pub silent_for: Option<Duration>,
 }
@@ -37,6 +39,8 @@ pub struct Done {
     /// Reads for which the members that are in have lost the data, since a scrub has found none
     /// lost.
     pub lost_reads: u64,
+    /// Blocks of 4 KiB that the last scrub has found unreadable, and that disks may give later.
+    pub unread: u64,
 }
 
 /// How a set stands.

@@ -174,11 +174,16 @@ impl Stripe<'_> {
     /// # Errors
     /// [`IoError`] when a block of it is lost.
     pub(crate) async fn unit(&self, column: &Column, index: usize) -> Result<Vec<u8>, IoError> {
-        let given = match self.layout.level {
+        let given = self.given_unit(column, index).await;
+        if given.is_good() { Ok(given.bytes) } else { Err(lost(Verb::Read)) }
+    }
+
+    /// The same, block by block.
+    pub(crate) async fn given_unit(&self, column: &Column, index: usize) -> Given {
+        match self.layout.level {
             Level::Mirrored => self.mirrors(column).await,
             _ => self.units(column, &[index]).await.swap_remove(index),
-        };
-        if given.is_good() { Ok(given.bytes) } else { Err(lost(Verb::Read)) }
+        }
     }
 
     /// What these units of data have of a column; the others may be anything.
@@ -302,6 +307,7 @@ impl Stripe<'_> {
         // Without room it stays as it is: who reads does not wait for that.
         if self.members.write_if_room(slot, at, data).await {
             self.sums.of(slot, offset, BLOCK).await.take(offset, bytes);
+            self.members.unread.forget_range(slot, offset, BLOCK);
             self.members.counts.meet(slot, |met| met.mended += 1);
         }
     }

@@ -429,7 +429,16 @@ impl Orders {
         let path = self.volume.path.display();
         let end = match rebuilt {
             Ok(()) => {
-                words::say(format_args!("{path}: the member of slot {slot} is up to date"));
+                match self.open.set.status().met[slot].unread {
+                    0 => {
+                        words::say(format_args!("{path}: the member of slot {slot} is up to date"));
+                    }
+                    unread => words::say(format_args!(
+                        "{path}: the member of slot {slot} is in, but for {unread} blocks that \
+                         other disks could not read; they are not lost, and it gets them as soon \
+                         as a disk gives them"
+                    )),
+                }
                 self.is_made(member, replaced);
                 End::Done
             }
@@ -465,9 +474,10 @@ impl Orders {
             let path = orders.volume.path.display();
             let end = match done {
                 Ok(scrub) => {
-                    let (mended, lost) = (scrub.mended, scrub.lost_bytes());
+                    let Scrub { mended, unread_bytes: unread, .. } = scrub;
+                    let lost = scrub.lost_bytes();
                     words::say(format_args!(
-                        "{path}: scrubbed: {mended} mended, {lost} bytes lost"
+                        "{path}: scrubbed: {mended} mended, {lost} bytes lost, {unread} unread"
                     ));
                     End::Done
                 }
@@ -494,7 +504,9 @@ impl Orders {
             let (done_bytes, total_bytes) = (done * unit, total * unit);
             progress(done_bytes, total_bytes);
             let (mended, lost) = (found.mended, lost.collect());
-            *kept.borrow_mut() = Some(Scrub { done_bytes, total_bytes, mended, lost });
+            let unread_bytes = found.unread.iter().map(|(_, length)| length).sum();
+            let scrub = Scrub { done_bytes, total_bytes, mended, lost, unread_bytes };
+            *kept.borrow_mut() = Some(scrub);
         };
         self.open.set.scrub(tell).await?;
         Ok(self.open.scrub.borrow().clone().unwrap_or_default())

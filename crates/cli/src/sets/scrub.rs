@@ -74,6 +74,10 @@ fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<()
         writeln!(output, "lost: {whose}: {length} bytes at byte {offset}")?;
     }
     let (path, Scrub { done_bytes, mended, .. }) = (volume.path.display(), scrub);
+    if scrub.unread_bytes > 0 {
+        let bytes = scrub.unread_bytes;
+        writeln!(output, "unread, not lost: {bytes} bytes that a disk may give later")?;
+    }
     let size = show_size(*done_bytes);
     Ok(writeln!(output, "{path}: looked at {size} of each disk, {mended} blocks mended")?)
 }

@@ -48,6 +48,8 @@ enum State {
     Degraded,
     /// One is made again.
     Rebuilding,
+    /// All members are in, and blocks of them could not be read or made: they are not lost.
+    Incomplete,
     /// There are too few.
     Failed,
 }
@@ -68,11 +70,14 @@ struct SlotStatus {
     mended: u64,
     /// For so long it has not answered, if that is long.
     silent_seconds: u64,
+    /// Blocks of 4 KiB that it lacks, and that disks may have which could not be read.
+    #[serde(default)]
+    unread: u64,
 }
 
 impl SlotStatus {
     fn new(slot: usize, path: Option<PathBuf>, uuid: String, state: &str, met: Met) -> Self {
-        let Met { read_errors, write_errors, checksum_errors, mended, silent_for } = met;
+        let Met { read_errors, write_errors, checksum_errors, mended, unread, silent_for } = met;
         Self {
             slot,
             path,
@@ -84,6 +89,7 @@ impl SlotStatus {
             checksum_errors,
             mended,
             silent_seconds: silent_for.unwrap_or_default().as_secs(),
+            unread,
         }
     }
 }
@@ -149,17 +155,23 @@ impl Status {
         let losses = Some(Losses { reads: done.lost_reads, bytes });
         let errors = Some(Errors::of(&met));
         let (spares, absent) = (open.spares.borrow().clone(), open.absent());
-        Self { scrub, errors, losses, spares, absent, ..status }
+        let is_incomplete = done.unread > 0 || met.iter().any(|met| met.unread > 0);
+        let state = match status.state {
+            State::Clean if is_incomplete => State::Incomplete,
+            state => state,
+        };
+        Self { state, scrub, errors, losses, spares, absent, ..status }
     }
 
     /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
-    /// redundancy, 2 if it has too few members or has lost data.
+    /// redundancy or lacks blocks that may be read later, 2 if it has too few members or has lost
+    /// data.
     pub(super) fn exit_code(&self) -> u8 {
         let has_lost = |it: &Losses| it.reads > 0 || it.bytes.is_some_and(|bytes| bytes > 0);
         match self.state {
             State::Failed => 2,
             _ if self.losses.as_ref().is_some_and(has_lost) => 2,
-            State::Degraded | State::Rebuilding => 1,
+            State::Degraded | State::Rebuilding | State::Incomplete => 1,
             State::Clean => 0,
         }
     }
@@ -279,6 +291,7 @@ impl Status {
             State::Clean => "clean",
             State::Degraded => "degraded",
             State::Rebuilding => "rebuilding",
+            State::Incomplete => "incomplete",
             State::Failed => "failed",
         };
         format!("{} of {} disks, {state}", self.level, self.slots.len())
@@ -305,6 +318,7 @@ impl Status {
                 (slot.checksum_errors, "checksum errors"),
                 (slot.mended, "mended"),
                 (slot.silent_seconds, "seconds without an answer"),
+                (slot.unread, "blocks unread, not lost"),
             ];
             let met = met.iter().filter(|(count, _)| *count > 0);
             let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();

@@ -11,6 +11,7 @@ mod returns;
 mod rot;
 mod shares;
 mod sources;
+mod unread;
 mod vacated;
 #[cfg(feature = "planted-bugs")]
 mod versions;

@@ -201,6 +201,11 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/HastyMembers", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
     row("raid/HastyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row(
+        "raid/HastyLosses",
+        PARITY,
+        How::Case("two-faults sync raid5: 3 8192 spare unread 50814496935952"),
+    ),
+    row(
         "raid/HastyReplacements",
         MIRRORS,
         How::Case("two-faults sync raid1: 2 8192 replaced all-label 147906384598529"),
@@ -237,6 +242,11 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/UnsummedRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+512")),
     row("raid/UntoldLosses", PARITY, How::Contract("raid5-3-Apart-0+512-4096+16384-0w1")),
     row("raid/UnzeroedStripes", PARITY, How::Contract("raid5-3-Flushed-0+512-0+512-fresh")),
+    row(
+        "raid/WideColumns",
+        PARITY,
+        How::Case("two-faults sync raid5: 3 8192 spare unread 50814496935952"),
+    ),
     // Damage that stays local.
     row("UnsummedReads", Design::SHADOW, How::Rot),
     row("UnwrittenTwins", Design::SHADOW, How::Rot),

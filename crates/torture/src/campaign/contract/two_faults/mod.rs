@@ -167,3 +167,28 @@ fn cut<'s>(story: &'s Story, serial: u64, prng: &mut Prng) -> CutStory<'s> {
     };
     CutStory { story, serial, disks, rotten }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explore::device::Device;
+
+    /// Cases that have shown a loss, or a judge who expected too much.
+    const FIXED: [(Device, &str); 7] = [
+        (Device::Raid1, "2 8192 spare rot-data 207794513145189"),
+        (Device::Raid1, "2 8192 replaced all-data 118942696187413"),
+        (Device::Raid5, "3 8192 spare unread 97049330586190"),
+        (Device::Raid5, "3 8192 spare unread 50814496935952"),
+        (Device::Raid5, "3 16384 late unread 135216725859287"),
+        (Device::Raid5, "4 4096 late unread 67546070396195"),
+        (Device::Raid5, "5 16384 spare rot-data 234857406676897"),
+    ];
+
+    #[test]
+    fn cases_that_have_shown_a_loss_show_none() {
+        for (device, details) in FIXED {
+            let case = Case::of(device, details).expect("it is a case");
+            assert_eq!(try_case(&case), Ok(CUTS), "{details}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Blocks that a member lacks, because no disk gave them when it was filled.
+//!
+//! Such a block is not lost: a disk that could not be read may have it. The block keeps its true
+//! checksum, which what stands there does not fit, and reads as EIO. It stays on this list until a
+//! read, a scrub, a later attempt ([`crate::refill`]) or a client writes it.
+//!
+//! Invariant:
+//! 1. A block is listed from when a fill has left it out until it is written or its member goes.
+//!
+//! Not asserted: it is about calls of other files.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use crate::blocks::BLOCK;
+use crate::planted::{Bug, is_planted};
+
+/// Blocks of members, each with the slot and where in the data area it is.
+#[derive(Default)]
+pub(crate) struct Unread(RefCell<BTreeSet<(usize, u64)>>);
+
+impl Unread {
+    /// A fill has left this block out.
+    pub(crate) fn note(&self, slot: usize, offset: u64) {
+        if !is_planted(Bug::GivenUpFills) {
+            self.0.borrow_mut().insert((slot, offset));
+        }
+    }
+
+    /// These bytes are written.
+    pub(crate) fn forget_range(&self, slot: usize, offset: u64, length: u64) {
+        let mut all = self.0.borrow_mut();
+        if !all.is_empty() {
+            all.retain(|&(of, at)| of != slot || at + BLOCK <= offset || offset + length <= at);
+        }
+    }
+
+    /// Another disk has the slot.
+    pub(crate) fn forget(&self, slot: usize) {
+        self.0.borrow_mut().retain(|(of, _)| *of != slot);
+    }
+
+    /// The blocks of a slot.
+    pub(crate) fn of(&self, slot: usize) -> Vec<u64> {
+        self.0.borrow().range((slot, 0)..(slot + 1, 0)).map(|(_, at)| *at).collect()
+    }
+}
