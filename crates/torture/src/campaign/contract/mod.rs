@@ -19,7 +19,9 @@ mod search;
 pub mod two_faults;
 mod workload;
 
-use super::budget::spend_on_list;
+use std::time::Duration;
+
+use super::budget::{now, spend_on_list};
 use super::{Options, Outcome, line};
 use crate::explore::design::Design;
 use crate::explore::device::Device;
@@ -43,7 +45,9 @@ pub fn contract(options: &Options) -> Outcome {
     };
     let all = workload::all(options.design.device()).into_iter();
     let all: Vec<Workload> = all.skip(options.seed as usize % one_of).step_by(one_of).collect();
-    let search = || Search::new(options.full, options.seed);
+    // A workload of a set may take a minute: the time ends inside of it.
+    let end = options.seconds.map(|seconds| now() + Duration::from_secs(seconds));
+    let search = || Search::new(options.full, options.seed).until(end);
     spend_on_list(options, &all, search, |search, workload| {
         told(options.design, options.seed, search.try_one(workload), workload)
     })
@@ -62,11 +66,9 @@ pub fn named(options: &Options, name: &str) -> Result<Outcome, String> {
 /// The workload that shows what is planted in this thread in the shortest time.
 #[cfg(feature = "planted-bugs")]
 pub(super) fn quickest(options: &Options, seconds: u64) -> Option<String> {
-    use super::budget::now;
-
     let mut all = workload::all(options.design.device());
     all.sort_by_key(|workload| workload.writes.iter().map(|(_, length)| length).sum::<u64>());
-    let end = now() + std::time::Duration::from_secs(seconds);
+    let end = now() + Duration::from_secs(seconds);
     let mut quickest = None;
     for workload in all {
         if now() >= end {

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
+use std::time::Instant;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
@@ -17,6 +18,7 @@ use super::devices::{Base, open};
 use super::model::{Call, SECTOR, Timeline, bytes, judge};
 use super::workload::{COMING, Pattern, Workload};
 use crate::campaign::Outcome;
+use crate::campaign::budget::now;
 use crate::explore::Counts;
 use crate::explore::device::Device;
 
@@ -55,13 +57,24 @@ pub(super) struct Search {
     /// Of so many images one is returned from with cuts.
     cut_returns: u128,
     seed: u64,
+    /// End of the time that may be spent, if there is one.
+    end: Option<Instant>,
     bases: Vec<((Device, usize, bool), Rc<Base>)>,
 }
 
 impl Search {
     pub(super) fn new(is_full: bool, seed: u64) -> Self {
         let cut_returns = if is_full { CUT_RETURNS.0 } else { CUT_RETURNS.1 };
-        Self { is_full, cut_returns, seed, bases: Vec::new() }
+        Self { is_full, cut_returns, seed, end: None, bases: Vec::new() }
+    }
+
+    /// The same, which ends inside of a workload when the time is spent.
+    pub(super) fn until(self, end: Option<Instant>) -> Self {
+        Self { end, ..self }
+    }
+
+    fn is_spent(&self) -> bool {
+        self.end.is_some_and(|end| now() >= end)
     }
 
     /// In the full form, with more of the returns cut.
@@ -80,7 +93,7 @@ impl Search {
         base
     }
 
-    /// Tries a workload at all cuts.
+    /// Tries a workload at all cuts, or at those for which there is time: a remark says so.
     pub(super) fn try_one(&mut self, workload: &Workload) -> Outcome {
         let mut base = self.base(workload);
         if workload.pattern == Pattern::Rebuilt {
@@ -88,15 +101,25 @@ impl Search {
         }
         let mut outcome = Outcome::default();
         let mut counts = Counts { workloads: 1, ..Counts::default() };
-        if let Err(wrong) = self.cut_all(&base, workload, &mut counts) {
-            counts.violations = 1;
-            outcome.violations.push(wrong);
+        match self.cut_all(&base, workload, &mut counts) {
+            Ok(true) => {}
+            Ok(false) => outcome.remarks.push(format!("no time for all cuts of {workload}")),
+            Err(wrong) => {
+                counts.violations = 1;
+                outcome.violations.push(wrong);
+            }
         }
         outcome.counts = counts;
         outcome
     }
 
-    fn cut_all(&self, base: &Base, workload: &Workload, counts: &mut Counts) -> Result<(), String> {
+    /// Whether there was time for all cuts.
+    fn cut_all(
+        &self,
+        base: &Base,
+        workload: &Workload,
+        counts: &mut Counts,
+    ) -> Result<bool, String> {
         let run = play(base, workload)?;
         let mut prng = Prng::new(self.seed);
         let mut known: HashMap<Vec<Option<u128>>, Returned> = HashMap::new();
@@ -125,8 +148,11 @@ impl Search {
             moment
                 .try_all(self, &mut known, &mut prng, counts)
                 .map_err(|wrong| format!("{wrong}, cut before event {serial}"))?;
+            if self.is_spent() {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -153,7 +179,8 @@ impl Moment<'_> {
         let mut remains: Vec<Remains<'_>> =
             self.cut.iter().map(|platter| Remains::new(platter)).collect();
         let mut tried = HashSet::new();
-        for choices in self.choices(search.is_full, prng) {
+        let choices = self.choices(search.is_full, prng).into_iter();
+        for choices in choices.take_while(|_| !search.is_spent()) {
             let prints: Vec<u128> = remains
                 .iter_mut()
                 .zip(&choices)
