@@ -33,18 +33,18 @@ const fn step(name: &'static str, seconds: u64) -> Step {
     Step { name, seconds }
 }
 
-pub(crate) const FORMAT: Step = step("format", 10);
+pub(crate) const FORMAT: Step = step("format", 5);
 pub(crate) const TIDY: Step = step("tidy", 6);
 /// Builds are 600 seconds together at most.
 pub(crate) const LINT: Step = step("build: lint", 85);
 pub(crate) const BUILD: Step = step("build: tests and programs", 365);
 pub(crate) const UNIT: Step = step("unit and integration tests", 310);
-pub(crate) const DOCS: Step = step("examples of the documentation", 8);
-pub(crate) const ALONE: Step = step("tests that look for the folder of references, without it", 5);
+pub(crate) const DOCS: Step = step("examples of the documentation", 7);
+pub(crate) const ALONE: Step = step("tests that look for the folder of references, without it", 3);
 pub(crate) const PLANTED: Step = step("planted bugs", 50);
-pub(crate) const LAB: Step = step("the papers' figures", 15);
+pub(crate) const LAB: Step = step("the papers' figures", 14);
 pub(crate) const BENCH: Step = step("measuring our own server", 10);
-pub(crate) const CLIENT: Step = step("the real client", 90);
+pub(crate) const CLIENT: Step = step("the real client", 84);
 
 /// Every step that is no campaign.
 pub(crate) const STEPS: [Step; 11] =

@@ -3,9 +3,9 @@
 //!
 //! A *case* is drawn by its seed: a volume with files of every kind ([`workload`]), a block of one
 //! of its disks that is in use, and its damage: one bit, other bytes, or zeros. It lives a story
-//! ([`story`]): everything is read, files and snapshots are made and removed, the volume is stopped,
-//! started, rolled back, repaired, and used again. [`judge`] says after each step what that may
-//! have cost.
+//! ([`story`]): everything is read, files and snapshots are made and removed, the volume is
+//! stopped, started, rolled back, repaired, and used again. [`judge`] says after each step what
+//! that may have cost.
 //!
 //! # What is asked
 //! * No panic, and every call and every command ends.
