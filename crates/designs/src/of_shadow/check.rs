@@ -99,6 +99,7 @@ fn repair_of(wrong: &Wrong) -> Option<&'static str> {
         Law::Line => Some("forget the snapshot"),
         Law::Root if wrong.snapshot.is_some() => Some("delete the snapshot, since no way leads in"),
         _ if wrong.snapshot.is_some() => None,
+        Law::Root => Some("begin a new one"),
         Law::Links if wrong.found == NAMELESS => Some("give it a name in /lost+found"),
         Law::Links => Some("count the names"),
         Law::Once if wrong.ino.is_some() => Some("give it a block of its own, or none"),
