@@ -380,7 +380,8 @@ fn metadata_of_another_volume_is_told_with_what_to_do() {
     // Nothing is left of it: what is served then is empty, and the way there said so.
     let run = on("fsck", &volume, &["--repair"]);
     assert_eq!(run.code, 1, "{run:?}");
-    let root = "loss: tree.root: metadata: found no root directory, expected one; repaired: begin a";
+    let root =
+        "loss: tree.root: metadata: found no root directory, expected one; repaired: begin a";
     assert!(run.output.contains(root), "{run:?}");
     assert_eq!(on("fsck", &volume, &[]).code, 0);
     assert_eq!(on("ls", &volume, &[]).good(), "");

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use block::BlockDevice;
+use block::{BlockDevice, Verb};
 use designs::{CheckOptions, Disks, LogState, MkfsOptions, OpenOptions, SHADOW};
 use runtime::Timestamp;
-use sim::{Disk, Executor, Image};
+use sim::{Disk, Executor, Image, Persistence};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const UNIT: u64 = 4096;
@@ -32,6 +32,7 @@ fn what_was_found_is_told_with_why_nothing_is_repaired() {
         }
     }
     let disk = Disk::new(&executor, rotten.clone());
+    disk.fail(Verb::Write, 1, Persistence::Forever);
     let device: Rc<dyn BlockDevice> = disk.clone();
     let options = CheckOptions { repair: true, full: true, log: LogState::Home };
     let (runtime, mut silent) = (executor.runtime(), |_| ());
@@ -42,6 +43,13 @@ fn what_was_found_is_told_with_why_nothing_is_repaired() {
     assert!(report.findings.list.iter().all(|it| it.repair.is_none()), "nothing was repaired");
     assert!(!report.repaired && report.findings.unrepairable);
     let why = report.unrepaired.expect("it says why");
-    assert!(why.contains("a block of metadata") && why.contains("from a backup"), "{why}");
+    assert!(why.contains("Input/output error"), "{why}");
     assert!(disk.contents() == rotten, "nothing is written");
+    disk.heal();
+    let checked = (work.check)(&device, &runtime, &options, &mut silent);
+    let report = executor.block_on(checked).expect("it can be looked at");
+    assert!(
+        report.repaired && report.unrepaired.is_none(),
+        "a disk that is well again is repaired"
+    );
 }
