@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use shadow::format::head::Kind;
 use sim::SECTOR_SIZE;
 use vfs::FsError;
 
@@ -37,7 +38,9 @@ impl Held {
 pub(super) enum Block {
     /// Contents, of files of these bytes.
     Contents(Vec<Rc<Vec<u8>>>),
-    /// What leads to them.
+    /// The lines of a shadow volume's snapshots. A start without them would give up snapshots.
+    Snapshots,
+    /// What leads to contents.
     Other,
 }
 
@@ -45,6 +48,9 @@ impl Block {
     /// Known by the contents, where every sector of it has some: each piece is that of one file
     /// alone.
     pub(super) fn of(page: &[u8], held: &Held) -> Self {
+        if page.starts_with(b"DuSh") && page[6] == Kind::Snapshots as u8 {
+            return Self::Snapshots;
+        }
         let mut owners: Vec<Rc<Vec<u8>>> = Vec::new();
         let is_blank = |sector: &&[u8]| sector.iter().all(|&byte| byte == sector[0]);
         for sector in page.chunks(SECTOR_SIZE).filter(|sector| !is_blank(sector)) {
@@ -65,7 +71,7 @@ impl Block {
     fn may_cost(&self, bytes: &Rc<Vec<u8>>) -> bool {
         match self {
             Self::Contents(owners) => owners.contains(bytes),
-            Self::Other => true,
+            Self::Snapshots | Self::Other => true,
         }
     }
 }
@@ -151,7 +157,8 @@ pub(super) fn judge_repaired(held: &Held, seen: &Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a volume with damage has to be served as it is.
-pub(super) fn must_serve(design: Design) -> bool {
-    notices_all(design) || costs_nothing(design)
+/// Whether a volume of which this block is damaged has to be served as it is: a start gives up
+/// nothing that was acknowledged.
+pub(super) fn must_serve(design: Design, block: &Block) -> bool {
+    notices_all(design) && *block != Block::Snapshots || costs_nothing(design)
 }

@@ -11,7 +11,8 @@
 //! * No panic, and every call and every command ends.
 //! * On a format with checksums: what is read is right, or an error; a volume is served without a
 //!   repair, and what is served goes on: a file is made, a damaged file is removed, a snapshot is
-//!   made and deleted, the volume stops and starts.
+//!   made and deleted, the volume stops and starts. Without the lines of its snapshots alone it may
+//!   be refused: a start gives up no snapshot, a repair does.
 //! * On every format: `fsck --repair` ends, the next check finds nothing but losses that it names,
 //!   the volume is served, and what could be read before the repair can be read after it.
 //! * A block of inodes is the most that can be lost: all other contents are there, under their own

@@ -100,7 +100,9 @@ impl Life<'_> {
                 let driver = Driver::new(opened.files.clone());
                 Ok(Some(Served { opened, driver }))
             }
-            Err(error) if must_serve(self.design) => Err(format!("it is refused: {error}")),
+            Err(error) if must_serve(self.design, &self.block) => {
+                Err(format!("it is refused: {error}"))
+            }
             Err(_) => Ok(None),
         }
     }
@@ -162,7 +164,7 @@ impl Life<'_> {
         })?;
         match made {
             (_, Ok(())) => drop(self.held.files.insert(name.to_owned(), Rc::new(bytes))),
-            (true, Err(error)) if must_serve(self.design) => {
+            (true, Err(error)) if must_serve(self.design, &self.block) => {
                 return Err(format!("nothing can be made: {error}"));
             }
             (_, Err(_)) => {}
@@ -189,7 +191,7 @@ impl Life<'_> {
             })?;
             match removed {
                 Some(Ok(())) => drop(self.held.files.remove(path)),
-                Some(Err(error)) if must_serve(self.design) => {
+                Some(Err(error)) if must_serve(self.design, &self.block) => {
                     return Err(format!("{path} cannot be removed: {error}"));
                 }
                 _ => {}
@@ -243,7 +245,9 @@ impl Life<'_> {
         let files: &Rc<dyn FileSystem> = &served.opened.files;
         let stopped = self.within(async { Ok(files.shutdown().await) })?;
         match stopped {
-            Err(error) if must_serve(self.design) => Err(format!("it does not stop: {error}")),
+            Err(error) if must_serve(self.design, &self.block) => {
+                Err(format!("it does not stop: {error}"))
+            }
             _ => Ok(()),
         }
     }
