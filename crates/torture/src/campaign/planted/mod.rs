@@ -58,7 +58,7 @@ enum How {
     /// Calls that are repeated.
     Calls(Expectation),
     /// Faults of disks.
-    Faults,
+    Faults(u64),
     /// Full volumes.
     Worlds,
     /// A damaged block and what is done after it.
@@ -146,7 +146,10 @@ impl Row {
 
     /// Whether it goes on to other workloads until its time is over.
     fn is_drawn(&self) -> bool {
-        matches!(self.how, How::Stories(_) | How::Histories | How::Faults | How::Worlds | How::Rot)
+        matches!(
+            self.how,
+            How::Stories(_) | How::Histories | How::Faults(_) | How::Worlds | How::Rot
+        )
     }
 
     fn play(&self) -> Outcome {
@@ -162,7 +165,7 @@ impl Row {
             How::Stories(seed) => data::data(&Options { seed, ..drawn }),
             How::Histories => concurrent::concurrent(&Options { seed: 0, ..drawn }),
             How::Calls(expectation) => retry::retry(&short, expectation),
-            How::Faults => faults::everywhere(&drawn),
+            How::Faults(seed) => faults::everywhere(&Options { seed, ..drawn }),
             How::Rot => rot::rot(&Options { seed: 0, ..drawn }),
             How::Worlds => space::space(&Options { seed: 0, ..drawn }),
             How::Reference(seed) => conformance::world(design, seed),
