@@ -55,6 +55,12 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
+/// Whether the time is spent, from now on; it never is where none is given.
+pub(super) fn spent(options: &Options) -> impl Fn() -> bool + Clone + Sync + use<> {
+    let end = options.seconds.map(|seconds| now() + Duration::from_secs(seconds));
+    move || end.is_some_and(|end| now() >= end)
+}
+
 /// Plays pieces until `count` of them are done or the time is spent, and adds up what they found.
 /// Each thread has a state of its own. With one thread everything happens in the caller's, so that
 /// a bug that was planted there is in force.

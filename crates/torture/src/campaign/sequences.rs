@@ -1,6 +1,6 @@
 //! All workloads of one and of two operations, in every style, cut at every event in every way.
 
-use super::budget::spend_on_list;
+use super::budget::{spend_on_list, spent};
 use super::{Options, Outcome, line};
 use crate::explore::case::{Case, Violation};
 use crate::explore::design::Design;
@@ -68,7 +68,7 @@ struct State {
 }
 
 /// Explores workloads, in pieces of so many neighbours. Where one alone fills the seconds that are
-/// given, a style of it is a piece.
+/// given, a style of it is a piece, which ends with them.
 pub(super) fn explore(
     options: &Options,
     workloads: Vec<Vec<Op>>,
@@ -83,7 +83,9 @@ pub(super) fn explore(
     });
     let pieces: Vec<Piece<'_>> = pieces.collect();
     let has_shrunk = options.stops_at_first;
-    let state = || State { explorer: explorer(options.design), first: None, has_shrunk };
+    let is_over = spent(options);
+    let explorer = || explorer(options.design).until(is_over.clone());
+    let state = || State { explorer: explorer(), first: None, has_shrunk };
     spend_on_list(options, &pieces, state, |state, piece| {
         let outcomes = piece.workloads.iter().map(|ops| state.explore(ops, piece.styles));
         outcomes.fold(Outcome::default(), Outcome::plus)

@@ -147,6 +147,8 @@ pub struct Explorer {
     mixtures: usize,
     /// Whether to go on after the first violation of a workload.
     goes_on: bool,
+    /// Whether the time is over: then a workload is left as it is.
+    is_over: Box<dyn Fn() -> bool>,
     /// What was done and found so far.
     pub counts: Counts,
     /// The first violation of each workload.
@@ -193,6 +195,7 @@ impl Explorer {
             kinds: BTreeMap::new(),
             mixtures: 0,
             goes_on: false,
+            is_over: Box::new(|| false),
             counts: Counts::default(),
             violations: Vec::new(),
         }
@@ -207,6 +210,12 @@ impl Explorer {
     /// tells by checksums whether that is there.
     pub fn with_mixtures(self, count: usize) -> Self {
         Self { mixtures: if self.design.is_summed() { count } else { 0 }, ..self }
+    }
+
+    /// The same, which ends inside of a workload when the time is over: one of a set of disks may
+    /// take a minute.
+    pub fn until(self, is_over: impl Fn() -> bool + 'static) -> Self {
+        Self { is_over: Box::new(is_over), ..self }
     }
 
     /// Forgets images, to have memory for those of other workloads.
@@ -251,6 +260,9 @@ impl Explorer {
                 let fingerprint = left.fingerprint(&loss);
                 if !judged.seen.insert((fingerprint, moment)) {
                     continue;
+                }
+                if (self.is_over)() {
+                    return;
                 }
                 let images = left.images(&loss);
                 let Err((way, reason)) =
