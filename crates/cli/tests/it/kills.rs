@@ -183,17 +183,28 @@ fn a_repair_that_is_killed_takes_nothing_that_was_answered() {
     let folder = Folder::new();
     let (volume, kept) = (folder.path("data"), written(&folder, true));
     let prepare = || copy(&kept, &volume);
-    let check = || {
-        // Another repair or none before it is served: whoever comes first.
+    let repair = || {
         if volume.join("disk.img").exists() {
             on("fsck", &volume, &["--repair"]);
         }
-        serves(&volume, Some(b"dear friend"));
     };
-    kill_each(&volume, &["fsck", "--repair"], prepare, check, 5);
-    // A disk that is being repaired is to be repaired again; before that it can be served.
     let check = || serves(&volume, Some(b"dear friend"));
-    kill_each_of(CALLS, &volume, &["fsck", "--repair"], prepare, check, 5);
+    // Before its disk is written it can be served, or repaired again: whoever comes first.
+    let is_first = Cell::new(false);
+    let one_of_both = || {
+        is_first.set(!is_first.get());
+        if is_first.get() {
+            repair();
+        }
+        check();
+    };
+    let words = ["fsck", "--repair"];
+    kill_each_of(CALLS, &volume, &words, prepare, one_of_both, 3);
+    let both = || {
+        repair();
+        check();
+    };
+    kill_each_of(RING, &volume, &words, prepare, both, 2);
     let words = ["serve", "--listen", "127.0.0.1:0"];
     kill_each(&volume, &words, prepare, check, 3);
 }

@@ -129,11 +129,11 @@ async fn play(
 #[test]
 fn a_new_disk_that_fails_ends_the_replacement_alone() {
     for level in LEVELS {
-        for nth in [1, 2, 3, 4, 5, 6, 9, 60, 300, 900] {
+        for nth in [1, 2, 4, 9, 60, 900] {
             let executor = Executor::new(3);
             executor.block_on(with_failure(&executor, level, (3, Verb::Write, nth)));
         }
-        for nth in 1..6 {
+        for nth in [1, 2, 4] {
             let executor = Executor::new(4);
             executor.block_on(with_failure(&executor, level, (3, Verb::Flush, nth)));
         }
@@ -143,11 +143,11 @@ fn a_new_disk_that_fails_ends_the_replacement_alone() {
 #[test]
 fn when_the_old_disk_fails_the_new_one_is_filled_from_the_others() {
     for level in LEVELS {
-        for nth in [1, 2, 3, 4, 5, 6, 9, 60, 300, 900] {
+        for nth in [1, 2, 4, 9, 60, 900] {
             let executor = Executor::new(5);
             executor.block_on(with_failure(&executor, level, (SLOT, Verb::Write, nth)));
         }
-        for nth in 1..6 {
+        for nth in [1, 2, 4] {
             let executor = Executor::new(6);
             executor.block_on(with_failure(&executor, level, (SLOT, Verb::Flush, nth)));
         }

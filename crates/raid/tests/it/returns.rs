@@ -148,7 +148,7 @@ fn all_go_and_come(seeds: u64) -> Result<(), String> {
 
 #[test]
 fn a_member_that_comes_back_has_all_that_it_missed() {
-    assert_eq!(all_go_and_come(40), Ok(()));
+    assert_eq!(all_go_and_come(16), Ok(()));
 }
 
 /// Bytes that the others are read for, when a member has missed one write and comes back; and when

@@ -438,7 +438,7 @@ fn is_spoilt_by_a_cut(level: Level, count: usize) -> bool {
     let events = traces.iter().flat_map(|trace| trace.events());
     let serials: BTreeSet<u64> = events.map(|event| event.serial).collect();
     let mut prng = Prng::new(13);
-    let draws = |serial| (0..3 * count).map(move |draw| (serial, draw % count));
+    let draws = |serial| (0..2 * count).map(move |draw| (serial, draw % count));
     serials.into_iter().flat_map(draws).any(|(serial, lost)| {
         let left = traces.iter().enumerate().filter(|(slot, _)| *slot != lost);
         let left = left.map(|(_, trace)| {
