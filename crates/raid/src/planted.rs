@@ -91,6 +91,8 @@ planted::bugs! {
     UnaskedReturns,
     /// A disk whose place another one has taken is not asked for what the members cannot tell.
     UnaskedStrangers,
+    /// Of a mirror a block is lost that its own table does not know, though others do.
+    LonelyTables,
     /// A block that no disk gives when a member is filled is not tried again.
     GivenUpFills,
     /// A write takes bytes for lost as soon as a disk does not give them.

@@ -132,6 +132,11 @@ impl Given {
         self.found[block]
     }
 
+    /// Whether these are bytes of its member, whatever they are worth.
+    fn is_read(&self, block: usize) -> bool {
+        !matches!(self.found[block], Found::Unread | Found::Absent)
+    }
+
     /// Whether a disk that could not be read may have a block.
     pub(crate) fn is_unread(&self, block: usize) -> bool {
         self.found[block] == Found::Unread || self.waiting.contains(&block)
@@ -281,12 +286,14 @@ impl Stripe<'_> {
             return Ok(known.block(block).to_vec());
         }
         let agreed = self.agreed(self.offset(column, block)).await;
-        let fits = |it: &&Given| match agreed {
-            Agreed::On(sum) => sum_of(it.block(block)) == sum,
-            Agreed::Unknown | Agreed::Not => true,
+        // A mirror of which the own table knows less, or calls it lost, may have what others know.
+        let is_right = |it: &&Given| match agreed {
+            Agreed::On(_) if is_planted(Bug::LonelyTables) && !it.has(block) => false,
+            Agreed::On(sum) => it.is_read(block) && sum_of(it.block(block)) == sum,
+            Agreed::Unknown | Agreed::Not => it.has(block),
         };
-        if let Some(unknown) = given.iter().filter(|it| it.has(block)).find(fits) {
-            return Ok(unknown.block(block).to_vec());
+        if let Some(right) = given.iter().find(is_right) {
+            return Ok(right.block(block).to_vec());
         }
         let mut wrong = given.iter().filter(|it| it.found[block] == Found::Wrong);
         let is_marked = given.iter().any(|it| it.found[block] == Found::Lost);

@@ -213,6 +213,11 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/LonelyRecords", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/LonelyReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row(
+        "raid/LonelyTables",
+        MIRRORS,
+        How::Case("two-faults sync raid1: 2 8192 whole all-map 183155565691527"),
+    ),
+    row(
         "raid/MissedLeavers",
         MIRRORS,
         How::Case("two-faults sync raid1: 2 8192 replaced all-label 147906384598529"),
