@@ -321,14 +321,9 @@ impl CutStory<'_> {
             }
             // The tables may tell of a first write that no flush has covered.
             Fault::Rot(Area::Map) | Fault::RotAll(Area::Map) => {
-                let each = shape.unit / BLOCK;
-                let stripes = touched.iter().map(|column| column / each);
-                let first = self.story.fresh_from / (shape.width() * shape.unit);
-                let columns = stripes.filter(|&it| it >= first).flat_map(|stripe| {
-                    (stripe * each..(stripe + 1) * each)
-                        .flat_map(|column| (0..shape.members).map(move |member| (member, column)))
-                });
-                bad.columns.extend(columns);
+                let made = self.made_by(&touched).into_iter();
+                let of_all = |column| (0..shape.members).map(move |member| (member, column));
+                bad.columns.extend(made.flat_map(of_all));
             }
             // A record of which no other copy is plugged in is as if it had never been written.
             Fault::Rot(area) | Fault::RotAll(area) if area.is_of_log() => {
@@ -396,13 +391,17 @@ impl CutStory<'_> {
         }
         let mut missed = self.touched(before, u64::MAX);
         missed.extend(self.touched(calls, self.serial));
-        // The first write of a stripe makes all of it.
+        missed.extend(self.made_by(&missed));
+        missed
+    }
+
+    /// Columns that are made by writes which touch these: the first write of a stripe makes all of
+    /// it.
+    fn made_by(&self, touched: &BTreeSet<u64>) -> BTreeSet<u64> {
         let Story { shape, fresh_from, .. } = self.story;
         let (each, first) = (shape.unit / BLOCK, fresh_from / (shape.width() * shape.unit));
-        let stripes: BTreeSet<u64> = missed.iter().map(|column| column / each).collect();
-        let made = stripes.into_iter().filter(|&stripe| stripe >= first);
-        missed.extend(made.flat_map(|stripe| stripe * each..(stripe + 1) * each));
-        missed
+        let stripes = touched.iter().map(|column| column / each).filter(|&it| it >= first);
+        stripes.flat_map(|stripe| stripe * each..(stripe + 1) * each).collect()
     }
 
     /// Whether the disks had a block right after the last fault, and nothing was written there
@@ -416,7 +415,10 @@ impl CutStory<'_> {
         }
         let Some(bytes) = versions.certain(block) else { return false };
         let column = shape.place_of(block).0;
-        if self.touched(calls, self.serial).contains(&column) {
+        let touched = self.touched(calls, self.serial);
+        // The zeros of a first write that no flush has covered have no checksum to prove them.
+        let is_of_map = matches!(case.fault, Fault::RotAll(Area::Map) | Fault::Rot(Area::Map));
+        if touched.contains(&column) || is_of_map && self.made_by(&touched).contains(&column) {
             return false;
         }
         let images = if self.story.moment == Moment::Cut { None } else { after_rot.as_ref() };
