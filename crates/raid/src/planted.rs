@@ -93,6 +93,8 @@ planted::bugs! {
     UnaskedStrangers,
     /// Of a mirror a block is lost that its own table does not know, though others do.
     LonelyTables,
+    /// What does not fit its checksum is not asked for what it makes of others.
+    ForgottenRot,
     /// A block that no disk gives when a member is filled is not tried again.
     GivenUpFills,
     /// A write takes bytes for lost as soon as a disk does not give them.

@@ -13,7 +13,8 @@
 //!
 //! Several blocks of a column may be missing at once, and several disks may have each of them. Then
 //! all combinations of candidates are tried: one is right if what it makes of a missing block fits
-//! the checksum of that block.
+//! the checksum of that block. Bytes that do not fit their own checksum are candidates as well, for
+//! other blocks: disks that are wrong in the same way come to what is right.
 //!
 //! Invariants:
 //! 1. A checksum of a block that is not found is not changed.
@@ -47,6 +48,14 @@ enum Trust {
 struct Source {
     device: Rc<dyn BlockDevice>,
     trust: Trust,
+}
+
+/// What a disk has of a block that is missing, and nothing proves by itself.
+#[derive(Clone)]
+struct Candidate {
+    bytes: Vec<u8>,
+    /// They do not fit the checksum of the block, or stand where it was called lost.
+    is_doubted: bool,
 }
 
 /// What a source gives of a block.
@@ -137,9 +146,12 @@ impl Stripe<'_> {
             if missing_of(given, block).is_empty() {
                 continue;
             }
-            let unproven = self.ask_others(column, all, given, block).await;
+            let candidates = self.ask_others(column, all, given, block).await;
             self.make(column, all, given, block).await;
-            self.combine(column, all, given, (block, &unproven)).await;
+            for are_all in [false, true] {
+                self.combine(column, all, given, (block, &candidates, are_all)).await;
+            }
+            self.make(column, all, given, block).await;
             let bad = missing_of(given, block);
             if bad.iter().any(|&place| given[place].is_unread(block)) {
                 bad.iter().for_each(|&place| given[place].wait_for(block));
@@ -175,16 +187,20 @@ impl Stripe<'_> {
     }
 
     /// Asks the disks of each slot of which a block is missing. What they have and nothing proves,
-    /// by place.
+    /// by place, and what the members have there.
     async fn ask_others(
         &self,
         column: &Column,
         all: &[usize],
         given: &mut [Given],
         block: usize,
-    ) -> Vec<Vec<Vec<u8>>> {
-        let mut unproven = vec![Vec::new(); given.len()];
+    ) -> Vec<Vec<Candidate>> {
+        let mut candidates = vec![Vec::new(); given.len()];
         for place in missing_of(given, block) {
+            if given[place].is_read(block) && !is_planted(Bug::ForgottenRot) {
+                let bytes = given[place].block(block).to_vec();
+                candidates[place].push(Candidate { bytes, is_doubted: true });
+            }
             let (slot, offset) = (all[place], self.offset(column, block));
             let expected = self.expected(slot, column.stripe, offset).await;
             for source in self.sources(slot, column.stripe) {
@@ -202,45 +218,59 @@ impl Stripe<'_> {
                         given[place].put(block, &bytes);
                         break;
                     }
-                    Expected::Sum(_) => {}
                     Expected::Unknown if source.trust == Trust::Member => {
                         given[place].put_unknown(block, &bytes);
                         break;
                     }
-                    Expected::Unknown | Expected::Lost => unproven[place].push(bytes),
+                    Expected::Sum(_) | Expected::Unknown | Expected::Lost => {
+                        let is_doubted = matches!(expected, Expected::Sum(_));
+                        candidates[place].push(Candidate { bytes, is_doubted });
+                    }
                 }
             }
         }
-        unproven
+        candidates
     }
 
     /// Tries what nothing proves by itself: it is right if what it makes of another missing block
-    /// fits the checksum of that one.
+    /// fits the checksum of that one. Among `are_all` are bytes that their own checksums do not
+    /// prove: two disks may be wrong in the same way. Then only that other block is right.
     async fn combine(
         &self,
         column: &Column,
         all: &[usize],
         given: &mut [Given],
-        (block, unproven): (usize, &[Vec<Vec<u8>>]),
+        (block, candidates, are_all): (usize, &[Vec<Candidate>], bool),
     ) {
-        let (bad, offset) = (missing_of(given, block), self.offset(column, block));
-        for &target in bad.iter().filter(|_| bad.len() > 1) {
+        let offset = self.offset(column, block);
+        for target in missing_of(given, block) {
+            let bad = missing_of(given, block);
             let expected = self.expected(all[target], column.stripe, offset).await;
-            let Expected::Sum(sum) = expected else { continue };
+            let (Expected::Sum(sum), true) = (expected, bad.len() > 1 && bad.contains(&target))
+            else {
+                continue;
+            };
             let rest = bad.iter().filter(|&&place| place != target);
-            let rest: Vec<(usize, &[Vec<u8>])> =
-                rest.map(|&place| (place, &unproven[place][..])).collect();
+            let of_place = |&place: &usize| {
+                let counts = |it: &&Candidate| are_all || !it.is_doubted;
+                (place, candidates[place].iter().filter(counts).collect())
+            };
+            let rest: Vec<(usize, Vec<&Candidate>)> = rest.map(of_place).collect();
             for rest in combinations(&rest) {
                 let good = (0..given.len()).filter(|place| !bad.contains(place));
                 let good = good.map(|place| given[place].block(block));
-                let made = missing(BLOCK as usize, good.chain(rest.iter().map(|it| it.1)));
-                if sum_of(&made) == sum {
-                    for (place, bytes) in rest.into_iter().chain([(target, &made[..])]) {
-                        self.accept(all[place], offset, bytes).await;
-                        given[place].put(block, bytes);
-                    }
-                    return;
+                let made = good.chain(rest.iter().map(|(_, it)| &it.bytes[..]));
+                let made = missing(BLOCK as usize, made);
+                if sum_of(&made) != sum {
+                    continue;
                 }
+                let proven = rest.iter().filter(|_| !are_all);
+                let proven = proven.map(|(place, it)| (*place, &it.bytes[..]));
+                for (place, bytes) in proven.chain([(target, &made[..])]) {
+                    self.accept(all[place], offset, bytes).await;
+                    given[place].put(block, bytes);
+                }
+                break;
             }
         }
     }
@@ -299,11 +329,11 @@ impl Stripe<'_> {
 }
 
 /// Every choice of one candidate for each place.
-fn combinations<'c>(places: &[(usize, &'c [Vec<u8>])]) -> Vec<Vec<(usize, &'c [u8])>> {
+fn combinations<'c, C>(places: &[(usize, Vec<&'c C>)]) -> Vec<Vec<(usize, &'c C)>> {
     let none = vec![Vec::new()];
     places.iter().fold(none, |chosen, (place, candidates)| {
-        let with = |chosen: &Vec<(usize, &'c [u8])>, candidate: &'c Vec<u8>| {
-            [&chosen[..], &[(*place, &candidate[..])]].concat()
+        let with = |chosen: &Vec<(usize, &'c C)>, candidate: &'c C| {
+            [&chosen[..], &[(*place, candidate)]].concat()
         };
         let all = chosen.iter().flat_map(|it| candidates.iter().map(move |one| with(it, one)));
         all.collect()
@@ -321,9 +351,9 @@ mod tests {
 
     #[test]
     fn every_candidate_of_a_place_meets_every_candidate_of_the_others() {
-        let (two, one) = ([vec![1], vec![2]], [vec![3]]);
-        let all = combinations(&[(0, &two), (4, &one)]);
-        assert_eq!(all, [[(0, &[1][..]), (4, &[3])], [(0, &[2]), (4, &[3])]]);
-        assert!(combinations(&[(0, &two), (4, &[])]).is_empty(), "a place has none");
+        let (two, one) = (vec![&1, &2], vec![&3]);
+        let all = combinations(&[(0, two.clone()), (4, one)]);
+        assert_eq!(all, [[(0, &1), (4, &3)], [(0, &2), (4, &3)]]);
+        assert!(combinations(&[(0, two), (4, Vec::new())]).is_empty(), "a place has none");
     }
 }

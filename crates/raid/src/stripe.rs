@@ -133,7 +133,7 @@ impl Given {
     }
 
     /// Whether these are bytes of its member, whatever they are worth.
-    fn is_read(&self, block: usize) -> bool {
+    pub(crate) fn is_read(&self, block: usize) -> bool {
         !matches!(self.found[block], Found::Unread | Found::Absent)
     }
 

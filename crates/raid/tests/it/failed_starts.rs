@@ -186,9 +186,9 @@ fn after_an_idle_start(
         let disks = copies(&executor, &disks);
         let set = folder.open(&executor, &disks[1..]).await.expect("two are enough");
         if !is_idle {
-            expected[4096..8192].fill(8);
+            expected[..4096].fill(8); // on the member that is away
             let data = vec![vec![8; 4096].into()];
-            set.write(4096, data, Durability::Through).await.expect("two are enough");
+            set.write(0, data, Durability::Through).await.expect("two are enough");
         }
         if is_flushed {
             set.close().await.expect("nothing fails");

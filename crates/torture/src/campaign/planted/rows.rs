@@ -196,6 +196,11 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("raid/EarlyPlaces", PARITY, How::Contract("raid5-3-Vacated-0+512-0+8192")),
     row("raid/EarlyPlaces", MIRRORS, How::Contract("raid1-2-Vacated-0+512-0+8192")),
+    row(
+        "raid/ForgottenRot",
+        PARITY,
+        How::Case("two-faults sync raid5: 4 4096 back all-data 127772787150824"),
+    ),
     row("raid/ForgottenSums", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/HalfReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+512-0w2")),
     row("raid/HastyMembers", MIRRORS, How::Contract("raid1-2-Rebuilt-0+512-0+512")),
