@@ -65,6 +65,8 @@ planted::bugs! {
     OnePlace,
     /// A member that is out is in again at once, whatever it has missed.
     EarlyPardons,
+    /// What a member that is out has of the log does not count for whether it lacks something.
+    UnaskedLogs,
     /// A table goes home to one of its two places.
     SinglePlaces,
     /// What a member has missed counts as unknown until the block tells of it.

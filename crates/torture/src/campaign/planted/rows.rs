@@ -244,6 +244,11 @@ pub(super) const ROWS: &[Row] = &[
     row("raid/UnjudgedReads", MIRRORS, How::Contract("raid1-2-Flushed-0+512-3584+1024")),
     row("raid/UnjudgedReads", PARITY, How::Contract("raid5-3-Flushed-0+8192-3584+1024")),
     row(
+        "raid/UnaskedLogs",
+        PARITY,
+        How::Case("two-faults sync raid5: 5 4096 away all-label 51534071429155"),
+    ),
+    row(
         "raid/UnknownAbsences",
         PARITY,
         How::Case("two-faults sync raid5: 3 8192 away all-data 88603110360333"),
