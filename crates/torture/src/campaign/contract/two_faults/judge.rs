@@ -70,12 +70,12 @@ impl CutStory<'_> {
     /// # Errors
     /// What must not be, in words.
     pub(super) fn judge(self, prng: &mut Prng) -> Result<(), String> {
-        let mut expected = self.expected();
         let mut disks = self.disks.clone();
         let mut witness = self.story.witness_at(self.serial);
         let (absent, occasion) = (self.story.absent, self.story.case.occasion);
         let is_late = matches!(occasion, Occasion::Late | Occasion::FailedStart | Occasion::Away)
             || prng.chance(1, 8) && occasion != Occasion::Whole;
+        let mut expected = self.expected(is_late);
         if is_late {
             self.start_without(absent, &mut disks, &mut witness, &mut expected, prng)?;
         }
@@ -296,12 +296,13 @@ impl CutStory<'_> {
         }
     }
 
-    fn expected(&self) -> Expected {
+    /// What may come of it, perhaps with a start before the absent disk comes.
+    fn expected(&self, is_late: bool) -> Expected {
         let Story { shape, fresh_from, before, calls, .. } = self.story;
         let at = |serial| Versions::at_cut(shape, *fresh_from, before, (calls, serial));
         let mut versions = at(self.serial);
         let mut bad = self.rotten.bad.clone();
-        let missed = self.missed();
+        let missed = self.missed(is_late);
         let is_absent_bad = !missed.is_empty() || self.is_gone_now();
         bad.columns.extend(missed.iter().map(|&column| (self.story.absent, column)));
         if self.is_gone_now() {
@@ -378,19 +379,20 @@ impl CutStory<'_> {
     }
 
     /// Columns of which the absent member may lack the latest.
-    fn missed(&self) -> BTreeSet<u64> {
+    fn missed(&self, is_late: bool) -> BTreeSet<u64> {
         let Story { case, before, calls, rebuilt, moment, .. } = self.story;
         let is_rebuilt = rebuilt.is_some_and(|when| when < self.serial);
         let is_rot = matches!(case.fault, Fault::Rot(_) | Fault::RotAll(_));
         let is_bad_by_then = is_rot && *moment != Moment::Cut || self.story.is_unread_throughout;
-        if is_rebuilt && !is_bad_by_then || case.occasion == Occasion::Whole {
+        let is_in = is_rebuilt && !is_bad_by_then || case.occasion == Occasion::Replaced;
+        // A start without it brings home what the log has: that it misses, whatever it had before.
+        if case.occasion == Occasion::Whole || is_in && !is_late {
             return BTreeSet::new();
         }
-        if case.occasion == Occasion::Replaced {
-            return BTreeSet::new();
+        let mut missed = self.touched(calls, self.serial);
+        if !is_in {
+            missed.extend(self.touched(before, u64::MAX));
         }
-        let mut missed = self.touched(before, u64::MAX);
-        missed.extend(self.touched(calls, self.serial));
         missed.extend(self.made_by(&missed));
         missed
     }

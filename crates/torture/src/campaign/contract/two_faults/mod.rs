@@ -174,7 +174,7 @@ mod tests {
     use crate::explore::device::Device;
 
     /// Cases that have shown a loss, or a judge who expected too much.
-    const FIXED: [(Device, &str); 15] = [
+    const FIXED: [(Device, &str); 16] = [
         (Device::Raid1, "2 8192 spare rot-data 207794513145189"),
         (Device::Raid1, "2 8192 replaced all-data 118942696187413"),
         (Device::Raid5, "3 8192 spare unread 97049330586190"),
@@ -190,6 +190,7 @@ mod tests {
         (Device::Raid5, "4 4096 back all-data 127772787150824"),
         (Device::Raid5, "5 4096 away all-label 51534071429155"),
         (Device::Raid5, "5 8192 away all-label 127600914578720"),
+        (Device::Raid5, "3 16384 replaced rot-data 265049947977652"),
     ];
 
     #[test]
