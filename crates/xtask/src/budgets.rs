@@ -43,7 +43,7 @@ pub(crate) const DOCS: Step = step("examples of the documentation", 7);
 pub(crate) const ALONE: Step = step("tests that look for the folder of references, without it", 3);
 pub(crate) const PLANTED: Step = step("planted bugs", 50);
 pub(crate) const LAB: Step = step("the papers' figures", 14);
-pub(crate) const BENCH: Step = step("measuring our own server", 10);
+pub(crate) const BENCH: Step = step("measuring our own server", 8);
 pub(crate) const CLIENT: Step = step("the real client", 84);
 
 /// Every step that is no campaign.
@@ -120,11 +120,11 @@ pub(crate) const ROWS: &[Row] = &[
     engine("ram", "conformance --engine ram", 2),
     policy("log", "data --policy log", 5),
     policy("sync", "data --policy sync", 4),
-    policy("softdep", "data --policy softdep", 6),
-    engine("shadow", "data --engine shadow", 6),
+    policy("softdep", "data --policy softdep", 5),
+    engine("shadow", "data --engine shadow", 5),
     policy("log", "space --policy log", 4),
-    engine("shadow", "space --engine shadow", 6),
-    policy("log", "ways --policy log", 6),
+    engine("shadow", "space --engine shadow", 5),
+    policy("log", "ways --policy log", 5),
     policy("sync", "ways --policy sync", 3),
     policy("softdep", "ways --policy softdep", 4),
     engine("shadow", "ways --engine shadow", 4),
@@ -142,11 +142,13 @@ pub(crate) const ROWS: &[Row] = &[
     policy("softdep", "rot --policy softdep", 2),
     engine("shadow", "rot --engine shadow", 6),
     device("plain", "contract", 1),
-    device("raid5", "contract --device raid5", 9),
+    device("raid5", "contract --device raid5", 5),
+    device("raid5", "two-faults --device raid5", 10),
     device("raid5", "seq1 --policy log --device raid5", 4),
     device("raid5", "faults --policy log --device raid5", 4),
     device("raid5", "conformance --engine shadow --device raid5", 3),
-    device("raid1", "contract --device raid1", 6),
+    device("raid1", "contract --device raid1", 4),
+    device("raid1", "two-faults --device raid1", 6),
     device("raid1", "seq1 --policy sync --device raid1", 3),
     device("raid1", "faults --policy sync --device raid1", 3),
     device("raid1", "conformance --policy sync --device raid1", 3),
