@@ -266,7 +266,6 @@ pub(super) const ROWS: &[Row] = &[
     row("UnsummedReads", Design::SHADOW, How::Rot),
     row("UnwrittenTwins", Design::SHADOW, How::Rot),
     row("LostLines", Design::SHADOW, How::Rot),
-    row("BlockedLists", Design::SHADOW, How::Rot),
 ];
 
 /// Those that take minutes, each for a bug that another row finds in seconds.
