@@ -199,8 +199,7 @@ impl<O: Order> InPlace<O> {
 
     /// Whether an Update waits before it comes (invariant 3).
     fn is_to_wait(&self, is_unasked: bool) -> bool {
-        let pins_too_much = self.home.pins_too_much() && !is_planted(Bug::UnboundedPins);
-        pins_too_much || (self.holds_much() && !is_unasked)
+        self.home.pins_too_much() || (self.holds_much() && !is_unasked)
     }
 
     /// Whether an Update may come, 0 bytes of room for it: not when the disk finds no room below,

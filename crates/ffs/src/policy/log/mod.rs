@@ -402,7 +402,7 @@ impl Policy for RedoLog {
         let manner = update.manner;
         let room = self.shared.journal.room_for(body);
         let is_crowded = self.is_crowded() && !manner.goes_on && !manner.is_unasked;
-        if !is_crowded && !self.pins_too_much() {
+        if !is_crowded && !self.home.pins_too_much() {
             return self.set_aside(room, manner.goes_on).boxed_local();
         }
         async move {

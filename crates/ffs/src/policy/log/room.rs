@@ -52,16 +52,11 @@ impl RedoLog {
         }
     }
 
-    /// Whether blocks that changes pin take so much memory that an Update waits.
-    pub(super) fn pins_too_much(&self) -> bool {
-        self.home.pins_too_much() && !is_planted(Bug::UnboundedPins)
-    }
-
-    /// Waits until the sync has brought enough of them home, or none comes home any more. What goes
-    /// on with something waits for room below.
+    /// Waits until the sync has brought enough of the blocks home that changes pin, or none comes
+    /// home any more. What goes on with something waits for room below.
     pub(super) async fn await_landing(&self, goes_on: bool) {
         let is_refused = || self.home.data().refusals().is_waiting() && !goes_on;
-        while self.pins_too_much() && !self.horizon.has_failed() && !is_refused() {
+        while self.home.pins_too_much() && !self.horizon.has_failed() && !is_refused() {
             let landed = self.landed.wait();
             self.commit_soon();
             self.kick_sync();
