@@ -29,7 +29,7 @@ use crate::commit::Commits;
 use crate::format::head::{Head, Place, first_twin, seal, set_first_twin};
 use crate::format::pointer::{Pointer, Tree};
 use crate::format::superblock::{Listed, Superblock};
-use crate::format::{UNIT, sum, view};
+use crate::format::{INODES, ROOT, UNIT, sum, view};
 use crate::mend::{mend, sum_listed};
 use crate::nodes::{Node, Nodes, Parent, Stem};
 use crate::planted::{Bug, is_planted};
@@ -89,14 +89,16 @@ impl Commits {
         nodes.iter().map(|node| twin(node).unwrap_or(0)).collect()
     }
 
-    /// The block of the root directory's inode goes out with the next update, with what leads to
-    /// it, if it stands once, on a volume of an earlier version, and there is room.
-    pub(crate) fn write_twice(&self, root: &Rc<Node>) {
+    /// The block of the root directory's inode. It goes out with the next update, with what leads
+    /// to it, if it stands once, on a volume of an earlier version, and there is room.
+    pub(crate) async fn root_twice(&self) -> Result<Option<Rc<Node>>, FsError> {
+        let root = self.nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
         let more = 8 * self.most_twins(); // what leads there is written, and leaves its place
         let has_room = || self.space.has_blocks(0, self.needs_now() + self.keeps() + more, true);
-        if root.twin().is_null() && has_room() {
+        if let Some(root) = root.as_ref().filter(|root| root.twin().is_null() && has_room()) {
             self.nodes.mark(root);
         }
+        Ok(root)
     }
 }
 

@@ -34,7 +34,7 @@ use crate::format::inode::{Facts, Record};
 use crate::format::record::Span;
 use crate::format::snapshot::{LINES, LISTS, Line, List, Told};
 use crate::format::superblock::Superblock;
-use crate::format::{INODES, ROOT, UNIT, sum};
+use crate::format::{ROOT, UNIT, sum};
 use crate::in_order::InOrder;
 use crate::nodes::{Nodes, Stem};
 use crate::numbers::Occupied;
@@ -155,8 +155,7 @@ pub async fn open(
 
 /// The root directory as its inode tells it, which is to stand twice from now on.
 async fn root_of(commits: &Commits) -> Result<Facts, OpenError> {
-    let root = commits.nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
-    root.iter().for_each(|root| commits.write_twice(root));
+    let root = commits.root_twice().await?;
     let facts = root.and_then(|root| root.inode(ROOT, Record::facts));
     facts.ok_or(OpenError::Damaged("it has no root"))
 }

@@ -42,7 +42,7 @@ use crate::format::pointer::{Pointer, Tree};
 use crate::format::record::{Change, Run, Span};
 use crate::format::snapshot::{LINES, Line, State, Told, is_empty};
 use crate::format::superblock::{MOST_RESERVE, NUMBERS, Snapshots, Superblock};
-use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, ROOT, UNIT, sum};
+use crate::format::{BODY, CHUNKS, FAN, INODES, MAPPED, UNIT, sum};
 use crate::homeless::Homeless;
 use crate::mend::mend;
 use crate::new_root::{LostWay, has_root};
@@ -94,8 +94,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     let found = Found { anchor, superblock, at, unfolded, log, pins };
     let commits = Commits::new(runtime, nodes, space.clone(), path, found);
     commits.pass_number(highest);
-    let root = commits.nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
-    root.iter().for_each(|root| commits.write_twice(root));
+    commits.root_twice().await?;
     commits.fold(true).await?;
     if !space.has_blocks(0, commits.needs_now(), false) {
         return Err(OpenError::Damaged("nothing of it is free"));

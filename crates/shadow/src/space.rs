@@ -472,15 +472,19 @@ impl Space {
         (0..count).map(take).collect()
     }
 
+    /// So many zones on either side of these, the nearest first.
+    fn zones_near(&self, zones: &BTreeSet<u64>, most: u64) -> Option<impl Iterator<Item = u64>> {
+        let (first, last, end) = (*zones.first()?, *zones.last()?, self.shape.zones());
+        let near = (1..=most).flat_map(move |step| [Some(last + step), first.checked_sub(step)]);
+        Some(near.flatten().filter(move |&zone| zone < end))
+    }
+
     /// Several units side by side in one of the zones near these: one write takes them all.
     fn run_apart(&self, count: u64, zones: &BTreeSet<u64>) -> Option<Run> {
-        let (first, last) = (*zones.first()?, *zones.last()?);
         if count < 2 || !self.may_break(count) {
             return None;
         }
-        let near = (1..=NEAR).flat_map(|step| [Some(last + step), first.checked_sub(step)]);
-        let stays = |zone: &u64| *zone < self.shape.zones() && !self.zones.is_emptied(*zone);
-        let mut near = near.flatten().filter(stays);
+        let mut near = self.zones_near(zones, NEAR)?.filter(|&zone| !self.zones.is_emptied(zone));
         near.find_map(|zone| self.first_run(self.shape.usable(zone), count))
     }
 
@@ -499,17 +503,15 @@ impl Space {
 
     /// The first unit of a whole group in a zone near these, if one more may break.
     fn group_apart(&self, zones: &BTreeSet<u64>) -> Option<u64> {
-        let (first, last) = (*zones.first()?, *zones.last()?);
+        let last = *zones.last()?;
         if !self.may_break(1) {
             return None;
         }
         let has_one = |zone: &u64| !zones.contains(zone) && self.whole_of(*zone) > 0;
         let all = || (last + 1..self.shape.zones()).chain((0..last).rev());
-        let near =
-            (1..self.shape.zones()).flat_map(|step| [Some(last + step), first.checked_sub(step)]);
-        let near = near.flatten().filter(|&zone| zone < self.shape.zones());
         let stays = |zone: &u64| has_one(zone) && !self.zones.is_emptied(*zone);
-        let zone = near.into_iter().find(stays).or_else(|| all().find(has_one))?;
+        let near = self.zones_near(zones, self.shape.zones())?.find(stays);
+        let zone = near.or_else(|| all().find(has_one))?;
         self.whole_group(self.shape.usable(zone))
     }
 
