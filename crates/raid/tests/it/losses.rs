@@ -57,6 +57,20 @@ pub(crate) fn copies(executor: &Executor, disks: &[Rc<Disk>]) -> Vec<Rc<Disk>> {
     disks.iter().map(|disk| Disk::new(executor, disk.contents())).collect()
 }
 
+/// A member fails at a flush, and is well again.
+pub(crate) async fn lose(set: &Set, disks: &[Rc<Disk>], slot: usize) {
+    disks[slot].fail(Verb::Flush, 1, Persistence::Forever);
+    set.flush().await.expect("the others are enough");
+    assert_eq!(set.label().slots[slot].standing, Standing::Stale);
+    disks[slot].heal();
+}
+
+/// The disk of a slot comes back as it went.
+pub(crate) async fn come_back(set: &Set, disks: &[Rc<Disk>], slot: usize) {
+    let member = set.label().slots[slot].member;
+    set.rebuild(slot, disks[slot].clone(), member, |_, _| ()).await.expect("it goes on");
+}
+
 /// Looks whether a set holds this, whichever of its disks is lost.
 pub(crate) async fn assert_any_may_be_lost(
     executor: &Executor,

@@ -9,7 +9,7 @@ use raid::layout::Level;
 use raid::{Set, label_of, make};
 use sim::{Disk, Executor, Persistence, Prng};
 
-use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened, options};
+use crate::losses::{all_of, bytes, copies, devices, lose, new_disks, new_set, opened, options};
 
 /// The slot of the member that goes.
 const GONE: usize = 1;
@@ -32,14 +32,6 @@ async fn scribble(set: &Set, expected: &mut [u8], prng: &mut Prng, writes: u64) 
             set.flush().await.expect("the others are there");
         }
     }
-}
-
-/// A member fails at a flush, and is well again.
-async fn lose(set: &Set, disks: &[Rc<Disk>], slot: usize) {
-    disks[slot].fail(Verb::Flush, 1, Persistence::Forever);
-    set.flush().await.expect("the others are enough");
-    assert_eq!(set.label().slots[slot].standing, Standing::Stale);
-    disks[slot].heal();
 }
 
 /// Opens a set anew, by what its disks hold: as after a kill, or after a stop.

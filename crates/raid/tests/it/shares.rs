@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::{BlockDevice, Buffer, Durability, Verb};
+use block::{BlockDevice, Buffer, Durability};
 use futures::future::{join, join_all};
-use raid::label::Standing;
 use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set, make, open};
-use sim::{Disk, Executor, Image, Options, Persistence, Prng, Timing, presets};
+use sim::{Disk, Executor, Image, Options, Prng, Timing, presets};
+
+use crate::losses::lose;
 
 const DISKS: usize = 4;
 /// Stripes of the set.
@@ -59,10 +60,7 @@ async fn set(executor: &Executor, timing: Timing, work: Work) -> (Rc<Set>, Vec<R
     };
     fill().await;
     if work != Work::Scrub {
-        disks[GONE].fail(Verb::Flush, 1, Persistence::Forever);
-        set.flush().await.expect("the others are enough");
-        disks[GONE].heal();
-        assert_eq!(set.label().slots[GONE].standing, Standing::Stale);
+        lose(&set, &disks, GONE).await;
     }
     if work == Work::CatchUp {
         fill().await;

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability, Verb};
+use block::{BlockDevice, Buffer, Durability};
 use raid::layout::Level;
 use raid::{OpenOptions, Set, open};
-use sim::{Disk, Executor, Persistence};
+use sim::{Disk, Executor};
 
-use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened};
+use crate::losses::{all_of, bytes, come_back, copies, devices, lose, new_disks, new_set, opened};
 
 const BLOCK: u64 = 4096;
 /// The member that goes and comes back.
@@ -32,9 +32,7 @@ async fn begin(executor: &Executor, is_its_own: bool) -> Story {
     let data = vec![expected.clone().into()];
     set.write(0, data, Durability::Plain).await.expect("all are there");
     set.flush().await.expect("nothing fails");
-    disks[GONE].fail(Verb::Flush, 1, Persistence::Forever);
-    set.flush().await.expect("the others are enough");
-    disks[GONE].heal();
+    lose(&set, &disks, GONE).await;
     let unit = if is_its_own { 8 } else { 7 };
     expected[unit * BLOCK as usize..][..BLOCK as usize].fill(3);
     let data = vec![vec![3; BLOCK as usize].into()];
@@ -51,9 +49,7 @@ async fn begin(executor: &Executor, is_its_own: bool) -> Story {
 impl Story {
     /// The disk comes back as it went.
     async fn come_back(&self) {
-        let member = self.set.label().slots[GONE].member;
-        let back = self.set.rebuild(GONE, self.disks[GONE].clone(), member, |_, _| ());
-        back.await.expect("it goes on");
+        come_back(&self.set, &self.disks, GONE).await;
     }
 
     async fn read(&self, unit: u64) -> Option<Vec<u8>> {

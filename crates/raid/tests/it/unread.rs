@@ -1,14 +1,15 @@
 //! Disks that do not give their blocks for a while: what they have is not taken for lost.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use raid::layout::Level;
 use raid::{MakeOptions, Set, make};
-use sim::{Disk, Effect, Executor, Fault, Persistence};
+use sim::{Disk, Effect, Executor, Fault};
 
-use crate::losses::{bytes, devices, new_disks, opened};
+use crate::losses::{bytes, come_back, devices, lose, new_disks, opened};
 
 const BLOCK: u64 = 4096;
 const UNIT: u64 = 4 * BLOCK;
@@ -34,14 +35,12 @@ async fn begin(executor: &Executor, level: Level, is_all_missed: bool) -> Story 
     let data = vec![expected.clone().into()];
     set.write(0, data, Durability::Plain).await.expect("all are there");
     set.flush().await.expect("nothing fails");
-    disks[GONE].fail(Verb::Flush, 1, Persistence::Forever);
-    set.flush().await.expect("the others are enough");
+    lose(&set, &disks, GONE).await;
     let missed = if is_all_missed { expected.len() } else { 512 };
     expected[..missed].iter_mut().for_each(|byte| *byte ^= 1);
     let data = vec![expected[..missed].to_vec().into()];
     set.write(0, data, Durability::Plain).await.expect("enough are there");
     set.flush().await.expect("the others are enough");
-    disks[GONE].heal();
     Story { disks, expected, set }
 }
 
@@ -53,9 +52,7 @@ impl Story {
     }
 
     async fn come_back(&self) {
-        let member = self.set.label().slots[GONE].member;
-        let back = self.set.rebuild(GONE, self.disks[GONE].clone(), member, |_, _| ());
-        back.await.expect("it goes on");
+        come_back(&self.set, &self.disks, GONE).await;
     }
 
     async fn has_all(&self) -> bool {
@@ -63,14 +60,11 @@ impl Story {
         self.set.read(0, room).await.is_ok_and(|read| read[..] == self.expected[..])
     }
 
-    /// Reads of these blocks of a member's unit of a stripe fail, so many of them.
-    fn unread(&self, disk: usize, stripe: u64, blocks: std::ops::Range<u64>, times: u64) {
-        let start = self.set.label().data_start + stripe * UNIT;
+    /// Reads of these blocks of a member's unit of stripe 0 fail.
+    fn unread(&self, blocks: Range<u64>) -> Fault {
+        let start = self.set.label().data_start;
         let range = start + blocks.start * BLOCK..start + blocks.end * BLOCK;
-        for nth in 1..=times {
-            let fault = Fault::on(Verb::Read, Effect::Eio).within(range.clone());
-            self.disks[disk].inject(fault.nth(nth));
-        }
+        Fault::on(Verb::Read, Effect::Eio).within(range)
     }
 }
 
@@ -81,9 +75,7 @@ fn gap_is_kept() -> bool {
     let executor = Executor::new(1);
     executor.block_on(async {
         let mut story = begin(&executor, Level::Parity, true).await;
-        let start = story.set.label().data_start;
-        let bad = Fault::on(Verb::Read, Effect::Eio).within(start + BLOCK..start + 2 * BLOCK);
-        story.disks[FAULTY].inject(bad.forever());
+        story.disks[FAULTY].inject(story.unread(1..2).forever());
         story.write(UNIT - BLOCK, 2 * BLOCK).await;
         story.disks[FAULTY].heal();
         story.has_all().await
@@ -104,7 +96,7 @@ fn neighbour_is_kept() -> bool {
     executor.block_on(async {
         let mut story = begin(&executor, Level::Parity, true).await;
         // Unit 2 is that of member 2, and unit 1 that of member 1.
-        story.unread(FAULTY, 0, 1..2, 6);
+        (1..=6).for_each(|nth| story.disks[FAULTY].inject(story.unread(1..2).nth(nth)));
         story.write(2 * UNIT + BLOCK, BLOCK).await;
         story.has_all().await
     })
@@ -122,9 +114,7 @@ fn a_block_that_cannot_be_read_costs_no_other_of_its_write() {
     let executor = Executor::new(3);
     executor.block_on(async {
         let mut story = begin(&executor, Level::Parity, true).await;
-        let start = story.set.label().data_start;
-        let bad = Fault::on(Verb::Read, Effect::Eio).within(start + BLOCK..start + 2 * BLOCK);
-        story.disks[FAULTY].inject(bad.forever());
+        story.disks[FAULTY].inject(story.unread(1..2).forever());
         story.write(UNIT * 2, UNIT).await;
         story.disks[FAULTY].heal();
         // One block of member 1 cannot be made any more; the write was taken all the same.
@@ -145,11 +135,7 @@ fn filled(level: Level, is_soon: bool) -> (u64, u64, bool) {
     let executor = Executor::new(4);
     executor.block_on(async {
         let story = begin(&executor, level, true).await;
-        let start = story.set.label().data_start;
-        let bad = |disk: &Rc<Disk>| {
-            let fault = Fault::on(Verb::Read, Effect::Eio).within(start..start + UNIT);
-            disk.inject(fault.forever());
-        };
+        let bad = |disk: &Rc<Disk>| disk.inject(story.unread(0..UNIT / BLOCK).forever());
         let others = || (0..story.disks.len()).filter(|&disk| disk != GONE);
         match level {
             Level::Parity => bad(&story.disks[FAULTY]),
