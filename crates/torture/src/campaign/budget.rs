@@ -3,7 +3,7 @@
 //! A campaign is cut into *pieces*, numbered from 0: a workload, a world, a fault. Threads take the
 //! next number from a common counter, each with a state of its own (volumes that were made, images
 //! that are known), until no piece or no time is left. A piece that was begun is finished, so a
-//! budget is overrun by one piece a thread at most.
+//! budget is overrun by one piece a thread at most; one that may take long looks at the [`End`].
 //!
 //! What a piece does follows from its number and from the seed alone, never from the time: how many
 //! pieces fit differs between two machines, and what a piece finds does not.
@@ -23,20 +23,18 @@ const LONG: u64 = 100;
 struct Counter {
     next: AtomicU64,
     count: u64,
-    end: Option<Instant>,
+    end: End,
     shows_progress: bool,
 }
 
 impl Counter {
     fn new(options: &Options, count: u64) -> Self {
-        let seconds = options.seconds.map(Duration::from_secs);
-        let shows_progress = seconds.is_none() && (LONG..u64::MAX).contains(&count);
-        let end = seconds.map(|seconds| now() + seconds);
-        Self { next: AtomicU64::new(0), count, end, shows_progress }
+        let shows_progress = options.seconds.is_none() && (LONG..u64::MAX).contains(&count);
+        Self { next: AtomicU64::new(0), count, end: End::of(options), shows_progress }
     }
 
     fn take(&self) -> Option<u64> {
-        if self.end.is_some_and(|end| now() >= end) {
+        if self.end.is_over() {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -55,10 +53,19 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Whether the time is spent, from now on; it never is where none is given.
-pub(super) fn spent(options: &Options) -> impl Fn() -> bool + Clone + Sync + use<> {
-    let end = options.seconds.map(|seconds| now() + Duration::from_secs(seconds));
-    move || end.is_some_and(|end| now() >= end)
+/// End of the time that a campaign may spend. By default there is none.
+#[derive(Clone, Copy, Default)]
+pub(super) struct End(Option<Instant>);
+
+impl End {
+    /// The end of time that begins now.
+    pub(super) fn of(options: &Options) -> Self {
+        Self(options.seconds.map(|seconds| now() + Duration::from_secs(seconds)))
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        self.0.is_some_and(|end| now() >= end)
+    }
 }
 
 /// Plays pieces until `count` of them are done or the time is spent, and adds up what they found.

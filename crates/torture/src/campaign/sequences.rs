@@ -1,6 +1,6 @@
 //! All workloads of one and of two operations, in every style, cut at every event in every way.
 
-use super::budget::{spend_on_list, spent};
+use super::budget::{End, spend_on_list};
 use super::{Options, Outcome, line};
 use crate::explore::case::{Case, Violation};
 use crate::explore::design::Design;
@@ -83,9 +83,11 @@ pub(super) fn explore(
     });
     let pieces: Vec<Piece<'_>> = pieces.collect();
     let has_shrunk = options.stops_at_first;
-    let is_over = spent(options);
-    let explorer = || explorer(options.design).until(is_over.clone());
-    let state = || State { explorer: explorer(), first: None, has_shrunk };
+    let end = End::of(options);
+    let state = || {
+        let explorer = explorer(options.design).until(move || end.is_over());
+        State { explorer, first: None, has_shrunk }
+    };
     spend_on_list(options, &pieces, state, |state, piece| {
         let outcomes = piece.workloads.iter().map(|ops| state.explore(ops, piece.styles));
         outcomes.fold(Outcome::default(), Outcome::plus)

@@ -19,9 +19,7 @@ mod search;
 pub mod two_faults;
 mod workload;
 
-use std::time::Duration;
-
-use super::budget::{now, spend_on_list};
+use super::budget::{End, spend_on_list};
 use super::{Options, Outcome, line};
 use crate::explore::design::Design;
 use crate::explore::device::Device;
@@ -46,7 +44,7 @@ pub fn contract(options: &Options) -> Outcome {
     let all = workload::all(options.design.device()).into_iter();
     let all: Vec<Workload> = all.skip(options.seed as usize % one_of).step_by(one_of).collect();
     // A workload of a set may take a minute: the time ends inside of it.
-    let end = options.seconds.map(|seconds| now() + Duration::from_secs(seconds));
+    let end = End::of(options);
     let search = || Search::new(options.full, options.seed).until(end);
     spend_on_list(options, &all, search, |search, workload| {
         told(options.design, options.seed, search.try_one(workload), workload)
@@ -66,12 +64,14 @@ pub fn named(options: &Options, name: &str) -> Result<Outcome, String> {
 /// The workload that shows what is planted in this thread in the shortest time.
 #[cfg(feature = "planted-bugs")]
 pub(super) fn quickest(options: &Options, seconds: u64) -> Option<String> {
+    use super::budget::now;
+
     let mut all = workload::all(options.design.device());
     all.sort_by_key(|workload| workload.writes.iter().map(|(_, length)| length).sum::<u64>());
-    let end = now() + Duration::from_secs(seconds);
+    let end = End::of(&Options { seconds: Some(seconds), ..*options });
     let mut quickest = None;
     for workload in all {
-        if now() >= end {
+        if end.is_over() {
             break;
         }
         let start = now();

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
-use std::time::Instant;
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
@@ -18,7 +17,7 @@ use super::devices::{Base, open};
 use super::model::{Call, SECTOR, Timeline, bytes, judge};
 use super::workload::{COMING, Pattern, Workload};
 use crate::campaign::Outcome;
-use crate::campaign::budget::now;
+use crate::campaign::budget::End;
 use crate::explore::Counts;
 use crate::explore::device::Device;
 
@@ -57,24 +56,19 @@ pub(super) struct Search {
     /// Of so many images one is returned from with cuts.
     cut_returns: u128,
     seed: u64,
-    /// End of the time that may be spent, if there is one.
-    end: Option<Instant>,
+    end: End,
     bases: Vec<((Device, usize, bool), Rc<Base>)>,
 }
 
 impl Search {
     pub(super) fn new(is_full: bool, seed: u64) -> Self {
         let cut_returns = if is_full { CUT_RETURNS.0 } else { CUT_RETURNS.1 };
-        Self { is_full, cut_returns, seed, end: None, bases: Vec::new() }
+        Self { is_full, cut_returns, seed, end: End::default(), bases: Vec::new() }
     }
 
     /// The same, which ends inside of a workload when the time is spent.
-    pub(super) fn until(self, end: Option<Instant>) -> Self {
+    pub(super) fn until(self, end: End) -> Self {
         Self { end, ..self }
-    }
-
-    fn is_spent(&self) -> bool {
-        self.end.is_some_and(|end| now() >= end)
     }
 
     /// In the full form, with more of the returns cut.
@@ -148,7 +142,7 @@ impl Search {
             moment
                 .try_all(self, &mut known, &mut prng, counts)
                 .map_err(|wrong| format!("{wrong}, cut before event {serial}"))?;
-            if self.is_spent() {
+            if self.end.is_over() {
                 return Ok(false);
             }
         }
@@ -180,7 +174,7 @@ impl Moment<'_> {
             self.cut.iter().map(|platter| Remains::new(platter)).collect();
         let mut tried = HashSet::new();
         let choices = self.choices(search.is_full, prng).into_iter();
-        for choices in choices.take_while(|_| !search.is_spent()) {
+        for choices in choices.take_while(|_| !search.end.is_over()) {
             let prints: Vec<u128> = remains
                 .iter_mut()
                 .zip(&choices)
