@@ -89,10 +89,11 @@ pub struct Buffer {
     role: Role,
     image: RefCell<block::Buffer>,
     deltas: RefCell<Vec<Delta>>,
-    /// Counts the bytes of the deltas, once the block is at home,
+    /// Counts the bytes of the deltas, once the block is at home.
     meter: OnceCell<Meter>,
-    /// and those of the block as long as there are deltas; how many it has counted.
+    /// Counts the bytes of the block as long as it has deltas.
     pinned: OnceCell<Meter>,
+    /// Bytes that `pinned` has counted of it.
     pinned_bytes: Cell<usize>,
     /// Changed without a delta: access times, search hints. Written at leisure.
     dirty: Cell<bool>,

@@ -40,11 +40,11 @@ pub struct Home {
     data: DataPath,
 }
 
-/// Of so many parts of the memory
+/// Parts of the memory, in which the share of pinned blocks is counted.
 const PARTS: usize = 4;
-/// blocks that pending changes pin may take these,
+/// Parts that blocks pinned by pending changes may fill. Beyond these, an Update waits.
 const PARTS_PINNED: usize = 3;
-/// and from these on it is seen to it that there are fewer.
+/// Parts from which on pending changes are pushed to the disk, though no caller waits for them.
 const PARTS_PUSHED: usize = 2;
 
 /// Between two attempts to bring something home of which the first found no room below.

@@ -43,9 +43,9 @@ pub(crate) struct LostWay<'a> {
     pub(crate) superblock: &'a Superblock,
     /// What is in use, or may be.
     pub(crate) space: &'a Space,
-    /// The snapshots that there are,
+    /// The snapshots that there are.
     pub(crate) snapshots: Vec<Told>,
-    /// and what they alone hold, in the order of the units.
+    /// Runs that only snapshots hold, in the order of the units.
     pub(crate) dead: Vec<Run>,
 }
 

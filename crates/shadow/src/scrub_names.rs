@@ -19,7 +19,7 @@ use crate::scrub::{Damage, Scrub};
 /// Directories that a way to the root goes through at most: a damaged one may go in circles.
 const DEEPEST: usize = 4096;
 /// Names of one file that are told: it may have tens of thousands.
-pub(crate) const MOST_NAMES: usize = 16;
+const MOST_NAMES: usize = 16;
 
 /// A name of a file: in which directory, and which.
 type Name = (u64, String);
