@@ -6,7 +6,7 @@
 
 use std::io;
 
-use crate::places::MAX_AT_DOOR;
+use door::MAX_AT_DOOR;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -3,10 +3,9 @@
 //! # Layers
 //! - [`serve`]: a server from its start to its end, with signals;
 //! - [`Server`]: listeners and connections, without signals, for a caller that brings its own;
-//! - `connection`, `outgoing`: one client, its calls side by side, its replies gathered;
-//! - `patience`: how long a client may keep us, and through us others, waiting;
-//! - `places`: how many connections there are, and which one goes when another is wanted;
-//! - `descriptors`: how many of them the system allows;
+//! - `tcp`: the transport of the crate `door`, where connections are served;
+//! - `unsent`: what a connection may leave in the kernel;
+//! - `descriptors`: how many connections the system allows;
 //! - `rpcbind`: making the ports known, where that is wanted;
 //! - `recording`: a trace of what clients ask;
 //! - [`control`]: the control channel of each volume, and the client of it;
@@ -25,19 +24,16 @@
 //! this crate knows no engine.
 
 pub mod config;
-mod connection;
 pub mod control;
 mod descriptors;
 pub mod disks;
-mod outgoing;
-mod patience;
-mod places;
 pub mod reactor;
 mod ready;
 mod recording;
 mod rpcbind;
 mod server;
 mod signals;
+mod tcp;
 mod unsent;
 
 pub use config::{Config, ConfigError};

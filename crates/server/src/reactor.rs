@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use door::seldom;
+use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::LocalBoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use runtime::{Clock, Instant, Random, Runtime, Spawn, Timestamp};
 use tokio::task::LocalSet;
 
@@ -40,13 +40,6 @@ pub fn block_on<F: Future>(main: impl FnOnce(Runtime) -> F) -> std::io::Result<F
     let output = LocalSet::new().block_on(&reactor, seldom(main)); // else it is in every round
     BEFORE_WAITING.take();
     Ok(output)
-}
-
-/// Looks at `rare` only when it was woken itself, and not whenever what it is waited for with was:
-/// that happens for every call.
-pub(crate) fn seldom<F: Future>(rare: F) -> impl Future<Output = F::Output> {
-    let mut alone = FuturesUnordered::from_iter([rare]);
-    async move { alone.next().await.expect("the one has not ended before") }
 }
 
 /// Does `work` whenever this thread's reactor has run all that was ready, and now and then when it

@@ -2,40 +2,26 @@
 //!
 //! # The end
 //! When it is told to stop, the server accepts no client any more, and its connections read no
-//! more calls. What was read is answered, [`GRACE`] is given to peers to take their replies, calls
-//! that still run (a disk may be slow) run to their end, and every volume is shut down.
+//! more calls. What was read is answered, [`door::GRACE`] is given to peers to take their replies,
+//! calls that still run (a disk may be slow) run to their end, and every volume is shut down.
 
-use std::cell::Cell;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
 
 use dispatch::{Dispatcher, Exports, Volume, Volumes, VolumesError};
+use door::{Bounds, Door, Switch};
 use futures::FutureExt;
-use futures::future::{Either, join_all, select};
+use futures::future::{join_all, select};
 use runtime::Runtime;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpSocket;
 use vfs::FsError;
 
 use crate::config::{Config, ConfigError};
-use crate::connection::Connection;
-use crate::places::{Occupant, Places};
 use crate::ready::ReadyInfo;
 use crate::recording::Recording;
-use crate::{descriptors, reactor, rpcbind, unsent};
-
-/// How long peers may take to fetch their last replies.
-const GRACE: Duration = Duration::from_secs(10);
-
-/// How long a closed connection waits for the peer's own end, so that no reply is lost on its way.
-const LINGER: Duration = Duration::from_millis(500);
-
-/// How long to wait after an accept that failed for want of resources.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+use crate::tcp::TcpListener;
+use crate::{descriptors, reactor, rpcbind};
 
 /// Connections that the kernel keeps for us while we are busy.
 const BACKLOG: u32 = 1024;
@@ -106,38 +92,16 @@ pub struct Server {
     listeners: Vec<TcpListener>,
     ready: ReadyInfo,
     recording: Option<Rc<Recording>>,
-    stop: Rc<Switch>,
+    stop: Switch,
 }
 
 /// What can be asked of a running server.
 #[derive(Clone)]
 pub struct ServerHandle {
-    stop: Rc<Switch>,
+    stop: Switch,
     dispatcher: Rc<Dispatcher>,
     file: Option<PathBuf>,
     refused: Vec<String>,
-}
-
-/// Is thrown once and stays so. (Of tokio, since it is looked at whenever a connection wakes, and
-/// a [`runtime::sync::Signal`] takes note of every look.)
-#[derive(Default)]
-struct Switch(watch::Sender<bool>);
-
-impl Switch {
-    fn throw(&self) {
-        self.0.send_replace(true);
-    }
-
-    /// Completes when it is thrown, or at once when it is already.
-    fn wait(&self) -> impl Future<Output = ()> + 'static {
-        let mut thrown = self.0.subscribe();
-        async move {
-            // A switch that is gone was not thrown, and no caller is left to throw it.
-            if thrown.wait_for(|&thrown| thrown).await.is_err() {
-                std::future::pending().await
-            }
-        }
-    }
 }
 
 impl Server {
@@ -167,11 +131,11 @@ impl Server {
             let failed = |source| ServeError::Listen { address, source };
             listeners.push(listen(address).map_err(failed)?);
         }
-        let local = |listener: &TcpListener| listener.local_addr();
+        let local = |listener: &TcpListener| listener.0.local_addr();
         let addresses: Result<_, _> = listeners.iter().map(local).collect();
         let addresses = addresses.expect("a socket that listens has an address");
         let ready = ReadyInfo { addresses, volumes: names, registered: false };
-        let (runtime, stop) = (runtime.clone(), Rc::default());
+        let (runtime, stop) = (runtime.clone(), Switch::default());
         Ok(Self { runtime, settings, dispatcher, listeners, ready, recording, stop })
     }
 
@@ -207,18 +171,27 @@ impl Server {
     /// # Errors
     /// [`ServeError::Shutdown`] when a volume could not be left clean; the others still are.
     pub async fn run(self) -> Result<(), ServeError> {
-        let connections = Rc::new(Connections::new(&self));
-        let accept = self.listeners.iter().map(|listener| connections.accept(listener));
+        let door = self.door();
+        let accept = self.listeners.iter().map(|listener| door.accept(listener));
         select(join_all(accept).boxed_local(), self.stop.wait().boxed_local()).await;
         self.unregister().await;
         drop(self.listeners);
-        connections.drain(&self.runtime).await;
+        door.drain().await;
         // Calls may wait for space that a search counts, or for a file that it looks through.
         self.dispatcher.volumes().ask_to_end();
         let _quiet = self.dispatcher.quiesce().await;
         self.recording.iter().for_each(|recording| recording.finish());
         tell_repetitions(self.dispatcher.reply_cache_counters());
         shut_down(self.dispatcher.volumes().iter()).await
+    }
+
+    fn door(&self) -> Rc<Door> {
+        let limits = &self.settings.config.limits;
+        let bounds = Bounds {
+            connections: descriptors::places_for(limits.connections as u64),
+            calls_per_connection: limits.calls_per_connection as usize,
+        };
+        Door::new(self.runtime.clone(), self.dispatcher.clone(), bounds, self.stop.clone())
     }
 
     async fn unregister(&self) {
@@ -323,7 +296,7 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.set_reuseaddr(true)?; // a restart must not wait for connections of the past
     socket.set_keepalive(true)?; // and is inherited: a client that lost its power goes away
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(BACKLOG).map(TcpListener)
 }
 
 /// What the reply cache was good for: the network's losses, and ours, that no client noticed.
@@ -349,132 +322,4 @@ pub(crate) async fn shut_down(volumes: impl Iterator<Item = &Volume>) -> Result<
         }
     }
     outcome
-}
-
-/// The connections of a server.
-struct Connections {
-    runtime: Runtime,
-    dispatcher: Rc<Dispatcher>,
-    stop: Rc<Switch>,
-    places: Rc<Places>,
-    /// That descriptors are short has been said.
-    warned: Cell<bool>,
-    max_calls: usize,
-    /// Completes when those that are left must go.
-    abandon: Rc<Switch>,
-}
-
-impl Connections {
-    fn new(server: &Server) -> Self {
-        let limits = &server.settings.config.limits;
-        let (clock, dispatcher) = (server.runtime.clock.clone(), server.dispatcher.clone());
-        let admits = Rc::new(move |address| dispatcher.knows(address));
-        let places = descriptors::places_for(limits.connections as u64);
-        Self {
-            runtime: server.runtime.clone(),
-            dispatcher: server.dispatcher.clone(),
-            stop: server.stop.clone(),
-            places: Places::new(clock, places, admits),
-            warned: Cell::new(false),
-            max_calls: limits.calls_per_connection as usize,
-            abandon: Rc::default(),
-        }
-    }
-
-    /// Accepts for ever, and has each client wait for a place in a task of its own: the next one is
-    /// looked at meanwhile.
-    async fn accept(self: &Rc<Self>, listener: &TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    tokio::task::spawn_local(self.clone().admit(stream, peer));
-                }
-                Err(error) => {
-                    let is_short = descriptors::are_short(&error);
-                    if is_short {
-                        self.places.relieve();
-                    }
-                    // Descriptors are short for a while, and in every round of this loop.
-                    if !(is_short && self.warned.replace(true)) {
-                        tracing::warn!(%error, "a connection could not be accepted");
-                    }
-                    self.runtime.clock.sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    /// Serves a client as soon as there is a place for it, if the server does not stop before.
-    async fn admit(self: Rc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let enter = self.places.enter(peer.ip()).boxed_local();
-        let place = match select(enter, self.stop.wait().boxed_local()).await {
-            Either::Left((Some(place), _)) => place,
-            Either::Left((None, _)) => {
-                tracing::debug!(%peer, "sent away: no place is free for it");
-                return;
-            }
-            Either::Right(_) => return,
-        };
-        self.serve(stream, peer, place.occupant().clone()).await;
-        drop(place);
-    }
-
-    fn serve(
-        &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        occupant: Rc<Occupant>,
-    ) -> impl Future<Output = ()> + 'static {
-        let (asked, stop) = (occupant.clone(), self.stop.wait().boxed_local());
-        let asked = async move { asked.asked_to_leave().await };
-        let stop = reactor::seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
-        let (session, clock) = (self.dispatcher.connect(peer.ip()), self.runtime.clock.clone());
-        let abandon = reactor::seldom(self.abandon.wait()).boxed_local();
-        let (max_calls, is_stranger) = (self.max_calls, !self.dispatcher.knows(peer.ip()));
-        async move {
-            // Replies are gathered already; one that waits for an acknowledgement helps no peer.
-            let prepared = stream.set_nodelay(true);
-            if let Err(error) = prepared.and_then(|()| unsent::bound(&stream, is_stranger)) {
-                tracing::debug!(%peer, %error, "gone before it was served");
-                return;
-            }
-            tracing::debug!(%peer, "connected");
-            let connection = Connection::new(stream, session, clock, max_calls, stop);
-            let connection = connection.noted_by(occupant.clone());
-            let served = select(connection, abandon).await;
-            match served {
-                Either::Left((Ok(_), _)) if occupant.leaves_quietly() => {} // others want its place
-                Either::Left((Ok(stream), _)) => linger(stream).await,
-                Either::Left((Err(error), _)) => {
-                    tracing::debug!(%peer, %error, "connection lost");
-                }
-                Either::Right(_) => {
-                    tracing::debug!(%peer, "abandoned with replies that the peer did not take");
-                }
-            }
-            tracing::debug!(%peer, "disconnected");
-        }
-    }
-
-    /// Waits until all connections are over, or [`GRACE`] has passed.
-    async fn drain(&self, runtime: &Runtime) {
-        let all = self.places.all_free().boxed_local();
-        if let Either::Right((_, all)) = select(all, runtime.clock.sleep(GRACE)).await {
-            self.abandon.throw();
-            all.await;
-        }
-    }
-}
-
-/// Closes our side and waits a little for the peer's. A socket that is closed while calls still
-/// arrive is reset, and the reset may overtake the last replies.
-async fn linger(mut stream: TcpStream) {
-    let end = async {
-        stream.shutdown().await?;
-        let mut ignored = [0; 4096];
-        while stream.read(&mut ignored).await? > 0 {}
-        Ok::<(), std::io::Error>(())
-    };
-    // Neither an error nor a peer that stays matters any more.
-    let _ = tokio::time::timeout(LINGER, end).await;
 }

@@ -9,31 +9,27 @@
 //! 1. A connection has at most [`MAX_UNSENT_BYTES`] in the kernel that were never sent, and what
 //!    one write adds. Bytes on their way do not count, so the bound costs a fast and long line
 //!    nothing; a peer that acknowledges nothing has few of them on their way.
-//! 2. A stranger has at most twice [`STRANGERS_BUFFER_BYTES`] there, sent or not. A client that
+//! 2. A stranger has at most [`STRANGERS_UNSENT_BYTES`] there, sent or not. A client that
 //!    the exports admit later keeps this bound until it connects anew.
 //!
 //! Not asserted: 1 and 2, which the kernel keeps and the tests measure.
 
 use std::io;
 
+use door::{MAX_UNSENT_BYTES, STRANGERS_UNSENT_BYTES};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-/// The most unsent bytes of a connection: a write of this length is on its way while the next one
-/// is prepared.
-pub(crate) const MAX_UNSENT_BYTES: u32 = 128 << 10;
-
-/// The send buffer of a stranger: the answers to a few calls. The kernel doubles it, for what it
-/// needs itself.
-pub(crate) const STRANGERS_BUFFER_BYTES: usize = 16 << 10;
+/// The send buffer of a stranger. The kernel doubles it, for what it needs itself.
+const STRANGERS_BUFFER_BYTES: usize = STRANGERS_UNSENT_BYTES / 2;
 
 /// Bounds what `stream` may leave unsent.
 ///
 /// # Errors
 /// The operating system's, when the peer is gone.
 pub(crate) fn bound(stream: &TcpStream, is_stranger: bool) -> io::Result<()> {
-    SockRef::from(stream).set_tcp_notsent_lowat(MAX_UNSENT_BYTES)?;
+    SockRef::from(stream).set_tcp_notsent_lowat(MAX_UNSENT_BYTES as u32)?;
     if is_stranger {
         set_socket_send_buffer_size(stream, STRANGERS_BUFFER_BYTES)?;
     }
@@ -78,14 +74,14 @@ mod tests {
     #[test]
     fn a_peer_that_reads_nothing_has_a_bounded_part_of_the_kernels_memory() {
         let bytes = taken(false);
-        let most = MAX_UNSENT_BYTES as usize + PIECE_BYTES + 2 * WINDOW_BYTES as usize;
+        let most = MAX_UNSENT_BYTES + PIECE_BYTES + 2 * WINDOW_BYTES as usize;
         assert!(bytes <= most, "{bytes} of {most}");
-        assert!(bytes >= MAX_UNSENT_BYTES as usize, "{bytes} bytes: a reply has room");
+        assert!(bytes >= MAX_UNSENT_BYTES, "{bytes} bytes: a reply has room");
     }
 
     #[test]
     fn a_stranger_that_reads_nothing_has_less_of_it() {
-        let (bytes, most) = (taken(true), 2 * STRANGERS_BUFFER_BYTES + 2 * WINDOW_BYTES as usize);
+        let (bytes, most) = (taken(true), STRANGERS_UNSENT_BYTES + 2 * WINDOW_BYTES as usize);
         assert!((1..=most).contains(&bytes), "{bytes} of {most}");
     }
 }

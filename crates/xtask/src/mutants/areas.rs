@@ -85,6 +85,7 @@ pub(super) const AREAS: &[Area] = &[
         files: &["crates/dispatch/src/**/*.rs"],
         stages: &[tests("dispatch", UNITS), WHOLE, REPLIES],
     },
+    Area { name: "door", files: &["crates/door/src/**/*.rs"], stages: &[tests("door", UNITS)] },
     Area {
         name: "vfs",
         files: &["crates/vfs/src/**/*.rs"],

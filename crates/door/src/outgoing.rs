@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::task::{Poll, ready};
 
 use bytes::{Buf, Bytes};
 use dispatch::{Reply, ReplyMemory};
@@ -63,15 +64,15 @@ impl Outgoing {
     ///
     /// # Errors
     /// Those of `write`.
-    pub(crate) fn write(
+    pub(crate) fn poll_write(
         &mut self,
-        write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
+        write: impl FnOnce(&[IoSlice<'_>]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         let pieces = self.pieces.iter().take(PIECES);
         let slices: Vec<_> = pieces.map(|piece| IoSlice::new(&piece.data)).collect();
-        let written = write(&slices)?;
+        let written = ready!(write(&slices))?;
         self.sent(written);
-        Ok(written)
+        Poll::Ready(Ok(written))
     }
 
     fn sent(&mut self, mut length: usize) {
@@ -106,9 +107,10 @@ mod tests {
                 let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
                 let length = all.len().min(step);
                 taken.extend(&all[..length]);
-                Ok(length)
+                Poll::Ready(Ok(length))
             };
-            outgoing.write(write).expect("it takes bytes");
+            let written = outgoing.poll_write(write);
+            assert!(matches!(written, Poll::Ready(Ok(_))), "it takes bytes");
         }
         assert_eq!(outgoing.replies(), 0);
         taken
@@ -141,11 +143,14 @@ mod tests {
         let available = || [of_session.available(), of_all.available()];
         let mut outgoing = Outgoing::default();
         outgoing.push_segments(vec![Bytes::from_static(b"abcd")], Some(memory));
-        outgoing.write(|_| Ok(3)).expect("it takes bytes");
+        let mut take = |length| {
+            let written = outgoing.poll_write(|_| Poll::Ready(Ok(length)));
+            assert!(matches!(written, Poll::Ready(Ok(_))), "it takes bytes");
+            outgoing.line().is_some()
+        };
+        assert!(take(3));
         assert_eq!(available(), [9, 9]);
-        assert!(outgoing.line().is_some());
-        outgoing.write(|_| Ok(1)).expect("it takes bytes");
+        assert!(!take(1));
         assert_eq!(available(), [10, 10]);
-        assert!(outgoing.line().is_none());
     }
 }

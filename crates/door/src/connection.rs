@@ -25,7 +25,7 @@
 //! are dropped, and `dispatch` sees to it that what has begun to change something ends.
 
 use std::future::Future;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -40,13 +40,11 @@ use nfs::record::Record;
 use nfs::rpc;
 use runtime::Clock;
 use runtime::pool::Tokens;
-use tokio::io::{AsyncRead, Interest, ReadBuf};
-use tokio::net::TcpStream;
 
+use crate::Stream;
 use crate::outgoing::Outgoing;
 use crate::patience::{GivenUp, Obligation, Patience};
 use crate::places::Occupant;
-use crate::reactor;
 
 /// How often a peer is looked at that owes us the rest of a record.
 const RECORD_BEAT: Duration = Duration::from_secs(1);
@@ -57,10 +55,10 @@ const REPLY_BEAT: Duration = Duration::from_secs(3);
 
 /// Calls that one poll answers or begins before other tasks have their turn: well below a
 /// millisecond where each is answered from memory.
-const TURN_CALLS: usize = 32;
+pub const TURN_CALLS: usize = 32;
 
 /// Bytes that one poll reads, with those of the replies that it gathers, and bytes that it writes.
-const TURN_BYTES: usize = 512 << 10;
+pub const TURN_BYTES: usize = 512 << 10;
 
 const OPEN: &str = "the stream is taken out at the end, and a future is not polled after it";
 
@@ -82,8 +80,8 @@ pub(crate) enum ConnectionError {
 }
 
 /// A connection that is served. Completes when all is answered, and gives the stream back.
-pub(crate) struct Connection {
-    stream: Option<TcpStream>,
+pub(crate) struct Connection<S> {
+    stream: Option<S>,
     session: Rc<Session>,
     max_calls: usize,
     reader: RecordReader,
@@ -158,11 +156,11 @@ impl Granted {
     }
 }
 
-impl Connection {
+impl<S: Stream> Connection<S> {
     /// The connection of `session` that reads calls until `stop` completes, and then answers those
     /// that it has read.
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: S,
         session: Rc<Session>,
         clock: Rc<dyn Clock>,
         max_calls: usize,
@@ -279,20 +277,10 @@ impl Connection {
     /// Reads once, straight to where the bytes belong.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let stream = self.stream.as_mut().expect(OPEN);
-        let targets = self.reader.targets();
-        let length = match targets {
-            // tokio sees from a short read that there is no more, and saves the next one.
-            [target, []] => {
-                let mut target = ReadBuf::new(target);
-                ready!(Pin::new(stream).poll_read(context, &mut target))?;
-                target.filled().len()
-            }
-            targets => ready!(poll_read_vectored(stream, context, targets))?,
-        };
+        let length = ready!(stream.poll_read(context, self.reader.targets()))?;
         self.reader.advance(length);
         self.received += length as u64;
         self.turn.gathered += length;
-        reactor::moved(length);
         Poll::Ready(Ok(length))
     }
 
@@ -319,26 +307,14 @@ impl Connection {
     /// Writes as much as the peer takes. Says whether anything went out.
     fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         let mut any = false;
-        let stream = self.stream.as_ref().expect(OPEN);
+        let stream = self.stream.as_mut().expect(OPEN);
         while !self.outgoing.is_empty() && !self.turn.has_written_enough() {
-            match stream.poll_write_ready(context) {
-                Poll::Ready(ready) => ready?,
-                Poll::Pending => break,
-            }
-            let write = |pieces: &[IoSlice<'_>]| match pieces {
-                [piece] => stream.try_write(piece), // the kernel takes it with less ado
-                pieces => stream.try_write_vectored(pieces),
-            };
-            match self.outgoing.write(write) {
-                Ok(length) => {
-                    any = true;
-                    self.sent += length as u64;
-                    self.turn.written += length;
-                    reactor::moved(length);
-                }
-                Err(error) if would_block(&error) => {}
-                Err(error) => return Err(error),
-            }
+            let write = |pieces: &[io::IoSlice<'_>]| stream.poll_write(context, pieces);
+            let Poll::Ready(written) = self.outgoing.poll_write(write) else { break };
+            let length = written?;
+            any = true;
+            self.sent += length as u64;
+            self.turn.written += length;
         }
         Ok(any)
     }
@@ -365,8 +341,8 @@ impl Connection {
     }
 }
 
-impl Future for Connection {
-    type Output = Result<TcpStream, ConnectionError>;
+impl<S: Stream> Future for Connection<S> {
+    type Output = Result<S, ConnectionError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -392,33 +368,6 @@ impl Future for Connection {
         }
         Poll::Pending
     }
-}
-
-/// As tokio's `poll_read`, into several pieces of memory. What takes less than there is room for
-/// has taken all there is: then the next read waits, and need not be refused by the kernel first.
-fn poll_read_vectored(
-    stream: &TcpStream,
-    context: &mut Context<'_>,
-    targets: [&mut [u8]; 2],
-) -> Poll<io::Result<usize>> {
-    let room: usize = targets.iter().map(|target| target.len()).sum();
-    let mut targets = targets.map(IoSliceMut::new);
-    loop {
-        ready!(stream.poll_read_ready(context))?;
-        match stream.try_read_vectored(&mut targets) {
-            Err(error) if would_block(&error) => {}
-            Ok(length) if 0 < length && length < room => {
-                let nothing_more = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-                let _ = stream.try_io(Interest::READABLE, nothing_more);
-                return Poll::Ready(Ok(length));
-            }
-            read => return Poll::Ready(read),
-        }
-    }
-}
-
-fn would_block(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock
 }
 
 #[cfg(test)]

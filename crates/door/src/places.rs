@@ -43,13 +43,13 @@ use runtime::sync::{Permit, Semaphore, Signal};
 use runtime::{Clock, Instant};
 
 /// How long an occupant of rule 3 is not asked to leave after its last call.
-const QUIET: Duration = Duration::from_secs(5);
+pub const QUIET: Duration = Duration::from_secs(5);
 
 /// How long an occupant may take to leave before another one is asked.
-const LEAVING: Duration = Duration::from_secs(1);
+pub const LEAVING: Duration = Duration::from_secs(1);
 
 /// Clients that wait at the door, at most. Each has a descriptor.
-pub(crate) const MAX_AT_DOOR: usize = 32;
+pub const MAX_AT_DOOR: usize = 32;
 
 /// Says whether any export admits an address.
 pub(crate) type Admits = Rc<dyn Fn(IpAddr) -> bool>;
@@ -200,6 +200,11 @@ impl Places {
         };
         let door = self.door.borrow();
         door.iter().min_by_key(|waiter| places(waiter.address)).cloned() // of several, the first
+    }
+
+    /// Occupants, and clients at the door.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.occupants.borrow().len(), self.door.borrow().len())
     }
 
     /// Completes when all occupants have left, and no other has come.

@@ -24,10 +24,10 @@ use runtime::Clock;
 use runtime::pool::Line;
 
 /// How long a peer may owe us something without a sign of life.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The fewest bytes in a beat from a peer for whose memory others wait.
-pub(crate) const LEAST: u64 = 64 << 10;
+pub const LEAST: u64 = 64 << 10;
 
 /// What a peer owes.
 pub(crate) struct Obligation {

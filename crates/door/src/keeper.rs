@@ -1,0 +1,172 @@
+//! Who keeps the door: clients are accepted, wait for a place, are served, and go.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dispatch::Dispatcher;
+use futures::FutureExt;
+use futures::future::{Either, select};
+use runtime::Runtime;
+
+use crate::connection::Connection;
+use crate::places::{Occupant, Places};
+use crate::{Listener, Stream, Switch, seldom};
+
+/// How long peers may take to fetch their last replies.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a closed connection waits for the peer's own end, so that no reply is lost on its way.
+pub const LINGER: Duration = Duration::from_millis(500);
+
+/// How long to wait after an accept that failed for want of resources.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How much comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections that there are at once.
+    pub connections: u64,
+    /// Calls of one of them that are unanswered.
+    pub calls_per_connection: usize,
+}
+
+/// The door of one server, with the connections that came through it.
+pub struct Door {
+    runtime: Runtime,
+    dispatcher: Rc<Dispatcher>,
+    places: Rc<Places>,
+    /// That there are too many clients has been said.
+    warned: Cell<bool>,
+    max_calls: usize,
+    stop: Switch,
+    /// Is thrown when those that are left must go.
+    abandon: Switch,
+}
+
+impl Door {
+    /// A door through which clients of `dispatcher` come until `stop` is thrown. What was read is
+    /// answered then, and no more is read.
+    pub fn new(
+        runtime: Runtime,
+        dispatcher: Rc<Dispatcher>,
+        bounds: Bounds,
+        stop: Switch,
+    ) -> Rc<Self> {
+        let knows = dispatcher.clone();
+        let admits = Rc::new(move |address| knows.knows(address));
+        Rc::new(Self {
+            places: Places::new(runtime.clock.clone(), bounds.connections, admits),
+            runtime,
+            dispatcher,
+            warned: Cell::new(false),
+            max_calls: bounds.calls_per_connection,
+            stop,
+            abandon: Switch::default(),
+        })
+    }
+
+    /// Connections that have a place, and clients that wait for one.
+    pub fn occupants(&self) -> (usize, usize) {
+        self.places.counts()
+    }
+
+    /// Accepts for ever, and has each client wait for a place in a task of its own: the next one is
+    /// looked at meanwhile.
+    pub async fn accept<L: Listener>(self: &Rc<Self>, listener: &L) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    self.runtime.tasks.spawn(self.clone().admit(stream, peer).boxed_local());
+                }
+                Err(error) => {
+                    let is_crowded = L::is_crowded(&error);
+                    if is_crowded {
+                        self.places.relieve();
+                    }
+                    // Room is short for a while, and in every round of this loop.
+                    if !(is_crowded && self.warned.replace(true)) {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                    }
+                    self.runtime.clock.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a client as soon as there is a place for it, if the server does not stop before.
+    async fn admit(self: Rc<Self>, stream: impl Stream, peer: SocketAddr) {
+        let enter = self.places.enter(peer.ip()).boxed_local();
+        let place = match select(enter, self.stop.wait().boxed_local()).await {
+            Either::Left((Some(place), _)) => place,
+            Either::Left((None, _)) => {
+                tracing::debug!(%peer, "sent away: no place is free for it");
+                return;
+            }
+            Either::Right(_) => return,
+        };
+        self.serve(stream, peer, place.occupant().clone()).await;
+        drop(place);
+    }
+
+    fn serve<S: Stream>(
+        &self,
+        mut stream: S,
+        peer: SocketAddr,
+        occupant: Rc<Occupant>,
+    ) -> impl Future<Output = ()> + use<S> {
+        let (asked, stop) = (occupant.clone(), self.stop.wait().boxed_local());
+        let asked = async move { asked.asked_to_leave().await };
+        let stop = seldom(select(stop, asked.boxed_local())).map(drop).boxed_local();
+        let (session, runtime) = (self.dispatcher.connect(peer.ip()), self.runtime.clone());
+        let abandon = seldom(self.abandon.wait()).boxed_local();
+        let (max_calls, is_stranger) = (self.max_calls, !self.dispatcher.knows(peer.ip()));
+        async move {
+            if let Err(error) = stream.prepare(is_stranger) {
+                tracing::debug!(%peer, %error, "gone before it was served");
+                return;
+            }
+            tracing::debug!(%peer, "connected");
+            let clock = runtime.clock.clone();
+            let connection = Connection::new(stream, session, clock, max_calls, stop);
+            let connection = connection.noted_by(occupant.clone());
+            let served = select(connection, abandon).await;
+            match served {
+                Either::Left((Ok(_), _)) if occupant.leaves_quietly() => {} // others want its place
+                Either::Left((Ok(stream), _)) => linger(stream, &runtime).await,
+                Either::Left((Err(error), _)) => {
+                    tracing::debug!(%peer, %error, "connection lost");
+                }
+                Either::Right(_) => {
+                    tracing::debug!(%peer, "abandoned with replies that the peer did not take");
+                }
+            }
+            tracing::debug!(%peer, "disconnected");
+        }
+    }
+
+    /// Waits until all connections are over, or [`GRACE`] has passed and they are abandoned.
+    pub async fn drain(&self) {
+        let all = self.places.all_free().boxed_local();
+        if let Either::Right((_, all)) = select(all, self.runtime.clock.sleep(GRACE)).await {
+            self.abandon.throw();
+            all.await;
+        }
+    }
+}
+
+/// Closes our side and waits a little for the peer's. A socket that is closed while calls still
+/// arrive is reset, and the reset may overtake the last replies.
+async fn linger(mut stream: impl Stream, runtime: &Runtime) {
+    let end = async {
+        poll_fn(|context| stream.poll_close(context)).await?;
+        let mut ignored = [0; 4096];
+        while poll_fn(|context| stream.poll_read(context, [&mut ignored, &mut []])).await? > 0 {}
+        Ok::<(), io::Error>(())
+    };
+    // Neither an error nor a peer that stays matters any more.
+    select(Box::pin(end), runtime.clock.sleep(LINGER)).await;
+}
