@@ -24,6 +24,14 @@ impl Executor {
         Self { world: World::new(seed) }
     }
 
+    /// The same, in which tasks that are ready run in the order in which they were woken, as a
+    /// reactor has them: for what is said of the turns of tasks.
+    pub fn in_order(seed: u64) -> Self {
+        let executor = Self::new(seed);
+        executor.world.run_in_order();
+        executor
+    }
+
     /// The seed.
     pub fn seed(&self) -> u64 {
         self.world.seed
@@ -188,6 +196,25 @@ mod tests {
             orders.insert(order.take());
         }
         assert_eq!(orders.len(), 6);
+    }
+
+    #[test]
+    fn tasks_run_in_the_order_in_which_they_were_woken_where_that_is_asked_for() {
+        for seed in 0..20 {
+            let executor = Executor::in_order(seed);
+            let order = Rc::new(RefCell::new(Vec::new()));
+            for number in 0..3 {
+                let order = order.clone();
+                let task = async move {
+                    order.borrow_mut().push(number);
+                    runtime::sync::yield_now().await;
+                    order.borrow_mut().push(number);
+                };
+                executor.runtime().tasks.spawn(task.boxed_local());
+            }
+            while executor.step() {}
+            assert_eq!(order.take(), [0, 1, 2, 0, 1, 2]);
+        }
     }
 
     #[test]

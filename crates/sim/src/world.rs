@@ -49,6 +49,8 @@ pub(crate) struct World {
     tasks: RefCell<BTreeMap<u64, Task>>,
     next_task: Cell<u64>,
     ready: Arc<Mutex<Vec<u64>>>,
+    /// Whether tasks that are ready run in their order, and not in any.
+    in_order: Cell<bool>,
     /// Set while a crash drops everything.
     off: Cell<bool>,
 }
@@ -109,8 +111,14 @@ impl World {
             tasks: RefCell::default(),
             next_task: Cell::new(0),
             ready: Arc::default(),
+            in_order: Cell::new(false),
             off: Cell::new(false),
         })
+    }
+
+    /// Tasks run in the order in which they become ready from now on.
+    pub(crate) fn run_in_order(&self) {
+        self.in_order.set(true);
     }
 
     /// A power of its own, from now on.
@@ -232,11 +240,14 @@ impl World {
         );
     }
 
-    /// Takes a random one of the tasks that are ready.
+    /// Takes one of the tasks that are ready: the first, or a random one.
     fn pick(&self) -> Option<u64> {
         let mut ready = self.ready.lock().expect("nothing panics while it holds this");
         if ready.is_empty() {
             return None;
+        }
+        if self.in_order.get() {
+            return Some(ready.remove(0));
         }
         let index = self.scheduling.borrow_mut().index(ready.len());
         Some(ready.swap_remove(index))
