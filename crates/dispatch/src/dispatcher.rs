@@ -193,6 +193,16 @@ impl Dispatcher {
         (self.request_memory.held(), self.reply_memory.held())
     }
 
+    /// Calls that are being carried out, or have what they need for it.
+    pub fn turns_taken(&self) -> u64 {
+        self.turns.held()
+    }
+
+    /// Bytes of memory that is held for calls which have not arrived in full (invariant 3).
+    pub fn arriving(&self) -> u64 {
+        self.arriving_memory.held()
+    }
+
     /// Answers that are remembered, and the bytes that they count for.
     pub fn remembered(&self) -> (usize, usize) {
         self.replies.held()

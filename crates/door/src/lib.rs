@@ -23,11 +23,13 @@ mod outgoing;
 mod patience;
 pub mod pipe;
 mod places;
+#[doc(hidden)]
+pub mod planted;
 mod seldom;
 mod stream;
 mod switch;
 
-pub use connection::{TURN_BYTES, TURN_CALLS};
+pub use connection::{RECORD_BEAT, REPLY_BEAT, TURN_BYTES, TURN_CALLS};
 pub use keeper::{Bounds, Door, GRACE, LINGER};
 pub use patience::{LEAST, PATIENCE};
 pub use places::{LEAVING, MAX_AT_DOOR, QUIET};

@@ -42,6 +42,8 @@ use futures::future::select;
 use runtime::sync::{Permit, Semaphore, Signal};
 use runtime::{Clock, Instant};
 
+use crate::planted::{Bug, is_planted};
+
 /// How long an occupant of rule 3 is not asked to leave after its last call.
 pub const QUIET: Duration = Duration::from_secs(5);
 
@@ -116,7 +118,7 @@ impl Places {
         }
         let mut waiting = None;
         loop {
-            if !(self.admits)(address) {
+            if !self.is_admitted(address) {
                 return None;
             }
             if !self.warned.replace(true) {
@@ -202,6 +204,10 @@ impl Places {
         door.iter().min_by_key(|waiter| places(waiter.address)).cloned() // of several, the first
     }
 
+    fn is_admitted(&self, address: IpAddr) -> bool {
+        (self.admits)(address) || is_planted(Bug::AdmittedStrangers)
+    }
+
     /// Occupants, and clients at the door.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.occupants.borrow().len(), self.door.borrow().len())
@@ -242,7 +248,7 @@ impl Places {
 
     /// Rule 1.
     fn stranger<'a>(&self, occupants: &'a [Rc<Occupant>]) -> Option<&'a Rc<Occupant>> {
-        quietest(occupants, |occupant| !(self.admits)(occupant.address))
+        quietest(occupants, |occupant| !self.is_admitted(occupant.address))
     }
 
     /// Rule 2.
@@ -295,7 +301,9 @@ impl Drop for Place {
             assert_eq!(occupants.len() + 1, before, "invariant 1: who has a place is an occupant");
         }
         drop(self.permit.take());
-        self.places.hand_out();
+        if !is_planted(Bug::UnofferedPlaces) {
+            self.places.hand_out();
+        }
     }
 }
 
