@@ -115,6 +115,12 @@ impl Session {
         Arriving { memory: self.request_memory(party, bytes).await, arriving }
     }
 
+    /// The requests that may wait for memory that calls of this connection hold, if it had any:
+    /// by the party of the last one.
+    pub fn line(&self) -> Option<Line> {
+        self.known.get().map(|known| self.dispatcher.request_memory.line(known.party))
+    }
+
     /// Answers a call: `None` where there is nothing to answer.
     ///
     /// A call that may change something, once it has its turn, runs in a task of its own: the

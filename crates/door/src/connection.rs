@@ -336,14 +336,16 @@ impl<S: Stream> Connection<S> {
         // A peer that may not send more for now owes nothing.
         let obligation = match &self.memory {
             Memory::Held(Granted::Arriving(arriving)) if self.may_read() => {
-                Some(Obligation { moved: self.received, line: arriving.line() })
+                Some(Obligation { moved: self.received, lines: [arriving.line(), None] })
             }
             _ => None,
         };
         self.record_patience.poll(context, obligation)?;
         let owes_taking = !self.outgoing.is_empty();
-        let obligation =
-            owes_taking.then(|| Obligation { moved: self.sent, line: self.outgoing.line() });
+        let obligation = owes_taking.then(|| {
+            let calls = self.session.line().filter(|_| !self.calls.is_empty());
+            Obligation { moved: self.sent, lines: [self.outgoing.line(), calls] }
+        });
         self.reply_patience.poll(context, obligation)
     }
 }

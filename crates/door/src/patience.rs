@@ -1,7 +1,9 @@
 //! How long a peer may owe us something, by a clock that is handed in.
 //!
 //! A peer owes us the rest of a call that it has begun, or to take its replies. What it owes may
-//! hold memory that all connections share, and then others wait. There are two rules:
+//! hold memory that all connections share, and then others wait. Replies that are not taken hold
+//! two kinds of it: their own, and that of the calls behind them, which wait for the memory of
+//! their connection. There are two rules:
 //!
 //! 1. A peer that moves nothing for [`PATIENCE`] is given up.
 //! 2. While a request waits for the memory that the obligation holds, and has waited for a whole
@@ -35,8 +37,19 @@ pub const LEAST: u64 = 64 << 10;
 pub(crate) struct Obligation {
     /// Bytes that it has moved towards this kind of obligation, since the connection began.
     pub(crate) moved: u64,
-    /// Other requests that may wait for memory that it holds, if it holds some.
-    pub(crate) line: Option<Line>,
+    /// Other requests that may wait for memory that it holds, of each kind that it holds some of.
+    pub(crate) lines: [Option<Line>; 2],
+}
+
+impl Obligation {
+    fn marks(&self) -> [u64; 2] {
+        self.lines.each_ref().map(|line| line.as_ref().map_or(0, Line::mark))
+    }
+
+    fn keeps_waiting_since(&self, marks: [u64; 2]) -> bool {
+        let mut lines = self.lines.iter().zip(marks);
+        lines.any(|(line, mark)| line.as_ref().is_some_and(|line| line.keeps_waiting_since(mark)))
+    }
 }
 
 /// Why a peer is given up.
@@ -62,7 +75,7 @@ struct Watch {
     /// What had been moved at its start,
     moved: u64,
     /// which requests were in line then,
-    mark: u64,
+    marks: [u64; 2],
     /// and for how long nothing had been moved.
     idle: Duration,
     end: LocalBoxFuture<'static, ()>,
@@ -99,9 +112,7 @@ impl Patience {
             if idle >= PATIENCE + late {
                 return Err(GivenUp::Idle);
             }
-            let mut line = obligation.line.iter();
-            let keeps_waiting = line.any(|line| line.keeps_waiting_since(watch.mark));
-            if keeps_waiting && moved < LEAST {
+            if obligation.keeps_waiting_since(watch.marks) && moved < LEAST {
                 return Err(GivenUp::Slow);
             }
             self.begin(&obligation, idle);
@@ -109,8 +120,8 @@ impl Patience {
     }
 
     fn begin(&mut self, obligation: &Obligation, idle: Duration) {
-        let (moved, mark) = (obligation.moved, obligation.line.as_ref().map_or(0, Line::mark));
-        self.watch = Some(Watch { moved, mark, idle, end: self.clock.sleep(self.beat) });
+        let (moved, marks) = (obligation.moved, obligation.marks());
+        self.watch = Some(Watch { moved, marks, idle, end: self.clock.sleep(self.beat) });
     }
 }
 

@@ -201,3 +201,24 @@ fn a_connection_gives_way_to_others_after_some_calls_that_are_answered_at_once()
         drive(&mut connection, |connection| connection.sent == 1_000 * NULL_REPLY).await;
     });
 }
+
+#[test]
+fn a_peer_that_takes_no_replies_does_not_keep_others_from_memory_for_calls() {
+    with_connection(async |mut connection, peer, alarm| {
+        // A reply that is not taken, and behind it a call that waits for what that would give back.
+        let full = vec![0; ROOM];
+        while connection.stream.as_ref().expect(OPEN).try_write(&full).expect("it is there") > 0 {}
+        peer.try_write(&null_calls(1)).expect("there is room");
+        drive(&mut connection, |connection| connection.outgoing.replies() == 1).await;
+        connection.calls.push(std::future::pending().boxed_local());
+        drive(&mut connection, |_| true).await;
+        let other = connection.session.clone();
+        let party = other.party(&[]);
+        let held = other.request_memory(party, 1 << 30).now_or_never();
+        assert!(held.is_some(), "all that the party may have");
+        let mut waits = other.request_memory(party, 1).boxed_local();
+        assert!(waits.as_mut().now_or_never().is_none());
+        let (_, why) = ring_to_the_end(&mut connection, &alarm).await;
+        assert_eq!(why, GivenUp::Slow, "others wait for memory that its calls hold");
+    });
+}
