@@ -9,8 +9,8 @@ use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use torture::campaign::contract::two_faults;
 use torture::campaign::{
-    Cuts, Options, Outcome, case, concurrent, conformance, contract, data, faults, nested, retry,
-    rot, sequences, space, ways,
+    Cuts, Options, Outcome, case, concurrent, conformance, contract, crowd, data, faults, nested,
+    retry, rot, sequences, space, ways,
 };
 use torture::explore::Counts;
 use torture::explore::design::{DELAYED, Design, TRIED};
@@ -34,6 +34,7 @@ const CAMPAIGNS: &[Campaign] = &[
     ("contract", "pairs of writes to a device, any disk of it lost at any cut", contract::contract),
     (TWO_FAULTS, "two faults of a set at once, repaired to the end", two_faults::two_faults),
     ("conformance", "random operations, compared with a reference", conformance::random),
+    ("crowd", "many clients at once, what they hold and how long they wait", crowd::crowd),
     #[cfg(feature = "planted-bugs")]
     (
         PLANTED,
@@ -48,7 +49,7 @@ const TWO_FAULTS: &str = "two-faults";
 const PLANTED: &str = "planted";
 
 /// The campaigns of an engine without disks.
-const WITHOUT_DISKS: [&str; 3] = ["concurrent", "conformance", "retry"];
+const WITHOUT_DISKS: [&str; 4] = ["concurrent", "conformance", "crowd", "retry"];
 
 /// The campaigns on a set of disks.
 const OF_SETS: [&str; 7] = ["contract", TWO_FAULTS, "rot", "seq1", "seq2", "faults", "conformance"];

@@ -25,13 +25,16 @@ pub enum Bug {
     Namespace(namespace::planted::Bug),
     /// Of the dispatcher.
     Dispatch(dispatch::planted::Bug),
+    /// Of the door.
+    Door(door::planted::Bug),
     /// Of sets of disks.
     Raid(raid::planted::Bug),
     /// Of the log.
     Journal(journal::Bug),
 }
 
-/// All of them but those of devices, which file systems stand on: sets of disks and the log.
+/// All of them but those of devices, which file systems stand on: sets of disks and the log; and
+/// those of the door, which stands before everything else.
 pub fn all() -> Vec<Bug> {
     let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
     let ram = ram::planted::Bug::ALL.iter().copied().map(Bug::Ram);
@@ -45,10 +48,11 @@ pub fn all() -> Vec<Bug> {
     engines.chain(vnode).chain(cache).chain(fsck).chain(namespace).chain(dispatch).collect()
 }
 
-/// Bugs of sets of disks and of the log.
-fn of_devices() -> impl Iterator<Item = Bug> {
+/// Bugs of sets of disks, of the log, and of the door.
+fn of_others() -> impl Iterator<Item = Bug> {
     let of_sets = raid::planted::Bug::ALL.iter().copied().map(Bug::Raid);
-    of_sets.chain(journal::Bug::ALL.iter().copied().map(Bug::Journal))
+    let of_log = journal::Bug::ALL.iter().copied().map(Bug::Journal);
+    of_sets.chain(of_log).chain(door::planted::Bug::ALL.iter().copied().map(Bug::Door))
 }
 
 /// Plants a bug in this thread, in the place of any other.
@@ -61,6 +65,7 @@ pub fn plant(bug: Option<Bug>) {
     fsck::planted::plant(None);
     namespace::planted::plant(None);
     dispatch::planted::plant(None);
+    door::planted::plant(None);
     raid::planted::plant(None);
     journal::plant(None);
     match bug {
@@ -73,6 +78,7 @@ pub fn plant(bug: Option<Bug>) {
         Some(Bug::Fsck(bug)) => fsck::planted::plant(Some(bug)),
         Some(Bug::Namespace(bug)) => namespace::planted::plant(Some(bug)),
         Some(Bug::Dispatch(bug)) => dispatch::planted::plant(Some(bug)),
+        Some(Bug::Door(bug)) => door::planted::plant(Some(bug)),
         Some(Bug::Raid(bug)) => raid::planted::plant(Some(bug)),
         Some(Bug::Journal(bug)) => journal::plant(Some(bug)),
     }
@@ -89,6 +95,7 @@ impl fmt::Display for Bug {
             Self::Fsck(bug) => write!(f, "{bug:?}"),
             Self::Namespace(bug) => write!(f, "{bug:?}"),
             Self::Dispatch(bug) => write!(f, "{bug:?}"),
+            Self::Door(bug) => write!(f, "door/{bug:?}"),
             Self::Raid(bug) => write!(f, "raid/{bug:?}"),
             Self::Journal(bug) => write!(f, "journal/{bug:?}"),
         }
@@ -99,7 +106,7 @@ impl FromStr for Bug {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = all().into_iter().chain(of_devices()).find(|bug| bug.to_string() == name);
+        let found = all().into_iter().chain(of_others()).find(|bug| bug.to_string() == name);
         found.ok_or_else(|| format!("'{name}' is no planted bug"))
     }
 }

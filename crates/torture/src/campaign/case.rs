@@ -11,7 +11,8 @@
 
 use super::contract::two_faults;
 use super::{
-    Outcome, concurrent, conformance, contract, data, faults, retry, rot, sequences, space, ways,
+    Outcome, concurrent, conformance, contract, crowd, data, faults, retry, rot, sequences, space,
+    ways,
 };
 use crate::explore::design::Design;
 
@@ -31,6 +32,7 @@ const WORDS: &[(&str, Replay)] = &[
     (contract::WORD, contract::replay),
     (two_faults::WORD, two_faults::replay),
     (conformance::WORD, conformance::replay),
+    (crowd::WORD, crowd::replay),
 ];
 
 /// Shows a violation again.
@@ -58,7 +60,7 @@ mod tests {
     #[test]
     fn a_line_that_is_no_case_is_refused_with_the_reason() {
         let refused = |line: &str| replay(line).expect_err(line);
-        assert!(refused("luck sync: 1").ends_with("contract, two-faults, conformance"));
+        assert!(refused("luck sync: 1").ends_with("two-faults, conformance, crowd"));
         assert!(refused("data 4711").contains("'4711' has no design"));
         assert_eq!(refused("data swift: 4711"), "'swift' is no design");
         for (word, _) in WORDS {

@@ -10,6 +10,7 @@ pub mod case;
 pub mod concurrent;
 pub mod conformance;
 pub mod contract;
+pub mod crowd;
 pub mod data;
 pub mod faults;
 mod line;

@@ -18,7 +18,8 @@ use super::retry::Expectation;
 use super::sequences::{self, all_pairs, all_singles};
 use super::ways as campaign_ways;
 use super::{
-    Options, Outcome, case, concurrent, conformance, contract, data, faults, retry, rot, space,
+    Options, Outcome, case, concurrent, conformance, contract, crowd, data, faults, retry, rot,
+    space,
 };
 use crate::explore::design::Design;
 use crate::explore::op::Op;
@@ -63,6 +64,8 @@ enum How {
     Worlds,
     /// A damaged block and what is done after it.
     Rot,
+    /// Crowds of clients.
+    Crowds,
     /// Random operations in the world of a seed.
     Reference(u64),
     /// A workload of the contract of a device.
@@ -148,7 +151,12 @@ impl Row {
     fn is_drawn(&self) -> bool {
         matches!(
             self.how,
-            How::Stories(_) | How::Histories | How::Faults(_) | How::Worlds | How::Rot
+            How::Stories(_)
+                | How::Histories
+                | How::Faults(_)
+                | How::Worlds
+                | How::Rot
+                | How::Crowds
         )
     }
 
@@ -167,6 +175,7 @@ impl Row {
             How::Calls(expectation) => retry::retry(&short, expectation),
             How::Faults(seed) => faults::everywhere(&Options { seed, ..drawn }),
             How::Rot => rot::rot(&Options { seed: 0, ..drawn }),
+            How::Crowds => crowd::crowd(&Options { seed: 0, ..drawn }),
             How::Worlds => space::space(&Options { seed: 0, ..drawn }),
             How::Reference(seed) => conformance::world(design, seed),
             How::Contract(workload) => failing(contract::named(&short, workload)),

@@ -176,6 +176,13 @@ pub(super) const ROWS: &[Row] = &[
     row("KeptPlans", Design::SHADOW, How::Worlds),
     row("KeptRecords", Design::SHADOW, How::Worlds),
     row("UnfoldedFrees", Design::SHADOW, How::Worlds),
+    // Crowds.
+    row("door/UnofferedPlaces", Design::LOG, How::Crowds),
+    row("door/SkippedTurns", Design::RAM, How::Crowds),
+    row("door/EndlessTurns", Design::RAM, How::Crowds),
+    row("door/UncountedCalls", Design::SYNC, How::Crowds),
+    row("door/LatePatience", Design::RAM, How::Crowds),
+    row("door/AdmittedStrangers", Design::SHADOW, How::Crowds),
     // Replies that a reference gives otherwise.
     row("LeakedFragments", Design::SYNC, How::Reference(3)),
     row("StaleChangeTimes", Design::SYNC, How::Reference(3)),
