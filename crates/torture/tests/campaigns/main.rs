@@ -3,8 +3,8 @@
 //! themselves.
 
 use torture::campaign::{
-    Options, Outcome, concurrent, conformance, contract, data, faults, nested, retry, sequences,
-    space, ways,
+    Options, Outcome, concurrent, conformance, contract, crowd, data, faults, nested, retry,
+    sequences, space, ways,
 };
 use torture::explore::design::Design;
 use torture::explore::device::Device;
@@ -44,6 +44,11 @@ fn returns() {
 #[test]
 fn histories() {
     finds_nothing(Design::all().chain([Design::RAM]), concurrent::concurrent);
+}
+
+#[test]
+fn crowds() {
+    finds_nothing([Design::LOG, Design::RAM].into_iter(), crowd::crowd);
 }
 
 #[test]

@@ -85,7 +85,11 @@ pub(super) const AREAS: &[Area] = &[
         files: &["crates/dispatch/src/**/*.rs"],
         stages: &[tests("dispatch", UNITS), WHOLE, REPLIES],
     },
-    Area { name: "door", files: &["crates/door/src/**/*.rs"], stages: &[tests("door", UNITS)] },
+    Area {
+        name: "door",
+        files: &["crates/door/src/**/*.rs"],
+        stages: &[tests("door", UNITS), CROWDS],
+    },
     Area {
         name: "vfs",
         files: &["crates/vfs/src/**/*.rs"],
@@ -167,6 +171,9 @@ const CAMPAIGNS: Stage = campaigns(&[
     "full_volumes",
     "repetitions",
 ]);
+
+/// What has many clients at once.
+const CROWDS: Stage = campaigns(&["--test", "campaigns", "--", "crowds"]);
 
 const fn campaigns(which: &'static [&'static str]) -> Stage {
     tests("duramen-torture", which)
