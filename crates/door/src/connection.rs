@@ -343,7 +343,8 @@ impl<S: Stream> Connection<S> {
         self.record_patience.poll(context, obligation)?;
         let owes_taking = !self.outgoing.is_empty();
         let obligation = owes_taking.then(|| {
-            let calls = self.session.line().filter(|_| !self.calls.is_empty());
+            let holds_calls = !self.calls.is_empty() && !is_planted(Bug::UnhurriedCalls);
+            let calls = self.session.line().filter(|_| holds_calls);
             Obligation { moved: self.sent, lines: [self.outgoing.line(), calls] }
         });
         self.reply_patience.poll(context, obligation)

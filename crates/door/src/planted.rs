@@ -13,6 +13,8 @@ planted::bugs! {
     UncountedCalls,
     /// A peer that does nothing is given up a beat too late.
     LatePatience,
+    /// Nobody hurries a peer that takes no replies for the memory of the calls behind them.
+    UnhurriedCalls,
     /// A client that no export admits waits at the door like one that is admitted.
     AdmittedStrangers,
 }

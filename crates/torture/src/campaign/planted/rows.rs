@@ -182,6 +182,7 @@ pub(super) const ROWS: &[Row] = &[
     row("door/EndlessTurns", Design::RAM, How::Crowds),
     row("door/UncountedCalls", Design::SYNC, How::Crowds),
     row("door/LatePatience", Design::RAM, How::Crowds),
+    row("door/UnhurriedCalls", Design::RAM, How::Crowds),
     row("door/AdmittedStrangers", Design::SHADOW, How::Crowds),
     // Replies that a reference gives otherwise.
     row("LeakedFragments", Design::SYNC, How::Reference(3)),
