@@ -69,7 +69,7 @@ fn case(design: Design, seed: u64) -> Outcome {
         line::told(&reason, WORD, design, &seed.to_string())
     };
     let violations: Vec<String> = played.as_ref().err().map(told).into_iter().collect();
-    let Played { judged, connections } = played.unwrap_or_default();
+    let Played { judged, connections, .. } = played.unwrap_or_default();
     let counts = Counts {
         workloads: 1,
         states: judged,
@@ -97,6 +97,14 @@ mod tests {
         Scene::Edge(Edge::Places),
         Scene::Edge(Edge::Record),
     ];
+
+    #[test]
+    fn a_crowd_is_played_again_by_its_seed() {
+        for seed in 0..4 {
+            let play = || play::play(&Workload::draw(seed, Design::LOG));
+            assert_eq!(play(), play(), "seed {seed}");
+        }
+    }
 
     #[test]
     fn every_scene_ends_well_on_an_engine_over_memory() {

@@ -26,11 +26,13 @@ const REST: Duration = Duration::from_secs(2);
 const ROOM: usize = 256 << 10;
 
 /// What was played.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Played {
     /// Calls of quiet clients, and newcomers.
     pub(super) judged: u64,
     pub(super) connections: u64,
+    /// A hash of everything that has happened.
+    pub(super) digest: u64,
 }
 
 /// Plays a crowd.
@@ -53,7 +55,8 @@ pub(super) fn play(workload: &Workload) -> Result<Played, String> {
     let lanes = stage.ledger.lanes();
     let newcomers = lanes.iter().filter(|lane| lane.role == Role::Newcomer).count();
     let turns = stage.ledger.turns.borrow().len();
-    Ok(Played { judged: (newcomers + turns) as u64, connections: lanes.len() as u64 })
+    let (judged, connections) = ((newcomers + turns) as u64, lanes.len() as u64);
+    Ok(Played { judged, connections, digest: stage.executor.digest() })
 }
 
 /// All peers, until the last has gone.
