@@ -258,7 +258,26 @@ impl DiskFile {
         let aligned = self.transferable(data);
         let data = aligned.as_ref().map_or(data, std::slice::from_ref);
         let result = self.write_all(offset, data, durability == Durability::Through);
-        result.map_err(|error| IoError::from_os(Verb::Write, offset, length, &error))
+        result.map_err(|error| self.failure(Verb::Write, offset, length, &error))
+    }
+
+    /// The failure of a call. One that found no room says whether its range was allocated.
+    pub(crate) fn failure(
+        &self,
+        verb: Verb,
+        offset: u64,
+        length: u64,
+        error: &io::Error,
+    ) -> IoError {
+        let failure = IoError::from_os(verb, offset, length, error);
+        let was_allocated = failure.is_full() && self.is_allocated(offset, length);
+        IoError { was_allocated, ..failure }
+    }
+
+    /// Whether a range is part of a raw device, or of a file that holds data throughout.
+    fn is_allocated(&self, offset: u64, length: u64) -> bool {
+        let next_hole = || system::next_hole(&self.file, offset);
+        self.is_device || next_hole().is_ok_and(|hole| hole >= offset + length)
     }
 
     /// Puts every completed write on stable storage.
@@ -420,6 +439,23 @@ mod tests {
 
     fn pieces(parts: &[&[u8]]) -> Vec<Bytes> {
         parts.iter().map(|part| Bytes::copy_from_slice(part)).collect()
+    }
+
+    #[test]
+    fn a_write_without_room_tells_whether_its_place_held_data() {
+        let scratch = Scratch::new("allocated");
+        let disk = DiskFile::create(&scratch.path("disk"), 1 << 20).expect("there is room");
+        let full = io::Error::from_raw_os_error(libc::ENOSPC);
+        let was_allocated =
+            |offset, length| disk.failure(Verb::Write, offset, length, &full).was_allocated;
+        assert!(!was_allocated(0, 4096));
+        let data = pieces(&[&[7; 8192]]);
+        disk.write(65_536, &data, Durability::Through).expect("there is room");
+        assert!(was_allocated(65_536, 8192) && was_allocated(69_632, 4096));
+        assert!(!was_allocated(65_536, 65_536), "a part of it");
+        assert!(!was_allocated(0, 131_072), "its end");
+        let broken = io::Error::from_raw_os_error(libc::EIO);
+        assert!(!disk.failure(Verb::Write, 65_536, 8192, &broken).was_allocated);
     }
 
     #[test]

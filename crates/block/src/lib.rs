@@ -171,17 +171,20 @@ pub struct IoError {
     /// The operating system's number for it, if it came from there: the message is made from it,
     /// because the commonest failure of a disk (EIO) has no kind of its own.
     pub code: Option<i32>,
+    /// Whether the range was allocated already, where a write found no room: a raw device, or a
+    /// part of a file that holds data.
+    pub was_allocated: bool,
 }
 
 impl IoError {
     /// A refusal or failure that the operating system has no part in.
     pub fn new(verb: Verb, offset: u64, length: u64, kind: ErrorKind) -> Self {
-        Self { verb, offset, length, kind, code: None }
+        Self { verb, offset, length, kind, code: None, was_allocated: false }
     }
 
     /// What the operating system answered.
     pub fn from_os(verb: Verb, offset: u64, length: u64, error: &io::Error) -> Self {
-        Self { verb, offset, length, kind: error.kind(), code: error.raw_os_error() }
+        Self { code: error.raw_os_error(), ..Self::new(verb, offset, length, error.kind()) }
     }
 
     /// The answer of a device that has been closed.
@@ -189,8 +192,9 @@ impl IoError {
         Self::new(verb, 0, 0, ErrorKind::NotConnected)
     }
 
-    /// Whether it was a write for which there is no room below: the disk is a file that grows, and
-    /// what holds it is full. Nothing has changed, and the same write may succeed later.
+    /// Whether it was a write for which there is no room below: the disk is a file that grows or a
+    /// thin device, and its host is full. Nothing has changed, and the same write may succeed
+    /// later.
     pub fn is_full(&self) -> bool {
         let is_full = matches!(self.kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
         self.verb == Verb::Write && is_full

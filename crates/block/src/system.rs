@@ -57,6 +57,15 @@ pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> Result<()> {
     check(result)
 }
 
+/// The first byte from `offset` on that the file system below holds no data for; the end of the
+/// file at the latest.
+pub(crate) fn next_hole(file: &File, offset: u64) -> Result<u64> {
+    // SAFETY: no memory is passed. All transfers name their offset, so none depends on the position
+    // of the descriptor, which this moves.
+    let hole = unsafe { libc::lseek(file.as_raw_fd(), to_off(offset)?, libc::SEEK_HOLE) };
+    u64::try_from(hole).map_err(|_| Error::last_os_error())
+}
+
 /// Has the file system below take the space for the first `length` bytes of a file, and keeps what
 /// stands there.
 pub(crate) fn allocate(file: &File, length: u64) -> Result<()> {

@@ -37,6 +37,8 @@ pub enum Effect {
     Eio,
     /// ENOSPC, as a thinly provisioned disk has it: nothing is changed. A flush strands.
     NoSpace,
+    /// The same in a place that was allocated before.
+    Denied,
     /// So many sectors are transferred, and then no more: a write leaves them new and the others
     /// old. It is an error, for the contract knows no partial success.
     Short {
@@ -168,6 +170,7 @@ impl Struck {
         match self.effect? {
             Effect::Eio => Some(from_code(EIO)),
             Effect::NoSpace => Some(from_code(ENOSPC)),
+            Effect::Denied => Some(IoError { was_allocated: true, ..from_code(ENOSPC) }),
             Effect::Dead => Some(from_code(ENXIO)),
             Effect::Short { .. } if verb == Verb::Flush => None,
             Effect::Short { .. } => {
@@ -184,7 +187,9 @@ impl Struck {
     pub(crate) fn failed_write(&self, chance: impl FnOnce() -> Fate) -> Option<Fate> {
         match self.effect? {
             Effect::Eio => Some(chance()),
-            Effect::Short { .. } | Effect::NoSpace | Effect::Dead => Some(Fate::Whole),
+            Effect::Short { .. } | Effect::NoSpace | Effect::Denied | Effect::Dead => {
+                Some(Fate::Whole)
+            }
             Effect::Lost | Effect::Misdirected { .. } | Effect::Rot { .. } => None,
             Effect::Slow(_) | Effect::Silent => None,
         }
@@ -201,7 +206,7 @@ impl Struck {
     /// What a write really sets out to write.
     pub(crate) fn payload(&self, data: Bytes) -> Bytes {
         match self.effect {
-            Some(Effect::Lost | Effect::NoSpace | Effect::Dead) => Bytes::new(),
+            Some(Effect::Lost | Effect::NoSpace | Effect::Denied | Effect::Dead) => Bytes::new(),
             Some(Effect::Short { sectors }) => {
                 let length = sectors.saturating_mul(SECTOR_SIZE as u64).min(data.len() as u64);
                 data.slice(..length as usize)

@@ -147,9 +147,9 @@ impl Operation {
     /// the answer and drops the device can open the disk again.
     pub(super) fn answer(self, result: Result<()>) {
         let Self { file, offset, length, work, .. } = self;
-        drop(file);
         let verb = work.verb();
-        let result = result.map_err(|error| IoError::from_os(verb, offset, length, &error));
+        let result = result.map_err(|error| file.failure(verb, offset, length, &error));
+        drop(file);
         match work {
             Work::Read { buffer, answer } => drop(answer.send(result.map(|()| buffer))),
             Work::Write { answer, .. } | Work::Flush { answer } | Work::Discard { answer } => {

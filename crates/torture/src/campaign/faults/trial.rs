@@ -73,7 +73,11 @@ pub(super) enum Kind {
 impl Strike {
     pub(super) fn kind(&self) -> Kind {
         match self.effect {
-            Effect::Eio | Effect::NoSpace | Effect::Short { .. } | Effect::Dead => Kind::Told,
+            Effect::Eio
+            | Effect::NoSpace
+            | Effect::Denied
+            | Effect::Short { .. }
+            | Effect::Dead => Kind::Told,
             Effect::Slow(_) => Kind::Late,
             Effect::Lost | Effect::Misdirected { .. } | Effect::Rot { .. } => Kind::Untold,
             Effect::Silent => Kind::Silent,
