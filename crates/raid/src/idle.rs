@@ -22,6 +22,7 @@ use futures::FutureExt;
 use runtime::Runtime;
 
 use crate::assembly::{Refused, Seats, Witness};
+use crate::health::READ_ERRORS_PER_HOUR;
 use crate::label::{Label, Standing};
 use crate::labels::Read;
 use crate::logs::{needed_of, read_logs, ring_of};
@@ -88,7 +89,7 @@ async fn is_idle(
         let of_place = |place: usize| devices[found[place].0].clone();
         let in_slots = places.iter().map(|place| (place.map(of_place), 0)).collect();
         let nobody = Rc::new(|_| std::future::ready(()).boxed_local());
-        Members::new(in_slots, story, nobody, runtime.clock.clone())
+        Members::new(in_slots, story, nobody, runtime.clock.clone(), READ_ERRORS_PER_HOUR)
     };
     if !missed::is_nothing(&members(&seats.members, story.clone())).await {
         return false;

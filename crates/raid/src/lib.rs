@@ -9,16 +9,17 @@
 //! `spare` what a disk says that waits to become one, `wipe` how a disk forgets what stood there
 //! before, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
 //! found, and `idle` finds a member that they call out and that lacks nothing. `members` is who is
-//! in, and how a member leaves, `watch` which of them do not answer, [`Status`] what they have met,
-//! and `missed` what those have missed that are out; `table` has checksums of what they hold,
-//! `sums` all of these, and `recall` makes the map again of them; `prelog` is the log in front of
-//! every write, `logs` how members have it, `written` which stripes were ever written; `blocks`
-//! what is known of members in memory; `stripe` what of a stripe is there, `sources` which disks
-//! are asked for that, and `plan` what a write changes on which member. `array` reads and writes,
-//! `rebuild` is how it makes a member again, with the `pace` that leaves the others to clients,
-//! `unread` has the blocks that it had to leave out, `refill` tries them again,
-//! `replace` how another disk takes the place of a member that is in, and `scrub` how it looks at
-//! everything; `set` is that as a device, and `opening` how it is made and comes back.
+//! in, and how a member leaves, `watch` which of them do not answer, `health` which of them fail,
+//! `room` which of them find no room below, [`Status`] what they have met, and `missed` what those
+//! have missed that are out; `table` has checksums of what they hold, `sums` all of these, and
+//! `recall` makes the map again of them; `prelog` is the log in front of every write, `logs` how
+//! members have it, `written` which stripes were ever written; `blocks` what is known of members in
+//! memory; `stripe` what of a stripe is there, `sources` which disks are asked for that, and `plan`
+//! what a write changes on which member. `array` reads and writes, `rebuild` is how it makes a
+//! member again, with the `pace` that leaves the others to clients, `unread` has the blocks that it
+//! had to leave out, `refill` tries them again, `replace` how another disk takes the place of a
+//! member that is in, and `scrub` how it looks at everything; `set` is that as a device, and
+//! `opening` how it is made and comes back.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -40,6 +41,7 @@
 mod array;
 pub mod assembly;
 mod blocks;
+mod health;
 mod idle;
 mod incoming;
 pub mod label;
@@ -60,6 +62,7 @@ mod recall;
 pub mod record;
 mod refill;
 mod replace;
+mod room;
 mod scrub;
 mod set;
 mod sources;
@@ -75,6 +78,7 @@ mod watch;
 mod wipe;
 mod written;
 
+pub use health::READ_ERRORS_PER_HOUR;
 pub use labels::Read;
 pub use members::Witnessed;
 pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open};
@@ -83,4 +87,5 @@ pub use scrub::{ScrubError, Scrubbed};
 pub use set::{FailError, Set};
 pub use spare::{MAGIC as SPARE_MAGIC, forget_spare, make_spare, spare_of};
 pub use status::{Done, Met, Status};
+pub use watch::ReportSilence;
 pub use wipe::forget_member;

@@ -28,15 +28,18 @@ use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{Either, LocalBoxFuture, join, join_all, select};
 use runtime::Clock;
-use runtime::sync::{Lock, Signal};
+use runtime::sync::Lock;
 
 use crate::assembly::Witness;
+use crate::blocks::BLOCK;
+use crate::health::Health;
 use crate::incoming::Incoming;
 use crate::label::{Id, Label, Slot, Standing};
 use crate::labels::write_label;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
+use crate::room::Refusals;
 use crate::status::{Counts, Met};
 use crate::unread::Unread;
 use crate::watch::{Calls, Watched};
@@ -79,9 +82,8 @@ pub(crate) struct Members {
     witnessed: Witnessed,
     pub(crate) clock: Rc<dyn Clock>,
     /// Writes that found no room below, and are tried again.
-    refused: Cell<usize>,
-    /// Told when there is one.
-    filled: Signal,
+    refusals: Refusals,
+    pub(crate) health: Health,
     /// The set is being opened: such a write is given up.
     is_opening: Cell<bool>,
     /// No call comes any more, and no write is tried again.
@@ -103,12 +105,15 @@ impl Members {
         mut label: Label,
         witnessed: Witnessed,
         clock: Rc<dyn Clock>,
+        read_errors_per_hour: usize,
     ) -> Self {
         assert_eq!(members.len(), label.slots.len(), "a device, or none, for each slot");
         let (devices, holding): (Vec<_>, Vec<_>) = members.into_iter().unzip();
         let watched = devices.into_iter().map(|device| watched(device, &clock));
         let (devices, calls): (Vec<_>, Vec<_>) = watched.unzip();
         let (told, counts) = (Cell::new(label.generation), Counts::new(devices.len()));
+        let health = Health::new(devices.len(), read_errors_per_hour);
+        let refusals = Refusals::new(devices.len());
         label.generation += 1;
         let (devices, label) = (RefCell::new(devices), RefCell::new(label));
         let (coming, pace) = (Cell::new(None), Pace::new(clock.clone()));
@@ -126,8 +131,8 @@ impl Members {
             telling: Lock::default(),
             witnessed,
             clock,
-            refused: Cell::new(0),
-            filled: Signal::new(),
+            refusals,
+            health,
             is_opening: Cell::new(true),
             is_closed: Cell::new(false),
             gave_up: Cell::new(false),
@@ -140,14 +145,12 @@ impl Members {
 
     /// Whether a write of what the log has finds no room below.
     pub(crate) fn are_full(&self) -> bool {
-        self.refused.get() > 0
+        self.refusals.is_any()
     }
 
     /// Completes when one has.
     pub(crate) async fn filled(&self) {
-        while !self.are_full() {
-            self.filled.wait().await;
-        }
+        self.refusals.any().await;
     }
 
     /// Completes when one has found none for a while.
@@ -287,6 +290,7 @@ impl Members {
     pub(crate) fn begin(&self, slot: usize, device: Rc<dyn BlockDevice>, becomes: Slot) {
         assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
         self.unread.forget(slot);
+        self.health.forget(slot);
         let (device, calls) = watched(Some(device), &self.clock);
         self.devices.borrow_mut()[slot] = device;
         self.calls.borrow_mut()[slot] = calls;
@@ -376,9 +380,14 @@ impl Members {
     pub(crate) fn met(&self) -> Vec<Met> {
         let silences = Calls::silences(&self.calls.borrow());
         let met = self.counts.met().into_iter().zip(silences).enumerate();
-        let unread = |slot| self.unread.of(slot).len() as u64;
-        met.map(|(slot, (met, silent_for))| Met { silent_for, unread: unread(slot), ..met })
-            .collect()
+        let of = |(slot, (met, silent_for))| Met {
+            silent_for,
+            unread: self.unread.of(slot).len() as u64,
+            is_failing: self.health.is_failing(slot),
+            waits_for_room: self.refusals.is_of(slot),
+            ..met
+        };
+        met.map(of).collect()
     }
 
     /// Calls those out of which there is no device.
@@ -474,7 +483,8 @@ impl Members {
         if self.has(slot) { self.look(slot, offset, buffer).await?.ok() } else { None }
     }
 
-    /// Reads from a member that is in, or comes.
+    /// Reads from a member that is in, or comes. Errors are counted by blocks: a longer read that
+    /// fails is tried again block by block.
     ///
     /// # Errors
     /// [`IoError`] if that cannot be read. `None` if it is out.
@@ -485,8 +495,34 @@ impl Members {
         buffer: Buffer,
     ) -> Option<Result<Buffer, IoError>> {
         let device = self.writable(slot)?;
+        let is_counted = buffer.len() as u64 <= BLOCK;
         let read = device.read(offset, buffer).await;
-        Some(read.inspect_err(|_| self.counts.meet(slot, |met| met.read_errors += 1)))
+        Some(read.inspect_err(|_| {
+            if is_counted {
+                self.counts.meet(slot, |met| met.read_errors += 1);
+                self.health.note_error(slot, self.clock.now());
+            }
+        }))
+    }
+
+    /// Reads back what was written to a member anew. Whether the member gave it; one that is
+    /// failing, and gives back nothing of what is written to it, is out if it can be spared.
+    pub(crate) async fn reads_back(&self, slot: usize, offset: u64, bytes: &[u8]) -> bool {
+        if is_planted(Bug::UnreadMends) {
+            return true;
+        }
+        let read = self.read(slot, offset, Buffer::unfilled(bytes.len())).await;
+        let is_given_back = read.is_some_and(|read| read[..] == *bytes);
+        let is_hopeless = self.health.note_rewrite(slot, is_given_back);
+        if is_hopeless && self.has(slot) && self.can_spare_one() {
+            self.call_out(slot);
+        }
+        is_given_back
+    }
+
+    /// Whether enough members are in without one of them.
+    fn can_spare_one(&self) -> bool {
+        self.slots().iter().count() > self.label.borrow().layout.needed()
     }
 
     /// Writes to a member, if it is in, or comes, and to the disk that is to take its place. One
@@ -521,23 +557,27 @@ impl Members {
         data: Vec<Bytes>,
         durability: Durability,
     ) {
+        let mut refusal = None;
         while let Some(device) = self.writable(slot) {
-            match device.write(offset, data.clone(), durability).await {
+            let error = match device.write(offset, data.clone(), durability).await {
                 Ok(()) => return,
-                // No dead disk: what holds it is full. It stays in the log until it is home.
-                Err(error)
-                    if error.is_full() && durability == Durability::Plain && self.has(slot) =>
-                {
-                    if self.is_closed.get() || self.is_opening.get() {
-                        return self.gave_up.set(true);
-                    }
-                    self.refused.set(self.refused.get() + 1);
-                    self.filled.notify();
-                    self.clock.sleep(AGAIN).await;
-                    self.refused.set(self.refused.get() - 1);
-                }
-                Err(_) => return self.lose(slot, &device),
+                Err(error) => error,
+            };
+            // No dead disk: its host is full. What is plain stays in the log until it is home.
+            let is_ending = self.is_closed.get() || self.is_opening.get();
+            match durability {
+                _ if !error.is_full() || !self.has(slot) => return self.lose(slot, &device),
+                Durability::Plain if is_ending => return self.gave_up.set(true),
+                Durability::Through if is_ending => return self.lose(slot, &device),
+                _ => {}
             }
+            let now = self.clock.now();
+            let refusal = refusal.get_or_insert_with(|| self.refusals.begin(slot, now));
+            let is_its_fault = refusal.is_overdue(now) && error.was_allocated;
+            if is_its_fault && self.can_spare_one() && !is_planted(Bug::EndlessRefusals) {
+                return self.lose(slot, &device);
+            }
+            self.clock.sleep(AGAIN).await;
         }
     }
 

@@ -24,6 +24,7 @@ use runtime::Runtime;
 
 use crate::array::Array;
 use crate::assembly::{Assembly, Refused, Witness, assemble_without};
+use crate::health::READ_ERRORS_PER_HOUR;
 use crate::idle::{Pardoned, pardoned};
 use crate::label::{
     BadLabel, DATA_START, LOG_LEAST, Label, MAP_BLOCK, MISSED_START, Slot, Standing, TAIL,
@@ -32,7 +33,7 @@ use crate::label::{
 use crate::labels::{NoLabel, Read, read_labels, write_label};
 use crate::layout::{Layout, Level, MEMBERS};
 use crate::logs::{Found, needed_of, read_logs, ring_of};
-use crate::members::{Members, Witnessed};
+use crate::members::{Members, Witnessed, watched};
 use crate::missed::{self, Missed};
 use crate::planted::{Bug, is_planted};
 use crate::prelog::{LOG_START, PreLog};
@@ -40,6 +41,7 @@ use crate::recall;
 use crate::record::{Change, Slots};
 use crate::set::Set;
 use crate::sums::Sums;
+use crate::watch::{ReportSilence, reporting};
 use crate::wipe::wipe;
 use crate::written::{self, MapBlock, Written};
 
@@ -138,6 +140,10 @@ pub struct OpenOptions {
     pub witnessed: Witnessed,
     /// Bytes of memory for what members hold, so that small writes need not read.
     pub cache: usize,
+    /// Blocks that a member may fail to read within an hour. With more of them it is failing.
+    pub read_errors_per_hour: usize,
+    /// Reports disks that do not answer while the set is opened.
+    pub report_silence: ReportSilence,
 }
 
 impl OpenError {
@@ -153,7 +159,14 @@ impl OpenError {
 impl Default for OpenOptions {
     fn default() -> Self {
         let witnessed: Witnessed = Rc::new(|_| Box::pin(async {}));
-        Self { witness: None, is_meant: false, witnessed, cache: 8 << 20 }
+        Self {
+            witness: None,
+            is_meant: false,
+            witnessed,
+            cache: 8 << 20,
+            read_errors_per_hour: READ_ERRORS_PER_HOUR,
+            report_silence: Rc::new(|_| ()),
+        }
     }
 }
 
@@ -238,14 +251,24 @@ pub async fn open(
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
-    let found = read_all(&devices).await?;
-    let assembly = choose_or_pardon(&devices, &found, &options, runtime).await?;
+    let read = devices.iter().map(|device| watched(Some(device.clone()), &runtime.clock));
+    let (read, calls): (Vec<_>, Vec<_>) = read.unzip();
+    let read: Vec<Rc<dyn BlockDevice>> = read.into_iter().flatten().collect();
+    let calls = calls.into_iter().enumerate().collect();
+    let judging = async {
+        let found = read_all(&read).await?;
+        let assembly = choose_or_pardon(&read, &found, &options, runtime).await?;
+        Ok::<_, OpenError>((found, assembly))
+    };
+    let (found, assembly) =
+        reporting(calls, &runtime.clock, &options.report_silence, judging).await?;
     if condemns(&assembly) && !is_planted(Bug::HastyVerdicts) {
         let in_memory = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
             Rc::new(ScratchDevice::new(device.clone()))
         };
         let scratch = devices.iter().map(in_memory).collect();
-        let rehearsal = OpenOptions { witness: options.witness.clone(), ..OpenOptions::default() };
+        let (witness, report_silence) = (options.witness.clone(), options.report_silence.clone());
+        let rehearsal = OpenOptions { witness, report_silence, ..OpenOptions::default() };
         open_chosen(scratch, &found, assembly.clone(), runtime, rehearsal).await?;
     }
     open_chosen(devices, &found, assembly, runtime, options).await
@@ -318,16 +341,34 @@ async fn open_chosen(
         .filter(|&place| !members.contains(&Some(place)) && incoming != Some(place))
         .map(|place| (found[place].1.label.slot, devices[found[place].0].clone()))
         .collect();
-    let in_slots = members.iter().map(|place| place.map(|place| devices[found[place].0].clone()));
+    let in_use: Vec<Option<usize>> =
+        members.iter().map(|place| place.map(|place| found[place].0)).collect();
+    let in_slots = in_use.iter().map(|disk| disk.map(|disk| devices[disk].clone()));
     let holding = members.iter().map(|place| place.map_or(0, |place| found[place].1.copy));
     let (in_slots, clock) = (in_slots.zip(holding).collect(), runtime.clock.clone());
-    let members = Members::new(in_slots, label, options.witnessed, clock);
+    let limit = options.read_errors_per_hour;
+    let members = Members::new(in_slots, label, options.witnessed, clock, limit);
     let members = Rc::new(members);
     pardoned.into_iter().for_each(|slot| members.returns(slot));
     bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
     if !is_planted(Bug::UnaskedStrangers) {
         strangers.into_iter().for_each(|(slot, device)| members.has_stranger(slot, device));
     }
+    let report = options.report_silence.clone();
+    let calls = members.calls.borrow().clone();
+    let disks = in_use.into_iter().zip(calls);
+    let disks = disks.filter_map(|(disk, calls)| Some((disk?, calls))).collect();
+    let returning = return_to(members, runtime, options.cache, were_all_in);
+    reporting(disks, &runtime.clock, &report, returning).await
+}
+
+/// Has members come back to how the set stood last.
+async fn return_to(
+    members: Rc<Members>,
+    runtime: &Runtime,
+    cache: usize,
+    were_all_in: bool,
+) -> Result<Set, OpenError> {
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
     }
@@ -340,7 +381,7 @@ async fn open_chosen(
     if !recalled.is_empty() {
         sums.lose_unknown(&recalled).await.map_err(|_| OpenError::Failed)?;
     }
-    let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
+    let array = Array::new(members, Rc::new(log), map, (sums, missed), cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 

@@ -83,6 +83,12 @@ planted::bugs! {
     HastyReplacements,
     /// What is written to a member that is out is acknowledged though the others cannot tell it.
     WrittenNowhere,
+    /// A block that was written anew is not read back.
+    UnreadMends,
+    /// Read errors make no member failing.
+    UncountedErrors,
+    /// A member that alone refuses what was allocated is waited for without end.
+    EndlessRefusals,
     /// What disks agree upon is right though it fits no checksum.
     AgreedLosses,
     /// A write that misses a member leaves the checksums of that as they were.

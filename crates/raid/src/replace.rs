@@ -93,6 +93,7 @@ impl Members {
     fn put_in_place(&self) {
         let Some(Incoming { slot, device, calls, .. }) = self.incoming.take() else { return };
         self.calls.borrow_mut()[slot] = calls;
+        self.health.forget(slot);
         let old = self.devices.borrow_mut()[slot].replace(device);
         self.leaving.replace(old.map(|old| (slot, old)));
     }

@@ -21,6 +21,11 @@ pub struct Met {
     pub unread: u64,
     /// For how long a call of it has no answer, if that is long and others have answered since.
     pub silent_for: Option<Duration>,
+    /// Whether it had more read errors within an hour than it may have. It stays in until another
+    /// disk has its place.
+    pub is_failing: bool,
+    /// Whether a write of it waits for room below.
+    pub waits_for_room: bool,
 }
 
 /// What a set was asked to do, and did for it, since it was opened.

@@ -314,8 +314,10 @@ impl Stripe<'_> {
         // Without room it stays as it is: who reads does not wait for that.
         if self.members.write_if_room(slot, at, data).await {
             self.sums.of(slot, offset, BLOCK).await.take(offset, bytes);
-            self.members.unread.forget_range(slot, offset, BLOCK);
-            self.members.counts.meet(slot, |met| met.mended += 1);
+            if self.members.reads_back(slot, at, bytes).await {
+                self.members.unread.forget_range(slot, offset, BLOCK);
+                self.members.counts.meet(slot, |met| met.mended += 1);
+            }
         }
     }
 

@@ -526,7 +526,9 @@ impl Sums {
         }
         for copy in (0..2).filter(|&copy| are_in[copy] && !table.is_everywhere(&found[copy])) {
             table.change(NO_RECORD);
-            if table.kept[copy].get().holds.is_none() && !table.is_empty() {
+            // What cannot be read is counted by that, and perhaps not mended by a rewrite.
+            let is_wrong = table.kept[copy].get().holds.is_none() && !found[copy].is_unread;
+            if is_wrong && !table.is_empty() {
                 self.met_wrong(&table, copy);
             }
         }

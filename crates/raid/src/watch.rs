@@ -4,6 +4,7 @@
 //! under way. A member is *silent* when one of them has had no answer for a while, and another
 //! member has answered since that began: where nobody answers it is no single disk. It is told, and
 //! stays in: who waits for it waits until the system gives up, which is an error of the member.
+//! While a set is opened each disk that does not answer is reported ([`reporting`]).
 //!
 //! Invariants:
 //! 1. A call is noted from when it is made until it has its answer, or nobody waits for that.
@@ -11,17 +12,25 @@
 //! Not asserted: 1, which is what making and dropping a [`Call`] does.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use block::{BlockDevice, Buffer, Durability, Geometry, Io};
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::{Either, select};
 use runtime::{Clock, Instant};
 
 /// After so long without an answer a member is silent.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A disk that gives no answer for this long while a set is opened is reported.
+const REPORT_AFTER: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reports a disk, by its number, that gives no answer while a set is opened.
+pub type ReportSilence = Rc<dyn Fn(usize)>;
 
 /// The calls of a device.
 pub(crate) struct Calls {
@@ -51,6 +60,12 @@ impl Calls {
         all.iter().enumerate().map(of).collect()
     }
 
+    /// For how long its oldest call has waited.
+    fn waits(&self) -> Option<Duration> {
+        let began = *self.under_way.borrow().values().next()?;
+        Some(self.clock.now().since(began))
+    }
+
     fn begin(self: &Rc<Self>) -> Call {
         let (calls, number) = (self.clone(), self.next.get());
         self.next.set(number + 1);
@@ -67,6 +82,32 @@ impl Calls {
             answer
         }
         .boxed_local()
+    }
+}
+
+/// Does work, and reports disks that do not answer meanwhile, each once. `disks` are their calls,
+/// and the numbers by which they are reported.
+pub(crate) async fn reporting<T>(
+    disks: Vec<(usize, Rc<Calls>)>,
+    clock: &Rc<dyn Clock>,
+    report: &ReportSilence,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut reported = BTreeSet::new();
+    let watch = async {
+        loop {
+            clock.sleep(POLL_INTERVAL).await;
+            for (disk, calls) in &disks {
+                let is_late = calls.waits().is_some_and(|waits| waits >= REPORT_AFTER);
+                if is_late && reported.insert(*disk) {
+                    report(*disk);
+                }
+            }
+        }
+    };
+    match select(pin!(work), pin!(watch)).await {
+        Either::Left((done, _)) => done,
+        Either::Right((never, _)) => never,
     }
 }
 

@@ -3,6 +3,7 @@
 mod copies;
 mod costs;
 mod failed_starts;
+mod failing;
 mod losses;
 mod recalled;
 mod records;

@@ -1,0 +1,85 @@
+//! Writes of members that find no room below, and wait for it.
+//!
+//! A member may be a file that grows, and its host be full: it is no dead disk. The write is tried
+//! again until there is room; the log has what it holds. A member is put out for want of room only
+//! if it refuses a range that was allocated before, for [`REFUSAL_LIMIT`], while all others take
+//! their writes. Where the others refuse as well, the host of all is full.
+//!
+//! Invariants:
+//! 1. A slot waits for room while one of its writes has been refused and not taken since.
+//!
+//! Not asserted: 1, which is what making and dropping a [`Refusal`] does.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use runtime::Instant;
+use runtime::sync::Signal;
+
+/// A member that alone refuses an allocated range for this long is out.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(30);
+
+/// Refused writes of all members.
+pub(crate) struct Refusals {
+    /// How many writes wait, by slot.
+    waiting: RefCell<Vec<usize>>,
+    /// Notified when a write begins to wait.
+    begun: Signal,
+}
+
+/// A write of a member that waits for room.
+pub(crate) struct Refusal<'r> {
+    all: &'r Refusals,
+    slot: usize,
+    /// Since when the member has been the only one to refuse.
+    alone_since: Cell<Instant>,
+}
+
+impl Refusals {
+    pub(crate) fn new(members: usize) -> Self {
+        Self { waiting: RefCell::new(vec![0; members]), begun: Signal::new() }
+    }
+
+    /// A write of this slot is refused, until the answer is dropped.
+    pub(crate) fn begin(&self, slot: usize, now: Instant) -> Refusal<'_> {
+        self.waiting.borrow_mut()[slot] += 1;
+        self.begun.notify();
+        Refusal { all: self, slot, alone_since: Cell::new(now) }
+    }
+
+    /// Whether any member waits for room.
+    pub(crate) fn is_any(&self) -> bool {
+        self.waiting.borrow().iter().any(|&waiting| waiting > 0)
+    }
+
+    /// Whether this one does.
+    pub(crate) fn is_of(&self, slot: usize) -> bool {
+        self.waiting.borrow()[slot] > 0
+    }
+
+    /// Completes when a member waits for room.
+    pub(crate) async fn any(&self) {
+        while !self.is_any() {
+            self.begun.wait().await;
+        }
+    }
+}
+
+impl Refusal<'_> {
+    /// The write was refused once more. Whether no other member has refused one for so long that
+    /// the fault is this member's own.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        let waiting = self.all.waiting.borrow();
+        let mut others = waiting.iter().enumerate().filter(|(slot, _)| *slot != self.slot);
+        if others.any(|(_, &waiting)| waiting > 0) {
+            self.alone_since.set(now);
+        }
+        now.since(self.alone_since.get()) >= REFUSAL_LIMIT
+    }
+}
+
+impl Drop for Refusal<'_> {
+    fn drop(&mut self) {
+        self.all.waiting.borrow_mut()[self.slot] -= 1;
+    }
+}
