@@ -36,6 +36,7 @@ mod mkfs_arguments;
 mod occupied;
 mod order;
 mod partitions;
+mod probe;
 mod readable;
 mod reader;
 mod redo_log;

@@ -166,7 +166,7 @@ fn make_all(
     making.go_on(Stage::Ending)?;
     let members = paths.iter().map(|path| real_place(path)).collect();
     let spares = arguments.spare.iter().map(|path| real_place(path)).collect();
-    let raid = Some(RaidSettings { set: made.set, members, spares, spare_after_s: None });
+    let raid = Some(RaidSettings { set: made.set, members, spares, ..RaidSettings::default() });
     write_settings(folder, &Settings { log_size: Some(log_size), raid, ..Settings::of(design) })?;
     // Behind them: until then the volume is that of before, if there was one.
     set_state::write(folder, &made.set, &made.witness)?;

@@ -85,18 +85,20 @@ impl Story {
     }
 }
 
-/// The disks of a set that there are: where they were last, or else beside the others.
+/// The disks of a set that there are: where they were last, or else beside the others. Those that
+/// do not answer are not read.
 ///
 /// # Errors
 /// [`Failure::Set`] if two disks are the same member, and neither is the later one.
 pub(crate) fn find_members(
     raid: &RaidSettings,
     witness: Option<&Witness>,
+    silent: &BTreeSet<PathBuf>,
     tells: bool,
 ) -> Result<Vec<Member>, Failure> {
     let mut found: Vec<Member> = Vec::new();
-    let mut seen = BTreeSet::new();
-    for path in &raid.members {
+    let mut seen: BTreeSet<_> = silent.iter().map(|path| disk_at(path)).collect();
+    for path in raid.members.iter().filter(|&path| !silent.contains(path)) {
         match labels_at(path) {
             Ok(Read { label, is_overwritten, .. })
                 if label.set == raid.set && seen.insert(disk_at(path)) =>
@@ -158,9 +160,11 @@ fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Me
 }
 
 /// Where the spares of a set are: where they were last, or else beside the other disks.
-pub(crate) fn find_spares(raid: &RaidSettings) -> Vec<PathBuf> {
-    let (mut spares, mut seen, mut missing) = (raid.spares.clone(), BTreeSet::new(), Vec::new());
-    for (place, path) in spares.iter().enumerate() {
+/// Those that do not answer are not read.
+pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+    let mut seen: BTreeSet<_> = silent.iter().map(|path| disk_at(path)).collect();
+    let (mut spares, mut missing) = (raid.spares.clone(), Vec::new());
+    for (place, path) in spares.iter().enumerate().filter(|(_, path)| !silent.contains(*path)) {
         if !(is_spare(path, &raid.set) && seen.insert(disk_at(path))) {
             missing.push(place);
         }
@@ -239,7 +243,10 @@ pub(crate) fn label_at(path: &Path) -> Result<Label, String> {
 }
 
 /// The same, and whether it was written over.
-fn labels_at(path: &Path) -> Result<Read, String> {
+///
+/// # Errors
+/// As [`label_at`].
+pub(crate) fn labels_at(path: &Path) -> Result<Read, String> {
     let disk = DiskFile::open(path, Access::Glance).map_err(|error| error.to_string())?;
     let label = raid::labels_of(&FileDevice::new(disk)).now_or_never();
     label.expect(AT_ONCE).map_err(|error| match error {

@@ -29,6 +29,7 @@ use crate::failure::Failure;
 use crate::info;
 use crate::memory;
 use crate::mkfs;
+use crate::probe::silent_disks;
 use crate::readable::warn_of_readable;
 use crate::sets::Orders;
 use crate::sharing::{is_shared, open_together};
@@ -145,8 +146,13 @@ async fn open_and_serve(
     opened: &mut Vec<(Rc<dyn FileSystem>, ReportStop)>,
     ready: impl FnOnce(&ReadyInfo),
 ) -> Result<(), Failure> {
-    let opening = open_all(arguments, &settings, runtime);
-    let (found, results) = signals.while_starting(opening).await??;
+    let mut found = find_all(arguments)?;
+    let Some(probed) = signals.unless_ended(probe_all(&mut found, runtime)).await else {
+        return Ok(()); // nothing is open yet
+    };
+    probed?;
+    let opening = open_all(arguments, &settings, &found, runtime);
+    let results = signals.while_starting(opening).await??;
     let refused = results.iter().filter(|result| result.is_err()).count();
     let all_refused = refused == results.len();
     let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());
@@ -213,8 +219,8 @@ fn no_orders(volume: &Volume) -> Act {
 }
 
 /// A socket is that of one disk.
-fn refuse_unclear_control(volumes: &[Volume], control: Option<&Path>) -> Result<(), Failure> {
-    let bare = volumes.iter().filter(|volume| volume.folder.is_none()).count();
+fn refuse_unclear_control(found: &[Named], control: Option<&Path>) -> Result<(), Failure> {
+    let bare = found.iter().filter(|(_, volume)| volume.folder.is_none()).count();
     if control.is_none() || bare == 1 {
         return Ok(());
     }
@@ -225,36 +231,49 @@ fn refuse_unclear_control(volumes: &[Volume], control: Option<&Path>) -> Result<
 /// A volume, and the name by which it is served.
 type Named = (String, Volume);
 
-/// Opens the volumes: each with its name, and what became of it.
+/// The volumes that are to be served.
+fn find_all(arguments: &ServeArguments) -> Result<Vec<Named>, Failure> {
+    let mut found = Vec::new();
+    for path in &arguments.volumes {
+        let mut volume = Volume::find(path)?.with_log(arguments.log.as_deref())?;
+        volume.is_degraded_meant = arguments.degraded;
+        found.push((export_name(path)?, volume));
+    }
+    refuse_twins(&found)?;
+    refuse_unclear_control(&found, arguments.control.as_deref())?;
+    Ok(found)
+}
+
+/// Waits for the disks of the volumes, as long as these need them.
+async fn probe_all(found: &mut [Named], runtime: &Runtime) -> Result<(), Failure> {
+    for (_, volume) in found {
+        volume.silent = silent_disks(volume, runtime).await?;
+    }
+    Ok(())
+}
+
+/// Opens the volumes: what became of each.
 async fn open_all(
     arguments: &ServeArguments,
     settings: &Settings,
+    found: &[Named],
     runtime: &Runtime,
-) -> Result<(Vec<Named>, Vec<Result<OpenVolume, Failure>>), Failure> {
+) -> Result<Vec<Result<OpenVolume, Failure>>, Failure> {
     let cache_bytes = match settings.config.cache {
         Some(bytes) => usize::try_from(bytes.0).unwrap_or(usize::MAX),
         None => memory::usual_cache(arguments.volumes.len()),
     };
     let disks = Disks::new().map_err(Failure::Start)?;
     let device = move |disk| disks.device(disk);
-    let mut found = Vec::new();
-    let mut names = Vec::new();
-    for path in &arguments.volumes {
-        let mut volume = Volume::find(path)?.with_log(arguments.log.as_deref())?;
-        volume.is_degraded_meant = arguments.degraded;
-        found.push(volume);
-        names.push(export_name(path)?);
-    }
-    refuse_twins(&found)?;
-    refuse_unclear_control(&found, arguments.control.as_deref())?;
+    let volumes: Vec<Volume> = found.iter().map(|(_, volume)| volume.clone()).collect();
     let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut results = Vec::new();
     match &arguments.log {
-        Some(log) if is_shared(log, &found, &device, runtime).await? => {
-            results = open_together(&found, log, device, cache_bytes, runtime).await?;
+        Some(log) if is_shared(log, &volumes, &device, runtime).await? => {
+            results = open_together(&volumes, log, device, cache_bytes, runtime).await?;
         }
         _ => {
-            for volume in &found {
+            for volume in &volumes {
                 match open_volume(volume, access, device.clone(), cache_bytes, runtime).await {
                     Ok(volume) => results.push(Ok(volume)),
                     Err(failure) => {
@@ -268,7 +287,7 @@ async fn open_all(
             }
         }
     }
-    Ok((names.into_iter().zip(found).collect(), results))
+    Ok(results)
 }
 
 /// Has the process end when any task or thread panics: something is not as it must be, and nothing
@@ -309,11 +328,11 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
 }
 
 /// A volume is served once, whatever it is called.
-fn refuse_twins(volumes: &[Volume]) -> Result<(), Failure> {
+fn refuse_twins(found: &[Named]) -> Result<(), Failure> {
     let disk = |volume: &Volume| fs::canonicalize(&volume.disk_path).ok();
-    for (index, volume) in volumes.iter().enumerate() {
-        let same = |other: &&Volume| disk(other).is_some() && disk(other) == disk(volume);
-        if let Some(other) = volumes[..index].iter().find(same) {
+    for (index, (_, volume)) in found.iter().enumerate() {
+        let same = |(_, other): &&Named| disk(other).is_some() && disk(other) == disk(volume);
+        if let Some((_, other)) = found[..index].iter().find(same) {
             let (path, other) = (volume.path.display(), other.path.display());
             let sentence = format!("{other} and {path} are one volume: name it once");
             return Err(Failure::Usage(sentence));

@@ -153,7 +153,7 @@ mod tests {
         let members = ["/dev/sdb", "disks/two \"quoted\".img"].map(Into::into).to_vec();
         let spares = vec!["/dev/sdz".into()];
         let set = std::array::from_fn(|index| 17 * index as u8);
-        RaidSettings { set, members, spares, spare_after_s: None }
+        RaidSettings { set, members, spares, ..RaidSettings::default() }
     }
 
     #[test]

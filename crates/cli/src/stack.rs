@@ -20,8 +20,9 @@ use block::slice::split;
 use block::{BlockDevice, IoError, clear};
 use designs::{DiskRole, Found};
 use duramen_settings::RaidSettings;
+use raid::assembly::Witness;
 use raid::label::{Id, Slot, Standing};
-use raid::{OpenOptions, Set};
+use raid::{OpenOptions, READ_ERRORS_PER_HOUR, Set};
 use runtime::Runtime;
 use serde::{Deserialize, Serialize};
 use server::reactor;
@@ -203,7 +204,8 @@ impl Volume {
     pub(crate) fn lacks_a_member(&self) -> Result<bool, Failure> {
         let Some(raid) = &self.settings.raid else { return Ok(false) };
         let witness = self.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
-        let found = find_members(raid, witness.transpose()?.flatten().as_ref(), false)?;
+        let found =
+            find_members(raid, witness.transpose()?.flatten().as_ref(), &self.silent, false)?;
         Ok(Story::of(&found).lacks_one(&found))
     }
 
@@ -220,11 +222,9 @@ impl Volume {
             folder.map(|folder| set_state::read(folder, &raid.set)).transpose()?.flatten();
         let last = folder.map(|folder| set_state::last_in_sync(folder, &raid.set));
         let last = last.unwrap_or_default();
-        let found = find_members(raid, witness.as_ref(), is_written)?;
+        let found = find_members(raid, witness.as_ref(), &self.silent, is_written)?;
         let (members, devices) = self.open_members(found, access, device)?;
-        let mut options =
-            OpenOptions { is_meant: self.is_degraded_meant, ..OpenOptions::default() };
-        options.witness = witness;
+        let mut options = self.set_options(raid, witness, &members);
         if let Some(folder) = folder.filter(|_| is_written) {
             set_state::probe(folder)?;
             let clock = runtime.clock.clone();
@@ -271,10 +271,34 @@ impl Volume {
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
         let strangers = Rc::new(RefCell::new(strangers));
-        let spares = Rc::new(RefCell::new(find_spares(raid)));
+        let spares = Rc::new(RefCell::new(find_spares(raid, &self.silent)));
         let noted = Rc::new(RefCell::new([raid.members.clone(), raid.spares.clone()]));
         let (set, scrub) = (Rc::new(set), Rc::default());
         Ok(OpenSet { set, members, listed, spares, noted, scrub, late, returned, strangers })
+    }
+
+    /// How a set is opened on these members.
+    fn set_options(
+        &self,
+        raid: &RaidSettings,
+        witness: Option<Witness>,
+        members: &[Member],
+    ) -> OpenOptions {
+        let disks: Vec<PathBuf> = members.iter().map(|member| member.path.clone()).collect();
+        let path = self.path.clone();
+        let report_silence = Rc::new(move |disk: usize| {
+            let (path, disk) = (path.display(), disks[disk].display());
+            words::say(format_args!(
+                "{path}: {disk} has not answered for 5 s; the start waits for it"
+            ));
+        });
+        OpenOptions {
+            witness,
+            is_meant: self.is_degraded_meant,
+            read_errors_per_hour: raid.read_errors_per_hour.unwrap_or(READ_ERRORS_PER_HOUR),
+            report_silence,
+            ..OpenOptions::default()
+        }
     }
 
     /// Opens the disks of those that were found, without those that cannot be had if that does no

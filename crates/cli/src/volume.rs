@@ -11,6 +11,7 @@
 //! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
 //! volume that was never finished.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Error, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -51,6 +52,8 @@ pub(crate) struct Volume {
     pub(crate) is_log_named: bool,
     /// Whether the command line says that no member of its set that is missing is newer.
     pub(crate) is_degraded_meant: bool,
+    /// Disks of its set that do not answer: they are not read.
+    pub(crate) silent: BTreeSet<PathBuf>,
 }
 
 impl Volume {
@@ -94,6 +97,7 @@ impl Volume {
             folder: None,
             is_log_named: false,
             is_degraded_meant: false,
+            silent: BTreeSet::new(),
         })
     }
 
@@ -112,6 +116,7 @@ impl Volume {
             folder: Some(folder.to_owned()),
             is_log_named: false,
             is_degraded_meant: false,
+            silent: BTreeSet::new(),
         }
     }
 

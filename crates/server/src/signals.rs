@@ -110,6 +110,19 @@ impl Signals {
         }
     }
 
+    /// Does work that leaves nothing behind when it is dropped. `None` when a signal to end comes
+    /// first.
+    pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        pin_mut!(work);
+        loop {
+            match select(work.as_mut(), self.next().boxed_local()).await {
+                Either::Left((done, _)) => return Some(done),
+                Either::Right((Asked::End, _)) => return None,
+                Either::Right((Asked::Reload, _)) => {} // the configuration is read later
+            }
+        }
+    }
+
     /// Completes at the next signal, for a command that only has to know that there was one.
     pub async fn any(&mut self) {
         self.next().await;

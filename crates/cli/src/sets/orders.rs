@@ -21,7 +21,7 @@ use block::file::{Access, DiskFile};
 use duramen_settings::RaidSettings;
 use futures::FutureExt;
 use futures::future::select;
-use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
+use raid::label::{Id, Label, Standing, have_in_sync, new_id};
 use raid::layout::Level;
 use raid::{RebuildError, ScrubError, Scrubbed, Set, Status};
 use runtime::{Instant, Runtime};
@@ -42,6 +42,8 @@ pub(super) use lists::Removed;
 
 /// How often it is looked whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Tasks that attend to a set, each with a reference to it.
+const ATTENDANTS: usize = 2;
 /// How long it is waited for a disk that is let go of.
 const LET_GO_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -305,17 +307,18 @@ impl Orders {
         !is_late && self.open.late.borrow().contains(&slot)
     }
 
-    /// Has a spare take the place of a member that is out, if there are both.
+    /// Has a spare take the place of a member that is out, or else of one that is failing, if there
+    /// are both.
     async fn take_over(&self) {
-        let Label { slots, set, layout, .. } = self.open.set.label();
-        let is_out = |slot: &Slot| slot.standing == Standing::Stale || slot.standing.is_coming();
-        let out = (0..slots.len()).find(|&it| is_out(&slots[it]) && !self.is_awaited(it));
+        let status = self.open.set.status();
+        let Label { slots, set, layout, .. } = &status.label;
         let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
-        if left < layout.needed() {
+        if left < layout.needed() || self.open.set.is_closed() {
             return; // it has stopped
         }
-        let is_closed = self.open.set.is_closed();
-        let Some(slot) = out.filter(|_| !is_closed) else { return };
+        let out = (0..slots.len()).find(|&it| is_out(&status, it) && !self.is_awaited(it));
+        let failing = || (0..slots.len()).find(|&it| status.met[it].is_failing);
+        let (Some(slot), set) = (out.or_else(failing), *set) else { return };
         let (path, spares) = (self.volume.path.display(), self.open.spares.borrow().clone());
         for spare in spares {
             let is_listed = self.open.listed.borrow().iter().any(|it| real(it) == real(&spare));
@@ -325,7 +328,8 @@ impl Orders {
             let now = self.open.set.status();
             let has_begun = self.is_busy.get() || now.rebuild.is_some();
             let is_removed = !self.open.spares.borrow().contains(&spare);
-            if has_begun || is_removed || !is_out(&now.label.slots[slot]) {
+            let needs_one = is_out(&now, slot) || now.met[slot].is_failing;
+            if has_begun || is_removed || !needs_one {
                 return; // that may have taken a while
             }
             let begun = if is_one {
@@ -552,10 +556,19 @@ impl Orders {
     pub(crate) fn attend(&self) {
         self.tell_start();
         let orders = self.clone();
+        // A disk that does not answer holds up nothing else.
+        let look = async move {
+            let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());
+            while set.strong_count() > ATTENDANTS {
+                orders.find_late().await;
+                clock.sleep(WATCH_INTERVAL).await;
+            }
+        };
+        self.runtime.tasks.spawn(look.boxed_local());
+        let orders = self.clone();
         let work = async move {
             let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());
-            while set.strong_count() > 1 {
-                orders.find_late().await;
+            while set.strong_count() > ATTENDANTS {
                 orders.bring_back().await;
                 orders.take_over().await;
                 clock.sleep(WATCH_INTERVAL).await;
@@ -588,6 +601,12 @@ fn is_left(spare: &Path, set: &Id) -> bool {
     }
 }
 
+/// Whether the member of a slot is out, or was to come in and does not.
+fn is_out(status: &Status, slot: usize) -> bool {
+    let standing = status.label.slots[slot].standing;
+    standing == Standing::Stale || standing.is_coming()
+}
+
 /// Says what has happened to the members of a set.
 fn tell_changes(path: &Path, before: &Status, now: &Status) {
     let path = path.display();
@@ -606,6 +625,21 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
                 "{path}: the member of slot {slot} has given {wrong} blocks that were never \
                  written there; 'duramen raid scrub' looks for more"
             ));
+        }
+        if now.is_failing && !before.is_failing {
+            words::say(format_args!(
+                "{path}: the member of slot {slot} is failing: too many of its blocks could not be \
+                 read. It stays in use until another disk has its place: a spare takes it by \
+                 itself, or use 'duramen raid replace'"
+            ));
+        }
+        if now.waits_for_room && !before.waits_for_room {
+            words::say(format_args!(
+                "{path}: the member of slot {slot} waits for room: make space on its host"
+            ));
+        }
+        if before.waits_for_room && !now.waits_for_room {
+            words::say(format_args!("{path}: the member of slot {slot} waits for room no more"));
         }
         if let (None, Some(time)) = (before.silent_for, now.silent_for) {
             let time = time.as_secs();

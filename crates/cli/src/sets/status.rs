@@ -50,6 +50,10 @@ enum State {
     Rebuilding,
     /// All members are in, and blocks of them could not be read or made: they are not lost.
     Incomplete,
+    /// All members are in, and one has had too many read errors.
+    Failing,
+    /// All members are in, and writes of one wait until its host has room.
+    WaitsForRoom,
     /// There are too few.
     Failed,
 }
@@ -73,11 +77,17 @@ struct SlotStatus {
     /// Blocks of 4 KiB that it lacks, and that disks may have which could not be read.
     #[serde(default)]
     unread: u64,
+    /// Whether it had too many read errors within an hour.
+    #[serde(default)]
+    failing: bool,
+    /// Whether its writes wait until its host has room.
+    #[serde(default)]
+    waits_for_room: bool,
 }
 
 impl SlotStatus {
     fn new(slot: usize, path: Option<PathBuf>, uuid: String, state: &str, met: Met) -> Self {
-        let Met { read_errors, write_errors, checksum_errors, mended, unread, silent_for } = met;
+        let Met { read_errors, write_errors, checksum_errors, mended, unread, .. } = met;
         Self {
             slot,
             path,
@@ -88,8 +98,10 @@ impl SlotStatus {
             write_errors,
             checksum_errors,
             mended,
-            silent_seconds: silent_for.unwrap_or_default().as_secs(),
+            silent_seconds: met.silent_for.unwrap_or_default().as_secs(),
             unread,
+            failing: met.is_failing,
+            waits_for_room: met.waits_for_room,
         }
     }
 }
@@ -157,6 +169,8 @@ impl Status {
         let (spares, absent) = (open.spares.borrow().clone(), open.absent());
         let is_incomplete = done.unread > 0 || met.iter().any(|met| met.unread > 0);
         let state = match status.state {
+            State::Clean if met.iter().any(|met| met.waits_for_room) => State::WaitsForRoom,
+            State::Clean if met.iter().any(|met| met.is_failing) => State::Failing,
             State::Clean if is_incomplete => State::Incomplete,
             state => state,
         };
@@ -164,15 +178,15 @@ impl Status {
     }
 
     /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
-    /// redundancy or lacks blocks that may be read later, 2 if it has too few members or has lost
-    /// data.
+    /// redundancy, lacks blocks that may be read later, or has a member that is failing or waits
+    /// for room; 2 if it has too few members or has lost data.
     pub(super) fn exit_code(&self) -> u8 {
         let has_lost = |it: &Losses| it.reads > 0 || it.bytes.is_some_and(|bytes| bytes > 0);
         match self.state {
             State::Failed => 2,
             _ if self.losses.as_ref().is_some_and(has_lost) => 2,
-            State::Degraded | State::Rebuilding | State::Incomplete => 1,
             State::Clean => 0,
+            _ => 1,
         }
     }
 
@@ -184,8 +198,8 @@ impl Status {
         let raid = volume.settings.raid.as_ref().expect("it stands on a set");
         let witness = volume.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
         let witness = witness.transpose()?.flatten();
-        let members = find_members(raid, witness.as_ref(), false)?;
-        let spares = find_spares(raid);
+        let members = find_members(raid, witness.as_ref(), &volume.silent, false)?;
+        let spares = find_spares(raid, &volume.silent);
         let labels: Vec<Label> = members.iter().map(|member| member.label.clone()).collect();
         let remains: Vec<usize> =
             (0..members.len()).filter(|&place| members[place].is_overwritten).collect();
@@ -292,6 +306,8 @@ impl Status {
             State::Degraded => "degraded",
             State::Rebuilding => "rebuilding",
             State::Incomplete => "incomplete",
+            State::Failing => "failing",
+            State::WaitsForRoom => "waits for room",
             State::Failed => "failed",
         };
         format!("{} of {} disks, {state}", self.level, self.slots.len())
@@ -322,8 +338,14 @@ impl Status {
             ];
             let met = met.iter().filter(|(count, _)| *count > 0);
             let met: String = met.map(|(count, what)| format!(", {count} {what}")).collect();
+            let flags = [(slot.failing, "failing"), (slot.waits_for_room, "waits for room")];
+            let flags = flags.iter().filter(|(is_set, _)| *is_set);
+            let flags: String = flags.map(|(_, what)| format!(", {what}")).collect();
             let since = slot.since.map(|it| format!(" since generation {it}")).unwrap_or_default();
-            line(&format!("slot {}", slot.slot), format!("{}{since}, {path}{met}", slot.state));
+            line(
+                &format!("slot {}", slot.slot),
+                format!("{}{flags}{since}, {path}{met}", slot.state),
+            );
         }
         for spare in &self.spares {
             line("spare", spare.display().to_string());

@@ -15,7 +15,7 @@ const ID: usize = 16;
 const SPARE_AFTER_S: u64 = 60;
 
 /// What the section says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaidSettings {
     /// The number of the set.
     pub set: [u8; ID],
@@ -26,6 +26,9 @@ pub struct RaidSettings {
     /// Seconds that a member which is missing at a start may be late, before a spare takes its
     /// place. `None` for the usual time.
     pub spare_after_s: Option<u64>,
+    /// Blocks that a disk may fail to read within an hour before it counts as failing. `None` for
+    /// the usual number.
+    pub read_errors_per_hour: Option<usize>,
 }
 
 /// The keys of the section.
@@ -38,6 +41,8 @@ pub(crate) struct RaidKeys {
     spares: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spare_after_s: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    read_errors_per_hour: Option<usize>,
 }
 
 impl RaidKeys {
@@ -47,16 +52,17 @@ impl RaidKeys {
             let expected = "the number of a set has 32 hexadecimal digits";
             toml::de::Error::custom(format!("raid.set is \"{told}\": {expected}"))
         })?;
-        let Self { members, spares, spare_after_s, .. } = self;
-        Ok(RaidSettings { set, members, spares, spare_after_s })
+        let Self { members, spares, spare_after_s, read_errors_per_hour, .. } = self;
+        Ok(RaidSettings { set, members, spares, spare_after_s, read_errors_per_hour })
     }
 }
 
 impl RaidSettings {
     /// The keys that say this.
     pub(crate) fn keys(&self) -> RaidKeys {
-        let RaidSettings { set, members, spares, spare_after_s } = self.clone();
-        RaidKeys { set: text_of(&set), members, spares, spare_after_s }
+        let RaidSettings { set, members, spares, spare_after_s, read_errors_per_hour } =
+            self.clone();
+        RaidKeys { set: text_of(&set), members, spares, spare_after_s, read_errors_per_hour }
     }
 
     /// How long a member that is missing at a start may be late.

@@ -134,6 +134,7 @@ impl Served {
             folder: None,
             is_log_named: false,
             is_degraded_meant: false,
+            silent: std::collections::BTreeSet::new(),
         };
         (Place { volume, socket: None, runtime, interrupt }, is_heard)
     }

@@ -57,9 +57,14 @@ impl Place {
 
     /// Has the settings say how long a member may be late.
     fn set_spare_after(&self, seconds: u64) {
+        self.set("spare_after_s", seconds);
+    }
+
+    /// Adds a line to the section `[raid]` of the settings.
+    fn set(&self, key: &str, value: u64) {
         let path = self.volume.join("volume.toml");
         let text = fs::read_to_string(&path).expect("it is a volume");
-        let section = format!("[raid]\nspare_after_s = {seconds}");
+        let section = format!("[raid]\n{key} = {value}");
         let changed = text.replacen("[raid]", &section, 1);
         assert!(changed != text, "{text}");
         fs::write(&path, changed).expect("there is room");
@@ -72,8 +77,8 @@ impl Place {
         let code = match status["state"].as_str().expect("a word") {
             "failed" => 2,
             _ if lost.iter().flatten().any(|&lost| lost > 0) => 2,
-            "degraded" | "rebuilding" => 1,
-            _ => 0,
+            "clean" => 0,
+            _ => 1,
         };
         assert_eq!(told.code, code, "{status}{}", told.errors);
         status

@@ -165,16 +165,13 @@ impl Orders {
     pub(super) fn write(&self, members: &[PathBuf], spares: &[PathBuf]) -> Result<(), Failure> {
         let Some(folder) = &self.volume.folder else { return Ok(()) };
         let settings = Volume::find(folder)?.settings;
-        let there = settings.raid.clone();
-        let spare_after_s = there.as_ref().and_then(|raid| raid.spare_after_s);
-        let there = there.map(|raid| [raid.members, raid.spares]).unwrap_or_default();
+        let there = settings.raid.clone().unwrap_or_default();
         let (set, mut noted) = (self.open.set.label().set, self.open.noted.borrow_mut());
-        let [members_now, spares_now] = there;
         let raid = RaidSettings {
             set,
-            members: merged(members_now, &noted[0], members),
-            spares: merged(spares_now, &noted[1], spares),
-            spare_after_s,
+            members: merged(there.members, &noted[0], members),
+            spares: merged(there.spares, &noted[1], spares),
+            ..there
         };
         write_settings(folder, &Settings { raid: Some(raid), ..settings })?;
         *noted = [members.to_vec(), spares.to_vec()];

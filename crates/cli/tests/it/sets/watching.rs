@@ -139,3 +139,50 @@ fn a_single_disk_says_to_which_set_it_belongs() {
     assert_eq!(member["generation"], status["generation"]);
     duramen(&["raid", "find", text(&place.folder.path("nothing"))]).failed(1, "nothing");
 }
+
+/// Every block of a member behind some of its data cannot be read until it is written again: the
+/// file was cut short.
+#[test]
+fn a_member_that_cannot_be_read_is_named_and_a_spare_takes_its_place() {
+    for level in ["--raid5", "--raid1"] {
+        let place = Place::new(4);
+        let disks: Vec<&str> = place.disks[..3].iter().map(|disk| text(disk)).collect();
+        on("mkfs", &place.volume, &[&[level], &disks[..], &["--sparse"]].concat()).good();
+        place.set("read_errors_per_hour", 15);
+        let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
+        let mut errors = serving.standard_error().expect("it was asked for");
+        let data = vec![7; 1 << 20];
+        put(&serving, "data", "one", &data);
+        assert_eq!(place.status()["state"], "clean");
+        let start = raid_start(&place.disks[1]);
+        let file = File::options().write(true).open(&place.disks[1]).expect("it is ours");
+        file.set_len(start + (64 << 10)).expect("it is a file");
+        place.raid(&["scrub"]).good();
+        let status = place.status();
+        assert_eq!(
+            (&status["state"], &status["slots"][1]["failing"]),
+            (&"failing".into(), &true.into())
+        );
+        assert_eq!(status["slots"][1]["state"], "in_sync", "it stays in");
+        assert_eq!(status["losses"]["bytes"], 0);
+        let (code, shown) = status_of(&place.volume);
+        assert!(code == 1 && shown.contains("in_sync, failing"), "{shown}");
+        place.raid(&["spare", text(&place.disks[3])]).good();
+        place.wait(|place| place.status()["state"] == "clean");
+        let status = place.status();
+        assert_eq!(status["slots"][1]["path"], text(&place.disks[3]), "{level}");
+        assert!(serving.stop().success());
+        let mut told = String::new();
+        errors.read_to_string(&mut told).expect("text");
+        assert!(told.contains("the member of slot 1 is failing"), "{told}");
+        assert!(!told.contains("is out;"), "it was replaced while it was in: {told}");
+        place.assert_whole(&[("one", &data)]);
+    }
+}
+
+/// Where the data of a member begins.
+fn raid_start(disk: &Path) -> u64 {
+    let mut start = 0;
+    relabel(disk, |label| start = label.data_start);
+    start
+}
