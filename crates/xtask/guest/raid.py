@@ -5,8 +5,9 @@ usage: raid.py FILES once|again
 
 What an fsync has answered is there at every moment, and no call fails: a client sees no error when
 a disk fails, while another one is made, when the server is killed and comes back with one disk
-less, when a disk returns that was away, or when bytes of a disk change by themselves. A line of one word asks somebody outside for such a
-thing; meanwhile files are written, changed and removed. The shared folder has a file `done-N` after
+less, when a disk returns that was away, when bytes of a disk change by themselves, or when two of
+these meet. A line of one word asks somebody outside for such a thing; meanwhile files are written,
+changed and removed. The shared folder has a file `done-N` after
 the Nth. The second word says what the server promises of a removal that is repeated because the server
 was killed before it could answer: that it counts once, or that it may run again, and find no name.
 """
@@ -21,6 +22,10 @@ from checks import check
 KIB = 1 << 10
 # What is asked for, in this order.
 WORDS = ["fail", "replace", "die", "make", "leave", "return", "rot"]
+# The same, with a rotten block of the quiet file on another disk.
+WORDS += ["rotten-return", "rotten-swap", "late"]
+# The quiet file is written once and lies still. Somebody outside knows it by these bytes.
+QUIET = b"a quiet block of a set of disks "
 
 
 class Work:
@@ -83,6 +88,20 @@ class Work:
             checks.equal(sorted(os.listdir(self.folder)), names, "the names")
             for path, data in self.kept.items():
                 checks.equal(checks.same_bytes(path, data), True, f"{path} is as it was")
+            checks.equal(checks.same_bytes("quiet", quiet_bytes()), True, "the quiet file")
+
+
+def quiet_bytes():
+    """What the quiet file holds: 64 blocks, each with its number."""
+    blocks = (QUIET + b"%08d" % number for number in range(64))
+    return b"".join(block.ljust(4 * KIB, b".") for block in blocks)
+
+
+def make_quiet_file():
+    with open("quiet", "wb") as file:
+        file.write(quiet_bytes())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class Beside(threading.Thread):
@@ -104,6 +123,7 @@ class Beside(threading.Thread):
 def main():
     files = int(sys.argv[1])
     work = Work("work", 1, sys.argv[2] == "again")
+    make_quiet_file()
     for _ in range(files):
         work.step()
     asked = checks.Asked()

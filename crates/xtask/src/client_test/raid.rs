@@ -6,7 +6,9 @@
 //!    is taken out; another one is made while the set is used; the server is killed, and comes back
 //!    without a disk, which is full of zeros; that is made again; a disk is away for a while, and
 //!    catches up when it is back; bytes of a disk are flipped, everywhere, and mended by a scrub,
-//!    and flipped once more.
+//!    and flipped once more. Then two things meet: a disk returns, and a good one is replaced,
+//!    while a block of another one is rotten; a disk is late at a start, and there is a spare. In
+//!    each of these the server is killed.
 //! 3. Then the set is clean, and the server stops well.
 //! 4. The volume is written as one plain image. The program's checker and all judges find there
 //!    what the mount showed.
@@ -33,6 +35,9 @@ const SCRIPT: &str = "raid.py";
 /// Where a disk has nothing but data and checksums, in bytes, and of how many one changes.
 const DATA: Range<u64> = 32 << 20..SIZE - (1 << 20);
 const ONE_OF: usize = 64 << 10;
+/// How the blocks of the quiet file begin, and their bytes.
+const QUIET: &[u8] = b"a quiet block of a set of disks ";
+const BLOCK: usize = 4096;
 /// Bytes of a disk.
 const SIZE: u64 = 256 << 20;
 /// So long a disk that is back may take to catch up.
@@ -106,7 +111,7 @@ impl Place {
         guest.arguments = vec![files.to_owned(), repeats.to_owned()];
         guest.share = Some(share.clone());
         guest.time_limit *= if plan.full { 10 } else { 1 };
-        let status = mounted::run_asking(&guest, &share, 7, transcript, |word| self.change(word))?;
+        let status = mounted::run_asking(&guest, &share, 10, transcript, |word| self.change(word))?;
         self.must_be("clean")?;
         Ok(status)
     }
@@ -145,16 +150,112 @@ impl Place {
             }
             "rot" => {
                 flip(&self.disks[0], 0x20)?;
-                let scrub = self.json("scrub")?;
-                if scrub["mended"].as_u64().is_none_or(|mended| mended == 0) {
-                    return Err(Failure::new(format!("a scrub has mended nothing: {scrub}")));
-                }
+                self.scrub()?;
                 // These are left for whoever reads them.
                 flip(&self.disks[0], 0x40)?;
             }
+            "rotten-return" => self.return_beside_rot()?,
+            "rotten-swap" => self.swap_beside_rot()?,
+            "late" => self.start_without_a_late_disk()?,
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Where the disk of a slot is.
+    fn disk_of(&self, slot: usize) -> Result<PathBuf> {
+        let info = self.server.info()?;
+        let path = info["raid"]["slots"][slot]["path"].as_str();
+        path.map(PathBuf::from).ok_or_else(|| Failure::new(format!("slot {slot} has no disk")))
+    }
+
+    /// Mends what is wrong on one disk: something is, and nothing is lost.
+    fn scrub(&self) -> Result<()> {
+        let scrub = self.json("scrub")?;
+        match (scrub["mended"].as_u64(), scrub["lost"].as_array()) {
+            (Some(1..), Some(lost)) if lost.is_empty() => Ok(()),
+            _ => {
+                Err(Failure::new(format!("a scrub mends nothing, or has lost something: {scrub}")))
+            }
+        }
+    }
+
+    /// Where a disk is not found: a folder of its own.
+    fn hiding_place(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(format!("away-{name}"));
+        fs::create_dir(&folder).while_doing(folder.display())?;
+        Ok(folder.join("disk"))
+    }
+
+    /// Kills the server in the middle of whatever it does, and starts it again.
+    fn fall(&mut self) -> Result<()> {
+        clock::sleep(Duration::from_millis(150));
+        self.server.die()?;
+        self.server.come_back()
+    }
+
+    /// Flips a bit of a block of the quiet file on the first disk that has one, but for those of
+    /// this slot.
+    fn rot_quietly(&self, slot: usize) -> Result<()> {
+        for other in (0..self.disks.len()).filter(|other| *other != slot) {
+            if flip_quiet_block(&self.disk_of(other)?)? {
+                return Ok(());
+            }
+        }
+        Err(Failure::new("no disk has a block of the quiet file"))
+    }
+
+    /// A disk is away, a block of another one rots, and the first one returns. A kill interrupts
+    /// its catching up.
+    fn return_beside_rot(&mut self) -> Result<()> {
+        self.scrub()?; // of what rotted before nothing is left
+        let (disk, away) = (self.disk_of(1)?, self.hiding_place("beside-rot")?);
+        self.server.die()?;
+        fs::rename(&disk, &away).while_doing(disk.display())?;
+        self.server.come_back()?;
+        self.must_be("degraded")?;
+        self.rot_quietly(1)?;
+        clock::sleep(Duration::from_millis(500)); // for the client to write what the disk misses
+        self.server.die()?;
+        fs::rename(&away, &disk).while_doing(disk.display())?;
+        self.server.come_back()?;
+        self.fall()?;
+        self.must_become_clean()
+    }
+
+    /// A good disk is replaced while a block of another one is rotten. A kill interrupts that.
+    fn swap_beside_rot(&mut self) -> Result<()> {
+        self.rot_quietly(1)?;
+        let new = self.folder.join("disk-swapped");
+        clear(&new)?;
+        let path = new.to_string_lossy();
+        self.server.raid("replace", &["1", &path, "--force", "--background"])?;
+        self.fall()?;
+        self.must_become_clean()?;
+        self.must_have(1, &new)
+    }
+
+    /// A disk is late at a start, and there is a spare: it stays one.
+    fn start_without_a_late_disk(&mut self) -> Result<()> {
+        let (disk, away) = (self.disk_of(1)?, self.hiding_place("and-late")?);
+        let spare = self.folder.join("disk-spare");
+        clear(&spare)?;
+        self.server.raid("spare", &[&spare.to_string_lossy()])?;
+        self.server.die()?;
+        fs::rename(&disk, &away).while_doing(disk.display())?;
+        self.server.come_back()?;
+        clock::sleep(Duration::from_millis(300));
+        fs::rename(&away, &disk).while_doing(disk.display())?;
+        self.fall()?;
+        self.must_become_clean()?;
+        self.must_have(1, &disk)
+    }
+
+    fn must_have(&self, slot: usize, disk: &Path) -> Result<()> {
+        match self.disk_of(slot)? {
+            path if path == disk => Ok(()),
+            path => Err(Failure::new(format!("slot {slot} has {}", path.display()))),
+        }
     }
 
     fn replace(&self, slot: &str, disk: &Path) -> Result<()> {
@@ -182,10 +283,15 @@ impl Place {
     }
 
     fn must_become_clean(&self) -> Result<()> {
+        self.wait("the set does not become clean", |place| Ok(place.state()? == "clean"))
+    }
+
+    /// Waits until something is so, or fails with this sentence.
+    fn wait(&self, otherwise: &str, is_so: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let deadline = clock::now() + PATIENCE;
-        while self.state()? != "clean" {
+        while !is_so(self)? {
             if clock::now() > deadline {
-                return Err(Failure::new("the disk that is back has not caught up"));
+                return Err(Failure::new(otherwise));
             }
             clock::sleep(Duration::from_millis(100));
         }
@@ -210,4 +316,14 @@ fn flip(disk: &Path, bit: u8) -> Result<()> {
         flipped.while_doing(disk.display())?;
     }
     Ok(())
+}
+
+/// Flips a bit of the first block of the quiet file that a disk has, if it has one.
+fn flip_quiet_block(disk: &Path) -> Result<bool> {
+    let bytes = fs::read(disk).while_doing(disk.display())?;
+    let mut blocks = (0..bytes.len()).step_by(BLOCK);
+    let Some(at) = blocks.find(|&at| bytes[at..].starts_with(QUIET)) else { return Ok(false) };
+    let file = File::options().write(true).open(disk).while_doing(disk.display())?;
+    file.write_all_at(&[bytes[at] ^ 1], at as u64).while_doing(disk.display())?;
+    Ok(true)
 }
