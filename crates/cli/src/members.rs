@@ -225,6 +225,16 @@ fn disks_in(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(may_be).collect()
 }
 
+/// The path of these that leads to this member of a set: of several disks that say so the latest.
+pub(crate) fn find_member(paths: &[PathBuf], set: &Id, member: &Id) -> Option<Member> {
+    let at = |path: &PathBuf| {
+        let Read { label, is_overwritten, .. } = labels_at(path).ok()?;
+        let is_it = label.set == *set && label.member() == *member && !is_overwritten;
+        is_it.then(|| Member { path: path.clone(), label, is_listed: true, is_overwritten })
+    };
+    paths.iter().filter_map(at).max_by_key(Member::age)
+}
+
 /// A disk that is this member of a set, open for writing. `None` if the path leads to none.
 pub(crate) fn open_member(path: &Path, set: &Id, member: &Id) -> Option<(Member, DiskFile)> {
     let Read { label, is_overwritten, .. } = labels_at(path).ok()?;

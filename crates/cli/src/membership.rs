@@ -15,6 +15,7 @@ pub(crate) fn word_for(standing: Standing) -> &'static str {
         Standing::Rebuilding => "rebuilding",
         Standing::Empty => "empty",
         Standing::CatchingUp => "catching_up",
+        Standing::Offline => "offline",
     }
 }
 

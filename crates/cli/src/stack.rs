@@ -261,7 +261,8 @@ impl Volume {
             if !one.is_listed && (is_in || is_late) {
                 listed.push(one.path.clone());
             }
-            if !is_in && (one.is_listed || is_late) {
+            // A member that a person has taken out is not made again unasked.
+            if its.standing != Standing::Offline && !is_in && (one.is_listed || is_late) {
                 returned.push(Returned { slot, member, path: one.path.clone(), device });
             } else if !is_in {
                 strangers.push((one.path.clone(), device));

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use futures::stream;
 use futures::{StreamExt, TryStreamExt};
-use raid::label::{Standing, new_id};
+use raid::label::new_id;
 use runtime::{Instant, Runtime};
 
 use crate::failure::Failure;
@@ -134,7 +134,7 @@ pub(crate) async fn rebuild(
 ) -> Result<Measured, Failure> {
     let set = places.set.as_ref().expect("who calls this has a set");
     let slots = set.label().slots;
-    let out = slots.iter().position(|slot| slot.standing == Standing::Stale);
+    let out = slots.iter().position(|slot| slot.standing.is_out());
     let slot = out.ok_or_else(|| Failure::Usage("no member of the set is out".to_owned()))?;
     let device = places.further(path)?;
     let layout = set.layout();

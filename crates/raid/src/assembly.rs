@@ -456,7 +456,8 @@ mod tests {
                     }
                     running.retain(|one| one != member);
                     let mut slots = self.labels[running[0]].slots.clone();
-                    slots[*member].standing = Standing::Stale;
+                    // By itself, or because a person says so.
+                    slots[*member].standing = [Standing::Stale, Standing::Offline][*member % 2];
                     self.tell(slots, *written);
                 }
                 Event::CatchUp(member, written) => {

@@ -3,7 +3,8 @@
 //! A start without a member calls it out before anything is written that it would miss. If nothing
 //! is written then, the member is as good as before. Where the others are too few without it, as
 //! after the death of another one, it is in again at once: the labels are judged as if the story
-//! had never called it out. Its label is written before those of the others.
+//! had never called it out. Its label is written before those of the others. A member that a person
+//! has taken out is in again only if a person has the set opened against advice.
 //!
 //! It has missed nothing if all of this holds:
 //! 1. Its label is the one under which all were in last; or a return like this one was interrupted
@@ -41,7 +42,7 @@ pub(crate) struct Pardoned {
 pub(crate) async fn pardoned(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],
-    (refused, witness): (&Refused, Option<&Witness>),
+    (refused, witness, is_meant): (&Refused, Option<&Witness>, bool),
     runtime: &Runtime,
 ) -> Option<Pardoned> {
     if !matches!(refused, Refused::TooFew { .. }) || found.iter().any(|it| it.1.is_overwritten) {
@@ -50,7 +51,10 @@ pub(crate) async fn pardoned(
     let labels: Vec<Label> = found.iter().map(|(_, read)| read.label.clone()).collect();
     let (story, seats) = Seats::by(&labels, witness).ok()?;
     let story = &labels[story];
-    let lacks_nothing = |&&(_, place): &&(usize, usize)| went_with_all(&labels[place], story);
+    let lacks_nothing = |&&(slot, place): &&(usize, usize)| {
+        let is_offline = story.slots[slot].standing == Standing::Offline;
+        went_with_all(&labels[place], story) && (!is_offline || is_meant)
+    };
     let (slot, place) = *seats.stale.iter().find(lacks_nothing)?;
     let is_idle = is_idle(devices, found, (story, &seats), (slot, place), runtime).await;
     if !is_idle && !is_planted(Bug::EarlyPardons) {

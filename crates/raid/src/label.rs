@@ -16,8 +16,11 @@ use crate::planted::{Bug, is_planted};
 
 /// What a label begins with.
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
-/// The newest version of the format.
-pub const VERSION: u32 = 3;
+/// The newest version of the format. A label is of this version only if it says what older programs
+/// must not read without understanding it: that a person has taken a member out.
+pub const VERSION: u32 = 4;
+/// The version of all other labels.
+const USUAL: u32 = 3;
 /// The oldest version that is read. Its labels say of nothing that it was opened against advice,
 /// and of no member that it is being replaced.
 const OLDEST: u32 = 2;
@@ -59,16 +62,24 @@ pub enum Standing {
     Empty,
     /// It is getting what it has missed.
     CatchingUp,
+    /// A person has taken it out: it has missed writes, or may have, and comes back only when a
+    /// person says so.
+    Offline,
 }
 
 impl Standing {
     /// All of them, by their numbers in a label.
-    pub const ALL: [Self; 5] =
-        [Self::InSync, Self::Stale, Self::Rebuilding, Self::Empty, Self::CatchingUp];
+    pub const ALL: [Self; 6] =
+        [Self::InSync, Self::Stale, Self::Rebuilding, Self::Empty, Self::CatchingUp, Self::Offline];
 
     /// Whether it is out, and is being brought up to date.
     pub fn is_coming(self) -> bool {
         matches!(self, Self::Rebuilding | Self::CatchingUp)
+    }
+
+    /// Whether it is out, and is not being brought up to date.
+    pub fn is_out(self) -> bool {
+        matches!(self, Self::Stale | Self::Offline)
     }
 
     fn number(self) -> u8 {
@@ -281,9 +292,10 @@ pub fn have_in_sync(slots: &[Slot], member: &Id) -> bool {
 impl Label {
     /// The bytes of a label.
     pub fn encode(&self) -> Vec<u8> {
+        let has_offline = self.slots.iter().any(|slot| slot.standing == Standing::Offline);
         let mut raw = Raw {
             magic: MAGIC,
-            version: VERSION.into(),
+            version: if has_offline { VERSION } else { USUAL }.into(),
             set: self.set,
             generation: self.generation.into(),
             number: self.number.into(),
@@ -351,6 +363,8 @@ impl Label {
         unless((1..=room).contains(&rows), "it has more room than there is, or none")?;
         let slots = raw.slots[..members].iter().map(|slot| {
             let standing = Standing::ALL.get(usize::from(slot.standing)).copied();
+            let is_known = |&it: &Standing| it != Standing::Offline || raw.version.get() == VERSION;
+            let standing = standing.filter(is_known);
             let standing = standing.ok_or(BadLabel::Nonsense("nothing stands like that"))?;
             let is_empty = standing == Standing::Empty;
             unless(is_empty == (slot.member == Id::default()), "a slot is empty, or not")?;
@@ -363,7 +377,7 @@ impl Label {
             one.standing != Standing::Empty && slots[..at].iter().any(|s| s.member == one.member)
         };
         unless(!(0..members).any(twice), "a member has two slots")?;
-        let is_old = raw.version.get() < VERSION;
+        let is_old = raw.version.get() < USUAL;
         let flags = if is_old { 0 } else { raw.replacing.get() };
         let [is_under_way, is_done, is_incoming] = REPLACING.map(|flag| flags & flag != 0);
         let replaced = usize::from(raw.replaced.get());
@@ -449,6 +463,7 @@ pub(crate) mod tests {
                 let mut told = label(level, members, 2);
                 told.slots[1].standing = Standing::Stale;
                 told.slots[2].standing = Standing::CatchingUp;
+                told.slots[members - 1].standing = Standing::Offline;
                 told.slots[0] = Slot { member: Id::default(), standing: Standing::Empty };
                 assert_eq!(Label::decode(&told.encode()), Ok(told));
             }
@@ -494,10 +509,29 @@ pub(crate) mod tests {
             Label::decode(&sealed(bytes))
         };
         assert_eq!(of_version(2), Ok(told.clone()), "it said nothing there");
-        assert_eq!(of_version(3), Ok(Label { forced: 6, ..told.clone() }));
-        for version in [0, 1, 4] {
+        for version in [3, 4] {
+            assert_eq!(of_version(version), Ok(Label { forced: 6, ..told.clone() }));
+        }
+        for version in [0, 1, 5] {
             assert_eq!(of_version(version), Err(BadLabel::Version(version)));
         }
+    }
+
+    /// A program that knows version 3 would take an unknown standing for damage, or bring back a
+    /// member that a person has taken out.
+    #[test]
+    fn a_label_with_a_member_that_was_taken_out_is_of_a_version_of_its_own() {
+        let mut told = label(Level::Parity, 4, 2);
+        assert_eq!(told.encode()[16..20], 3_u32.to_le_bytes());
+        told.slots[1].standing = Standing::Offline;
+        let bytes = told.encode();
+        assert_eq!(bytes[16..20], 4_u32.to_le_bytes());
+        assert_eq!(bytes[88 + 24 + 16], 5, "how slot 1 stands");
+        assert_eq!(Label::decode(&bytes), Ok(told));
+        let mut older = bytes;
+        older[16..20].copy_from_slice(&3_u32.to_le_bytes());
+        let unknown = Err(BadLabel::Nonsense("nothing stands like that"));
+        assert_eq!(Label::decode(&sealed(older)), unknown);
     }
 
     #[test]

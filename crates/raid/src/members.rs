@@ -2,7 +2,8 @@
 //!
 //! A member that fails a write or a flush is *out*: it is asked nothing more, and the labels of all
 //! others say so. Until these are durable, and the witness is, nothing may be acknowledged that the
-//! member has missed, or may have ([`Members::settled`]).
+//! member has missed, or may have ([`Members::settled`]). A member that a person takes out goes the
+//! same way, and the labels say that a person did: nothing but a person's word brings it back.
 //!
 //! One member at a time may be *coming*: it is made again of the others, stripe by stripe, and gets
 //! what is written to those that it has. Its label is written before those of the others, so that
@@ -34,7 +35,7 @@ use crate::assembly::Witness;
 use crate::blocks::BLOCK;
 use crate::health::Health;
 use crate::incoming::Incoming;
-use crate::label::{Id, Label, Slot, Standing};
+use crate::label::{Label, Slot, Standing};
 use crate::labels::write_label;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
@@ -341,7 +342,8 @@ impl Members {
             return self.give_up_old();
         }
         let mut label = self.label.borrow_mut();
-        if !matches!(label.slots[slot].standing, Standing::Stale | Standing::Empty) {
+        let standing = label.slots[slot].standing;
+        if !(standing.is_out() || standing == Standing::Empty) {
             label.slots[slot].standing = Standing::Stale;
             label.generation += 1;
         }
@@ -352,16 +354,17 @@ impl Members {
         self.unread.forget(slot);
     }
 
-    /// Calls a member out that is not to come back: the slot is that of another one.
-    pub(crate) fn dismiss(&self, slot: usize, next: Id) {
+    /// Calls a member out because a person says so: it comes back only when a person says that.
+    pub(crate) fn take_offline(&self, slot: usize) {
         if self.is_replaced(slot) {
             return self.give_up_old(); // it has its successor
         }
         let mut label = self.label.borrow_mut();
-        label.slots[slot].member = next;
+        label.slots[slot].standing = Standing::Offline;
         label.replacement.take_if(|it| it.slot == slot);
+        label.generation += 1;
         drop(label);
-        self.call_out(slot);
+        self.unread.forget(slot);
     }
 
     /// A device has failed: its member is out, unless the slot has another one by now.

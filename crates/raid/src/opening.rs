@@ -394,7 +394,7 @@ async fn choose_or_pardon(
 ) -> Result<Assembly, Refused> {
     let chosen = choose(found, options.witness.as_ref(), options.is_meant);
     let Err(refused) = chosen else { return chosen };
-    let known = (&refused, options.witness.as_ref());
+    let known = (&refused, options.witness.as_ref(), options.is_meant);
     let Some(Pardoned { found, witness, slot }) = pardoned(devices, found, known, runtime).await
     else {
         return Err(refused);

@@ -224,7 +224,7 @@ impl Array {
     ) -> Result<(), RebuildError> {
         self.check_replaced(slot, &*device, member)?;
         if is_planted(Bug::EarlyDismissals) {
-            self.members.dismiss(slot, member);
+            self.members.call_out(slot);
             self.settled().await?;
             return self.make_again(slot, device, member, progress).await;
         }

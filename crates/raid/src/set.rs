@@ -152,12 +152,12 @@ impl Set {
         self.0.array.members.release(device).await;
     }
 
-    /// Calls a member out, durably, for good: its slot waits for another one, which is to have this
-    /// number.
+    /// Takes a member out, durably. It keeps its slot, and comes back by [`Set::rebuild`] alone: no
+    /// start has it catch up unasked.
     ///
     /// # Errors
     /// [`FailError`]; then nothing has changed, unless the set has stopped.
-    pub async fn fail(&self, slot: usize, next: Id) -> Result<(), FailError> {
+    pub async fn fail(&self, slot: usize) -> Result<(), FailError> {
         let failed = self.run(Verb::Write, async move |set| {
             let members = &set.array.members;
             let Label { layout, slots, .. } = members.label();
@@ -168,7 +168,7 @@ impl Set {
             if left < layout.needed() {
                 return Ok(Err(FailError::Needed(slot)));
             }
-            members.dismiss(slot, next);
+            members.take_offline(slot);
             Ok(members.settled(Verb::Write).await.map_err(|_| FailError::Stopped))
         });
         failed.await.unwrap_or(Err(FailError::Stopped))

@@ -5,12 +5,14 @@
 //!    through its control channel, or here where nobody serves it.
 //! 3. [`scrub`] has all of it looked at, and names the files of what is lost.
 //! 4. [`find`] says what single disks are, without their volume.
-//! 5. [`dump`] writes the volume as one plain image.
+//! 5. [`members`] has a member go or come back because a person says so.
+//! 6. [`dump`] writes the volume as one plain image.
 //!
 //! A volume that is served is changed by its server alone; its members are locked.
 
 mod dump;
 mod find;
+mod members;
 mod orders;
 mod scrub;
 mod status;
@@ -48,6 +50,7 @@ Examples:
   duramen raid scrub data               look at everything, and mend what has rotted
   duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
+  duramen raid online data 2            have the disk that is out come back
   duramen raid remove data /dev/sdg     forget a spare, or a disk that is gone for good
   duramen raid dump data data.img       write the volume as one image, for other programs
 
@@ -133,11 +136,31 @@ enum Command {
         disk: PathBuf,
     },
     /// Takes a member out, as if it had failed
+    ///
+    /// It stays out until 'duramen raid online' has it come back, or another disk takes its place.
     Fail {
         /// Which volume
         volume: PathBuf,
         /// The number of its slot
         slot: usize,
+        /// Do not ask whether that is meant
+        #[arg(long)]
+        force: bool,
+    },
+    /// Has the member of a slot come back that has failed or was taken out
+    ///
+    /// It gets what it has missed. A member that was missing when the server started comes back by
+    /// itself.
+    Online {
+        /// Which volume
+        volume: PathBuf,
+        /// The number of its slot
+        slot: usize,
+        /// Where its disk is now, if that is not where volume.toml has it
+        disk: Option<PathBuf>,
+        /// Do not wait for the end: the server goes on
+        #[arg(long)]
+        background: bool,
     },
     /// Writes the volume as one plain image
     Dump {
@@ -168,7 +191,7 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
                 None => change(&volume, async |orders, stack| {
                     let replacing = orders.begin(*slot, &disk, *force).await?;
                     let (member, replaced) = (replacing.member, replacing.replaced);
-                    rebuild(stack, replacing).await?;
+                    rebuild(stack, replacing, "rebuilding").await?;
                     orders.is_made(member, replaced);
                     Ok(())
                 }),
@@ -197,12 +220,12 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let (path, disk) = (volume.path.display(), disk.display());
             Ok(writeln!(output, "{path}: {disk} is forgotten")?)
         }
-        Command::Fail { volume, slot } => {
-            let volume = volume_of(volume)?;
-            if ask(&volume, "fail", &json!({ "slot": slot }))?.is_none() {
-                change(&volume, async |orders, _| orders.fail(*slot).await)?;
-            }
-            Ok(writeln!(output, "{}: the member of slot {slot} is out", volume.path.display())?)
+        Command::Fail { volume, slot, force } => {
+            members::fail(&volume_of(volume)?, *slot, *force, output)
+        }
+        Command::Online { volume, slot, disk, background } => {
+            let disk = disk.as_deref().map(real_place);
+            members::bring_online(&volume_of(volume)?, (*slot, disk), *background, output)
         }
         Command::Dump { volume, file } => dump::run(&volume_of(volume)?, file, output),
     }
@@ -283,10 +306,10 @@ fn change<T>(
     changed.map_err(Failure::Start)?
 }
 
-async fn rebuild(stack: &Stack, replacing: Replacing) -> Result<(), Refused> {
+async fn rebuild(stack: &Stack, replacing: Replacing, doing: &'static str) -> Result<(), Refused> {
     let open = stack.set.as_ref().expect("it stands on one");
     let unit = open.set.layout().unit;
-    let bar = bar("rebuilding");
+    let bar = bar(doing);
     let shown = bar.clone();
     let progress = move |done, total| {
         shown.set_length(total * unit);

@@ -9,6 +9,7 @@
 //! taken again ([`is_left`]). Or the others know it: then it is a member that comes back.
 
 mod lists;
+mod online;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -44,6 +45,8 @@ pub(super) use lists::Removed;
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Tasks that attend to a set, each with a reference to it.
 const ATTENDANTS: usize = 2;
+/// Why no member is made at this moment.
+const BUSY: &str = "a member is being made already";
 /// How long it is waited for a disk that is let go of.
 const LET_GO_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -105,6 +108,9 @@ pub(super) struct Replacing {
     pub(super) member: Id,
     /// The member whose place it takes, which is in.
     pub(super) replaced: Option<Id>,
+    /// Where the disk is whose place it takes, if a person has taken that out: it stays a source
+    /// until the new one is in.
+    pub(super) offline: Option<PathBuf>,
 }
 
 impl Replacing {
@@ -114,7 +120,7 @@ impl Replacing {
         set: &Set,
         progress: impl FnMut(u64, u64) + 'static,
     ) -> Result<(), RebuildError> {
-        let Self { slot, device, member, replaced } = self;
+        let Self { slot, device, member, replaced, .. } = self;
         match replaced {
             Some(_) => set.replace(slot, device, member, progress).await,
             None => set.rebuild(slot, device, member, progress).await,
@@ -162,6 +168,12 @@ impl Orders {
                 let replacing = self.begin(slot, &path, force).await?;
                 Ok(json!({ "job": self.rebuild(replacing) }))
             }
+            "online" => {
+                let Said { slot, path, .. } = parse(said)?;
+                let path = path.map(whole).transpose()?;
+                let replacing = self.begin_return(slot, path.as_deref()).await?;
+                Ok(json!({ "job": self.rebuild(replacing) }))
+            }
             "scrub" => self.begin_scrub().map(|job| json!({ "job": job })),
             "fail" => {
                 let Said { slot, .. } = parse(said)?;
@@ -182,13 +194,16 @@ impl Orders {
         }
     }
 
-    /// Takes a member out, and from the list: it does not come back by itself.
+    /// Takes a member out. It keeps its slot, and its place on the list, and does not come back by
+    /// itself.
     pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
         let slots = self.open.set.label().slots;
-        let next = new_id(&*self.runtime.random);
-        self.open.set.fail(slot, next).await.map_err(refusal)?;
+        self.open.set.fail(slot).await.map_err(refusal)?;
         self.let_go(slot).await;
-        self.unlist(slots[slot].member);
+        let old = slots[slot].member;
+        if self.open.set.label().slots[slot].member != old {
+            self.unlist(old); // it was being replaced, and its successor has the slot
+        }
         self.note_list(); // it is out, whatever the list says
         Ok(())
     }
@@ -268,7 +283,8 @@ impl Orders {
                 )),
             }
             let job = self.jobs.begin("rebuild", 0, "bytes", false);
-            self.make_again(Replacing { slot, device, member, replaced }, job).await;
+            let replacing = Replacing { slot, device, member, replaced, offline: None };
+            self.make_again(replacing, job).await;
             self.is_busy.set(false);
         }
     }
@@ -362,25 +378,15 @@ impl Orders {
         force: bool,
     ) -> Result<Replacing, Refused> {
         if self.is_busy.replace(true) {
-            return Err(refusal("a member is being made already"));
+            return Err(refusal(BUSY));
         }
         self.prepare(slot, path, force).await.inspect_err(|_| self.is_busy.set(false))
     }
 
     async fn prepare(&self, slot: usize, path: &Path, force: bool) -> Result<Replacing, Refused> {
-        let Label { slots, layout, .. } = self.open.set.label();
+        let slots = self.open.set.label().slots;
         let refuse = |why: String| Err(refusal(why));
-        let Some(old) = slots.get(slot).copied() else {
-            let why = format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1);
-            return Err(Refused::Senseless(why));
-        };
-        if layout.level.spare_of(layout.members) == 0 {
-            let why = format!("{} has nothing to make a member of", layout.level);
-            return Err(Refused::Senseless(why));
-        }
-        if self.open.set.status().rebuild.is_some() {
-            return refuse("a member is being made already".to_owned());
-        }
+        let old = self.made_again(slot)?;
         let is_good = old.standing == Standing::InSync;
         if is_good && !force {
             return refuse(format!("slot {slot} has a good member; if that is meant, say --force"));
@@ -395,7 +401,7 @@ impl Orders {
         if let Some(returned) = self.open.take_returned(slot, &path) {
             let Returned { device, member, .. } = returned;
             let replaced = Some(old.member).filter(|_| is_good);
-            return Ok(Replacing { slot, device, member, replaced });
+            return Ok(Replacing { slot, device, member, replaced, offline: None });
         }
         if !is_good {
             self.let_go(slot).await; // it may be the same disk
@@ -405,10 +411,35 @@ impl Orders {
         self.put_on_list(member, &path, slot).map_err(refusal)?;
         // A good one stays on the list until the new one has taken its place.
         let replaced = Some(old.member).filter(|_| is_good);
+        let offline = self.path_of_offline(&old).filter(|place| *place != path);
         if !is_good {
             self.unlist(old.member);
         }
-        Ok(Replacing { slot, device, member, replaced })
+        Ok(Replacing { slot, device, member, replaced, offline })
+    }
+
+    /// Where the disk of a member is that a person has taken out, if that is known.
+    fn path_of_offline(&self, slot: &Slot) -> Option<PathBuf> {
+        let members = self.open.members.borrow();
+        let its = members.iter().find(|one| one.label.member() == slot.member);
+        its.filter(|_| slot.standing == Standing::Offline).map(|its| real(&its.path))
+    }
+
+    /// A slot whose member can be made again, if none is being made.
+    fn made_again(&self, slot: usize) -> Result<Slot, Refused> {
+        let Label { slots, layout, .. } = self.open.set.label();
+        let Some(old) = slots.get(slot).copied() else {
+            let why = format!("there is no slot {slot}: there are 0 to {}", slots.len() - 1);
+            return Err(Refused::Senseless(why));
+        };
+        if layout.level.spare_of(layout.members) == 0 {
+            let why = format!("{} has nothing to make a member of", layout.level);
+            return Err(Refused::Senseless(why));
+        }
+        if self.open.set.status().rebuild.is_some() {
+            return Err(refusal(BUSY));
+        }
+        Ok(old)
     }
 
     /// Makes a member, as a job that other tasks go on beside. Its number.
@@ -425,6 +456,7 @@ impl Orders {
 
     async fn make_again(&self, replacing: Replacing, job: Job) {
         let Replacing { slot, member, replaced, .. } = replacing;
+        let offline = replacing.offline.clone();
         let unit = self.open.set.layout().unit;
         let job = Rc::new(job);
         let told = job.clone();
@@ -444,6 +476,9 @@ impl Orders {
                     )),
                 }
                 self.is_made(member, replaced);
+                if let Some(path) = offline {
+                    self.open.release(&path).await;
+                }
                 End::Done
             }
             Err(error) => {
@@ -604,7 +639,7 @@ fn is_left(spare: &Path, set: &Id) -> bool {
 /// Whether the member of a slot is out, or was to come in and does not.
 fn is_out(status: &Status, slot: usize) -> bool {
     let standing = status.label.slots[slot].standing;
-    standing == Standing::Stale || standing.is_coming()
+    standing.is_out() || standing.is_coming()
 }
 
 /// Says what has happened to the members of a set.
@@ -612,9 +647,16 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
     let path = path.display();
     let slots = before.label.slots.iter().zip(&now.label.slots);
     for (slot, (before, now)) in slots.enumerate() {
-        if before.standing != Standing::Stale && now.standing == Standing::Stale {
+        if !before.standing.is_out() && now.standing == Standing::Stale {
             words::say(format_args!(
-                "{path}: the member of slot {slot} is out; 'duramen raid replace' makes another one"
+                "{path}: the member of slot {slot} is out; 'duramen raid replace' makes another \
+                 one, and 'duramen raid online' has it come back if its disk is well"
+            ));
+        }
+        if !before.standing.is_out() && now.standing == Standing::Offline {
+            words::say(format_args!(
+                "{path}: the member of slot {slot} was taken out; 'duramen raid online' has it \
+                 come back"
             ));
         }
     }

@@ -65,7 +65,7 @@ fn generate_label(prng: &mut Prng) -> Vec<u8> {
     let unit = 4096 << prng.below(11);
     let start = (DATA_START + (64 << 10).max(8 * unit * members as u64)).next_multiple_of(unit);
     let slots = (1..=members as u8).map(|slot| {
-        let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding];
+        let all = [Standing::InSync, Standing::Stale, Standing::Rebuilding, Standing::Offline];
         Slot { member: [slot; 16], standing: all[prng.index(all.len())] }
     });
     let slots = slots.collect();

@@ -722,7 +722,7 @@ fn disks_of_large_sectors_stand_beside_those_of_small_ones() {
             assert_eq!(set.geometry().logical_sector_size, 512);
             let written = bytes(&set, 33);
             write_in_pieces(&set, &written, &mut Prng::new(33)).await;
-            set.fail(0, [8; 16]).await.expect("two are enough");
+            set.fail(0).await.expect("two are enough");
             let new = coarse(rubbish());
             set.rebuild(0, new.clone(), [7; 16], |_, _| ()).await.expect("it fits");
             let sector = vec![vec![5; 512].into()];
@@ -760,7 +760,7 @@ fn nothing_is_left_of_what_stood_on_a_disk() {
         make(&devices(set), &options(Level::Mirrored), &executor.runtime()).await.expect("room");
         let opened = opened(&executor, set).await.expect("it is new");
         raid::make_spare(&*disks[2], &opened.label().set).await.expect("nothing fails");
-        opened.fail(1, [7; 16]).await.expect("one is enough");
+        opened.fail(1).await.expect("one is enough");
         opened.rebuild(1, disks[3].clone(), [7; 16], |_, _| ()).await.expect("one is enough");
         for disk in &disks {
             let mut all = vec![0; MEMBER as usize];

@@ -5,6 +5,7 @@ mod costs;
 mod failed_starts;
 mod failing;
 mod losses;
+mod offline;
 mod recalled;
 mod records;
 mod replaced;

@@ -287,7 +287,7 @@ fn a_disk_that_cannot_replace_a_member_is_refused() {
         assert_eq!(replace(0, [0; 16]).await, RebuildError::Known);
         let other = set.label().slots[2].member;
         assert_eq!(replace(0, other).await, RebuildError::Known);
-        set.fail(0, [9; 16]).await.expect("two are enough");
+        set.fail(0).await.expect("two are enough");
         assert_eq!(replace(0, NEW).await, RebuildError::NoSlot(0), "it is out");
     });
 }

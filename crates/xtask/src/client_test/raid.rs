@@ -121,7 +121,7 @@ impl Place {
         let (new, away) = (self.folder.join("disk-new"), self.folder.join("away"));
         match word {
             "fail" => {
-                self.server.raid("fail", &["1"])?;
+                self.server.raid("fail", &["1", "--force"])?;
                 self.must_be("degraded")?;
             }
             "replace" => {

@@ -36,7 +36,18 @@ impl Serving {
         environment: &[(&str, &str)],
         standard_error: Stdio,
     ) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_duramen"))
+        let process = Command::new(env!("CARGO_BIN_EXE_duramen"));
+        Self::begin(process, volumes, more, environment, standard_error)
+    }
+
+    fn begin(
+        mut process: Command,
+        volumes: &[&Path],
+        more: &[&str],
+        environment: &[(&str, &str)],
+        standard_error: Stdio,
+    ) -> Self {
+        let mut process = process
             .arg("serve")
             .args(volumes)
             .args(["--listen", "127.0.0.1:0"])
@@ -51,6 +62,21 @@ impl Serving {
         BufReader::new(output).read_line(&mut ready).expect("text");
         assert!(ready.starts_with("ready: "), "{ready:?}");
         Self { process, ready }
+    }
+
+    /// Serves volumes, and outlives writes behind the end that [`Self::limit_files`] sets.
+    pub(crate) fn start_limited(volumes: &[&Path]) -> Self {
+        let mut process = Command::new("sh");
+        process.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_duramen")]);
+        Self::begin(process, volumes, &[], &[], Stdio::inherit())
+    }
+
+    /// Has every write fail from now on that ends behind this byte of a file.
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let bytes = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        let (process, limit) = (self.process.id().to_string(), format!("--fsize={bytes}:"));
+        let limited = Command::new("prlimit").args(["--pid", &process, &limit]).status();
+        assert!(limited.expect("prlimit is there").success());
     }
 
     /// Where it serves.

@@ -32,7 +32,7 @@ fn a_spare_is_found_under_another_name() {
     assert_eq!(place.spares(), [place.folder.path("renamed")]);
     let serving = Serving::start(&[&place.volume], &[]);
     put(&serving, "data", "one", &letter(1));
-    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "1", "--force"]).good();
     place.wait(|place| place.status()["state"] == "clean");
     assert_eq!(place.spares().len(), 0);
     serving.kill();
@@ -52,7 +52,7 @@ fn a_spare_that_is_not_there_for_a_moment_stays_one() {
     let serving = Serving::start(&[&place.volume], &[]);
     place.raid(&["spare", text(spare)]).failed(1, "is a spare already");
     fs::rename(spare, away.join("disk")).expect("it is there");
-    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "1", "--force"]).good();
     let other = place.folder.path("other");
     wipe(&other);
     // The order writes the list; one that is used takes the place.
@@ -61,7 +61,7 @@ fn a_spare_that_is_not_there_for_a_moment_stays_one() {
     let listed = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
     assert!(listed.contains("link") && place.spares().len() == 1, "{listed}");
     fs::rename(away.join("disk"), spare).expect("it is there");
-    place.raid(&["fail", "0"]).good();
+    place.raid(&["fail", "0", "--force"]).good();
     place.wait(|place| place.status()["state"] == "clean");
     assert_eq!(place.spares().len(), 0);
     assert!(serving.stop().success());
@@ -106,7 +106,7 @@ fn a_disk_that_is_listed_and_no_spare_can_be_made_one() {
     place.raid(&["spare", text(&place.disks[3])]).good();
     place.raid(&["spare", text(&place.disks[3])]).failed(1, "is a spare already");
     assert_eq!(place.spares().len(), 1);
-    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "1", "--force"]).good();
     place.wait(|place| place.status()["state"] == "clean");
     assert!(serving.stop().success());
 }
@@ -136,10 +136,10 @@ fn an_order_that_cannot_be_noted_changes_nothing_that_is_needed() {
         place.raid(&["spare", text(&new)]).failed(1, "cannot write");
         assert!(place.spares().is_empty() && fs::read(&new).expect("it is ours") == before);
         // That is done, whatever the list says.
-        let told = place.raid(&["fail", "1"]);
+        let told = place.raid(&["fail", "1", "--force"]);
         assert_eq!(told.code, 0, "{}", told.errors);
         assert!(is_served || told.errors.contains("where the disks were before"));
-        assert_eq!(place.state_of(1), "stale");
+        assert_eq!(place.state_of(1), "offline");
         fs::remove_dir(&obstacle).expect("it is empty");
         place.raid(&["replace", "1", text(&place.disks[1]), "--force"]).good();
         assert_eq!(place.status()["state"], "clean");
@@ -326,7 +326,7 @@ fn what_somebody_adds_to_the_lists_meanwhile_stays() {
     place.raid(&["spare", text(&place.disks[3])]).good();
     has_added("spare");
     assert!(listed(&place).contains("disk-3"));
-    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "1", "--force"]).good();
     has_added("fail");
     assert!(serving.stop().success());
 }

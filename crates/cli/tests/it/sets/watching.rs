@@ -23,7 +23,7 @@ fn the_exit_code_of_a_status_is_that_of_the_set() {
     assert_eq!(status["losses"], serde_json::json!({ "reads": 0, "bytes": 0 }));
     assert_eq!(status["errors"], serde_json::json!({ "read": 0, "write": 0, "checksum": 0 }));
     let generation = status["generation"].clone();
-    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "1", "--force"]).good();
     let status = place.status();
     assert_eq!(code(), 1, "it is degraded");
     let since = |slot: usize| status["slots"][slot]["since"].clone();
@@ -33,7 +33,7 @@ fn the_exit_code_of_a_status_is_that_of_the_set() {
     assert_eq!((code(), &status["slots"][1]["since"]), (1, &generation), "labels have it");
     assert_eq!((&status["losses"], &status["errors"]), (&Value::Null, &Value::Null));
     let shown = status_of(&place.volume).1;
-    assert!(shown.contains(&format!("stale since generation {generation}")), "{shown}");
+    assert!(shown.contains(&format!("offline since generation {generation}")), "{shown}");
     fs::remove_file(&place.disks[0]).expect("it is there");
     assert_eq!((code(), &place.status()["state"]), (2, &"failed".into()));
     fs::remove_file(&place.disks[2]).expect("it is there");
@@ -44,8 +44,8 @@ fn the_exit_code_of_a_status_is_that_of_the_set() {
 #[test]
 fn labels_do_not_tell_since_when_a_third_of_a_mirror_is_out() {
     let place = Place::made("--raid1", 3, &[]);
-    place.raid(&["fail", "1"]).good();
-    place.raid(&["fail", "2"]).good();
+    place.raid(&["fail", "1", "--force"]).good();
+    place.raid(&["fail", "2", "--force"]).good();
     let status = place.status();
     assert_eq!(status["state"], "degraded");
     assert_eq!(
@@ -111,7 +111,7 @@ fn a_single_disk_says_to_which_set_it_belongs() {
     let [one, two, three, spare] = [0, 1, 2, 3].map(|number| text(&place.disks[number]));
     let level = ["--raid5", one, two, three, "--spare", spare, "--sparse"];
     on("mkfs", &place.volume, &level).good();
-    place.raid(&["fail", "1"]).good();
+    place.raid(&["fail", "1", "--force"]).good();
     let status = place.status();
     let set = status["uuid"].as_str().expect("digits");
     let member = format!("the member of slot 2 of set {set} (raid5 of 3 disks): in_sync in");

@@ -1,0 +1,108 @@
+//! `duramen raid fail` and `duramen raid online`: a member goes, and comes back, because a person
+//! says so.
+//!
+//! Taking a member out costs the set a part of its redundancy, or all of it. So a person is asked
+//! first; a program says `--force`.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{ask, change, follow, rebuild};
+use crate::failure::Failure;
+use crate::volume::Volume;
+
+/// Takes the member of a slot out.
+///
+/// # Errors
+/// [`Failure`], also when a person does not want that.
+pub(super) fn fail(
+    volume: &Volume,
+    slot: usize,
+    force: bool,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let path = volume.path.display();
+    if !force {
+        let question = format!("{path}: take the member of slot {slot} out? [y/N] ");
+        let (input, mut screen) = (io::stdin(), io::stderr());
+        let is_person = input.is_terminal();
+        if let Err(why) = confirm(&question, is_person, &mut input.lock(), &mut screen) {
+            return Err(Failure::NotDone { path: volume.path.clone(), why: why.to_owned() });
+        }
+    }
+    if ask(volume, "fail", &json!({ "slot": slot }))?.is_none() {
+        change(volume, async |orders, _| orders.fail(slot).await)?;
+    }
+    Ok(writeln!(output, "{path}: the member of slot {slot} is out")?)
+}
+
+/// Has the member of a slot come back, which is on this disk or where the settings have it.
+///
+/// # Errors
+/// [`Failure`].
+pub(super) fn bring_online(
+    volume: &Volume,
+    (slot, disk): (usize, Option<PathBuf>),
+    is_background: bool,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let path = volume.path.display();
+    match ask(volume, "online", &json!({ "slot": slot, "path": disk }))? {
+        Some(_) if is_background => {
+            return Ok(writeln!(output, "{path}: the member of slot {slot} comes back")?);
+        }
+        Some(answer) => follow(volume, &answer, "catching up")?,
+        None => change(volume, async |orders, stack| {
+            let returning = orders.begin_return(slot, disk.as_deref()).await?;
+            let member = returning.member;
+            rebuild(stack, returning, "catching up").await?;
+            orders.is_made(member, None);
+            Ok(())
+        })?,
+    }
+    Ok(writeln!(output, "{path}: the member of slot {slot} is in again")?)
+}
+
+/// Asks a person a question, of which the answer is yes or no.
+///
+/// # Errors
+/// Why it is not done.
+fn confirm(
+    question: &str,
+    is_person: bool,
+    input: &mut impl BufRead,
+    screen: &mut impl Write,
+) -> Result<(), &'static str> {
+    if !is_person {
+        return Err("the set would have one disk less to lose; if that is meant, say --force");
+    }
+    let mut answer = String::new();
+    let asked = write!(screen, "{question}").and_then(|()| screen.flush());
+    let answered = asked.and_then(|()| input.read_line(&mut answer));
+    let is_meant = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());
+    if answered.is_ok() && is_meant { Ok(()) } else { Err("nothing has changed") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_person_who_says_yes_is_believed() {
+        let told = |answer: &str, is_person| {
+            let mut screen = Vec::new();
+            let told = confirm("well? ", is_person, &mut answer.as_bytes(), &mut screen);
+            (told, String::from_utf8(screen).expect("text"))
+        };
+        for yes in ["y\n", "Y\n", "yes\n", " YES \n"] {
+            assert_eq!(told(yes, true), (Ok(()), "well? ".to_owned()), "{yes:?}");
+        }
+        for no in ["", "\n", "n\n", "no\n", "yesterday\n"] {
+            assert_eq!(told(no, true), (Err("nothing has changed"), "well? ".to_owned()), "{no:?}");
+        }
+        let (told, shown) = told("y\n", false);
+        assert!(told.is_err_and(|why| why.contains("say --force")) && shown.is_empty());
+    }
+}
