@@ -76,6 +76,14 @@ pub(crate) enum Failure {
         /// How much.
         bytes: u64,
     },
+    /// No disk of a set has a part of what was to be written as an image.
+    #[error("{}: {bytes} bytes are lost, and are zeros in the image", path.display())]
+    NotInImage {
+        /// Which volume.
+        path: PathBuf,
+        /// How much.
+        bytes: u64,
+    },
     /// Places do not fit their checksums, and no other version of them does.
     #[error("{}: {places} places are lost: bring their files back from a backup", path.display())]
     Rotten {

@@ -296,6 +296,7 @@ impl Volume {
         OpenOptions {
             witness,
             is_meant: self.is_degraded_meant,
+            accepts_loss: self.is_loss_accepted,
             read_errors_per_hour: raid.read_errors_per_hour.unwrap_or(READ_ERRORS_PER_HOUR),
             report_silence,
             ..OpenOptions::default()

@@ -54,6 +54,9 @@ pub(crate) struct Volume {
     pub(crate) is_degraded_meant: bool,
     /// Disks of its set that do not answer: they are not read.
     pub(crate) silent: BTreeSet<PathBuf>,
+    /// Whether the command line takes what is left of a set of which too few disks are there. It is
+    /// opened for reading alone.
+    pub(crate) is_loss_accepted: bool,
 }
 
 impl Volume {
@@ -98,6 +101,7 @@ impl Volume {
             is_log_named: false,
             is_degraded_meant: false,
             silent: BTreeSet::new(),
+            is_loss_accepted: false,
         })
     }
 
@@ -117,6 +121,7 @@ impl Volume {
             is_log_named: false,
             is_degraded_meant: false,
             silent: BTreeSet::new(),
+            is_loss_accepted: false,
         }
     }
 

@@ -228,6 +228,23 @@ pub fn assemble(
     Ok(Assembly { label, members, stale, incoming, pardoned: None, is_against_advice })
 }
 
+/// What is left of a set, though too few members are there: the latest story that holds of those
+/// that were found, and which disks have the slots by it. Nothing says that they have every write.
+///
+/// # Errors
+/// [`Refused`].
+pub(crate) fn assemble_remains(
+    labels: &[Label],
+    witness: Option<&Witness>,
+) -> Result<Assembly, Refused> {
+    let latest = labels.iter().map(|label| label.generation).max().ok_or(Refused::Nothing)?;
+    let known = witness.filter(|witness| witness.generation <= latest);
+    let (place, Seats { members, stale, incoming }) = Seats::by(labels, known)?;
+    let label = Label { is_incoming: false, ..labels[place].clone() };
+    let is_against_advice = known != witness;
+    Ok(Assembly { label, members, stale, incoming, pardoned: None, is_against_advice })
+}
+
 /// Which disks have the slots.
 pub(crate) struct Seats {
     pub(crate) members: Vec<Option<usize>>,

@@ -19,7 +19,8 @@
 //! member again, with the `pace` that leaves the others to clients, `unread` has the blocks that it
 //! had to leave out, `refill` tries them again, `replace` how another disk takes the place of a
 //! member that is in, and `scrub` how it looks at everything; `set` is that as a device, and
-//! `opening` how it is made and comes back.
+//! `opening` how it is made and comes back; `void` stands for a member that is not there, where too
+//! few are.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -74,6 +75,7 @@ mod table;
 mod turns;
 mod unread;
 mod versions;
+mod void;
 mod watch;
 mod wipe;
 mod written;

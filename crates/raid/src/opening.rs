@@ -11,6 +11,11 @@
 //! nothing is needed. All of it may be cut anywhere, and is then done again.
 //!
 //! **Commit point**: that empty record.
+//!
+//! The last resort is to open what is left of a set of which too few members are there
+//! ([`OpenOptions::accepts_loss`]). Then everything happens in memory, and no disk is written. A
+//! [`Void`] stands for each member that is missing, the log brings home the records that
+//! are there, and what the disks cannot give is lost, block by block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -23,7 +28,7 @@ use futures::future::join_all;
 use runtime::Runtime;
 
 use crate::array::Array;
-use crate::assembly::{Assembly, Refused, Witness, assemble_without};
+use crate::assembly::{Assembly, Refused, Witness, assemble_remains, assemble_without};
 use crate::health::READ_ERRORS_PER_HOUR;
 use crate::idle::{Pardoned, pardoned};
 use crate::label::{
@@ -41,6 +46,7 @@ use crate::recall;
 use crate::record::{Change, Slots};
 use crate::set::Set;
 use crate::sums::Sums;
+use crate::void::Void;
 use crate::watch::{ReportSilence, reporting};
 use crate::wipe::wipe;
 use crate::written::{self, MapBlock, Written};
@@ -144,6 +150,8 @@ pub struct OpenOptions {
     pub read_errors_per_hour: usize,
     /// Reports disks that do not answer while the set is opened.
     pub report_silence: ReportSilence,
+    /// A person takes what is left where too few members are there. Nothing is written to them.
+    pub accepts_loss: bool,
 }
 
 impl OpenError {
@@ -164,6 +172,7 @@ impl Default for OpenOptions {
             is_meant: false,
             witnessed,
             cache: 8 << 20,
+            accepts_loss: false,
             read_errors_per_hour: READ_ERRORS_PER_HOUR,
             report_silence: Rc::new(|_| ()),
         }
@@ -257,19 +266,60 @@ pub async fn open(
     let calls = calls.into_iter().enumerate().collect();
     let judging = async {
         let found = read_all(&read).await?;
-        let assembly = choose_or_pardon(&read, &found, &options, runtime).await?;
+        let assembly = match options.accepts_loss {
+            true => None,
+            false => Some(choose_or_pardon(&read, &found, &options, runtime).await?),
+        };
         Ok::<_, OpenError>((found, assembly))
     };
     let (found, assembly) =
         reporting(calls, &runtime.clock, &options.report_silence, judging).await?;
+    let Some(assembly) = assembly else {
+        return open_remains(devices, found, runtime, options).await;
+    };
     if condemns(&assembly) && !is_planted(Bug::HastyVerdicts) {
-        let in_memory = |device: &Rc<dyn BlockDevice>| -> Rc<dyn BlockDevice> {
-            Rc::new(ScratchDevice::new(device.clone()))
-        };
         let scratch = devices.iter().map(in_memory).collect();
         let (witness, report_silence) = (options.witness.clone(), options.report_silence.clone());
         let rehearsal = OpenOptions { witness, report_silence, ..OpenOptions::default() };
         open_chosen(scratch, &found, assembly.clone(), runtime, rehearsal).await?;
+    }
+    open_chosen(devices, &found, assembly, runtime, options).await
+}
+
+/// A device that leaves another one as it is.
+fn in_memory(device: &Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+    Rc::new(ScratchDevice::new(device.clone()))
+}
+
+/// Opens what is left of a set, in memory. What is enough is opened as after a person's word.
+async fn open_remains(
+    devices: Vec<Rc<dyn BlockDevice>>,
+    mut found: Vec<(usize, Read)>,
+    runtime: &Runtime,
+    options: OpenOptions,
+) -> Result<Set, OpenError> {
+    let mut devices: Vec<Rc<dyn BlockDevice>> = devices.iter().map(in_memory).collect();
+    let witnessed = OpenOptions::default().witnessed; // nothing becomes of this story
+    let options = OpenOptions { is_meant: true, witnessed, ..options };
+    let mut assembly = match choose_or_pardon(&devices, &found, &options, runtime).await {
+        Err(Refused::TooFew { .. }) => {
+            let labels: Vec<Label> = found.iter().map(|(_, read)| read.label.clone()).collect();
+            let disks: Vec<usize> = found.iter().map(|(disk, _)| *disk).collect();
+            let assembled = assemble_remains(&labels, options.witness.as_ref());
+            assembled.map_err(|refused| refused.of(&disks))?
+        }
+        chosen => return open_chosen(devices, &found, chosen?, runtime, options).await,
+    };
+    let Label { slots, data_start, .. } = assembly.label.clone();
+    let like = found.iter().map(|(disk, _)| devices[*disk].geometry()).max_by_key(|it| it.size);
+    let like = like.expect("a label was found");
+    for (slot, known) in slots.iter().enumerate() {
+        if known.standing == Standing::InSync && assembly.members[slot].is_none() {
+            assembly.members[slot] = Some(found.len());
+            let label = Label { slot, ..assembly.label.clone() };
+            found.push((devices.len(), Read { label, copy: 0, is_overwritten: false }));
+            devices.push(Rc::new(Void::new(like, data_start)));
+        }
     }
     open_chosen(devices, &found, assembly, runtime, options).await
 }
@@ -373,9 +423,11 @@ async fn return_to(
         members.call_out_missing();
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
+    let accepts_loss = options.accepts_loss;
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
-    let Returned { log, map, recalled } = recover(&members, &sums, &missed, runtime).await?;
+    let Returned { log, map, recalled } =
+        recover((&members, &sums, &missed), accepts_loss, runtime).await?;
     members.are_open();
     sums.know(map.clone());
     if !recalled.is_empty() {
@@ -428,9 +480,8 @@ struct Returned {
 
 /// Brings home what the log has, and begins it anew.
 async fn recover(
-    members: &Rc<Members>,
-    sums: &Rc<Sums>,
-    missed: &Rc<Missed>,
+    (members, sums, missed): (&Rc<Members>, &Rc<Sums>, &Rc<Missed>),
+    accepts_loss: bool,
     runtime: &Runtime,
 ) -> Result<Returned, OpenError> {
     let label = members.label();
@@ -453,7 +504,12 @@ async fn recover(
     let Some((needed, (&last, latest))) = needed_of(&found).zip(found.last_key_value()) else {
         return log((1, 0), 0).await;
     };
-    check_chain(&found, needed.clone())?;
+    if accepts_loss {
+        let lacked = needed.clone().filter(|sequence| !found.contains_key(sequence)).count();
+        members.counts.note(|done| done.lacked_records = lacked as u64);
+    } else {
+        check_chain(&found, needed.clone())?;
+    }
     // Law 3 of every engine: what is believed on the word of one is written to all.
     if !is_planted(Bug::LonelyReturns) {
         let again = members.slots().iter().map(|slot| {
@@ -504,9 +560,9 @@ fn still_needed(
     needed: RangeInclusive<u64>,
     unit: u64,
 ) -> Vec<(u64, Vec<Change>)> {
-    let of_record = |sequence: &u64| &found[sequence].record.changes;
-    let vacated = needed.clone().flat_map(|sequence| {
-        let changes = of_record(&sequence).iter().filter(|change| change.is_vacated);
+    let needed = || found.range(needed.clone()).map(|(&sequence, one)| (sequence, one));
+    let vacated = needed().flat_map(|(sequence, one)| {
+        let changes = one.record.changes.iter().filter(|change| change.is_vacated);
         changes.map(move |change| (change.offset / unit, sequence))
     });
     let vacated: BTreeMap<u64, u64> = vacated.collect(); // the last of each
@@ -514,8 +570,8 @@ fn still_needed(
         let vacated = vacated.get(&(change.offset / unit)).filter(|_| !is_planted(Bug::OldStripes));
         !change.is_vacated && vacated.is_none_or(|&it| it <= sequence)
     };
-    let of_each = needed.map(|sequence| {
-        let changes = of_record(&sequence).iter().filter(|change| is_needed(change, sequence));
+    let of_each = needed().map(|(sequence, one)| {
+        let changes = one.record.changes.iter().filter(|change| is_needed(change, sequence));
         (sequence, changes.cloned().collect())
     });
     of_each.collect()

@@ -1,12 +1,18 @@
 //! `duramen raid dump`: the volume as one plain image, for programs that know no sets.
+//!
+//! A disk that cannot give something ends it. [`remains`] goes on, and takes also what too few
+//! disks have.
 
-use std::fs::OpenOptions;
+pub(super) mod remains;
+
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use block::Buffer;
 use block::file::Access;
+use raid::assembly::Refused;
 use server::reactor;
 
 use crate::failure::Failure;
@@ -17,6 +23,8 @@ use crate::volume::Volume;
 
 /// Bytes that are read at once.
 const STEP: u64 = 1 << 20;
+/// What a person can do whose disks do not have all.
+const ADVICE: &str = "'duramen raid dump --accept-loss' writes what the disks still have";
 
 /// Writes the image, with holes where there are zeros.
 ///
@@ -24,16 +32,19 @@ const STEP: u64 = 1 << 20;
 /// [`Failure`]; the file is gone then, if it was made.
 pub(super) fn run(volume: &Volume, file: &Path, output: &mut dyn Write) -> Result<(), Failure> {
     let written = |source| Failure::File { verb: "write", path: file.to_owned(), source };
-    let image = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    let image = image.map_err(written)?;
+    let image = new_image(file)?;
     let dumped = reactor::block_on(|runtime| async move {
-        let stack = volume.open(Access::ReadOnly, &at_once, &runtime).await?;
-        let read = |source| Failure::Device { path: volume.path.clone(), source };
+        let stack = volume.open(Access::ReadOnly, &at_once, &runtime).await;
+        let stack = stack.map_err(|failure| advised(volume, failure))?;
+        let not_read = |source: block::IoError| {
+            let (path, why) = (volume.path.clone(), format!("{source}; {ADVICE}"));
+            Failure::NotDone { path, why }
+        };
         let size = stack.disk.geometry().size;
         let mut at = 0;
         while at < size {
             let room = Buffer::unfilled(STEP.min(size - at) as usize);
-            let bytes = stack.disk.read(at, room).await.map_err(read)?;
+            let bytes = stack.disk.read(at, room).await.map_err(not_read)?;
             if bytes.iter().any(|&byte| byte != 0) {
                 image.write_all_at(&bytes, at).map_err(written)?;
             }
@@ -44,18 +55,45 @@ pub(super) fn run(volume: &Volume, file: &Path, output: &mut dyn Write) -> Resul
         Ok((size, found.is_ok_and(|found| found.is_clean)))
     });
     let dumped: Result<_, Failure> = dumped.map_err(Failure::Start).flatten();
-    let (size, is_clean) =
-        dumped.inspect_err(|_| drop::<io::Result<()>>(std::fs::remove_file(file)))?;
-    writeln!(
-        output,
-        "wrote {} of {} to {}",
-        show_size(size),
-        volume.path.display(),
-        file.display()
-    )?;
+    let (size, is_clean) = dumped.inspect_err(|_| remove(file))?;
+    tell_size(volume, file, size, output)?;
     if !is_clean {
         let note = "it was not stopped cleanly, and what its log holds is not in the image";
         writeln!(output, "note: {note}")?;
     }
     Ok(())
+}
+
+/// A new file for an image.
+fn new_image(file: &Path) -> Result<File, Failure> {
+    let image = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    image.map_err(|source| Failure::File { verb: "write", path: file.to_owned(), source })
+}
+
+/// An image that is not whole helps nobody.
+fn remove(file: &Path) {
+    drop::<io::Result<()>>(std::fs::remove_file(file));
+}
+
+fn tell_size(
+    volume: &Volume,
+    file: &Path,
+    size: u64,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (volume, file) = (volume.path.display(), file.display());
+    Ok(writeln!(output, "wrote {} of {volume} to {file}", show_size(size))?)
+}
+
+/// The same failure, with what can be done where too few disks are there.
+fn advised(volume: &Volume, failure: Failure) -> Failure {
+    match failure {
+        Failure::Set {
+            source: source @ raid::OpenError::Refused(Refused::TooFew { .. }), ..
+        } => {
+            let (path, why) = (volume.path.clone(), format!("{source}; {ADVICE}"));
+            Failure::NotDone { path, why }
+        }
+        other => other,
+    }
 }

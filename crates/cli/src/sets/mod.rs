@@ -53,10 +53,12 @@ Examples:
   duramen raid online data 2            have the disk that is out come back
   duramen raid remove data /dev/sdg     forget a spare, or a disk that is gone for good
   duramen raid dump data data.img       write the volume as one image, for other programs
+  duramen raid dump --accept-loss data left.img
+                                        the last resort: write what too few disks still have
 
 Exit codes of 'raid status': 0 the set is clean; 1 it is degraded or rebuilding; 2 it has failed or
-has lost data, or how it stands cannot be told. 'raid scrub' ends with 0 if nothing is lost. All
-other codes are those of 'duramen --help'.";
+has lost data, or how it stands cannot be told. 'raid scrub' and 'raid dump --accept-loss' end with
+0 if nothing is lost. All other codes are those of 'duramen --help'.";
 
 /// The arguments of `duramen raid`.
 #[derive(Args, Debug)]
@@ -163,11 +165,16 @@ enum Command {
         background: bool,
     },
     /// Writes the volume as one plain image
+    ///
+    /// With --accept-loss the exit code is 1 if something is lost.
     Dump {
         /// Which volume; nobody may serve it
         volume: PathBuf,
         /// A file that does not exist yet
         file: PathBuf,
+        /// Write what is left, also with too few disks. What they cannot give is zeros, and listed
+        #[arg(long)]
+        accept_loss: bool,
     },
 }
 
@@ -227,7 +234,12 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let disk = disk.as_deref().map(real_place);
             members::bring_online(&volume_of(volume)?, (*slot, disk), *background, output)
         }
-        Command::Dump { volume, file } => dump::run(&volume_of(volume)?, file, output),
+        Command::Dump { volume, file, accept_loss: false } => {
+            dump::run(&volume_of(volume)?, file, output)
+        }
+        Command::Dump { volume, file, accept_loss: true } => {
+            dump::remains::run(volume_of(volume)?, file, output)
+        }
     }
 }
 

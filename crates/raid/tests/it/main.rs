@@ -8,6 +8,7 @@ mod losses;
 mod offline;
 mod recalled;
 mod records;
+mod remains;
 mod replaced;
 mod returns;
 mod rot;

@@ -1,0 +1,179 @@
+//! `duramen raid dump --accept-loss`: what is left of a volume whose set has lost too many disks.
+//!
+//! The set is opened in memory, and nothing is written to its disks. What they cannot give is zeros
+//! in the image, and listed. What the log of the set has is in the image. If the volume has a log
+//! of its own in the set, as policy `log` has, that is brought home in the image, too: an image has
+//! no log beside it.
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use block::file::{Access, DiskFile};
+use block::{BlockDevice, Buffer};
+use designs::{Disks, LogUse, OpenOptions, Prepared};
+use runtime::Runtime;
+use server::reactor;
+
+use super::{STEP, new_image, remove, tell_size};
+use crate::failure::Failure;
+use crate::found::found_on;
+use crate::stack::at_once;
+use crate::volume::Volume;
+
+/// The least that is given up, in bytes.
+const BLOCK: u64 = 4096;
+
+/// What became of an image.
+struct Dumped {
+    size: u64,
+    /// What no disk gives, in its order, and not side by side.
+    lost: Vec<Range<u64>>,
+    /// What a person has to know besides, a sentence each.
+    notes: Vec<String>,
+}
+
+/// Writes the image, with holes where there are zeros and where something is lost.
+///
+/// # Errors
+/// [`Failure::Lost`] if something is lost: the image is there. After any other [`Failure`] it is
+/// gone.
+pub(in crate::sets) fn run(
+    volume: Volume,
+    file: &Path,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let volume = &Volume { is_loss_accepted: true, is_degraded_meant: true, ..volume };
+    let image = new_image(file)?;
+    let dumped = reactor::block_on(async |runtime| dump(volume, &image, file, &runtime).await);
+    let dumped = dumped.map_err(Failure::Start).flatten();
+    let Dumped { size, lost, notes } = dumped.inspect_err(|_| remove(file))?;
+    for Range { start, end } in &lost {
+        writeln!(output, "lost: {} bytes at byte {start}", end - start)?;
+    }
+    tell_size(volume, file, size, output)?;
+    for note in notes {
+        writeln!(output, "note: {note}")?;
+    }
+    match lost.iter().map(|range| range.end - range.start).sum() {
+        0 => Ok(()),
+        bytes => Err(Failure::NotInImage { path: volume.path.clone(), bytes }),
+    }
+}
+
+async fn dump(
+    volume: &Volume,
+    image: &File,
+    file: &Path,
+    runtime: &Runtime,
+) -> Result<Dumped, Failure> {
+    let written = |source| Failure::File { verb: "write", path: file.to_owned(), source };
+    let stack = volume.open(Access::ReadOnly, &at_once, runtime).await?;
+    let size = stack.disk.geometry().size;
+    let mut lost: Vec<Range<u64>> = Vec::new();
+    // Ranges that are still to be read, the next one last.
+    let mut ahead: Vec<Range<u64>> = Vec::new();
+    for from in (0..size).step_by(STEP as usize) {
+        ahead.push(from..(from + STEP).min(size));
+        while let Some(range) = ahead.pop() {
+            let length = range.end - range.start;
+            let read = stack.disk.read(range.start, Buffer::unfilled(length as usize)).await;
+            match read {
+                Ok(bytes) if bytes.iter().all(|&byte| byte == 0) => {} // a hole
+                Ok(bytes) => image.write_all_at(&bytes, range.start).map_err(written)?,
+                Err(_) if length > BLOCK => {
+                    let middle = range.start + (length / 2).next_multiple_of(BLOCK);
+                    ahead.extend([middle..range.end, range.start..middle]);
+                }
+                Err(_) => lose(&mut lost, range),
+            }
+        }
+    }
+    image.set_len(size).and_then(|()| image.sync_all()).map_err(written)?;
+    let set = &stack.set.as_ref().expect("it stands on one").set;
+    let mut notes = Vec::new();
+    if set.label().forced > 0 {
+        notes.push("the disks that are missing may have had newer data".to_owned());
+    }
+    if let lacked @ 1.. = set.status().done.lacked_records {
+        notes.push(format!(
+            "the log of the set lacks {lacked} records: what was written last may be as it was \
+             before, and is not listed"
+        ));
+    }
+    notes.extend(bring_home(volume, stack.log.as_ref(), file, runtime).await?);
+    Ok(Dumped { size, lost, notes })
+}
+
+/// Notes what is lost, behind all that is.
+fn lose(lost: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match lost.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => lost.push(range),
+    }
+}
+
+/// Brings home in an image what the log of its volume holds. What is to be known of that.
+async fn bring_home(
+    volume: &Volume,
+    log: Option<&Rc<dyn BlockDevice>>,
+    file: &Path,
+    runtime: &Runtime,
+) -> Result<Option<String>, Failure> {
+    if let Some(log) = log {
+        let image = at_once(DiskFile::open(file, Access::ReadWrite)?);
+        let prepare = volume.design().work().prepare;
+        let prepared = prepare(&image, Some(log), runtime, LogUse::Replay).await;
+        let advice = "'duramen fsck --repair --without-log' makes a volume of the image";
+        match prepared {
+            Err(why) => {
+                let note = format!("what its log holds is not in the image: {why}; {advice}");
+                return Ok(Some(note));
+            }
+            // All of it is home, and the image still says that it needs the log.
+            Ok(Prepared { replayed: Some(replayed), .. }) => {
+                let entries = format!("{} entries of its log are in the image", replayed.entries);
+                let is_stopped = stop(volume, image, log, runtime).await.is_ok();
+                return Ok(Some(if is_stopped { entries } else { format!("{entries}; {advice}") }));
+            }
+            Ok(_) => {}
+        }
+    }
+    let image = at_once(DiskFile::open(file, Access::ReadOnly)?);
+    Ok(match found_on(volume.design(), &*image, file).await {
+        Ok(found) if found.is_clean => None,
+        Ok(_) => Some("it was not stopped cleanly: 'duramen fsck --repair' comes first".to_owned()),
+        Err(why) => Some(format!("what is left does not say what the volume is: {why}")),
+    })
+}
+
+/// Opens the volume in an image, whose log is at rest, and stops it: then it needs the log no more.
+async fn stop(
+    volume: &Volume,
+    image: Rc<dyn BlockDevice>,
+    log: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+) -> Result<(), String> {
+    let disks = Disks { volume: image, log: Some(log.clone()) };
+    let open = volume.design().work().open;
+    let opened = open(disks, runtime.clone(), &OpenOptions::default(), &mut |_| ()).await;
+    let files = opened.map_err(|error| error.to_string())?.files;
+    files.shutdown().await.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_side_by_side_is_one_range() {
+        let mut lost = Vec::new();
+        for range in [0..4096, 4096..8192, 12_288..16_384, 16_384..20_480, 40_960..45_056] {
+            lose(&mut lost, range);
+        }
+        assert_eq!(lost, [0..8192, 12_288..20_480, 40_960..45_056]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Sets of which too few disks are left: what these still have is given, and nothing else.
+
+use std::rc::Rc;
+
+use block::{BlockDevice, Buffer, Durability};
+use raid::assembly::Refused;
+use raid::layout::Level;
+use raid::{OpenError, OpenOptions, Set, open};
+use sim::{Disk, Executor, Prng};
+
+use crate::losses::{bytes, copies, devices, lose, new_disks, new_set, opened};
+
+const BLOCK: usize = 4096;
+
+/// Opens what is left, and looks that the disks stay as they are.
+async fn remains(executor: &Executor, disks: &[Rc<Disk>]) -> Result<Set, OpenError> {
+    let options = OpenOptions { accepts_loss: true, ..OpenOptions::default() };
+    let set = open(devices(disks), &executor.runtime(), options).await?;
+    assert!(disks.iter().all(|disk| disk.counters().writes == 0), "nothing is written");
+    Ok(set)
+}
+
+/// Each block of a set, or nothing where it is lost.
+async fn blocks(set: &Set) -> Vec<Option<Vec<u8>>> {
+    let mut blocks = Vec::new();
+    for at in (0..set.geometry().size).step_by(BLOCK) {
+        let read = set.read(at, Buffer::zeroed(BLOCK)).await;
+        blocks.push(read.ok().map(|read| read.to_vec()));
+    }
+    blocks
+}
+
+/// How many blocks are there; each is this.
+#[track_caller]
+fn count_right(blocks: &[Option<Vec<u8>>], expected: &[u8], what: &str) -> usize {
+    let are_right = blocks.iter().zip(expected.chunks(BLOCK)).enumerate();
+    for (place, (block, expected)) in are_right {
+        assert!(block.as_ref().is_none_or(|it| it == expected), "{what}: block {place} is wrong");
+    }
+    blocks.iter().flatten().count()
+}
+
+/// A set that holds this, stopped well, without some of its disks.
+async fn left_of(
+    executor: &Executor,
+    (level, count): (Level, usize),
+    gone: &[usize],
+) -> (Vec<Rc<Disk>>, Vec<u8>) {
+    let disks = new_disks(executor, count);
+    let set = new_set(executor, &disks, level).await;
+    let written = bytes(&set, 1);
+    let all = vec![written.clone().into()];
+    set.write(0, all, Durability::Plain).await.expect("nothing fails");
+    set.close().await.expect("nothing fails");
+    let left = copies(executor, &disks).into_iter().enumerate();
+    let left = left.filter(|(disk, _)| !gone.contains(disk)).map(|(_, disk)| disk);
+    (left.collect(), written)
+}
+
+#[test]
+fn what_the_disks_that_are_left_have_is_given() {
+    for (set, gone) in [
+        ((Level::Parity, 3), &[1, 2][..]),
+        ((Level::Parity, 5), &[0, 3]),
+        ((Level::Parity, 5), &[1, 2]), // both have the tables of slot 0
+        ((Level::Striped, 3), &[1]),
+    ] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (left, written) = left_of(&executor, set, gone).await;
+            let refused = opened(&executor, &copies(&executor, &left)).await.err();
+            let is_refused = matches!(refused, Some(OpenError::Refused(Refused::TooFew { .. })));
+            assert!(is_refused, "{refused:?}");
+            let remains = remains(&executor, &left).await.expect("it is the last resort");
+            let (level, count) = set;
+            let what = format!("{level} of {count} without {gone:?}");
+            let right = count_right(&blocks(&remains).await, &written, &what);
+            let all = written.len() / BLOCK;
+            // Each row lacks as many units as disks; parity has its place in each by turns.
+            assert!(
+                (right + count) * count >= all * (count - gone.len()),
+                "{what}: {right} of {all}"
+            );
+            assert!(right < all, "{what}");
+            remains.close().await.expect("nothing fails");
+            assert!(left.iter().all(|disk| disk.counters().writes == 0), "nor at the end");
+        });
+    }
+}
+
+/// A set that is written whole, and once more in part while the member of slot 1 is away. Its disks
+/// without some, what it held first, and what it holds.
+async fn with_one_away(
+    executor: &Executor,
+    (level, count): (Level, usize),
+    gone: &[usize],
+) -> (Vec<Rc<Disk>>, Vec<u8>, Vec<u8>) {
+    let disks = new_disks(executor, count);
+    let set = new_set(executor, &disks, level).await;
+    let before = bytes(&set, 2);
+    let all = vec![before.clone().into()];
+    set.write(0, all, Durability::Plain).await.expect("nothing fails");
+    set.flush().await.expect("nothing fails");
+    lose(&set, &disks, 1).await;
+    let mut after = before.clone();
+    let changed = after.len() / 8;
+    after[..changed].fill(7);
+    let data = vec![after[..changed].to_vec().into()];
+    set.write(0, data, Durability::Plain).await.expect("the others are enough");
+    set.close().await.expect("nothing fails");
+    let left = copies(executor, &disks).into_iter().enumerate();
+    let left = left.filter(|(disk, _)| !gone.contains(disk)).map(|(_, disk)| disk);
+    (left.collect(), before, after)
+}
+
+/// A member that was away has old bytes for what was written meanwhile, and right ones for the
+/// rest.
+#[test]
+fn a_disk_that_was_away_helps_with_what_it_has_not_missed() {
+    let executor = Executor::new(2);
+    executor.block_on(async {
+        let (left, before, after) = with_one_away(&executor, (Level::Parity, 4), &[2]).await;
+        let remains = remains(&executor, &left).await.expect("it is the last resort");
+        let right = count_right(&blocks(&remains).await, &after, "it was away");
+        let all = after.len() / BLOCK;
+        let changed = before.iter().zip(&after).rposition(|(one, other)| one != other);
+        let whole = all - changed.expect("some").div_ceil(BLOCK);
+        assert!(right >= whole, "{right} of {whole} that nobody has changed");
+        assert!(right < all, "the rest is nowhere");
+    });
+}
+
+/// By its own label the last disk of a mirror is up to date. It is taken for what it was, and said
+/// to be that.
+#[test]
+fn a_mirror_of_which_an_old_disk_is_left_is_opened_as_against_advice() {
+    let executor = Executor::new(3);
+    executor.block_on(async {
+        let (left, before, _) = with_one_away(&executor, (Level::Mirrored, 3), &[0, 2]).await;
+        let remains = remains(&executor, &left).await.expect("it is the last resort");
+        assert!(remains.label().forced > 0);
+        let right = count_right(&blocks(&remains).await, &before, "it is old");
+        assert_eq!(right, before.len() / BLOCK);
+    });
+}
+
+/// The power goes, and then disks. What the log has comes home, also for a disk that is gone; where
+/// no record is missing nothing of before is given.
+#[test]
+fn nothing_of_before_is_given_where_the_log_has_all_records() {
+    let (mut given, mut lacked) = (0, 0);
+    for seed in 0..60 {
+        let executor = Executor::new(seed);
+        let mut prng = Prng::new(seed);
+        executor.block_on(async {
+            let count = 3 + seed as usize % 2;
+            let disks = new_disks(&executor, count);
+            let set = new_set(&executor, &disks, Level::Parity).await;
+            let mut expected = bytes(&set, seed);
+            let all = vec![expected.clone().into()];
+            set.write(0, all, Durability::Plain).await.expect("nothing fails");
+            set.flush().await.expect("nothing fails");
+            for _ in 0..prng.between(1, 8) {
+                let at = prng.index(expected.len() / BLOCK) * BLOCK;
+                prng.fill(&mut expected[at..at + BLOCK]);
+                let data = vec![expected[at..at + BLOCK].to_vec().into()];
+                set.write(at as u64, data, Durability::Through).await.expect("nothing fails");
+            }
+            let gone = [prng.index(count), prng.index(count - 1)];
+            let mut left: Vec<Rc<Disk>> =
+                disks.iter().map(|disk| Disk::new(&executor, disk.crash(&mut prng))).collect();
+            gone[..1 + seed as usize % 2].iter().for_each(|&disk| _ = left.remove(disk));
+            let remains = remains(&executor, &left).await.expect("it is the last resort");
+            let lacking = remains.status().done.lacked_records;
+            lacked += u64::from(lacking > 0);
+            if lacking == 0 {
+                let what = format!("seed {seed}");
+                given += count_right(&blocks(&remains).await, &expected, &what);
+            }
+        });
+    }
+    println!("{given} blocks were given, and {lacked} logs lacked a record");
+    assert!(given > 0 && lacked > 0, "both are seen");
+}
