@@ -20,6 +20,7 @@ use vfs::{
 use crate::calendar::show_time;
 use crate::engine::open_volume;
 use crate::failure::Failure;
+use crate::shown::show_name;
 use crate::volume::Volume;
 
 /// The arguments of `duramen ls`.
@@ -228,25 +229,6 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
     names.rev().map(<[u8]>::to_vec).collect()
 }
 
-/// A name as a terminal can show it and no reader is misled by it: what is no plain text is
-/// escaped.
-pub(crate) fn show_name(name: &[u8]) -> String {
-    let mut shown = String::new();
-    for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            if letter.is_control() || letter == '\\' {
-                shown.extend(letter.escape_default());
-            } else {
-                shown.push(letter);
-            }
-        }
-        for byte in chunk.invalid() {
-            shown.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    shown
-}
-
 /// Kind and permissions as `ls -l` shows them.
 fn show_mode(kind: FileKind, mode: u16) -> String {
     let mut shown = String::new();
@@ -289,13 +271,6 @@ mod tests {
         ] {
             assert_eq!(show_mode(kind, mode), shown);
         }
-    }
-
-    #[test]
-    fn names_cannot_fool_a_terminal() {
-        assert_eq!(show_name("grün.txt".as_bytes()), "grün.txt");
-        assert_eq!(show_name(b"a\nb\x1b[2J\\"), "a\\nb\\u{1b}[2J\\\\");
-        assert_eq!(show_name(b"\xff\xfe"), "\\xff\\xfe");
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod serve;
 mod set_state;
 mod sets;
 mod sharing;
+mod shown;
 mod signature;
 mod size;
 mod snapshots;

@@ -28,10 +28,10 @@ use server::control::Answer;
 use server::control::client::{self, AskError};
 use server::reactor::elsewhere;
 
-use crate::browse::show_name;
 use crate::calendar::{show_stamp, show_time};
 use crate::failure::Failure;
 use crate::order::{self, ASK_AGAIN, UNKNOWN, bar, is_done};
+use crate::shown::show_name;
 use crate::size::show_size;
 use crate::volume::Volume;
 use here::Here;

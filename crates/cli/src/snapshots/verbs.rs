@@ -10,7 +10,7 @@ use vfs::{
     SnapshotUsage, Snapshots,
 };
 
-use crate::browse::show_name;
+use crate::shown::show_name;
 
 /// So many snapshots are named in a sentence.
 const MOST_NAMED: usize = 10;
