@@ -96,9 +96,19 @@ impl Scrub {
 pub(crate) struct Lost {
     /// The file whose it is, if that is known.
     pub(crate) path: Option<String>,
+    /// Its other names: hard links.
+    #[serde(default)]
+    pub(crate) other_paths: Vec<String>,
     /// Where in the file, in bytes; in the volume, if that is not known.
     pub(crate) offset: u64,
     pub(crate) length: u64,
+}
+
+impl Lost {
+    /// Bytes of the volume, whoever has them.
+    pub(crate) fn somewhere(offset: u64, length: u64) -> Self {
+        Self { path: None, other_paths: Vec::new(), offset, length }
+    }
 }
 
 /// A member that was found and is out: it can be made again.

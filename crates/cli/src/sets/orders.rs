@@ -539,7 +539,7 @@ impl Orders {
         let (unit, kept) = (self.open.set.layout().unit, self.open.scrub.clone());
         let tell = move |done: u64, total: u64, found: &Scrubbed| {
             let lost = found.lost.iter();
-            let lost = lost.map(|&(offset, length)| Lost { path: None, offset, length });
+            let lost = lost.map(|&(offset, length)| Lost::somewhere(offset, length));
             let (done_bytes, total_bytes) = (done * unit, total * unit);
             progress(done_bytes, total_bytes);
             let (mended, lost) = (found.mended, lost.collect());

@@ -2,8 +2,13 @@
 //!
 //! Who has the set open does the looking, and names what is lost. Those are places of the volume;
 //! whose they are, the checker knows ([`fsck`]): it looks at the volume through a device that
-//! cannot read just these, and says of each file what it misses. A server goes on meanwhile.
+//! cannot read just these, and says of each file what it misses. A server goes on meanwhile. All
+//! names of such a file are found by a walk through the directories ([`names`]); where that is not
+//! possible, the one that the checker knows has to do.
 
+mod names;
+
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::rc::Rc;
 
@@ -69,9 +74,13 @@ pub(super) fn unscrubbed(why: ScrubError) -> Refused {
 }
 
 fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<(), Failure> {
-    for Lost { path, offset, length } in &scrub.lost {
+    for Lost { path, other_paths, offset, length } in &scrub.lost {
         let whose = path.as_deref().unwrap_or("no file, at this byte of the volume");
-        writeln!(output, "lost: {whose}: {length} bytes at byte {offset}")?;
+        let also = match &other_paths[..] {
+            [] => String::new(),
+            others => format!(" (also {})", others.join(", ")),
+        };
+        writeln!(output, "lost: {whose}{also}: {length} bytes at byte {offset}")?;
     }
     let (path, Scrub { done_bytes, mended, .. }) = (volume.path.display(), scrub);
     if scrub.unread_bytes > 0 {
@@ -105,10 +114,17 @@ fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
         })?;
         let runs = report.findings.list.into_iter().filter_map(|finding| {
             let DataPlace { offset, at, length } = finding.data?;
-            Some(Run { path: finding.path?, at: offset, from: at, length })
+            let ino = finding.place.ino.filter(|_| finding.snapshot.is_none());
+            let paths = vec![finding.path?];
+            Some(Run { paths, ino, at: offset, from: at, length })
         });
-        let runs: Vec<Run> = runs.collect();
-        Ok(lost.iter().flat_map(|lost| whose(lost, &runs)).collect())
+        let mut runs: Vec<Run> = runs.collect();
+        let wanted: BTreeSet<u64> = runs.iter().filter_map(|run| run.ino).collect();
+        let all = names::all_of(volume, without, stack.log, &wanted, &runtime).await;
+        for run in &mut runs {
+            run.paths = run.ino.and_then(|ino| all.get(&ino)).unwrap_or(&run.paths).clone();
+        }
+        Ok(merged(lost.iter().flat_map(|lost| whose(lost, &runs)).collect()))
     });
     let named: Result<Result<_, Failure>, _> = named;
     named.map_err(Failure::Start)?
@@ -116,7 +132,10 @@ fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
 
 /// Blocks of a file that cannot be read.
 struct Run {
-    path: String,
+    /// The names of the file, one at least.
+    paths: Vec<String>,
+    /// Its number, if it is a file of now.
+    ino: Option<u64>,
     /// Where in the file, and in the volume, in bytes.
     at: u64,
     from: u64,
@@ -134,14 +153,34 @@ fn whose(lost: &Lost, runs: &[Run]) -> Vec<Lost> {
         let next = runs.iter().map(|run| run.from).filter(|&from| from > at).min();
         let until = run.map_or(end, |run| (run.from + run.length).min(end));
         let until = next.map_or(until, |next| next.min(until));
-        let (path, offset) = match run {
-            Some(run) => (Some(run.path.clone()), run.at + at - run.from),
-            None => (None, at),
-        };
-        parts.push(Lost { path, offset, length: until - at });
+        let mut part = Lost::somewhere(at, until - at);
+        if let Some(run) = run {
+            let mut paths = run.paths.iter().cloned();
+            (part.path, part.offset) = (paths.next(), run.at + at - run.from);
+            part.other_paths = paths.collect();
+        }
+        parts.push(part);
         at = until;
     }
     parts
+}
+
+/// The same, file by file, and what lies side by side in a file as one.
+fn merged(mut parts: Vec<Lost>) -> Vec<Lost> {
+    parts.sort_by(|one, other| {
+        let place = |part: &Lost| (part.path.is_none(), part.path.clone(), part.offset);
+        place(one).cmp(&place(other))
+    });
+    let mut merged: Vec<Lost> = Vec::new();
+    for part in parts {
+        let is_next =
+            |last: &&mut Lost| last.path == part.path && last.offset + last.length == part.offset;
+        match merged.last_mut().filter(is_next) {
+            Some(last) => last.length += part.length,
+            None => merged.push(part),
+        }
+    }
+    merged
 }
 
 /// A disk of which some places cannot be read, and nothing may be written.
@@ -181,5 +220,44 @@ impl BlockDevice for Without {
 
     fn close(&self) -> Io<()> {
         self.disk.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(path: Option<&str>, offset: u64, length: u64) -> Lost {
+        Lost { path: path.map(str::to_owned), ..Lost::somewhere(offset, length) }
+    }
+
+    #[test]
+    fn what_lies_side_by_side_in_a_file_is_one_range() {
+        let (one, two) = (Some("/one"), Some("/two"));
+        let parts = vec![
+            part(one, 4096, 4096),
+            part(None, 4096, 4096),
+            part(two, 8192, 4096), // beside the first in the volume, and of another file
+            part(one, 0, 4096),
+            part(None, 8192, 512),
+            part(one, 12_288, 4096),
+        ];
+        let expected = [
+            part(one, 0, 8192),
+            part(one, 12_288, 4096),
+            part(two, 8192, 4096),
+            part(None, 4096, 4608),
+        ];
+        assert_eq!(merged(parts), expected);
+    }
+
+    #[test]
+    fn a_file_has_all_its_names() {
+        let paths = ["/one", "/a/two"].map(str::to_owned).to_vec();
+        let run = Run { paths, ino: Some(5), at: 32_768, from: 8192, length: 4096 };
+        let parts = whose(&Lost::somewhere(8192, 8192), &[run]);
+        let named =
+            Lost { other_paths: vec!["/a/two".to_owned()], ..part(Some("/one"), 32_768, 4096) };
+        assert_eq!(parts, [named, part(None, 12_288, 4096)]);
     }
 }

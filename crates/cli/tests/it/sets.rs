@@ -15,7 +15,7 @@ use std::time::Duration;
 use raid::label::{Label, Standing, places};
 use serde_json::Value;
 
-use crate::common::serving::{Serving, put};
+use crate::common::serving::{Serving, link, put};
 use crate::common::{Folder, Run, assert_clean, bytes_read, duramen, on, pause};
 
 /// Between two looks at a server.
@@ -666,6 +666,36 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
     }
     assert_eq!(on("cat", &place.volume, &["two"]).output.as_bytes(), two);
     assert_ne!(on("cat", &place.volume, &["one"]).code, 0, "never wrong bytes");
+}
+
+#[test]
+fn what_is_lost_side_by_side_is_one_line_with_every_name_of_the_file() {
+    for engine in ["ffs", "shadow"] {
+        let place = Place::made("--raid5", 4, &["--engine", engine]);
+        let one = letter(1);
+        let serving = Serving::start(&[&place.volume], &[]);
+        put(&serving, "data", "one", &one);
+        link(&serving, "data", "one", "another");
+        link(&serving, "data", "one", "third");
+        put(&serving, "data", "two", &letter(2));
+        assert!(serving.stop().success());
+        // Across the end of a block of 32 KiB.
+        for block in 6..9 {
+            let (disk, at, parity) = place_of(&place, &one[block * 4096..][..4096]);
+            flip(&place.disks[disk], at);
+            flip(&place.disks[parity], at);
+        }
+        for is_served in [false, true] {
+            let serving = is_served.then(|| Serving::start(&[&place.volume], &[]));
+            let told = place.raid(&["scrub"]);
+            assert_eq!(told.code, 1, "{}", told.errors);
+            let lines: Vec<&str> =
+                told.output.lines().filter(|line| line.starts_with("lost:")).collect();
+            let line = "lost: /another (also /one, /third): 12288 bytes at byte 24576";
+            assert_eq!(lines, [line], "{engine}, served: {is_served}: {}", told.errors);
+            serving.into_iter().for_each(|serving| assert!(serving.stop().success()));
+        }
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ use nfs3_client::io::{AsyncRead, AsyncWrite};
 use nfs3_client::{MountClient, Nfs3Client};
 use nfs3_types::mount::dirpath;
 use nfs3_types::nfs3::{
-    CREATE3args, Nfs3Result, REMOVE3args, WRITE3args, createhow3, diropargs3, nfs_fh3, sattr3,
-    stable_how,
+    CREATE3args, LINK3args, LOOKUP3args, Nfs3Result, REMOVE3args, WRITE3args, createhow3,
+    diropargs3, nfs_fh3, sattr3, stable_how,
 };
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::Opaque;
@@ -174,6 +174,16 @@ pub(crate) fn put(serving: &Serving, volume: &str, name: &str, data: &[u8]) {
     };
     let written = good(block_on(client.write(&write)).expect("a reply"));
     assert_eq!(written.count as usize, data.len());
+}
+
+/// Gives a file another name over NFS.
+pub(crate) fn link(serving: &Serving, volume: &str, name: &str, other: &str) {
+    let (mut client, root) = serving.mount(volume);
+    let object = diropargs3 { dir: root.clone(), name: name.as_bytes().into() };
+    let found = block_on(client.lookup(&LOOKUP3args { what: object })).expect("a reply");
+    let to = diropargs3 { dir: root, name: other.as_bytes().into() };
+    let linked = LINK3args { file: good(found).object, link: to };
+    good(block_on(client.link(&linked)).expect("a reply"));
 }
 
 /// Takes the name of a file away over NFS.
