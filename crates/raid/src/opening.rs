@@ -266,11 +266,11 @@ pub async fn open(
     let calls = calls.into_iter().enumerate().collect();
     let judging = async {
         let found = read_all(&read).await?;
-        let assembly = match options.accepts_loss {
-            true => None,
-            false => Some(choose_or_pardon(&read, &found, &options, runtime).await?),
-        };
-        Ok::<_, OpenError>((found, assembly))
+        if options.accepts_loss {
+            return Ok((found, None));
+        }
+        let assembly = choose_or_pardon(&read, &found, &options, runtime).await?;
+        Ok::<_, OpenError>((found, Some(assembly)))
     };
     let (found, assembly) =
         reporting(calls, &runtime.clock, &options.report_silence, judging).await?;
@@ -397,43 +397,42 @@ async fn open_chosen(
     let holding = members.iter().map(|place| place.map_or(0, |place| found[place].1.copy));
     let (in_slots, clock) = (in_slots.zip(holding).collect(), runtime.clock.clone());
     let limit = options.read_errors_per_hour;
-    let members = Members::new(in_slots, label, options.witnessed, clock, limit);
+    let witnessed = options.witnessed.clone();
+    let members = Members::new(in_slots, label, witnessed, clock, limit);
     let members = Rc::new(members);
     pardoned.into_iter().for_each(|slot| members.returns(slot));
     bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
     if !is_planted(Bug::UnaskedStrangers) {
         strangers.into_iter().for_each(|(slot, device)| members.has_stranger(slot, device));
     }
-    let report = options.report_silence.clone();
     let calls = members.calls.borrow().clone();
     let disks = in_use.into_iter().zip(calls);
     let disks = disks.filter_map(|(disk, calls)| Some((disk?, calls))).collect();
-    let returning = return_to(members, runtime, options.cache, were_all_in);
-    reporting(disks, &runtime.clock, &report, returning).await
+    let returning = return_to(members, runtime, &options, were_all_in);
+    reporting(disks, &runtime.clock, &options.report_silence, returning).await
 }
 
 /// Has members come back to how the set stood last.
 async fn return_to(
     members: Rc<Members>,
     runtime: &Runtime,
-    cache: usize,
+    options: &OpenOptions,
     were_all_in: bool,
 ) -> Result<Set, OpenError> {
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
     }
     members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
-    let accepts_loss = options.accepts_loss;
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
     let Returned { log, map, recalled } =
-        recover((&members, &sums, &missed), accepts_loss, runtime).await?;
+        recover((&members, &sums, &missed), options.accepts_loss, runtime).await?;
     members.are_open();
     sums.know(map.clone());
     if !recalled.is_empty() {
         sums.lose_unknown(&recalled).await.map_err(|_| OpenError::Failed)?;
     }
-    let array = Array::new(members, Rc::new(log), map, (sums, missed), cache);
+    let array = Array::new(members, Rc::new(log), map, (sums, missed), options.cache);
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 

@@ -22,7 +22,7 @@ use block::file::{Access, DiskFile};
 use duramen_settings::RaidSettings;
 use futures::FutureExt;
 use futures::future::select;
-use raid::label::{Id, Label, Standing, have_in_sync, new_id};
+use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
 use raid::{RebuildError, ScrubError, Scrubbed, Set, Status};
 use runtime::{Instant, Runtime};
