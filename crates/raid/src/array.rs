@@ -31,6 +31,7 @@ use futures::future::{Either, join, join_all, select, try_join_all};
 use runtime::sync::Lock;
 
 use crate::blocks::{BLOCK, Blocks};
+use crate::interrupts::Interrupts;
 use crate::label::Label;
 use crate::layout::{Layout, Level, Piece};
 use crate::members::{Members, lost};
@@ -63,6 +64,7 @@ pub(crate) struct Array {
     pub(crate) is_rebuilding: Cell<bool>,
     /// All of it is looked at.
     pub(crate) is_scrubbing: Cell<bool>,
+    pub(crate) interrupts: Interrupts,
     /// Who makes fresh stripes durable.
     settling: Lock,
 }
@@ -91,6 +93,7 @@ impl Array {
             missed,
             is_rebuilding: Cell::new(false),
             is_scrubbing: Cell::new(false),
+            interrupts: Interrupts::default(),
             settling: Lock::default(),
         }
     }

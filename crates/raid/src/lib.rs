@@ -16,11 +16,11 @@
 //! members have it, `written` which stripes were ever written; `blocks` what is known of members in
 //! memory; `stripe` what of a stripe is there, `sources` which disks are asked for that, and `plan`
 //! what a write changes on which member. `array` reads and writes, `rebuild` is how it makes a
-//! member again, with the `pace` that leaves the others to clients, `unread` has the blocks that it
-//! had to leave out, `refill` tries them again, `replace` how another disk takes the place of a
-//! member that is in, and `scrub` how it looks at everything; `set` is that as a device, and
-//! `opening` how it is made and comes back; `void` stands for a member that is not there, where too
-//! few are.
+//! member again, with the `pace` that leaves the others to clients, and the `interrupts` of a
+//! person, `unread` has the blocks that it had to leave out, `refill` tries them again, `replace`
+//! how another disk takes the place of a member that is in, and `scrub` how it looks at everything;
+//! `set` is that as a device, and `opening` how it is made and comes back; `void` stands for a
+//! member that is not there, where too few are.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -45,6 +45,7 @@ mod blocks;
 mod health;
 mod idle;
 mod incoming;
+mod interrupts;
 pub mod label;
 mod labels;
 pub mod layout;
@@ -81,6 +82,7 @@ mod wipe;
 mod written;
 
 pub use health::READ_ERRORS_PER_HOUR;
+pub use interrupts::Work;
 pub use labels::Read;
 pub use members::Witnessed;
 pub use opening::{MakeOptions, OpenError, OpenOptions, label_of, labels_of, make, open};

@@ -89,6 +89,8 @@ planted::bugs! {
     UncountedErrors,
     /// A member that alone refuses what was allocated is waited for without end.
     EndlessRefusals,
+    /// Long work goes on though it is paused.
+    UnheardPauses,
     /// What disks agree upon is right though it fits no checksum.
     AgreedLosses,
     /// A write that misses a member leaves the checksums of that as they were.

@@ -34,6 +34,7 @@ use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
+use crate::interrupts::Work;
 use crate::label::{Id, Slot, Standing, rows_of};
 use crate::labels::{Read, read_labels};
 use crate::layout::Level;
@@ -75,6 +76,9 @@ pub enum RebuildError {
     /// The device has failed.
     #[error("the new disk has failed")]
     Failed,
+    /// A person has ended it.
+    #[error("it was cancelled")]
+    Cancelled,
     /// The set has too few members, or was closed.
     #[error("the set has stopped")]
     Stopped,
@@ -101,7 +105,16 @@ impl Array {
         if self.is_rebuilding.replace(true) {
             return Err(RebuildError::Taken(slot));
         }
-        let filled = fill.await;
+        self.interrupts.begin(Work::Fill);
+        let mut filled = fill.await;
+        if filled == Err(RebuildError::Cancelled) {
+            if self.members.is_replaced(slot) {
+                self.members.end_replacement();
+            } else {
+                self.members.call_out(slot);
+            }
+            filled = self.settled().await.and(filled);
+        }
         self.is_rebuilding.set(false);
         filled
     }
@@ -211,14 +224,20 @@ impl Array {
         };
         let (mut begun, mut come, mut filled) = (first, first, 0);
         let (mut under_way, mut done) = (FuturesOrdered::new(), Ok(()));
+        let is_cancelled = || self.interrupts.is_cancelled(Work::Fill);
         let pace = &self.members.pace;
         let mut batch = pace.begin();
         loop {
             if under_way.is_empty() && done.is_ok() {
                 pace.rest(&batch).await;
+                self.interrupts.while_paused(Work::Fill, &self.members).await;
+                if is_cancelled() {
+                    done = Err(RebuildError::Cancelled);
+                }
             }
             // Where clients call, what is under way comes to its end first.
-            if under_way.is_empty() || !pace.is_shared(&batch) {
+            let is_held_up = pace.is_shared(&batch) || self.interrupts.is_paused();
+            if under_way.is_empty() || !is_held_up {
                 batch = pace.begin();
                 while done.is_ok() && begun < rows && filled < FILLED && under_way.len() < AT_ONCE {
                     under_way.push_back(give(begun));
@@ -233,6 +252,9 @@ impl Array {
                 done = Err(RebuildError::Stopped);
             } else if done.is_ok() && !self.members.has_come(slot, come) {
                 done = Err(RebuildError::Failed);
+            }
+            if done.is_ok() && is_cancelled() {
+                done = Err(RebuildError::Cancelled);
             }
             if done.is_ok() {
                 progress(come, rows);

@@ -12,6 +12,7 @@ use runtime::sync::yield_now;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
+use crate::interrupts::Work;
 use crate::layout::Level;
 use crate::parity::missing;
 use crate::planted::{Bug, is_planted};
@@ -45,6 +46,9 @@ pub enum ScrubError {
     /// One look is under way.
     #[error("the set is being scrubbed already")]
     Busy,
+    /// A person has ended it.
+    #[error("it was cancelled")]
+    Cancelled,
     /// It has too few members, or was closed.
     #[error("the set has stopped")]
     Stopped,
@@ -62,6 +66,7 @@ impl Array {
         if self.is_scrubbing.replace(true) {
             return Err(ScrubError::Busy);
         }
+        self.interrupts.begin(Work::Scrub);
         let scrubbed = self.scrub_all(progress).await;
         self.is_scrubbing.set(false);
         scrubbed
@@ -75,6 +80,10 @@ impl Array {
         let (mut scrubbed, before) = (Scrubbed::default(), self.mended());
         let (mut looked_at, mut next_table) = (0, 0);
         for stripe in 0..self.layout.rows {
+            self.interrupts.while_paused(Work::Scrub, &self.members).await;
+            if self.interrupts.is_cancelled(Work::Scrub) {
+                return Err(ScrubError::Cancelled);
+            }
             if self.members.are_closed() || self.members.have_stopped() {
                 return Err(ScrubError::Stopped);
             }

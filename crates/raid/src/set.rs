@@ -17,6 +17,7 @@ use runtime::sync::Signal;
 
 use crate::array::Array;
 use crate::blocks::BLOCK;
+use crate::interrupts::Work;
 use crate::label::{Id, Label, Standing};
 use crate::layout::{Layout, Level};
 use crate::rebuild::RebuildError;
@@ -121,6 +122,7 @@ impl Set {
             label: members.label(),
             rebuild: members.rebuild(),
             met: members.met(),
+            is_paused: self.0.array.interrupts.is_paused(),
             done: Done { log_writes: self.log_writes(), ..members.counts.done() },
         }
     }
@@ -220,6 +222,17 @@ impl Set {
             Ok(replaced)
         });
         replaced.await.unwrap_or(Err(RebuildError::Stopped))
+    }
+
+    /// Ends work that is under way. What it has done so far stays; a member that was to be replaced
+    /// stays in, and a disk that was being filled for a slot without one is out.
+    pub fn cancel(&self, work: Work) {
+        self.0.array.interrupts.cancel(work);
+    }
+
+    /// Has long work wait, or go on.
+    pub fn pause(&self, is_paused: bool) {
+        self.0.array.interrupts.pause(is_paused);
     }
 
     /// Looks at everything, mends what is wrong on a member, and says what is lost, while the set

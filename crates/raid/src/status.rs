@@ -60,6 +60,8 @@ pub struct Status {
     pub rebuild: Option<(usize, u64)>,
     /// By slot.
     pub met: Vec<Met>,
+    /// Whether a person has long work wait.
+    pub is_paused: bool,
     /// See there.
     pub done: Done,
 }

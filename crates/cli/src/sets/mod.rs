@@ -12,6 +12,7 @@
 
 mod dump;
 mod find;
+mod interrupts;
 mod members;
 mod orders;
 mod scrub;
@@ -35,7 +36,7 @@ use crate::order::{self, bar};
 use crate::stack::{Stack, at_once};
 use crate::volume::Volume;
 pub(crate) use orders::Orders;
-use orders::{Removed, Replacing};
+use orders::{Removed, Replacing, WorkName};
 pub(crate) use status::Status;
 
 /// What `duramen raid --help` says at its end.
@@ -164,6 +165,28 @@ enum Command {
         #[arg(long)]
         background: bool,
     },
+    /// Ends a rebuild or a scrub of a server
+    ///
+    /// What it has done so far stays. A good member that was to be replaced stays in use; a disk
+    /// that was being filled for a slot without one is out.
+    Cancel {
+        /// Which volume
+        volume: PathBuf,
+        /// Which work, if both are under way
+        work: Option<WorkName>,
+    },
+    /// Has the rebuilds and scrubs of a server wait, also those that begin later
+    ///
+    /// They go on after 'duramen raid resume', or when the server is started again.
+    Pause {
+        /// Which volume
+        volume: PathBuf,
+    },
+    /// Has the rebuilds and scrubs of a server go on
+    Resume {
+        /// Which volume
+        volume: PathBuf,
+    },
     /// Writes the volume as one plain image
     ///
     /// With --accept-loss the exit code is 1 if something is lost.
@@ -234,6 +257,9 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
             let disk = disk.as_deref().map(real_place);
             members::bring_online(&volume_of(volume)?, (*slot, disk), *background, output)
         }
+        Command::Cancel { volume, work } => interrupts::cancel(&volume_of(volume)?, *work, output),
+        Command::Pause { volume } => interrupts::pause(&volume_of(volume)?, true, output),
+        Command::Resume { volume } => interrupts::pause(&volume_of(volume)?, false, output),
         Command::Dump { volume, file, accept_loss: false } => {
             dump::run(&volume_of(volume)?, file, output)
         }

@@ -8,6 +8,7 @@
 //! makes it a spare, or what wiping leaves, or a label that the others do not know yet: then it is
 //! taken again ([`is_left`]). Or the others know it: then it is a member that comes back.
 
+mod interrupts;
 mod lists;
 mod online;
 
@@ -24,7 +25,7 @@ use futures::FutureExt;
 use futures::future::select;
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
-use raid::{RebuildError, ScrubError, Scrubbed, Set, Status};
+use raid::{RebuildError, ScrubError, Scrubbed, Set, Status, Work};
 use runtime::{Instant, Runtime};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -39,6 +40,7 @@ use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
 use crate::volume::Volume;
 use crate::words;
+pub(super) use interrupts::{Cancelled, WorkName};
 pub(super) use lists::Removed;
 
 /// How often it is looked whether a member is out.
@@ -168,6 +170,8 @@ impl Orders {
                 let replacing = self.begin(slot, &path, force).await?;
                 Ok(json!({ "job": self.rebuild(replacing) }))
             }
+            "cancel" => self.cancel(parse(said)?).map(|()| json!({})),
+            "pause" | "resume" => self.pause(order == "pause").map(|()| json!({})),
             "online" => {
                 let Said { slot, path, .. } = parse(said)?;
                 let path = path.map(whole).transpose()?;
@@ -282,7 +286,7 @@ impl Orders {
                     "{path}: slot {slot} has its member back, which catches up"
                 )),
             }
-            let job = self.jobs.begin("rebuild", 0, "bytes", false);
+            let job = self.jobs.begin("rebuild", 0, "bytes", true);
             let replacing = Replacing { slot, device, member, replaced, offline: None };
             self.make_again(replacing, job).await;
             self.is_busy.set(false);
@@ -444,7 +448,7 @@ impl Orders {
 
     /// Makes a member, as a job that other tasks go on beside. Its number.
     fn rebuild(&self, replacing: Replacing) -> u64 {
-        let job = self.jobs.begin("rebuild", 0, "bytes", false);
+        let job = self.jobs.begin("rebuild", 0, "bytes", true);
         let (id, orders) = (job.id(), self.clone());
         let work = async move {
             orders.make_again(replacing, job).await;
@@ -461,7 +465,8 @@ impl Orders {
         let job = Rc::new(job);
         let told = job.clone();
         let progress = move |done, total| told.advance(done * unit, total * unit);
-        let rebuilt = replacing.carry_out(&self.open.set, progress).await;
+        let filling = replacing.carry_out(&self.open.set, progress);
+        let rebuilt = self.cancellable(&job, Work::Fill, filling).await;
         let path = self.volume.path.display();
         let end = match rebuilt {
             Ok(()) => {
@@ -486,7 +491,7 @@ impl Orders {
                 // At the next start it may be a spare again.
                 self.is_no_spare(member);
                 self.let_go(slot).await; // a good member stays
-                End::Failed
+                if error == RebuildError::Cancelled { End::Cancelled } else { End::Failed }
             }
         };
         Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the rebuild let go of it
@@ -500,12 +505,12 @@ impl Orders {
         if self.is_scrubbing.replace(true) {
             return Err(unscrubbed(ScrubError::Busy));
         }
-        let job = self.jobs.begin("scrub", 0, "bytes", false);
+        let job = self.jobs.begin("scrub", 0, "bytes", true);
         let (id, orders, job) = (job.id(), self.clone(), Rc::new(job));
         let work = async move {
             let told = job.clone();
-            let done = orders.scrub(move |done, total| told.advance(done, total)).await;
-            let done = match done {
+            let scrubbing = orders.scrub(move |done, total| told.advance(done, total));
+            let done = match orders.cancellable(&job, Work::Scrub, scrubbing).await {
                 Ok(scrub) => Ok(orders.named(scrub).await),
                 Err(error) => Err(error),
             };
@@ -522,7 +527,7 @@ impl Orders {
                 }
                 Err(error) => {
                     words::say(format_args!("{path}: not scrubbed to the end: {error}"));
-                    End::Failed
+                    if error == ScrubError::Cancelled { End::Cancelled } else { End::Failed }
                 }
             };
             Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the scrub let go of it

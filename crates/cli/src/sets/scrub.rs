@@ -69,7 +69,9 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
 pub(super) fn unscrubbed(why: ScrubError) -> Refused {
     match why {
         ScrubError::Striped => Refused::Senseless(why.to_string()),
-        ScrubError::Busy | ScrubError::Stopped => Refused::Conflict(why.to_string()),
+        ScrubError::Busy | ScrubError::Stopped | ScrubError::Cancelled => {
+            Refused::Conflict(why.to_string())
+        }
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct Status {
     /// Paths on the list of members where no member is.
     absent: Vec<PathBuf>,
     rebuild: Option<Rebuild>,
+    /// Whether a person has rebuilds and scrubs wait.
+    #[serde(default)]
+    paused: bool,
     pub(super) scrub: Option<Scrub>,
     io: Io,
     /// Nothing if nobody has the set open.
@@ -154,7 +157,7 @@ struct Io {
 impl Status {
     /// That of a set that is open.
     pub(crate) fn of(open: &OpenSet) -> Self {
-        let raid::Status { label, rebuild, met, done } = open.set.status();
+        let raid::Status { label, rebuild, met, is_paused: paused, done } = open.set.status();
         let unit = label.layout.unit;
         let rebuild = rebuild.map(|(slot, stripes)| Rebuild {
             slot,
@@ -174,7 +177,7 @@ impl Status {
             State::Clean if is_incomplete => State::Incomplete,
             state => state,
         };
-        Self { state, scrub, errors, losses, spares, absent, ..status }
+        Self { state, paused, scrub, errors, losses, spares, absent, ..status }
     }
 
     /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
@@ -292,6 +295,7 @@ impl Status {
             spares: Vec::new(),
             absent: Vec::new(),
             rebuild,
+            paused: false,
             scrub: None,
             io: Io { reads, writes, log_writes, full_stripes, partial_stripes },
             errors: None,
@@ -357,6 +361,9 @@ impl Status {
         if let Some(Rebuild { slot, done_bytes, total_bytes }) = self.rebuild {
             let (done, total) = (show_size(done_bytes), show_size(total_bytes));
             line("rebuild", format!("of slot {slot}: {done} of {total}"));
+        }
+        if self.paused {
+            line("paused", "'duramen raid resume' has rebuilds and scrubs go on".to_owned());
         }
         if let Some(scrub) = &self.scrub {
             let (done, total) = (show_size(scrub.done_bytes), show_size(scrub.total_bytes));

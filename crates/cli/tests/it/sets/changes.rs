@@ -351,3 +351,36 @@ fn what_somebody_changes_while_a_volume_is_tuned_stays() {
     let text = listed(&place);
     assert!(text.contains("spare_after_s = 7") && text.contains("sync"), "{text}");
 }
+
+#[test]
+fn a_replacement_and_a_scrub_are_paused_and_cancelled() {
+    let place = Place::new(4);
+    let disks: Vec<&str> = place.disks[..3].iter().map(|disk| text(disk)).collect();
+    on("mkfs", &place.volume, &[&["--raid5"], &disks[..], &["--sparse"]].concat()).good();
+    for order in ["cancel", "pause", "resume"] {
+        place.raid(&[order]).failed(1, "nobody serves it");
+    }
+    let serving = Serving::start(&[&place.volume], &[]);
+    let data = vec![9; 1 << 20];
+    put(&serving, "data", "one", &data);
+    place.raid(&["cancel"]).failed(1, "neither a rebuild nor a scrub is under way");
+    place.raid(&["resume"]).failed(1, "it is not paused");
+    place.raid(&["pause"]).good();
+    place.raid(&["pause"]).failed(1, "it is paused already");
+    let (old, new) = (text(&place.disks[1]), text(&place.disks[3]));
+    place.raid(&["replace", "1", new, "--force", "--background"]).good();
+    place.wait(|place| place.status()["state"] == "rebuilding");
+    pause(10 * TRY);
+    let status = place.status();
+    assert_eq!((&status["state"], &status["paused"]), (&"rebuilding".into(), &true.into()));
+    place.raid(&["cancel", "scrub"]).failed(1, "no scrub is under way");
+    place.raid(&["cancel"]).good();
+    place.wait(|place| place.status()["state"] == "clean");
+    assert_eq!(place.status()["slots"][1]["path"], old, "the old disk stays");
+    place.raid(&["resume"]).good();
+    place.raid(&["replace", "1", new, "--force"]).good();
+    assert_eq!(place.status()["slots"][1]["path"], new);
+    place.raid(&["scrub"]).good();
+    assert!(serving.stop().success());
+    place.assert_whole(&[("one", &data)]);
+}

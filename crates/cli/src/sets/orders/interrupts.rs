@@ -1,0 +1,87 @@
+//! Long work of a set that a person pauses or cancels: by an order, or as a job.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use raid::Work;
+use serde::{Deserialize, Serialize};
+use server::control::{Job, Refused};
+
+use super::{Orders, refusal};
+
+/// Work asks this often whether its job is cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Which work is to be cancelled; whatever there is, if nothing is said.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::sets) struct Cancelled {
+    pub(in crate::sets) work: Option<WorkName>,
+}
+
+/// Long work, as a person calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::sets) enum WorkName {
+    /// A disk is filled: by replace, online, a spare, or because it is back
+    Rebuild,
+    /// A scrub
+    Scrub,
+}
+
+impl Orders {
+    /// Ends work that is under way.
+    pub(super) fn cancel(&self, Cancelled { work }: Cancelled) -> Result<(), Refused> {
+        let is_filling = self.open.set.status().rebuild.is_some();
+        let work = match (work, is_filling, self.is_scrubbing.get()) {
+            (Some(WorkName::Rebuild) | None, true, false) => Work::Fill,
+            (Some(WorkName::Scrub) | None, false, true) => Work::Scrub,
+            (Some(WorkName::Rebuild), true, true) => Work::Fill,
+            (Some(WorkName::Scrub), true, true) => Work::Scrub,
+            (None, true, true) => {
+                return Err(refusal("a rebuild and a scrub are under way: say which"));
+            }
+            (Some(WorkName::Rebuild), false, _) => {
+                return Err(refusal("no disk is being filled"));
+            }
+            (Some(WorkName::Scrub), _, false) => return Err(refusal("no scrub is under way")),
+            (None, false, false) => {
+                return Err(refusal("neither a rebuild nor a scrub is under way"));
+            }
+        };
+        self.open.set.cancel(work);
+        Ok(())
+    }
+
+    /// Has work wait, or go on.
+    pub(super) fn pause(&self, is_paused: bool) -> Result<(), Refused> {
+        match (is_paused, self.open.set.status().is_paused) {
+            (true, true) => Err(refusal("it is paused already")),
+            (false, false) => Err(refusal("it is not paused")),
+            _ => {
+                self.open.set.pause(is_paused);
+                Ok(())
+            }
+        }
+    }
+
+    /// Does work as a job, which may be cancelled.
+    pub(super) async fn cancellable<T>(
+        &self,
+        job: &Job,
+        work: Work,
+        doing: impl Future<Output = T>,
+    ) -> T {
+        let mut doing = pin!(doing);
+        loop {
+            let pause = pin!(self.runtime.clock.sleep(POLL_INTERVAL));
+            if let Either::Left((done, _)) = select(doing.as_mut(), pause).await {
+                return done;
+            }
+            if job.is_cancelled() {
+                self.open.set.cancel(work);
+            }
+        }
+    }
+}
