@@ -20,6 +20,7 @@ mod browse;
 mod calendar;
 mod choice;
 mod engine;
+mod error_counts;
 mod failure;
 mod folder;
 mod found;

@@ -11,6 +11,7 @@ use designs::{Design, DiskRole, Made};
 use duramen_settings::Settings;
 
 use crate::choice::promises;
+use crate::error_counts::ERRORS_NAME;
 use crate::failure::Failure;
 use crate::folder::{create_private, parent, sync_folder};
 use crate::found::{anything_in, found_in};
@@ -224,7 +225,10 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static De
         made
     };
     if is_of_set {
-        let _ = fs::remove_file(folder.join(STATE_NAME)); // the set is not its any more
+        // The set is not its any more.
+        for name in [STATE_NAME, ERRORS_NAME] {
+            let _ = fs::remove_file(folder.join(name));
+        }
     }
     Ok((made, Some(design)))
 }

@@ -9,6 +9,7 @@ use block::file::DiskFile;
 use designs::{DESIGNS, HEAD_SIZE};
 use server::control::SOCKET_NAME;
 
+use crate::error_counts::{ERRORS_NAME, NEW_ERRORS_NAME};
 use crate::failure::Failure;
 use crate::found::lost_in;
 use crate::log::{LOG_NAME, NEW_SUFFIX};
@@ -101,7 +102,7 @@ pub(crate) fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
 /// beside the disk.
 pub(crate) fn is_leftover(name: &OsStr) -> bool {
     let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
-    let of_sets = [STATE_NAME, NEW_STATE_NAME];
+    let of_sets = [STATE_NAME, NEW_STATE_NAME, ERRORS_NAME, NEW_ERRORS_NAME];
     let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];
     let own = own.into_iter().chain(of_sets);
     own.into_iter().any(|own| name == own)

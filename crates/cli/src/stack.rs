@@ -10,7 +10,7 @@
 //! At the end of a set there is room for a log, `log_size` bytes of it, whatever the policy.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -21,12 +21,13 @@ use block::{BlockDevice, IoError, clear};
 use designs::{DiskRole, Found};
 use duramen_settings::RaidSettings;
 use raid::assembly::Witness;
-use raid::label::{Id, Slot, Standing};
+use raid::label::{Id, Label, Slot, Standing};
 use raid::{OpenOptions, READ_ERRORS_PER_HOUR, Set};
 use runtime::Runtime;
 use serde::{Deserialize, Serialize};
 use server::reactor;
 
+use crate::error_counts::ErrorBook;
 use crate::failure::Failure;
 use crate::found::found_on;
 use crate::members::{Member, Story, absent, find_members, find_spares, real};
@@ -64,6 +65,8 @@ pub(crate) struct OpenSet {
     pub(crate) noted: Rc<RefCell<[Vec<PathBuf>; 2]>>,
     /// How far the last look at all of it is, or was.
     pub(crate) scrub: Rc<RefCell<Option<Scrub>>>,
+    /// Errors that the members have met, over all starts.
+    pub(crate) errors: Rc<ErrorBook>,
     /// Slots whose members were missing when the set was opened.
     pub(crate) late: Rc<RefCell<BTreeSet<usize>>>,
     /// Members that are there, and out.
@@ -245,47 +248,29 @@ impl Volume {
             Failure::Set { path: self.path.clone(), source, disks }
         })?;
         let label = set.label();
-        let (incoming, slots) = (label.incoming(), label.slots);
-        let (mut listed, mut returned) = (raid.members.clone(), Vec::new());
-        let mut strangers = Vec::new();
-        for (one, device) in members.iter().zip(devices) {
-            let (slot, member) = (one.label.slot, one.label.member());
-            if incoming.is_some_and(|it| it.other == member) {
-                if !one.is_listed {
-                    listed.push(one.path.clone());
-                }
-                // A replacement that was interrupted goes on.
-                returned.push(Returned { slot, member, path: one.path.clone(), device });
-                continue;
-            }
-            let Some(its) = slots.get(slot).filter(|slot| slot.member == member) else {
-                strangers.push((one.path.clone(), device));
-                continue;
-            };
-            let is_in = its.standing == Standing::InSync;
-            // What lies elsewhere and is older than the member is somebody's copy; not so one that
-            // was never made to its end.
-            let is_begun = one.label.slots[slot].standing.is_coming();
-            let last = last.get(&member);
-            let is_late = is_begun || last.is_some_and(|&last| one.label.generation >= last);
-            if !one.is_listed && (is_in || is_late) {
-                listed.push(one.path.clone());
-            }
-            // A member that a person has taken out is not made again unasked.
-            if its.standing != Standing::Offline && !is_in && (one.is_listed || is_late) {
-                returned.push(Returned { slot, member, path: one.path.clone(), device });
-            } else if !is_in {
-                strangers.push((one.path.clone(), device));
-            }
-        }
-        let late = Rc::new(RefCell::new(late_of(&slots, &members)));
+        let sorted = Sorted::of(&label, &members, devices, &last);
+        let Sorted { moved, returned, strangers } = sorted;
+        let listed = raid.members.iter().cloned().chain(moved).collect();
+        let late = Rc::new(RefCell::new(late_of(&label.slots, &members)));
         let (members, listed) = (Rc::new(RefCell::new(members)), Rc::new(RefCell::new(listed)));
         let returned = Rc::new(RefCell::new(returned));
         let strangers = Rc::new(RefCell::new(strangers));
         let spares = Rc::new(RefCell::new(find_spares(raid, &self.silent)));
         let noted = Rc::new(RefCell::new([raid.members.clone(), raid.spares.clone()]));
         let (set, scrub) = (Rc::new(set), Rc::default());
-        Ok(OpenSet { set, members, listed, spares, noted, scrub, late, returned, strangers })
+        let errors = Rc::new(ErrorBook::open(folder));
+        Ok(OpenSet {
+            set,
+            members,
+            listed,
+            spares,
+            noted,
+            scrub,
+            errors,
+            late,
+            returned,
+            strangers,
+        })
     }
 
     /// How a set is opened on these members.
@@ -355,6 +340,54 @@ impl Volume {
 
     fn told(&self, done: Result<(), IoError>) -> Result<(), Failure> {
         done.map_err(|source| Failure::Device { path: self.disk_path.clone(), source })
+    }
+}
+
+/// The disks of a set that is open, by what becomes of them.
+struct Sorted {
+    /// Where members are that the settings do not name.
+    moved: Vec<PathBuf>,
+    returned: Vec<Returned>,
+    strangers: Vec<Placed>,
+}
+
+impl Sorted {
+    /// What becomes of disks by the label that holds. `last` has the last generation in which each
+    /// member was up to date.
+    fn of(label: &Label, members: &[Member], devices: Devices, last: &BTreeMap<Id, u64>) -> Self {
+        let mut sorted = Self { moved: Vec::new(), returned: Vec::new(), strangers: Vec::new() };
+        let Self { moved, returned, strangers } = &mut sorted;
+        for (one, device) in members.iter().zip(devices) {
+            let (slot, member) = (one.label.slot, one.label.member());
+            if label.incoming().is_some_and(|it| it.other == member) {
+                if !one.is_listed {
+                    moved.push(one.path.clone());
+                }
+                // A replacement that was interrupted goes on.
+                returned.push(Returned { slot, member, path: one.path.clone(), device });
+                continue;
+            }
+            let Some(its) = label.slots.get(slot).filter(|slot| slot.member == member) else {
+                strangers.push((one.path.clone(), device));
+                continue;
+            };
+            let is_in = its.standing == Standing::InSync;
+            // What lies elsewhere and is older than the member is somebody's copy; not so one that
+            // was never made to its end.
+            let is_begun = one.label.slots[slot].standing.is_coming();
+            let last = last.get(&member);
+            let is_late = is_begun || last.is_some_and(|&last| one.label.generation >= last);
+            if !one.is_listed && (is_in || is_late) {
+                moved.push(one.path.clone());
+            }
+            // A member that a person has taken out is not made again unasked.
+            if its.standing != Standing::Offline && !is_in && (one.is_listed || is_late) {
+                returned.push(Returned { slot, member, path: one.path.clone(), device });
+            } else if !is_in {
+                strangers.push((one.path.clone(), device));
+            }
+        }
+        sorted
     }
 }
 

@@ -617,13 +617,15 @@ impl Orders {
         self.runtime.tasks.spawn(work.boxed_local());
         let (set, path) = (Rc::downgrade(&self.open.set), self.volume.path.clone());
         let clock = self.runtime.clock.clone();
-        let mut known = self.open.set.status();
+        let (mut known, errors) = (self.open.set.status(), self.open.errors.clone());
         let watch = async move {
             loop {
                 clock.sleep(WATCH_INTERVAL).await;
                 let Some(set) = set.upgrade() else { return };
                 let now = set.status();
+                drop(set);
                 tell_changes(&path, &known, &now);
+                errors.keep(&now).await;
                 known = now;
             }
         };

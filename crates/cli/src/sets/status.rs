@@ -9,6 +9,7 @@ use raid::label::{Label, Standing};
 use raid::{Done, Met};
 use serde::{Deserialize, Serialize};
 
+use crate::error_counts::{self, ByMember, ErrorCounts};
 use crate::failure::Failure;
 use crate::members::{Member, absent, find_members, find_spares};
 use crate::membership::word_for;
@@ -37,8 +38,8 @@ pub(crate) struct Status {
     paused: bool,
     pub(super) scrub: Option<Scrub>,
     io: Io,
-    /// Nothing if nobody has the set open.
-    errors: Option<Errors>,
+    /// Errors that the members have met, over all starts.
+    errors: Option<ErrorCounts>,
     losses: Option<Losses>,
 }
 
@@ -61,7 +62,7 @@ enum State {
     Failed,
 }
 
-/// A slot, and what its member has met since the set was opened.
+/// A slot, and what its member has met: errors over all starts, all else since the set was opened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SlotStatus {
     slot: usize,
@@ -90,16 +91,16 @@ struct SlotStatus {
 
 impl SlotStatus {
     fn new(slot: usize, path: Option<PathBuf>, uuid: String, state: &str, met: Met) -> Self {
-        let Met { read_errors, write_errors, checksum_errors, mended, unread, .. } = met;
+        let Met { mended, unread, .. } = met;
         Self {
             slot,
             path,
             uuid,
             state: state.to_owned(),
             since: None,
-            read_errors,
-            write_errors,
-            checksum_errors,
+            read_errors: 0, // these are those of all starts
+            write_errors: 0,
+            checksum_errors: 0,
             mended,
             silent_seconds: met.silent_for.unwrap_or_default().as_secs(),
             unread,
@@ -114,25 +115,6 @@ struct Rebuild {
     slot: usize,
     done_bytes: u64,
     total_bytes: u64,
-}
-
-/// What all members have met since the set was opened.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Errors {
-    read: u64,
-    write: u64,
-    checksum: u64,
-}
-
-impl Errors {
-    fn of(met: &[Met]) -> Self {
-        let sum = |count: fn(&Met) -> u64| met.iter().map(count).sum();
-        Self {
-            read: sum(|met| met.read_errors),
-            write: sum(|met| met.write_errors),
-            checksum: sum(|met| met.checksum_errors),
-        }
-    }
 }
 
 /// Data that the members have lost, as far as that was met.
@@ -157,7 +139,9 @@ struct Io {
 impl Status {
     /// That of a set that is open.
     pub(crate) fn of(open: &OpenSet) -> Self {
-        let raid::Status { label, rebuild, met, is_paused: paused, done } = open.set.status();
+        let status = open.set.status();
+        let counts = open.errors.note(&status);
+        let raid::Status { label, rebuild, met, is_paused: paused, done } = status;
         let unit = label.layout.unit;
         let rebuild = rebuild.map(|(slot, stripes)| Rebuild {
             slot,
@@ -168,7 +152,6 @@ impl Status {
         let scrub = open.scrub.borrow().clone();
         let bytes = scrub.as_ref().map(Scrub::lost_bytes);
         let losses = Some(Losses { reads: done.lost_reads, bytes });
-        let errors = Some(Errors::of(&met));
         let (spares, absent) = (open.spares.borrow().clone(), open.absent());
         let is_incomplete = done.unread > 0 || met.iter().any(|met| met.unread > 0);
         let state = match status.state {
@@ -177,7 +160,21 @@ impl Status {
             State::Clean if is_incomplete => State::Incomplete,
             state => state,
         };
-        Self { state, paused, scrub, errors, losses, spares, absent, ..status }
+        let status = Self { state, paused, scrub, losses, spares, absent, ..status };
+        status.with_errors(&label, &counts)
+    }
+
+    /// The same with the errors that the members have met.
+    fn with_errors(mut self, label: &Label, counts: &ByMember) -> Self {
+        let mut all = ErrorCounts::default();
+        for (slot, known) in self.slots.iter_mut().zip(&label.slots) {
+            let errors = counts.get(&known.member).copied().unwrap_or_default();
+            slot.read_errors = errors.read;
+            slot.write_errors = errors.write;
+            slot.checksum_errors = errors.checksum;
+            all = all.plus(errors);
+        }
+        Self { errors: Some(all), ..self }
     }
 
     /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
@@ -235,7 +232,9 @@ impl Status {
         }
         let status = Self::from_label(&label, &members, None, &[], Done::default());
         let absent = absent(&raid.members, &members, &label);
-        let mut status = Self { spares, absent, ..status };
+        let counts = volume.folder.as_deref().map(error_counts::read).unwrap_or_default();
+        let status = Self { spares, absent, ..status };
+        let mut status = status.with_errors(&label, &counts);
         if let Some(refused) = refused {
             words::say(refused);
             status.state = State::Failed;

@@ -31,7 +31,8 @@ fn the_exit_code_of_a_status_is_that_of_the_set() {
     assert!(serving.stop().success());
     let status = place.status();
     assert_eq!((code(), &status["slots"][1]["since"]), (1, &generation), "labels have it");
-    assert_eq!((&status["losses"], &status["errors"]), (&Value::Null, &Value::Null));
+    assert_eq!(status["losses"], Value::Null);
+    assert_eq!(status["errors"], serde_json::json!({ "read": 0, "write": 0, "checksum": 0 }));
     let shown = status_of(&place.volume).1;
     assert!(shown.contains(&format!("offline since generation {generation}")), "{shown}");
     fs::remove_file(&place.disks[0]).expect("it is there");
@@ -171,6 +172,7 @@ fn a_member_that_cannot_be_read_is_named_and_a_spare_takes_its_place() {
         place.wait(|place| place.status()["state"] == "clean");
         let status = place.status();
         assert_eq!(status["slots"][1]["path"], text(&place.disks[3]), "{level}");
+        assert_eq!(status["slots"][1]["read_errors"], 0, "it is another disk");
         assert!(serving.stop().success());
         let mut told = String::new();
         errors.read_to_string(&mut told).expect("text");
@@ -185,4 +187,32 @@ fn raid_start(disk: &Path) -> u64 {
     let mut start = 0;
     relabel(disk, |label| start = label.data_start);
     start
+}
+
+#[test]
+fn errors_of_a_member_outlive_a_start() {
+    let place = Place::made("--raid1", 2, &[]);
+    let serving = Serving::start(&[&place.volume], &[]);
+    let data = vec![5; 1 << 20];
+    put(&serving, "data", "one", &data);
+    let file = File::options().write(true).open(&place.disks[1]).expect("it is ours");
+    file.set_len(raid_start(&place.disks[1])).expect("it is a file");
+    place.raid(&["scrub"]).good();
+    let reads = |status: &Value| status["slots"][1]["read_errors"].as_u64().expect("a number");
+    let status = place.status();
+    let found = reads(&status);
+    assert!(found > 20, "{status}");
+    place.wait(|place| place.volume.join("set.errors").exists());
+    serving.kill();
+    let status = place.status();
+    assert_eq!(
+        (reads(&status), &status["errors"]["read"]),
+        (found, &found.into()),
+        "nobody serves"
+    );
+    let serving = Serving::start(&[&place.volume], &[]);
+    let status = place.status();
+    assert_eq!(reads(&status), found);
+    assert_eq!(status["slots"][0]["read_errors"], 0);
+    assert!(serving.stop().success());
 }

@@ -1,0 +1,172 @@
+//! `set.errors`: how many errors each member of a set has met, over all starts.
+//!
+//! Counters of an open set begin with zero. What they gain is added here, by member: a disk that
+//! takes a place begins with none. The file is for administrators alone: a cut may cost the last
+//! errors.
+//!
+//! Invariants:
+//! 1. Each error that an open set counts is added once.
+//!
+//! Not asserted: 1, which is what keeping the counters as they were last does.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use duramen_settings::{id_of, text_of};
+use raid::label::Id;
+use raid::{Met, Status};
+use serde::{Deserialize, Serialize};
+use server::reactor::elsewhere;
+
+use crate::failure::Failure;
+use crate::volume::replace;
+
+/// The file in the folder of a volume.
+pub(crate) const ERRORS_NAME: &str = "set.errors";
+/// The same while it is written.
+pub(crate) const NEW_ERRORS_NAME: &str = ".set.errors.new";
+
+/// Errors that a member has met, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ErrorCounts {
+    pub(crate) read: u64,
+    pub(crate) write: u64,
+    pub(crate) checksum: u64,
+}
+
+impl ErrorCounts {
+    fn of(met: &Met) -> Self {
+        Self { read: met.read_errors, write: met.write_errors, checksum: met.checksum_errors }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            read: self.read.saturating_add(other.read),
+            write: self.write.saturating_add(other.write),
+            checksum: self.checksum.saturating_add(other.checksum),
+        }
+    }
+
+    fn minus(self, earlier: Self) -> Self {
+        Self {
+            read: self.read.saturating_sub(earlier.read),
+            write: self.write.saturating_sub(earlier.write),
+            checksum: self.checksum.saturating_sub(earlier.checksum),
+        }
+    }
+}
+
+/// What the file says.
+#[derive(Default, Serialize, Deserialize)]
+struct Keys {
+    members: BTreeMap<String, ErrorCounts>,
+}
+
+/// Counts by member.
+pub(crate) type ByMember = BTreeMap<Id, ErrorCounts>;
+
+/// The counts of a set that is open.
+pub(crate) struct ErrorBook {
+    folder: Option<PathBuf>,
+    counts: RefCell<ByMember>,
+    /// The counters of the open set, by slot, as they were last.
+    last: RefCell<Vec<ErrorCounts>>,
+    /// What the file has.
+    kept: RefCell<ByMember>,
+}
+
+/// What the folder of a volume has. A file that makes no sense has nothing.
+pub(crate) fn read(folder: &Path) -> ByMember {
+    let text = fs::read_to_string(folder.join(ERRORS_NAME)).unwrap_or_default();
+    let keys: Keys = toml::from_str(&text).unwrap_or_default();
+    keys.members.iter().filter_map(|(member, counts)| Some((id_of(member)?, *counts))).collect()
+}
+
+impl ErrorBook {
+    /// Goes on with what the folder of a volume has.
+    pub(crate) fn open(folder: Option<&Path>) -> Self {
+        let counts = folder.map(read).unwrap_or_default();
+        let folder = folder.map(Path::to_owned);
+        let kept = RefCell::new(counts.clone());
+        Self { folder, counts: RefCell::new(counts), last: RefCell::default(), kept }
+    }
+
+    /// Adds what an open set has counted since it was asked last, and gives the counts.
+    pub(crate) fn note(&self, status: &Status) -> ByMember {
+        let now: Vec<ErrorCounts> = status.met.iter().map(ErrorCounts::of).collect();
+        let last = self.last.replace(now.clone());
+        let mut counts = self.counts.borrow_mut();
+        for (slot, (known, now)) in status.label.slots.iter().zip(&now).enumerate() {
+            let gained = now.minus(last.get(slot).copied().unwrap_or_default());
+            if gained != ErrorCounts::default() {
+                let all = counts.entry(known.member).or_default();
+                *all = all.plus(gained);
+            }
+        }
+        counts.clone()
+    }
+
+    /// The same, kept in the file if there is something new.
+    pub(crate) async fn keep(&self, status: &Status) {
+        let mut counts = self.note(status);
+        counts.retain(|member, _| status.label.has_place_for(member));
+        let Some(folder) = self.folder.clone().filter(|_| counts != *self.kept.borrow()) else {
+            return;
+        };
+        self.kept.replace(counts.clone());
+        // Nobody hears of a failure: these are counts alone, and the next error tries again.
+        let _ = elsewhere(move || write(&folder, &counts).is_ok()).await;
+    }
+}
+
+fn write(folder: &Path, counts: &ByMember) -> Result<(), Failure> {
+    let members = counts.iter().map(|(member, counts)| (text_of(member), *counts)).collect();
+    let text = toml::to_string(&Keys { members }).expect("its values are plain");
+    replace(&folder.join(ERRORS_NAME), &folder.join(NEW_ERRORS_NAME), text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use raid::label::{Label, Slot, Standing};
+    use raid::layout::{Layout, Level};
+
+    use super::*;
+
+    fn status(members: [Id; 2], read_errors: [u64; 2]) -> Status {
+        let layout = Layout { level: Level::Mirrored, members: 2, unit: 4096, rows: 9 };
+        let slots = members.map(|member| Slot { member, standing: Standing::InSync }).to_vec();
+        let label = Label {
+            set: [1; 16],
+            slot: 0,
+            generation: 1,
+            number: 1,
+            whole: 1,
+            forced: 0,
+            layout,
+            data_start: 1 << 20,
+            slots,
+            replacement: None,
+            is_incoming: false,
+        };
+        let met = read_errors.map(|read_errors| Met { read_errors, ..Met::default() }).to_vec();
+        let (rebuild, done) = (None, raid::Done::default());
+        Status { label, rebuild, met, done, is_paused: false }
+    }
+
+    #[test]
+    fn errors_count_for_the_member_that_had_them() {
+        let book = ErrorBook::open(None);
+        let reads = |book: &ErrorBook, members, errors| {
+            let counts = book.note(&status(members, errors));
+            members.map(|member| counts.get(&member).copied().unwrap_or_default().read)
+        };
+        let (one, two, new) = ([1; 16], [2; 16], [3; 16]);
+        assert_eq!(reads(&book, [one, two], [5, 0]), [5, 0]);
+        assert_eq!(reads(&book, [one, two], [5, 0]), [5, 0], "no error is counted twice");
+        assert_eq!(reads(&book, [one, two], [7, 1]), [7, 1]);
+        assert_eq!(reads(&book, [new, two], [7, 1]), [0, 1], "another disk has the slot");
+        assert_eq!(reads(&book, [new, two], [9, 1]), [2, 1]);
+    }
+}
