@@ -52,14 +52,16 @@ Examples:
   duramen raid spare data /dev/sdg      have a disk wait until one fails
   duramen raid fail data 2              take a disk out that is about to die
   duramen raid online data 2            have the disk that is out come back
+  duramen raid pause data               have rebuilds and scrubs wait, until 'resume'
+  duramen raid cancel data              end a rebuild or a scrub
   duramen raid remove data /dev/sdg     forget a spare, or a disk that is gone for good
   duramen raid dump data data.img       write the volume as one image, for other programs
   duramen raid dump --accept-loss data left.img
                                         the last resort: write what too few disks still have
 
-Exit codes of 'raid status': 0 the set is clean; 1 it is degraded or rebuilding; 2 it has failed or
-has lost data, or how it stands cannot be told. 'raid scrub' and 'raid dump --accept-loss' end with
-0 if nothing is lost. All other codes are those of 'duramen --help'.";
+Exit codes of 'raid status': 0 the set is clean; 1 it is degraded, rebuilding or otherwise not
+clean; 2 it has failed or has lost data, or its state is unknown. 'raid scrub' and 'raid dump
+--accept-loss' end with 0 if nothing is lost. All other codes are those of 'duramen --help'.";
 
 /// The arguments of `duramen raid`.
 #[derive(Args, Debug)]
@@ -72,8 +74,8 @@ pub(crate) struct RaidArguments {
 enum Command {
     /// Shows how a set and its members stand
     ///
-    /// The exit code is 0 if the set is clean; 1 if it is degraded or rebuilding; 2 if it has
-    /// failed, has lost data, or nothing can be told of it.
+    /// The exit code is 0 if the set is clean; 1 if it is degraded, rebuilding, incomplete, failing
+    /// or waits for room; 2 if it has failed, has lost data, or its state is unknown.
     Status {
         /// Which volume: see 'duramen --help'
         volume: PathBuf,
