@@ -1,11 +1,13 @@
 //! What stands on a disk that is looked at: asked of its design, or of all that there are.
 
+use std::mem::offset_of;
 use std::path::Path;
 
 use block::file::DiskFile;
-use block::{BlockDevice, IoError};
+use block::{BlockDevice, Buffer, IoError};
 use designs::{DESIGNS, Design, Found, LookError};
 use futures::FutureExt;
+use ufs2::layout::{SUPERBLOCK_MAGIC, SUPERBLOCK_ROOM, Superblock};
 
 use crate::failure::Failure;
 use crate::membership::{membership_of, no_volume_alone};
@@ -32,11 +34,29 @@ pub(crate) async fn found_on(
             if let Some(membership) = membership_of(device).await {
                 return Err(Failure::NotAVolume { path, why: no_volume_alone(&membership) });
             }
+            if has_far_superblock(device).await {
+                let why = "its UFS2 superblock is at byte 262144, and only disks that have it at \
+                           byte 65536 can be used"
+                    .to_owned();
+                return Err(Failure::NotAVolume { path, why });
+            }
             let other = other_on(design, device).await;
             let partition = partition_on(device).await.map(Box::new);
             Failure::Superblock { path, source, other, partition }
         }
     })
+}
+
+/// Whether a superblock of UFS2 is at the other of the two places that the format allows.
+async fn has_far_superblock(device: &dyn BlockDevice) -> bool {
+    const ADDRESS: u64 = 256 << 10;
+    if device.geometry().size < ADDRESS + SUPERBLOCK_ROOM {
+        return false;
+    }
+    let room = Buffer::unfilled(SUPERBLOCK_ROOM as usize);
+    let read = device.read(ADDRESS, room).await;
+    let at = offset_of!(Superblock, magic);
+    read.is_ok_and(|bytes| bytes[at..at + 4] == SUPERBLOCK_MAGIC.to_le_bytes())
 }
 
 /// The engine of what a device holds, if that is not the one of this design. Nothing if that may be

@@ -66,6 +66,12 @@ fn what_is_no_volume_is_refused_with_its_name() {
     fs::write(&noise, vec![0xaa; 1 << 20]).expect("there is room");
     on("info", &noise, &[]).failed(1, "no UFS2 superblock");
 
+    let mut far = vec![0; 1 << 20];
+    far[(256 << 10) + 1372..][..4].copy_from_slice(&0x1954_0119_u32.to_le_bytes());
+    let image = folder.path("far");
+    fs::write(&image, far).expect("there is room");
+    on("info", &image, &[]).failed(1, "its UFS2 superblock is at byte 262144");
+
     let short = folder.path("short");
     fs::write(&short, [0; 512]).expect("there is room");
     on("info", &short, &[]).failed(1, "no UFS2 superblock");
