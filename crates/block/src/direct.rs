@@ -81,6 +81,12 @@ impl Direct {
         let is_for_it = self.takes == Takes::All || is_large(offset, pieces, self.unit);
         is_for_it.then_some(&self.file)
     }
+
+    /// What a read of the medium goes through: past the cache, if it is aligned for that.
+    pub(crate) fn for_medium(&self, offset: u64, bytes: &[u8]) -> Option<&File> {
+        let is_for_it = offset.is_multiple_of(self.unit as u64) && is_aligned(bytes, self.unit);
+        is_for_it.then_some(&self.file)
+    }
 }
 
 /// Whether a transfer is of whole pages, and of many.

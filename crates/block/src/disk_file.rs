@@ -199,6 +199,12 @@ impl DiskFile {
         self.past_cache_at(offset, pieces).unwrap_or(&self.file)
     }
 
+    /// What a read of the medium goes through: past the page cache, where that can be.
+    pub(crate) fn file_for_medium(&self, offset: u64, bytes: &[u8]) -> &File {
+        let direct = self.direct.as_ref();
+        direct.and_then(|direct| direct.for_medium(offset, bytes)).unwrap_or(&self.file)
+    }
+
     /// The same, if it goes past the page cache.
     fn past_cache_at<'a>(
         &self,
@@ -236,6 +242,14 @@ impl DiskFile {
             read(bytes)
         };
         result.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
+    }
+
+    /// Fills `bytes` from `offset` with what the medium has, where the page cache can be passed.
+    pub fn read_medium(&self, offset: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        let length = bytes.len() as u64;
+        self.geometry.check(Verb::Read, offset, length)?;
+        let read = self.file_for_medium(offset, bytes).read_exact_at(bytes, offset);
+        read.map_err(|error| IoError::from_os(Verb::Read, offset, length, &error))
     }
 
     /// Fills `bytes` from `offset`, a range of the disk, if the page cache has them all, and says

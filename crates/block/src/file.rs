@@ -41,6 +41,12 @@ impl BlockDevice for FileDevice {
         })
     }
 
+    fn read_medium(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
+        self.perform(Verb::Read, offset, buffer.len() as u64, |file| {
+            file.read_medium(offset, &mut buffer).map(|()| buffer)
+        })
+    }
+
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
         self.perform(Verb::Write, offset, length_of(&data), |file| {
             file.write(offset, &data, durability)

@@ -1,7 +1,7 @@
 //! The bottom of the house: devices that read, write and flush, and the buffers they move.
 //!
 //! # Contract
-//! A [`BlockDevice`] has seven verbs. Offsets and lengths are bytes and multiples of the logical
+//! A [`BlockDevice`] has eight verbs. Offsets and lengths are bytes and multiples of the logical
 //! sector. What a completion means:
 //!
 //! * a completed **plain** write will be seen by every later read, and may still be lost when the
@@ -223,6 +223,11 @@ pub trait BlockDevice {
 
     /// Fills all of `buffer` from `offset` and gives it back.
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer>;
+
+    /// The same, past every cache of the host as far as it allows: what the medium gives back.
+    fn read_medium(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.read(offset, buffer)
+    }
 
     /// Writes the pieces one after the other from `offset`.
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()>;

@@ -58,7 +58,20 @@ impl BlockDevice for UringDevice {
             return ready(Ok(buffer)).boxed_local();
         }
         let length = buffer.len() as u64;
-        self.start(Verb::Read, offset, length, |answer| Work::Read { buffer, answer })
+        self.start(Verb::Read, offset, length, |answer| Work::Read {
+            buffer,
+            is_of_medium: false,
+            answer,
+        })
+    }
+
+    fn read_medium(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        let length = buffer.len() as u64;
+        self.start(Verb::Read, offset, length, |answer| Work::Read {
+            buffer,
+            is_of_medium: true,
+            answer,
+        })
     }
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {

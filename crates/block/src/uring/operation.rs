@@ -23,7 +23,7 @@ type Answer<T> = oneshot::Sender<std::result::Result<T, IoError>>;
 
 /// What is to be done, and the memory for it.
 pub(super) enum Work {
-    Read { buffer: Buffer, answer: Answer<Buffer> },
+    Read { buffer: Buffer, is_of_medium: bool, answer: Answer<Buffer> },
     Write { data: Vec<Bytes>, through: bool, answer: Answer<()> },
     Flush { answer: Answer<()> },
     Discard { answer: Answer<()> },
@@ -105,6 +105,9 @@ impl Operation {
             Work::Write { data, .. } => {
                 self.file.file_for(position, data.iter().map(|piece| &piece[..]))
             }
+            Work::Read { buffer, is_of_medium: true, .. } => {
+                self.file.file_for_medium(position, &buffer[self.done..])
+            }
             Work::Read { buffer, .. } => {
                 self.file.file_for(position, std::iter::once(&buffer[self.done..]))
             }
@@ -151,7 +154,7 @@ impl Operation {
         let result = result.map_err(|error| file.failure(verb, offset, length, &error));
         drop(file);
         match work {
-            Work::Read { buffer, answer } => drop(answer.send(result.map(|()| buffer))),
+            Work::Read { buffer, answer, .. } => drop(answer.send(result.map(|()| buffer))),
             Work::Write { answer, .. } | Work::Flush { answer } | Work::Discard { answer } => {
                 let _ = answer.send(result);
             }
