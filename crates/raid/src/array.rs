@@ -239,7 +239,9 @@ impl Array {
             }
         }
         // What was written has its place; what was not may find none.
-        if self.members.are_full() && stripes.iter().any(|&(it, _)| !self.written.has_room(it)) {
+        if self.members.are_full_for_good()
+            && stripes.iter().any(|&(it, _)| !self.written.has_room(it))
+        {
             return Err(IoError::new(Verb::Write, at, 0, ErrorKind::StorageFull));
         }
         let write = |(stripe, parts)| self.write_stripe(stripe, parts, durability);

@@ -241,7 +241,8 @@ pub(crate) fn assemble_remains(
     let known = witness.filter(|witness| witness.generation <= latest);
     let (place, Seats { members, stale, incoming }) = Seats::by(labels, known)?;
     let label = Label { is_incoming: false, ..labels[place].clone() };
-    let is_against_advice = known != witness;
+    // Without a witness that knows just this story, a later one may have been told elsewhere.
+    let is_against_advice = witness.is_none_or(|it| it.generation != labels[place].generation);
     Ok(Assembly { label, members, stale, incoming, pardoned: None, is_against_advice })
 }
 

@@ -1,19 +1,20 @@
 //! Members whose disks fail.
 //!
 //! A disk with a bad sector gives it back when it was written anew: the member stays in, and the
-//! read error is counted. More read errors within an hour than the limit make the member *failing*.
+//! read error is counted. More blocks within an hour that could not be read than the limit make the
+//! member *failing*.
 //! It stays in all the same, because what it still gives may be what another disk lacks; a spare
 //! takes its place. A failing member is put out only if it gives back none of the last
 //! [`UNREADABLE`] blocks that were written to it anew.
 //!
 //! Invariants:
 //! 1. A failing member stays failing until another disk has its slot.
-//! 2. No slot keeps more times of read errors than the limit and one.
+//! 2. No slot keeps more read errors than the limit and one.
 //!
 //! Not asserted: 1, which is about all that ever happened.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use runtime::Instant;
@@ -25,7 +26,7 @@ pub const READ_ERRORS_PER_HOUR: usize = 20;
 /// Read errors count for this long.
 const WINDOW: Duration = Duration::from_secs(3600);
 /// Rewritten blocks, one after the other, that a failing member must not give back to be put out.
-pub(crate) const UNREADABLE: u32 = 16;
+pub(crate) const UNREADABLE: usize = 16;
 
 /// The health of all members.
 pub(crate) struct Health {
@@ -37,11 +38,11 @@ pub(crate) struct Health {
 /// The health of one member.
 #[derive(Clone, Default)]
 struct MemberHealth {
-    /// When its last reads failed.
-    errors: VecDeque<Instant>,
+    /// Blocks that could not be read lately, each with when that was first.
+    errors: VecDeque<(Instant, u64)>,
     is_failing: bool,
     /// Rewritten blocks that it did not give back, since it gave back one.
-    unreadable: u32,
+    unreadable: BTreeSet<u64>,
 }
 
 impl Health {
@@ -49,29 +50,33 @@ impl Health {
         Self { limit, slots: RefCell::new(vec![MemberHealth::default(); members]) }
     }
 
-    /// A member could not read a block.
-    pub(crate) fn note_error(&self, slot: usize, now: Instant) {
+    /// A member could not read the block at this place. However often that is, it counts once.
+    pub(crate) fn note_error(&self, slot: usize, offset: u64, now: Instant) {
         if is_planted(Bug::UncountedErrors) {
             return;
         }
         let health = &mut self.slots.borrow_mut()[slot];
-        let is_recent = |at: &Instant| now.since(*at) < WINDOW;
-        while health.errors.front().is_some_and(|at| !is_recent(at)) {
+        while health.errors.front().is_some_and(|(at, _)| now.since(*at) >= WINDOW) {
             health.errors.pop_front();
         }
-        if health.errors.len() > self.limit {
-            return; // it is failing already
+        let is_known = health.errors.iter().any(|(_, known)| *known == offset);
+        if is_known || health.errors.len() > self.limit {
+            return;
         }
-        health.errors.push_back(now);
+        health.errors.push_back((now, offset));
         assert!(health.errors.len() <= self.limit + 1, "invariant 2");
         health.is_failing |= health.errors.len() > self.limit;
     }
 
     /// A block was written anew and read back. Whether the member is to be put out.
-    pub(crate) fn note_rewrite(&self, slot: usize, is_given_back: bool) -> bool {
+    pub(crate) fn note_rewrite(&self, slot: usize, offset: u64, is_given_back: bool) -> bool {
         let health = &mut self.slots.borrow_mut()[slot];
-        health.unreadable = if is_given_back { 0 } else { health.unreadable + 1 };
-        health.is_failing && health.unreadable >= UNREADABLE
+        if is_given_back {
+            health.unreadable.clear();
+        } else if health.unreadable.len() < UNREADABLE {
+            health.unreadable.insert(offset);
+        }
+        health.is_failing && health.unreadable.len() >= UNREADABLE
     }
 
     /// Whether a member is failing.
@@ -87,6 +92,8 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     fn at(seconds: u64) -> Instant {
@@ -97,12 +104,14 @@ mod tests {
     fn only_errors_within_an_hour_count() {
         let health = Health::new(2, 3);
         for error in 0..12 {
-            health.note_error(0, at(error * 1200)); // three an hour
+            health.note_error(0, error, at(error * 1200)); // three an hour
         }
         assert!(!health.is_failing(0), "three are not more than three");
-        health.note_error(0, at(11 * 1200 + 1));
+        health.note_error(0, 11, at(11 * 1200 + 1));
+        assert!(!health.is_failing(0), "a block counts once");
+        health.note_error(0, 12, at(11 * 1200 + 1));
         assert!(health.is_failing(0) && !health.is_failing(1), "four within an hour");
-        health.note_error(0, at(1_000_000));
+        health.note_error(0, 13, at(1_000_000));
         assert!(health.is_failing(0), "it does not recover by itself");
         health.forget(0);
         assert!(!health.is_failing(0), "another disk");
@@ -111,13 +120,17 @@ mod tests {
     #[test]
     fn a_member_is_put_out_when_no_rewritten_block_is_given_back() {
         let health = Health::new(1, 0);
-        let unreadable = |count| (0..count).any(|_| health.note_rewrite(0, false));
-        assert!(!unreadable(UNREADABLE + 1), "it is not failing yet");
-        health.note_error(0, at(0));
-        assert!(!health.note_rewrite(0, true));
-        assert!(!unreadable(UNREADABLE - 1));
-        assert!(!health.note_rewrite(0, true), "one was given back");
-        assert!(!unreadable(UNREADABLE - 1));
-        assert!(unreadable(1));
+        let last = UNREADABLE as u64 - 1;
+        let unreadable = |blocks: Range<u64>| {
+            blocks.fold(false, |was, block| was | health.note_rewrite(0, block, false))
+        };
+        assert!(!unreadable(0..last + 9), "it is not failing yet");
+        health.note_error(0, 0, at(0));
+        assert!(!health.note_rewrite(0, 0, true));
+        assert!(!unreadable(0..last));
+        assert!(!unreadable(0..last), "a block counts once");
+        assert!(!health.note_rewrite(0, 0, true), "one was given back");
+        assert!(!unreadable(0..last));
+        assert!(unreadable(last..last + 1));
     }
 }

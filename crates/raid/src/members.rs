@@ -25,11 +25,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::{BlockDevice, Buffer, Durability, IoError, Verb};
+use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{Either, LocalBoxFuture, join, join_all, select};
 use runtime::Clock;
-use runtime::sync::Lock;
+use runtime::sync::{Lock, Signal};
 
 use crate::assembly::Witness;
 use crate::blocks::BLOCK;
@@ -40,10 +40,10 @@ use crate::labels::write_label;
 use crate::pace::Pace;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
-use crate::room::Refusals;
+use crate::room::{Refusal, Refusals};
 use crate::status::{Counts, Met};
 use crate::unread::Unread;
-use crate::watch::{Calls, Watched};
+use crate::watch::{Calls, PATIENCE as SILENT_AFTER, Watched};
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
@@ -54,6 +54,16 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(1);
 /// So long a set that is closed waits for the witness.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What becomes of a write that found no room.
+enum Room {
+    /// It is to be tried again.
+    Again,
+    /// Its member is out.
+    Never,
+    /// Nobody waits for room any more: the set is being opened or closed.
+    GivenUp,
+}
 
 /// See the module's prose.
 pub(crate) struct Members {
@@ -85,6 +95,8 @@ pub(crate) struct Members {
     /// Writes that found no room below, and are tried again.
     refusals: Refusals,
     pub(crate) health: Health,
+    /// Notified when a disk leaves its slot.
+    pub(crate) left: Signal,
     /// The set is being opened: such a write is given up.
     is_opening: Cell<bool>,
     /// No call comes any more, and no write is tried again.
@@ -134,6 +146,7 @@ impl Members {
             clock,
             refusals,
             health,
+            left: Signal::new(),
             is_opening: Cell::new(true),
             is_closed: Cell::new(false),
             gave_up: Cell::new(false),
@@ -149,6 +162,13 @@ impl Members {
         self.refusals.is_any()
     }
 
+    /// Whether that does not end by itself soon: a member that alone refuses what was allocated is
+    /// out after a while, if it can be spared.
+    pub(crate) fn are_full_for_good(&self) -> bool {
+        let ends = self.refusals.are_of_one() && self.can_spare_one();
+        self.are_full() && (!ends || is_planted(Bug::EndlessRefusals))
+    }
+
     /// Completes when one has.
     pub(crate) async fn filled(&self) {
         self.refusals.any().await;
@@ -159,8 +179,22 @@ impl Members {
         loop {
             self.filled().await;
             self.clock.sleep(LONG).await;
-            if self.are_full() {
+            if self.are_full_for_good() {
                 return;
+            }
+        }
+    }
+
+    /// Completes when a write has found no room for so long without a pause.
+    pub(crate) async fn full_for(&self, limit: Duration) {
+        loop {
+            self.filled().await;
+            let since = self.clock.now();
+            while self.are_full() {
+                if self.clock.now().since(since) >= limit {
+                    return;
+                }
+                self.clock.sleep(AGAIN).await;
             }
         }
     }
@@ -292,9 +326,16 @@ impl Members {
         assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
         self.unread.forget(slot);
         self.health.forget(slot);
+        let is_same = self.calls.borrow()[slot].are_of(&device);
         let (device, calls) = watched(Some(device), &self.clock);
-        self.devices.borrow_mut()[slot] = device;
+        let old = std::mem::replace(&mut self.devices.borrow_mut()[slot], device);
         self.calls.borrow_mut()[slot] = calls;
+        // Another disk that was of the slot is a source until the new one has everything.
+        if let Some(old) = old.filter(|_| !is_same && !is_planted(Bug::ClosedSources)) {
+            let before = self.leaving.replace(Some((slot, old)));
+            before.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
+        }
+        self.left.notify();
         self.coming.set(Some((slot, 0)));
         let mut label = self.label.borrow_mut();
         if label.slots[slot].member != becomes.member {
@@ -352,19 +393,18 @@ impl Members {
         }
         drop(label);
         self.unread.forget(slot);
+        self.left.notify();
     }
 
     /// Calls a member out because a person says so: it comes back only when a person says that.
     pub(crate) fn take_offline(&self, slot: usize) {
-        if self.is_replaced(slot) {
-            return self.give_up_old(); // it has its successor
-        }
         let mut label = self.label.borrow_mut();
         label.slots[slot].standing = Standing::Offline;
         label.replacement.take_if(|it| it.slot == slot);
         label.generation += 1;
         drop(label);
         self.unread.forget(slot);
+        self.left.notify();
     }
 
     /// A device has failed: its member is out, unless the slot has another one by now.
@@ -372,8 +412,7 @@ impl Members {
         if self.incoming(slot).is_some_and(|it| Rc::ptr_eq(&it, device)) {
             return self.end_replacement();
         }
-        let is_its = self.devices.borrow()[slot].as_ref().is_some_and(|it| Rc::ptr_eq(it, device));
-        if is_its {
+        if self.is_of(slot, device) {
             self.counts.meet(slot, |met| met.write_errors += 1);
             self.call_out(slot);
         }
@@ -381,7 +420,11 @@ impl Members {
 
     /// What each has met, and which do not answer.
     pub(crate) fn met(&self) -> Vec<Met> {
-        let silences = Calls::silences(&self.calls.borrow());
+        let mut silences = Calls::silences(&self.calls.borrow());
+        if let Some(incoming) = self.incoming.borrow().as_ref() {
+            let waits = incoming.calls.waits().filter(|waits| *waits >= SILENT_AFTER);
+            silences[incoming.slot] = silences[incoming.slot].max(waits);
+        }
         let met = self.counts.met().into_iter().zip(silences).enumerate();
         let of = |(slot, (met, silent_for))| Met {
             silent_for,
@@ -441,14 +484,13 @@ impl Members {
                         let first =
                             if is_planted(Bug::SameCopies) { 0 } else { 1 - self.holding[slot] };
                         let copy = first ^ turn;
-                        Some(async move {
-                            if write_label(&*device, &label, copy).await.is_err() {
-                                self.lose(slot, &device);
-                            }
-                        })
+                        Some(async move { self.put_label(slot, &device, &label, copy).await })
                     });
                     join_all(writes.collect::<Vec<_>>()).await;
                 }
+            }
+            if self.is_untold.get() {
+                return; // a label was given up, and its member is no worse than the others
             }
             if self.label.borrow().generation == label.generation {
                 let telling = (self.witnessed)(Witness::of(&label));
@@ -458,6 +500,40 @@ impl Members {
                         self.returning.set(None);
                     }
                     Either::Right(_) => self.is_untold.set(true),
+                }
+            }
+        }
+    }
+
+    /// Writes a label. A device that fails is out; one without room is waited for.
+    async fn put_label(
+        &self,
+        slot: usize,
+        device: &Rc<dyn BlockDevice>,
+        label: &Label,
+        copy: usize,
+    ) {
+        let mut refusal = None;
+        loop {
+            let writing = write_label(&**device, label, copy);
+            let gone = async {
+                while self.is_used(slot, device) {
+                    self.left.wait().await;
+                }
+            };
+            let error = match select(pin!(writing), pin!(gone)).await {
+                Either::Left((Ok(()), _)) | Either::Right(_) => return,
+                Either::Left((Err(error), _)) => error,
+            };
+            if is_planted(Bug::HastyLabels) {
+                return self.lose(slot, device);
+            }
+            match self.wait_for_room(slot, &error, &mut refusal).await {
+                Room::Again => {}
+                Room::Never => return self.lose(slot, device),
+                Room::GivenUp => {
+                    self.gave_up.set(true);
+                    return self.is_untold.set(true); // nothing is acknowledged any more
                 }
             }
         }
@@ -498,14 +574,47 @@ impl Members {
         buffer: Buffer,
     ) -> Option<Result<Buffer, IoError>> {
         let device = self.writable(slot)?;
-        let is_counted = buffer.len() as u64 <= BLOCK;
-        let read = device.read(offset, buffer).await;
+        let is_block = buffer.len() as u64 <= BLOCK;
+        let read = self.answer(slot, &device, device.read(offset, buffer), Verb::Read).await;
         Some(read.inspect_err(|_| {
-            if is_counted {
+            // Another disk may have the slot meanwhile.
+            if is_block && self.is_of(slot, &device) {
                 self.counts.meet(slot, |met| met.read_errors += 1);
-                self.health.note_error(slot, self.clock.now());
+                self.health.note_error(slot, offset, self.clock.now());
             }
         }))
+    }
+
+    /// What a device of a slot answers, unless it leaves the slot first: a disk that hangs may
+    /// never answer, and nobody waits for one that is out.
+    pub(crate) async fn answer<T>(
+        &self,
+        slot: usize,
+        device: &Rc<dyn BlockDevice>,
+        answer: Io<T>,
+        verb: Verb,
+    ) -> Result<T, IoError> {
+        let gone = async {
+            while self.is_used(slot, device) || is_planted(Bug::PatientCalls) {
+                self.left.wait().await;
+            }
+        };
+        match select(answer, pin!(gone)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(IoError::closed(verb)),
+        }
+    }
+
+    /// Whether a device is that of a slot and in, or comes, or is incoming there.
+    pub(crate) fn is_used(&self, slot: usize, device: &Rc<dyn BlockDevice>) -> bool {
+        let is_incoming = || self.incoming(slot).is_some_and(|it| Rc::ptr_eq(&it, device));
+        let is_in = self.has(slot) || self.coming() == Some(slot);
+        is_in && self.is_of(slot, device) || is_incoming()
+    }
+
+    /// Whether this is the device of a slot.
+    fn is_of(&self, slot: usize, device: &Rc<dyn BlockDevice>) -> bool {
+        self.devices.borrow()[slot].as_ref().is_some_and(|it| Rc::ptr_eq(it, device))
     }
 
     /// Reads back what was written to a member anew. Whether the member gave it; one that is
@@ -514,9 +623,14 @@ impl Members {
         if is_planted(Bug::UnreadMends) {
             return true;
         }
-        let read = self.read(slot, offset, Buffer::unfilled(bytes.len())).await;
-        let is_given_back = read.is_some_and(|read| read[..] == *bytes);
-        let is_hopeless = self.health.note_rewrite(slot, is_given_back);
+        let Some(device) = self.device(slot) else { return false };
+        let read = device.read_medium(offset, Buffer::unfilled(bytes.len()));
+        let read = self.answer(slot, &device, read, Verb::Read).await;
+        let is_given_back = read.is_ok_and(|read| read[..] == *bytes);
+        if !self.is_of(slot, &device) {
+            return is_given_back;
+        }
+        let is_hopeless = self.health.note_rewrite(slot, offset, is_given_back);
         if is_hopeless && self.has(slot) && self.can_spare_one() {
             self.call_out(slot);
         }
@@ -562,26 +676,46 @@ impl Members {
     ) {
         let mut refusal = None;
         while let Some(device) = self.writable(slot) {
-            let error = match device.write(offset, data.clone(), durability).await {
+            let write = device.write(offset, data.clone(), durability);
+            let error = match self.answer(slot, &device, write, Verb::Write).await {
                 Ok(()) => return,
+                Err(_) if !self.is_used(slot, &device) => continue,
                 Err(error) => error,
             };
-            // No dead disk: its host is full. What is plain stays in the log until it is home.
-            let is_ending = self.is_closed.get() || self.is_opening.get();
-            match durability {
-                _ if !error.is_full() || !self.has(slot) => return self.lose(slot, &device),
-                Durability::Plain if is_ending => return self.gave_up.set(true),
-                Durability::Through if is_ending => return self.lose(slot, &device),
-                _ => {}
+            // What is plain stays in the log until it is home.
+            match self.wait_for_room(slot, &error, &mut refusal).await {
+                Room::Again => {}
+                Room::Never => return self.lose(slot, &device),
+                Room::GivenUp => return self.gave_up.set(true),
             }
-            let now = self.clock.now();
-            let refusal = refusal.get_or_insert_with(|| self.refusals.begin(slot, now));
-            let is_its_fault = refusal.is_overdue(now) && error.was_allocated;
-            if is_its_fault && self.can_spare_one() && !is_planted(Bug::EndlessRefusals) {
-                return self.lose(slot, &device);
-            }
-            self.clock.sleep(AGAIN).await;
         }
+    }
+
+    /// Waits after a write that failed, if its member is no dead disk: its host may be full.
+    async fn wait_for_room<'m>(
+        &'m self,
+        slot: usize,
+        error: &IoError,
+        refusal: &mut Option<Refusal<'m>>,
+    ) -> Room {
+        if !error.is_full() || !self.has(slot) {
+            return Room::Never;
+        }
+        let now = self.clock.now();
+        let refusal =
+            refusal.get_or_insert_with(|| self.refusals.begin(slot, error.was_allocated, now));
+        let is_overdue = refusal.is_overdue(now);
+        // A member that is being replaced need not be waited for.
+        let is_its_fault = is_overdue && error.was_allocated || self.is_replaced(slot);
+        if is_its_fault && self.can_spare_one() && !is_planted(Bug::EndlessRefusals) {
+            return Room::Never;
+        }
+        let may_pass = error.was_allocated && !is_overdue && !refusal.is_shared();
+        if self.is_closed.get() || self.is_opening.get() && !may_pass {
+            return Room::GivenUp;
+        }
+        self.clock.sleep(AGAIN).await;
+        Room::Again
     }
 
     /// Writes to a member plainly, once. Whether it found room; one that fails otherwise is out.
@@ -592,7 +726,8 @@ impl Members {
 
     async fn write_member_if_room(&self, slot: usize, offset: u64, data: Bytes) -> bool {
         let Some(device) = self.writable(slot) else { return true };
-        match device.write(offset, vec![data], Durability::Plain).await {
+        let write = device.write(offset, vec![data], Durability::Plain);
+        match self.answer(slot, &device, write, Verb::Write).await {
             Ok(()) => return true,
             Err(error) if error.is_full() && self.has(slot) => return false,
             Err(_) => self.lose(slot, &device),
@@ -616,7 +751,8 @@ impl Members {
         let flushes = self.all().iter().flat_map(|slot| {
             of_slot(slot).map(move |device| async move {
                 // At once: another flush would succeed, and say nothing of what this one has lost.
-                if device.flush().await.is_err() {
+                let flushed = self.answer(slot, &device, device.flush(), Verb::Flush).await;
+                if flushed.is_err() && self.is_used(slot, &device) {
                     self.lose(slot, &device);
                 }
             })
@@ -630,7 +766,7 @@ pub(crate) fn watched(
     device: Option<Rc<dyn BlockDevice>>,
     clock: &Rc<dyn Clock>,
 ) -> (Option<Rc<dyn BlockDevice>>, Rc<Calls>) {
-    let calls = Rc::new(Calls::new(clock.clone()));
+    let calls = Rc::new(Calls::new(device.as_ref(), clock.clone()));
     let watched = device.map(|device| Rc::new(Watched::new(device, calls.clone())) as Rc<_>);
     (watched, calls)
 }

@@ -17,6 +17,7 @@
 //! [`Void`] stands for each member that is missing, the log brings home the records that
 //! are there, and what the disks cannot give is lost, block by block.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -260,6 +261,13 @@ pub async fn open(
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
+    let (reported, report) = (RefCell::new(BTreeSet::new()), options.report_silence.clone());
+    let report_silence: ReportSilence = Rc::new(move |disk| {
+        if reported.borrow_mut().insert(disk) {
+            report(disk);
+        }
+    });
+    let options = OpenOptions { report_silence, ..options };
     let read = devices.iter().map(|device| watched(Some(device.clone()), &runtime.clock));
     let (read, calls): (Vec<_>, Vec<_>) = read.unzip();
     let read: Vec<Rc<dyn BlockDevice>> = read.into_iter().flatten().collect();
@@ -422,7 +430,8 @@ async fn return_to(
     if members.label().layout.level != Level::Striped {
         members.call_out_missing();
     }
-    members.settled(Verb::Write).await.map_err(|_| OpenError::Failed)?;
+    let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
+    members.settled(Verb::Write).await.map_err(failed)?;
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
     let Returned { log, map, recalled } =
@@ -498,7 +507,8 @@ async fn recover(
     // A process that was killed may have left what it says, and nothing has made that durable.
     members.flush().await;
     let found = read_logs(members, size).await;
-    let settle = async || members.settled(Verb::Write).await.map_err(|_| OpenError::Failed);
+    let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
+    let settle = async || members.settled(Verb::Write).await.map_err(failed);
     settle().await?;
     let Some((needed, (&last, latest))) = needed_of(&found).zip(found.last_key_value()) else {
         return log((1, 0), 0).await;
@@ -544,7 +554,7 @@ async fn recover(
     settle().await?;
     let end = latest.start + latest.bytes.len() as u64;
     let returned = log((last + 1, latest.record.checksum), end).await?;
-    returned.log.forget_all().await.map_err(|_| OpenError::Failed)?;
+    returned.log.forget_all().await.map_err(failed)?;
     Ok(returned)
 }
 

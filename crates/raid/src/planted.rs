@@ -89,6 +89,12 @@ planted::bugs! {
     UncountedErrors,
     /// A member that alone refuses what was allocated is waited for without end.
     EndlessRefusals,
+    /// A member whose label finds no room is out at once.
+    HastyLabels,
+    /// The disk of a member that is out is no source any more when another one takes its place.
+    ClosedSources,
+    /// What a disk was asked is waited for though it is out.
+    PatientCalls,
     /// Long work goes on though it is paused.
     UnheardPauses,
     /// What disks agree upon is right though it fits no checksum.

@@ -409,6 +409,10 @@ impl PreLog {
             let room = self.make_room().await?;
             let is_stuck = self.first_outstanding().is_none_or(|first| first == self.home.get());
             if room == Room::OfWhatIsHome && is_stuck && !has_room() {
+                if !self.members.are_full_for_good() && !self.members.are_closed() {
+                    self.runtime.clock.sleep(AGAIN).await;
+                    continue;
+                }
                 return Err(IoError::new(Verb::Write, 0, 0, ErrorKind::StorageFull));
             }
         }
@@ -650,6 +654,9 @@ impl PreLog {
             let how = if is_planted(Bug::HastyRecords) { Plain } else { Through };
             let write = |slot| self.members.write(slot, LOG_START + start, data.to_vec(), how);
             join_all(keepers.iter().map(write)).await;
+            if self.members.gave_up() {
+                return Err(IoError::closed(Verb::Write)); // one of them has no room for it
+            }
             if self.members.all().0 & keepers.0 == keepers.0 {
                 return Ok(());
             } // else one that was to have it is out, and others get it

@@ -107,13 +107,9 @@ impl Array {
         }
         self.interrupts.begin(Work::Fill);
         let mut filled = fill.await;
-        if filled == Err(RebuildError::Cancelled) {
-            if self.members.is_replaced(slot) {
-                self.members.end_replacement();
-            } else {
-                self.members.call_out(slot);
-            }
-            filled = self.settled().await.and(filled);
+        if filled.is_err() && self.interrupts.is_cancelled(Work::Fill) {
+            self.members.abandon_fill();
+            filled = self.settled().await.and(Err(RebuildError::Cancelled));
         }
         self.is_rebuilding.set(false);
         filled

@@ -28,7 +28,7 @@
 
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability};
+use block::{BlockDevice, Buffer, Durability, Verb};
 use bytes::Bytes;
 use runtime::sync::yield_now;
 
@@ -96,6 +96,7 @@ impl Members {
         self.health.forget(slot);
         let old = self.devices.borrow_mut()[slot].replace(device);
         self.leaving.replace(old.map(|old| (slot, old)));
+        self.left.notify();
     }
 
     /// The other disk of a replacement is the member from now on: the new one if that is so.
@@ -121,6 +122,17 @@ impl Members {
         let mut label = self.label.borrow_mut();
         label.replacement = None;
         label.generation += 1;
+        drop(label);
+        self.left.notify();
+    }
+
+    /// The disk that is filled is not to come in: a good member that it was for stays.
+    pub(crate) fn abandon_fill(&self) {
+        if self.incoming.borrow().is_some() {
+            self.end_replacement();
+        } else if let Some(slot) = self.coming() {
+            self.call_out(slot);
+        }
     }
 
     /// The old disk of a replacement has failed: the new one is filled from the others.
@@ -197,7 +209,9 @@ impl Members {
         durability: Durability,
     ) {
         let Some(device) = self.incoming(slot) else { return };
-        if device.write(offset, data, durability).await.is_err() {
+        let write = device.write(offset, data, durability);
+        let written = self.answer(slot, &device, write, Verb::Write).await;
+        if written.is_err() && self.is_used(slot, &device) {
             self.lose(slot, &device);
         }
     }

@@ -23,6 +23,8 @@ const REFUSAL_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) struct Refusals {
     /// How many writes wait, by slot.
     waiting: RefCell<Vec<usize>>,
+    /// How many of them wait for what was never allocated.
+    unallocated: Cell<usize>,
     /// Notified when a write begins to wait.
     begun: Signal,
 }
@@ -31,20 +33,29 @@ pub(crate) struct Refusals {
 pub(crate) struct Refusal<'r> {
     all: &'r Refusals,
     slot: usize,
+    was_allocated: bool,
     /// Since when the member has been the only one to refuse.
     alone_since: Cell<Instant>,
 }
 
 impl Refusals {
     pub(crate) fn new(members: usize) -> Self {
-        Self { waiting: RefCell::new(vec![0; members]), begun: Signal::new() }
+        let waiting = RefCell::new(vec![0; members]);
+        Self { waiting, unallocated: Cell::new(0), begun: Signal::new() }
     }
 
     /// A write of this slot is refused, until the answer is dropped.
-    pub(crate) fn begin(&self, slot: usize, now: Instant) -> Refusal<'_> {
+    pub(crate) fn begin(&self, slot: usize, was_allocated: bool, now: Instant) -> Refusal<'_> {
         self.waiting.borrow_mut()[slot] += 1;
+        self.unallocated.set(self.unallocated.get() + usize::from(!was_allocated));
         self.begun.notify();
-        Refusal { all: self, slot, alone_since: Cell::new(now) }
+        Refusal { all: self, slot, was_allocated, alone_since: Cell::new(now) }
+    }
+
+    /// Whether all of them are of one member, and of what was allocated before.
+    pub(crate) fn are_of_one(&self) -> bool {
+        let waiting = self.waiting.borrow();
+        self.unallocated.get() == 0 && waiting.iter().filter(|&&waiting| waiting > 0).count() == 1
     }
 
     /// Whether any member waits for room.
@@ -66,12 +77,17 @@ impl Refusals {
 }
 
 impl Refusal<'_> {
+    /// Whether another member waits for room as well.
+    pub(crate) fn is_shared(&self) -> bool {
+        let waiting = self.all.waiting.borrow();
+        let mut others = waiting.iter().enumerate().filter(|(slot, _)| *slot != self.slot);
+        others.any(|(_, &waiting)| waiting > 0)
+    }
+
     /// The write was refused once more. Whether no other member has refused one for so long that
     /// the fault is this member's own.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        let waiting = self.all.waiting.borrow();
-        let mut others = waiting.iter().enumerate().filter(|(slot, _)| *slot != self.slot);
-        if others.any(|(_, &waiting)| waiting > 0) {
+        if self.is_shared() {
             self.alone_since.set(now);
         }
         now.since(self.alone_since.get()) >= REFUSAL_LIMIT
@@ -81,5 +97,7 @@ impl Refusal<'_> {
 impl Drop for Refusal<'_> {
     fn drop(&mut self) {
         self.all.waiting.borrow_mut()[self.slot] -= 1;
+        let unallocated = self.all.unallocated.get() - usize::from(!self.was_allocated);
+        self.all.unallocated.set(unallocated);
     }
 }

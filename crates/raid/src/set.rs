@@ -26,6 +26,8 @@ use crate::status::{Done, Status};
 
 /// Time between attempts to give a member that is in what no disk gave before.
 const LATER: Duration = Duration::from_secs(60);
+/// A flush of a set whose hosts are full for so long fails.
+const FLUSH_LIMIT: Duration = Duration::from_secs(60);
 
 /// Why a member is not called out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +35,9 @@ pub enum FailError {
     /// The slot has no member that is in.
     #[error("slot {0} has no member that is up to date")]
     IsOut(usize),
+    /// Another disk is being filled for it.
+    #[error("slot {0} is being replaced: 'duramen raid cancel' comes first")]
+    Replaced(usize),
     /// Without it the set would have too few.
     #[error("the member of slot {0} is needed: without it the set has too few")]
     Needed(usize),
@@ -54,6 +59,14 @@ struct Inner {
 }
 
 impl Inner {
+    /// Closes the disk that has left its slot, unless it may have what the new one lacks.
+    fn release_leaving(&self) {
+        if let Some(left) = self.array.members.release_leaving() {
+            // One that is about to die is not waited for.
+            self.tasks.spawn(left.close().map(|_| ()).boxed_local());
+        }
+    }
+
     /// Tries blocks that no disk gave to a new member now and then, until it has all of them.
     fn fill_later(self: &Rc<Self>, slot: usize) {
         let (set, clock) = (Rc::downgrade(self), self.array.members.clock.clone());
@@ -163,12 +176,14 @@ impl Set {
         let failed = self.run(Verb::Write, async move |set| {
             let members = &set.array.members;
             let Label { layout, slots, .. } = members.label();
-            if !slots.get(slot).is_some_and(|slot| slot.standing == Standing::InSync) {
-                return Ok(Err(FailError::IsOut(slot)));
-            }
-            let left = members.slots().iter().count() - 1;
-            if left < layout.needed() {
-                return Ok(Err(FailError::Needed(slot)));
+            let standing = slots.get(slot).map(|slot| slot.standing);
+            let left = members.slots().iter().count();
+            match standing {
+                _ if members.is_replaced(slot) => return Ok(Err(FailError::Replaced(slot))),
+                Some(Standing::Stale) => {} // it is kept out from now on
+                Some(Standing::InSync) if left > layout.needed() => {}
+                Some(Standing::InSync) => return Ok(Err(FailError::Needed(slot))),
+                _ => return Ok(Err(FailError::IsOut(slot))),
             }
             members.take_offline(slot);
             Ok(members.settled(Verb::Write).await.map_err(|_| FailError::Stopped))
@@ -191,6 +206,11 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let rebuilt = self.run(Verb::Write, async move |set| {
             let rebuilt = set.array.rebuild(slot, device, member, progress).await;
+            // A replacement that goes on later needs its other disk.
+            let is_needed = set.array.members.label().replacement.is_some();
+            if rebuilt.is_ok() && !is_needed {
+                set.release_leaving();
+            }
             set.fill_later(slot);
             Ok(rebuilt)
         });
@@ -214,10 +234,7 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let replaced = self.run(Verb::Write, async move |set| {
             let replaced = set.array.replace(slot, device, member, progress).await;
-            if let Some(left) = set.array.members.release_leaving() {
-                // One that is about to die is not waited for.
-                set.tasks.spawn(left.close().map(|_| ()).boxed_local());
-            }
+            set.release_leaving();
             set.fill_later(slot);
             Ok(replaced)
         });
@@ -228,6 +245,9 @@ impl Set {
     /// stays in, and a disk that was being filled for a slot without one is out.
     pub fn cancel(&self, work: Work) {
         self.0.array.interrupts.cancel(work);
+        if work == Work::Fill {
+            self.0.array.members.abandon_fill(); // its disk may hang
+        }
     }
 
     /// Has long work wait, or go on.
@@ -322,7 +342,7 @@ impl BlockDevice for Set {
             let members = &set.array.members;
             let _client = members.pace.client();
             let read = set.array.read(offset, buffer).await;
-            if read.is_err() && !members.have_stopped() {
+            if read.is_err() && !members.have_stopped() && !members.unread.is_any() {
                 members.counts.note(|done| done.lost_reads += 1);
             }
             read.map_err(of_range(Verb::Read, offset, length))
@@ -344,7 +364,16 @@ impl BlockDevice for Set {
     }
 
     fn flush(&self) -> Io<()> {
-        self.run(Verb::Flush, async move |set| set.array.flush().await)
+        let flushed = self.run(Verb::Flush, async move |set| set.array.flush().await);
+        // A stop must not wait without end for a host that is full.
+        let set = self.0.clone();
+        let flushed = async move {
+            match select(flushed, pin!(set.array.members.full_for(FLUSH_LIMIT))).await {
+                Either::Left((flushed, _)) => flushed,
+                Either::Right(_) => Err(IoError::new(Verb::Flush, 0, 0, ErrorKind::StorageFull)),
+            }
+        };
+        flushed.boxed_local()
     }
 
     /// Whole stripes are vacated. The hint is not passed on: what a member gives of a range that it

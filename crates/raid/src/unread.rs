@@ -40,6 +40,11 @@ impl Unread {
         self.0.borrow_mut().retain(|(of, _)| *of != slot);
     }
 
+    /// Whether any block is listed.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.0.borrow().is_empty()
+    }
+
     /// The blocks of a slot.
     pub(crate) fn of(&self, slot: usize) -> Vec<u64> {
         self.0.borrow().range((slot, 0)..(slot + 1, 0)).map(|(_, at)| *at).collect()

@@ -24,7 +24,7 @@ use futures::future::{Either, select};
 use runtime::{Clock, Instant};
 
 /// After so long without an answer a member is silent.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A disk that gives no answer for this long while a set is opened is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ pub type ReportSilence = Rc<dyn Fn(usize)>;
 /// The calls of a device.
 pub(crate) struct Calls {
     clock: Rc<dyn Clock>,
+    /// Where their device lies in memory.
+    of: usize,
     /// When those began that are under way, in their order.
     under_way: RefCell<BTreeMap<u64, Instant>>,
     next: Cell<u64>,
@@ -43,9 +45,16 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub(crate) fn new(clock: Rc<dyn Clock>) -> Self {
+    /// Those of this device, or of none.
+    pub(crate) fn new(device: Option<&Rc<dyn BlockDevice>>, clock: Rc<dyn Clock>) -> Self {
         let (answered, next) = (Cell::default(), Cell::new(0));
-        Self { clock, under_way: RefCell::default(), next, answered }
+        let of = device.map_or(0, address_of);
+        Self { clock, of, under_way: RefCell::default(), next, answered }
+    }
+
+    /// Whether they are of this device.
+    pub(crate) fn are_of(&self, device: &Rc<dyn BlockDevice>) -> bool {
+        self.of == address_of(device)
     }
 
     /// For how long each of these devices is silent, if it is.
@@ -61,7 +70,7 @@ impl Calls {
     }
 
     /// For how long its oldest call has waited.
-    fn waits(&self) -> Option<Duration> {
+    pub(crate) fn waits(&self) -> Option<Duration> {
         let began = *self.under_way.borrow().values().next()?;
         Some(self.clock.now().since(began))
     }
@@ -83,6 +92,10 @@ impl Calls {
         }
         .boxed_local()
     }
+}
+
+fn address_of(device: &Rc<dyn BlockDevice>) -> usize {
+    Rc::as_ptr(device).cast::<()>().addr()
 }
 
 /// Does work, and reports disks that do not answer meanwhile, each once. `disks` are their calls,
@@ -142,6 +155,10 @@ impl BlockDevice for Watched {
 
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
         self.calls.noted(|| self.device.read(offset, buffer))
+    }
+
+    fn read_medium(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
+        self.calls.noted(|| self.device.read_medium(offset, buffer))
     }
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {

@@ -3,13 +3,18 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::{BlockDevice, Durability, Verb};
+use block::{BlockDevice, Buffer, Durability, Verb};
+use futures::future::{Either, join, select};
 use raid::label::Standing;
 use raid::layout::Level;
-use raid::{OpenOptions, READ_ERRORS_PER_HOUR, ReportSilence, Set, make, open};
+use raid::{
+    FailError, OpenOptions, READ_ERRORS_PER_HOUR, RebuildError, ReportSilence, Set, Work, make,
+    open,
+};
 use sim::{Disk, Effect, Executor, Fault};
 
 use crate::losses::{all_of, bytes, copies, devices, new_disks, options};
@@ -69,12 +74,12 @@ fn bad_sectors(level: Level, blocks: u64, limit: usize) -> (u64, bool) {
 #[test]
 fn a_member_with_more_bad_sectors_than_the_limit_is_failing() {
     for level in [Level::Parity, Level::Mirrored] {
-        assert_eq!(bad_sectors(level, 3, 6), (3, false), "{level}");
-        assert_eq!(bad_sectors(level, 3, 5), (3, true), "{level}");
+        assert_eq!(bad_sectors(level, 3, 3), (3, false), "{level}");
+        assert_eq!(bad_sectors(level, 3, 2), (3, true), "{level}");
     }
     #[cfg(feature = "planted-bugs")]
     {
-        let work = || bad_sectors(Level::Parity, 3, 5);
+        let work = || bad_sectors(Level::Parity, 3, 2);
         assert_eq!(crate::with(raid::planted::Bug::UncountedErrors, work), (3, false));
     }
 }
@@ -130,13 +135,18 @@ fn refusing(effect: Effect, others: bool, seconds: u64, level: Level) -> (Standi
         }
         written[..BLOCK as usize * 12].fill(7);
         let new = written[..BLOCK as usize * 12].to_vec();
-        let answer = set.write(0, vec![new.into()], Durability::Through).await;
-        let _ = set.flush().await; // what is in the log is to go home
-        executor.runtime().clock.sleep(Duration::from_secs(seconds)).await;
-        let status = set.status();
-        let (standing, waits) =
-            (status.label.slots[FAULTY].standing, status.met[FAULTY].waits_for_room);
-        disks.iter().for_each(|disk| disk.heal());
+        let working = async {
+            let answer = set.write(0, vec![new.into()], Durability::Through).await;
+            let _ = set.flush().await; // what is in the log is to go home
+            answer
+        };
+        let looking = async {
+            executor.runtime().clock.sleep(Duration::from_secs(seconds)).await;
+            let status = set.status();
+            disks.iter().for_each(|disk| disk.heal());
+            (status.label.slots[FAULTY].standing, status.met[FAULTY].waits_for_room)
+        };
+        let (answer, (standing, waits)) = join(working, looking).await;
         executor.runtime().clock.sleep(Duration::from_secs(2)).await;
         assert!(set.status().met.iter().all(|met| !met.waits_for_room));
         if answer.is_ok() {
@@ -149,14 +159,15 @@ fn refusing(effect: Effect, others: bool, seconds: u64, level: Level) -> (Standi
 #[test]
 fn a_member_that_alone_refuses_what_was_allocated_is_put_out_after_a_while() {
     for level in [Level::Parity, Level::Mirrored] {
-        let (standing, waits, _) = refusing(Effect::Denied, false, 20, level);
-        assert_eq!((standing, waits), (Standing::InSync, true), "{level}: it is waited for");
-        let (standing, waits, _) = refusing(Effect::Denied, false, 40, level);
-        assert_eq!((standing, waits), (Standing::Stale, false), "{level}: it is its own fault");
+        // A client hears of no fault of a single disk.
+        let waited_for = (Standing::InSync, true, true);
+        assert_eq!(refusing(Effect::Denied, false, 20, level), waited_for, "{level}");
+        let its_own_fault = (Standing::Stale, false, true);
+        assert_eq!(refusing(Effect::Denied, false, 40, level), its_own_fault, "{level}");
         // A file that cannot grow, and a host that is full for several.
         for (effect, others) in [(Effect::NoSpace, false), (Effect::Denied, true)] {
-            let (standing, waits, _) = refusing(effect, others, 120, level);
-            assert_eq!((standing, waits), (Standing::InSync, true), "{level} {effect:?}");
+            let refused = (Standing::InSync, true, false);
+            assert_eq!(refusing(effect, others, 120, level), refused, "{level} {effect:?}");
         }
     }
     #[cfg(feature = "planted-bugs")]
@@ -198,4 +209,129 @@ fn a_disk_that_does_not_answer_while_a_set_is_opened_is_reported_once() {
         }
     }
     assert_eq!(reported(Verb::Flush, 1, 20, None), [FAULTY]);
+}
+
+/// The labels of members find no room for a while, and a member fails meanwhile. Whether all others
+/// are in when there is room again, and a client can write.
+fn full_labels(level: Level) -> bool {
+    let executor = Executor::new(6);
+    executor.block_on(async {
+        let (disks, set, mut written) = full_set(&executor, level, READ_ERRORS_PER_HOUR).await;
+        let others = || disks.iter().enumerate().filter(|(slot, _)| *slot != FAULTY);
+        let (size, labels) = (disks[0].geometry().size, raid::label::DATA_START);
+        for (_, disk) in others() {
+            for range in [0..labels, size - labels..size] {
+                let full = Fault::on(Verb::Write, Effect::Denied).within(range);
+                disk.inject(full.forever());
+            }
+        }
+        disks[FAULTY].fail(Verb::Flush, 1, sim::Persistence::Forever);
+        let healing = async {
+            executor.runtime().clock.sleep(Duration::from_secs(40)).await;
+            disks.iter().for_each(|disk| disk.heal());
+        };
+        let _ = join(set.flush(), healing).await; // it may hear of the room that was missing
+        executor.runtime().clock.sleep(Duration::from_secs(2)).await;
+        written[..4096].fill(3);
+        let new = vec![written[..4096].to_vec().into()];
+        let is_taken = set.write(0, new, Durability::Through).await.is_ok();
+        let slots = set.label().slots;
+        let is_in = |slot: usize| slots[slot].standing == Standing::InSync;
+        is_taken && others().all(|(slot, _)| is_in(slot)) && all_of(&set).await == written
+    })
+}
+
+#[test]
+fn labels_that_find_no_room_put_nobody_out() {
+    for level in [Level::Parity, Level::Mirrored] {
+        assert!(full_labels(level), "{level}");
+    }
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::HastyLabels, || full_labels(Level::Parity)));
+}
+
+/// A member hangs, and a person takes it out. Whether a client that waited for it has an answer,
+/// and all is there.
+fn hung(verb: Verb) -> bool {
+    let executor = Executor::new(7);
+    executor.block_on(async {
+        let (disks, set, mut written) = full_set(&executor, Level::Parity, 20).await;
+        disks[FAULTY].inject(Fault::on(verb, Effect::Silent).forever());
+        written[..65_536].fill(5);
+        let working = async {
+            let new = vec![written[..65_536].to_vec().into()];
+            set.write(0, new, Durability::Through).await.expect("the others are enough");
+            set.flush().await.expect("the others are enough");
+            all_of(&set).await == written
+        };
+        let failing = async {
+            executor.runtime().clock.sleep(Duration::from_secs(60)).await;
+            set.fail(FAULTY).await.expect("the others are enough");
+        };
+        let end = executor.runtime().clock.sleep(Duration::from_secs(600));
+        match select(pin!(join(working, failing)), pin!(end)).await {
+            Either::Left(((is_there, ()), _)) => is_there,
+            Either::Right(_) => false,
+        }
+    })
+}
+
+#[test]
+fn nobody_waits_for_a_disk_that_hangs_and_was_taken_out() {
+    assert!(hung(Verb::Write) && hung(Verb::Flush) && hung(Verb::Read));
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::PatientCalls, || hung(Verb::Write)));
+}
+
+/// A disk fails a flush and stays plugged in, a block of another one rots, and a new disk takes the
+/// place of the first. Whether all is there then.
+fn failed_source(level: Level) -> bool {
+    let executor = Executor::new(8);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, level, 20).await;
+        crate::losses::lose(&set, &disks, 0).await;
+        for disk in &disks[1..] {
+            crate::failed_starts::flip(disk, place(&set, 3..4).start + 77).await;
+        }
+        let new = new_disks(&executor, 1).remove(0);
+        set.rebuild(0, new, [9; 16], |_, _| ()).await.expect("the others are enough");
+        let room = Buffer::zeroed(written.len());
+        set.read(0, room).await.is_ok_and(|read| read[..] == written[..])
+    })
+}
+
+#[test]
+fn a_disk_that_failed_is_a_source_while_its_place_is_taken() {
+    assert!(failed_source(Level::Mirrored));
+    #[cfg(feature = "planted-bugs")]
+    {
+        let work = || failed_source(Level::Mirrored);
+        assert!(!crate::with(raid::planted::Bug::ClosedSources, work));
+    }
+}
+
+/// A new disk hangs while it is filled, and a person cancels that.
+#[test]
+fn a_replacement_by_a_disk_that_hangs_can_be_cancelled() {
+    let executor = Executor::new(9);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, Level::Parity, 20).await;
+        let new = new_disks(&executor, 1).remove(0);
+        new.inject(Fault::on(Verb::Write, Effect::Silent).nth(40).forever());
+        let replacing = set.replace(FAULTY, new, [9; 16], |_, _| ());
+        let cancelling = async {
+            executor.runtime().clock.sleep(Duration::from_secs(60)).await;
+            assert!(set.status().met[FAULTY].silent_for.is_some(), "it is told");
+            assert_eq!(set.fail(FAULTY).await, Err(FailError::Replaced(FAULTY)));
+            set.cancel(Work::Fill);
+        };
+        let (replaced, ()) = join(replacing, cancelling).await;
+        assert_eq!(replaced, Err(RebuildError::Cancelled));
+        let label = set.label();
+        assert!(label.is_whole() && label.replacement.is_none(), "the old disk stays");
+        assert_eq!(all_of(&set).await, written);
+        let data = vec![written[..4096].to_vec().into()];
+        set.write(0, data, Durability::Through).await.expect("nothing hangs");
+        assert_eq!(disks.len(), 4);
+    });
 }

@@ -76,7 +76,6 @@ fn an_error_that_comes_late_does_not_have_a_member_come_back_by_itself() {
         disks[OUT].fail(Verb::Write, 1, Persistence::Forever);
         let (failed, ()) = join(set.fail(OUT), write(&set, 0, &[7; 4096])).await;
         failed.expect("the others are enough");
-        assert!(set.status().met[OUT].write_errors > 0, "the write was under way");
         assert_eq!(standing(&set), Standing::Offline);
     });
 }

@@ -406,7 +406,8 @@ impl Story {
                 (some.map(|nth| fault.clone().nth(nth)).collect(), false)
             }
             Fault::Full => {
-                let fault = Struck::on(Verb::Write, Effect::NoSpace);
+                let effect = if prng.chance(1, 2) { Effect::NoSpace } else { Effect::Denied };
+                let fault = Struck::on(Verb::Write, effect);
                 let some = first..first + prng.between(1, 12);
                 (some.map(|nth| fault.clone().nth(nth)).collect(), false)
             }
