@@ -40,7 +40,7 @@ pub(crate) struct Member {
 
 impl Member {
     /// Grows with every write of its label.
-    fn age(&self) -> (u64, u64) {
+    pub(crate) fn age(&self) -> (u64, u64) {
         (self.label.generation, self.label.number)
     }
 }
@@ -171,8 +171,8 @@ pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Ve
     }
     if !missing.is_empty() {
         for path in disks_beside(raid) {
-            if is_spare(&path, &raid.set)
-                && seen.insert(disk_at(&path))
+            if seen.insert(disk_at(&path))
+                && is_spare(&path, &raid.set)
                 && let Some(place) = missing.pop()
             {
                 spares[place] = path;
@@ -225,14 +225,11 @@ fn disks_in(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(may_be).collect()
 }
 
-/// The path of these that leads to this member of a set: of several disks that say so the latest.
-pub(crate) fn find_member(paths: &[PathBuf], set: &Id, member: &Id) -> Option<Member> {
-    let at = |path: &PathBuf| {
-        let Read { label, is_overwritten, .. } = labels_at(path).ok()?;
-        let is_it = label.set == *set && label.member() == *member && !is_overwritten;
-        is_it.then(|| Member { path: path.clone(), label, is_listed: true, is_overwritten })
-    };
-    paths.iter().filter_map(at).max_by_key(Member::age)
+/// The member of a set that a path leads to, if it is this one.
+pub(crate) fn find_member(path: &Path, set: &Id, member: &Id) -> Option<Member> {
+    let Read { label, is_overwritten, .. } = labels_at(path).ok()?;
+    let is_it = label.set == *set && label.member() == *member && !is_overwritten;
+    is_it.then(|| Member { path: path.to_owned(), label, is_listed: true, is_overwritten })
 }
 
 /// A disk that is this member of a set, open for writing. `None` if the path leads to none.

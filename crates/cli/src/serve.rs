@@ -9,6 +9,7 @@ use std::panic;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use block::file::Access;
 use clap::Args;
@@ -152,7 +153,8 @@ async fn open_and_serve(
     };
     probed?;
     let opening = open_all(arguments, &settings, &found, runtime);
-    let results = signals.while_starting(opening).await??;
+    let is_waiting = || found.iter().any(|(_, volume)| volume.is_waiting.load(Ordering::Relaxed));
+    let results = signals.while_starting(opening, is_waiting).await??;
     let refused = results.iter().filter(|result| result.is_err()).count();
     let all_refused = refused == results.len();
     let (mut volumes, mut desks, mut keepers) = (Vec::new(), Vec::new(), Vec::new());

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use block::file::{Access, DiskFile, FileDevice, OpenError};
 use block::scratch::ScratchDevice;
@@ -281,8 +282,9 @@ impl Volume {
         members: &[Member],
     ) -> OpenOptions {
         let disks: Vec<PathBuf> = members.iter().map(|member| member.path.clone()).collect();
-        let path = self.path.clone();
+        let (path, is_waiting) = (self.path.clone(), self.is_waiting.clone());
         let report_silence = Rc::new(move |disk: usize| {
+            is_waiting.store(true, Ordering::Relaxed);
             let (path, disk) = (path.display(), disks[disk].display());
             words::say(format_args!(
                 "{path}: {disk} has not answered for 5 s; the start waits for it"

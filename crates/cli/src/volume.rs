@@ -16,6 +16,8 @@ use std::fs;
 use std::io::{self, Error, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use block::file::{Access, DiskFile};
 use designs::{DESIGNS, Design, DiskRole};
@@ -54,6 +56,8 @@ pub(crate) struct Volume {
     pub(crate) is_degraded_meant: bool,
     /// Disks of its set that do not answer: they are not read.
     pub(crate) silent: BTreeSet<PathBuf>,
+    /// Whether its opening waits for a disk that does not answer.
+    pub(crate) is_waiting: Arc<AtomicBool>,
     /// Whether the command line takes what is left of a set of which too few disks are there. It is
     /// opened for reading alone.
     pub(crate) is_loss_accepted: bool,
@@ -101,6 +105,7 @@ impl Volume {
             is_log_named: false,
             is_degraded_meant: false,
             silent: BTreeSet::new(),
+            is_waiting: Arc::default(),
             is_loss_accepted: false,
         })
     }
@@ -121,6 +126,7 @@ impl Volume {
             is_log_named: false,
             is_degraded_meant: false,
             silent: BTreeSet::new(),
+            is_waiting: Arc::default(),
             is_loss_accepted: false,
         }
     }

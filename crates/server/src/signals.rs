@@ -89,14 +89,16 @@ impl Signals {
         })
     }
 
-    /// Does what comes before serving. A signal to end is heeded afterwards, a second one at once;
-    /// SIGHUP finds nothing to be read anew yet.
+    /// Does what comes before serving. A signal to end is heeded afterwards, a second one at once,
+    /// and so is the first while the start waits for a disk that does not answer. SIGHUP finds
+    /// nothing to be read anew yet.
     ///
     /// # Errors
     /// [`ServeError::Interrupted`]: the process should end at once.
     pub async fn while_starting<T>(
         &mut self,
         start: impl Future<Output = T>,
+        is_waiting: impl Fn() -> bool,
     ) -> Result<T, ServeError> {
         pin_mut!(start);
         loop {
@@ -104,7 +106,8 @@ impl Signals {
                 Either::Left((done, _)) => return Ok(done),
                 Either::Right((asked, _)) => asked,
             };
-            if asked == Asked::End && std::mem::replace(&mut self.was_asked, true) {
+            let is_end = asked == Asked::End;
+            if is_end && (is_waiting() || std::mem::replace(&mut self.was_asked, true)) {
                 return Err(ServeError::Interrupted);
             }
         }

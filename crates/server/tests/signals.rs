@@ -122,7 +122,7 @@ fn starting<F: Future<Output = ()>>(opening: impl FnOnce() -> F) -> (bool, bool)
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let ended = reactor::block_on(|runtime| async move {
         let mut signals = Signals::new().expect("they can be received");
-        if let Err(ServeError::Interrupted) = signals.while_starting(opening()).await {
+        if let Err(ServeError::Interrupted) = signals.while_starting(opening(), || false).await {
             return (false, false);
         }
         let (data, settings) = (MemoryFileSystem::new(), Settings::default());

@@ -22,7 +22,8 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use duramen_settings::RaidSettings;
 use futures::FutureExt;
-use futures::future::select;
+use futures::channel::oneshot;
+use futures::future::{Either, select};
 use raid::label::{Id, Label, Slot, Standing, have_in_sync, new_id};
 use raid::layout::Level;
 use raid::{RebuildError, ScrubError, Scrubbed, Set, Status, Work};
@@ -45,6 +46,8 @@ pub(super) use lists::Removed;
 
 /// How often it is looked whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// A disk that has not answered for so long is passed over.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// Tasks that attend to a set, each with a reference to it.
 const ATTENDANTS: usize = 2;
 /// Why no member is made at this moment.
@@ -61,6 +64,8 @@ pub(crate) struct Orders {
     /// A member is being made.
     is_busy: Rc<Cell<bool>>,
     is_scrubbing: Rc<Cell<bool>>,
+    /// Disks that are being looked at, and have not answered yet.
+    looked_at: Rc<RefCell<BTreeSet<PathBuf>>>,
     /// Spares of which it was told that they cannot be used.
     troubled: Rc<RefCell<BTreeSet<PathBuf>>>,
     device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>,
@@ -146,6 +151,7 @@ impl Orders {
             jobs,
             is_busy: Rc::default(),
             is_scrubbing: Rc::default(),
+            looked_at: Rc::default(),
             troubled: Rc::default(),
             device: Rc::new(device),
             runtime: runtime.clone(),
@@ -201,13 +207,8 @@ impl Orders {
     /// Takes a member out. It keeps its slot, and its place on the list, and does not come back by
     /// itself.
     pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
-        let slots = self.open.set.label().slots;
+        // It stays open: it may have what the others lack when another disk takes its place.
         self.open.set.fail(slot).await.map_err(refusal)?;
-        self.let_go(slot).await;
-        let old = slots[slot].member;
-        if self.open.set.label().slots[slot].member != old {
-            self.unlist(old); // it was being replaced, and its successor has the slot
-        }
         self.note_list(); // it is out, whatever the list says
         Ok(())
     }
@@ -252,7 +253,14 @@ impl Orders {
     /// Opens a disk that is to become a spare or a member. It must be large enough, and hold
     /// nothing unless that may go.
     async fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
-        self.open.release(path).await; // it may be a disk of the set that is out
+        // It may be a disk of the set that is out.
+        self.open.release(path).await;
+        for (slot, known) in self.open.set.label().slots.iter().enumerate() {
+            let place = self.path_of_member(&known.member);
+            if known.standing != Standing::InSync && place.is_some_and(|place| place == path) {
+                self.let_go(slot).await;
+            }
+        }
         let place = path.to_owned();
         let opened = elsewhere(move || {
             let disk = DiskFile::open(&place, Access::ReadWrite).map_err(refusal)?;
@@ -302,20 +310,44 @@ impl Orders {
         let late: Vec<usize> = self.open.late.borrow().iter().copied().collect();
         let known: Vec<PathBuf> =
             self.open.members.borrow().iter().map(|member| real(&member.path)).collect();
+        let listed = self.open.listed.borrow().clone();
         for slot in late {
-            let (listed, known) = (self.open.listed.borrow().clone(), known.clone());
             let member = slots[slot].member;
-            let look = move || {
-                let mut listed = listed.into_iter().filter(|path| !known.contains(&real(path)));
-                listed.find_map(|path| open_member(&path, &set, &member))
-            };
-            if let Some((found, disk)) = elsewhere(look).await {
+            for path in listed.iter().filter(|path| !known.contains(&real(path))) {
+                let place = path.clone();
+                let look = move || open_member(&place, &set, &member);
+                let Some(Some((found, disk))) = self.look_at(path, look).await else { continue };
                 let device = (self.device)(disk.large_past_cache());
                 let path = found.path.clone();
                 self.open.late.borrow_mut().remove(&slot);
                 self.open.members.borrow_mut().push(found);
                 self.open.has_returned(Returned { slot, member, path, device });
+                break;
             }
+        }
+    }
+
+    /// Looks at a disk while others do their work. `None` if it does not answer in time: until it
+    /// has, it is not asked again.
+    async fn look_at<T: Send + 'static>(
+        &self,
+        path: &Path,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        if !self.looked_at.borrow_mut().insert(path.to_owned()) {
+            return None;
+        }
+        let (answer, answered) = oneshot::channel();
+        let (looked_at, place) = (self.looked_at.clone(), path.to_owned());
+        let work = async move {
+            let found = elsewhere(look).await;
+            looked_at.borrow_mut().remove(&place);
+            let _ = answer.send(found); // nobody may wait any more
+        };
+        self.runtime.tasks.spawn(work.boxed_local());
+        match select(answered, self.runtime.clock.sleep(LOOK_LIMIT)).await {
+            Either::Left((found, _)) => found.ok(),
+            Either::Right(_) => None,
         }
     }
 
@@ -344,7 +376,7 @@ impl Orders {
             let is_listed = self.open.listed.borrow().iter().any(|it| real(it) == real(&spare));
             let place = spare.clone();
             let is_one = move || is_spare(&place, &set) || is_listed && is_left(&place, &set);
-            let is_one = elsewhere(is_one).await;
+            let is_one = self.look_at(&spare, is_one).await.unwrap_or(false);
             let now = self.open.set.status();
             let has_begun = self.is_busy.get() || now.rebuild.is_some();
             let is_removed = !self.open.spares.borrow().contains(&spare);
@@ -407,9 +439,6 @@ impl Orders {
             let replaced = Some(old.member).filter(|_| is_good);
             return Ok(Replacing { slot, device, member, replaced, offline: None });
         }
-        if !is_good {
-            self.let_go(slot).await; // it may be the same disk
-        }
         let device = self.open_new(&path, force).await?;
         let member = new_id(&*self.runtime.random);
         self.put_on_list(member, &path, slot).map_err(refusal)?;
@@ -424,9 +453,14 @@ impl Orders {
 
     /// Where the disk of a member is that a person has taken out, if that is known.
     fn path_of_offline(&self, slot: &Slot) -> Option<PathBuf> {
+        self.path_of_member(&slot.member).filter(|_| slot.standing == Standing::Offline)
+    }
+
+    /// Where the disk of a member was seen last.
+    fn path_of_member(&self, member: &Id) -> Option<PathBuf> {
         let members = self.open.members.borrow();
-        let its = members.iter().find(|one| one.label.member() == slot.member);
-        its.filter(|_| slot.standing == Standing::Offline).map(|its| real(&its.path))
+        let its = members.iter().find(|one| one.label.member() == *member);
+        its.map(|its| real(&its.path))
     }
 
     /// A slot whose member can be made again, if none is being made.
@@ -667,6 +701,7 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
             ));
         }
     }
+    let standings = &now.label.slots;
     for (slot, (before, now)) in before.met.iter().zip(&now.met).enumerate() {
         let wrong = now.checksum_errors - before.checksum_errors;
         if wrong > 0 {
@@ -675,7 +710,8 @@ fn tell_changes(path: &Path, before: &Status, now: &Status) {
                  written there; 'duramen raid scrub' looks for more"
             ));
         }
-        if now.is_failing && !before.is_failing {
+        let is_in = standings[slot].standing == Standing::InSync;
+        if now.is_failing && !before.is_failing && is_in {
             words::say(format_args!(
                 "{path}: the member of slot {slot} is failing: too many of its blocks could not be \
                  read. It stays in use until another disk has its place: a spare takes it by \

@@ -135,6 +135,7 @@ impl Served {
             is_log_named: false,
             is_degraded_meant: false,
             silent: std::collections::BTreeSet::new(),
+            is_waiting: std::sync::Arc::default(),
             is_loss_accepted: false,
         };
         (Place { volume, socket: None, runtime, interrupt }, is_heard)

@@ -44,8 +44,13 @@ impl Orders {
         }
         let (set, member) = (self.open.set.label().set, known.member);
         let places = path.map_or_else(|| self.places_of(&member), |path| vec![path.to_owned()]);
-        let looked_at = places.clone();
-        let found = elsewhere(move || find_member(&looked_at, &set, &member)).await;
+        let mut found = Vec::new();
+        for place in &places {
+            let path = place.clone();
+            let look = move || find_member(&path, &set, &member);
+            found.extend(self.look_at(place, look).await.flatten());
+        }
+        let found = found.into_iter().max_by_key(Member::age); // others are copies
         let found = found.ok_or_else(|| not_found(slot, &places))?;
         let device = self.open_returning(slot, &found).await?;
         if let Err(error) = self.open.set.fits(&*device) {

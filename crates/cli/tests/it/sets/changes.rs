@@ -378,7 +378,7 @@ fn a_replacement_and_a_scrub_are_paused_and_cancelled() {
     place.wait(|place| place.status()["state"] == "clean");
     assert_eq!(place.status()["slots"][1]["path"], old, "the old disk stays");
     place.raid(&["resume"]).good();
-    place.raid(&["replace", "1", new, "--force"]).good();
+    place.wait(|place| place.raid(&["replace", "1", new, "--force"]).code == 0);
     assert_eq!(place.status()["slots"][1]["path"], new);
     place.raid(&["scrub"]).good();
     assert!(serving.stop().success());

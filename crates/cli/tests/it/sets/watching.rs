@@ -202,7 +202,9 @@ fn errors_of_a_member_outlive_a_start() {
     let status = place.status();
     let found = reads(&status);
     assert!(found > 20, "{status}");
-    place.wait(|place| place.volume.join("set.errors").exists());
+    let kept = place.volume.join("set.errors");
+    let is_kept = |text: String| text.contains(&format!("read = {found}\n"));
+    place.wait(|_| fs::read_to_string(&kept).is_ok_and(is_kept));
     serving.kill();
     let status = place.status();
     assert_eq!(
