@@ -1,7 +1,7 @@
 //! A volume on a set of disks, with the real client: one disk after the other goes, and no call
 //! fails.
 //!
-//! 1. A volume is made on RAID-5 of four files, and one on a mirror of two.
+//! 1. A volume is made on RAID-5 of four files, or on a mirror of two.
 //! 2. In the guest `guest/raid.py` writes files, and asks for what is done to the disks: a member
 //!    is taken out; another one is made while the set is used; the server is killed, and comes back
 //!    without a disk, which is full of zeros; that is made again; a disk is away for a while, and
@@ -28,8 +28,9 @@ use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, clock};
 
-/// The scenario's name.
+/// The scenario's name, and that of the same on a mirror.
 pub(super) const NAME: &str = "raid";
+pub(super) const MIRROR_NAME: &str = "mirror";
 /// What the guest runs.
 const SCRIPT: &str = "raid.py";
 /// Where a disk has nothing but data and checksums, in bytes, and of how many one changes.
@@ -50,32 +51,44 @@ struct Place {
     server: Server,
 }
 
-/// Plays it on new volumes.
+/// Plays it on a new volume with parity.
 pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
+    test_level(site, plan, ("raid5", 4, "log"), report);
+}
+
+/// Plays it on a new volume on a mirror.
+pub(super) fn test_mirror(site: Site<'_>, plan: &Plan, report: &mut Report) {
+    test_level(site, plan, ("raid1", 2, "sync"), report);
+}
+
+fn test_level(
+    site: Site<'_>,
+    plan: &Plan,
+    (level, disks, policy): (&str, usize, &str),
+    report: &mut Report,
+) {
     let repository = site.repository;
-    for (level, disks, policy) in [("raid5", 4, "log"), ("raid1", 2, "sync")] {
-        let name = format!("{NAME}, {level}");
-        let mut played = None;
-        report.script(&name, |transcript| {
-            let place = played.insert(Place::make(site, level, disks, policy)?);
-            place.play(repository, plan, policy, transcript)
-        });
-        let Some(mut place) = played else { continue };
-        let (image, share) = (place.folder.join("dump.img"), place.folder.join("share"));
-        let evidence = Evidence { repository, image: &image, share: &share };
-        report.step(&format!("{name}: manifest"), || evidence.list_mount(&place.server));
-        report.step(&format!("{name}: stop"), || place.server.stop());
-        report.step(&format!("{name}: duramen fsck"), || place.server.check());
-        report.step(&format!("{name}: dump"), || {
-            place.server.raid("dump", &[&image.to_string_lossy()])?;
-            Ok("the volume is one plain image".to_owned())
-        });
-        evidence.show_to_checker(&format!("{name}: every invariant"), report);
-        evidence.show_to_driver(&format!("{name}: the kernel's UFS driver"), report);
-        evidence.show_to_dissect(&format!("{name}: dissect.ffs"), report);
-        let every = if plan.full { 1 } else { 10 };
-        evidence.show_to_sleuth_kit(&format!("{name}: the Sleuth Kit"), every, report);
-    }
+    let name = format!("{NAME}, {level}");
+    let mut played = None;
+    report.script(&name, |transcript| {
+        let place = played.insert(Place::make(site, level, disks, policy)?);
+        place.play(repository, plan, policy, transcript)
+    });
+    let Some(mut place) = played else { return };
+    let (image, share) = (place.folder.join("dump.img"), place.folder.join("share"));
+    let evidence = Evidence { repository, image: &image, share: &share };
+    report.step(&format!("{name}: manifest"), || evidence.list_mount(&place.server));
+    report.step(&format!("{name}: stop"), || place.server.stop());
+    report.step(&format!("{name}: duramen fsck"), || place.server.check());
+    report.step(&format!("{name}: dump"), || {
+        place.server.raid("dump", &[&image.to_string_lossy()])?;
+        Ok("the volume is one plain image".to_owned())
+    });
+    evidence.show_to_checker(&format!("{name}: every invariant"), report);
+    evidence.show_to_driver(&format!("{name}: the kernel's UFS driver"), report);
+    evidence.show_to_dissect(&format!("{name}: dissect.ffs"), report);
+    let every = if plan.full { 1 } else { 10 };
+    evidence.show_to_sleuth_kit(&format!("{name}: the Sleuth Kit"), every, report);
 }
 
 impl Place {

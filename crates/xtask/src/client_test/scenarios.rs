@@ -53,6 +53,7 @@ const APART: &[Apart] = &[
     Apart { name: zeros::NAME, test: zeros::test },
     Apart { name: full_host::NAME, test: full_host::test },
     Apart { name: raid::NAME, test: raid::test },
+    Apart { name: raid::MIRROR_NAME, test: raid::test_mirror },
     Apart { name: snapshots::NAME, test: snapshots::test },
 ];
 
