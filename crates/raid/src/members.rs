@@ -25,7 +25,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use block::{BlockDevice, Buffer, Durability, Io, IoError, Verb};
+use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{Either, LocalBoxFuture, join, join_all, select};
 use runtime::Clock;
@@ -43,7 +43,7 @@ use crate::record::{Change, Slots};
 use crate::room::{Refusal, Refusals};
 use crate::status::{Counts, Met};
 use crate::unread::Unread;
-use crate::watch::{Calls, PATIENCE as SILENT_AFTER, Watched};
+use crate::watch::{Calls, SILENT_AFTER, Watched};
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
@@ -516,14 +516,9 @@ impl Members {
         let mut refusal = None;
         loop {
             let writing = write_label(&**device, label, copy);
-            let gone = async {
-                while self.is_used(slot, device) {
-                    self.left.wait().await;
-                }
-            };
-            let error = match select(pin!(writing), pin!(gone)).await {
-                Either::Left((Ok(()), _)) | Either::Right(_) => return,
-                Either::Left((Err(error), _)) => error,
+            let error = match self.answer(slot, device, writing, Verb::Write).await {
+                Err(error) if self.is_used(slot, device) => error,
+                _ => return,
             };
             if is_planted(Bug::HastyLabels) {
                 return self.lose(slot, device);
@@ -591,7 +586,7 @@ impl Members {
         &self,
         slot: usize,
         device: &Rc<dyn BlockDevice>,
-        answer: Io<T>,
+        answer: impl Future<Output = Result<T, IoError>>,
         verb: Verb,
     ) -> Result<T, IoError> {
         let gone = async {
@@ -599,7 +594,7 @@ impl Members {
                 self.left.wait().await;
             }
         };
-        match select(answer, pin!(gone)).await {
+        match select(pin!(answer), pin!(gone)).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => Err(IoError::closed(verb)),
         }

@@ -261,6 +261,7 @@ pub async fn open(
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
+    // Judging, a rehearsal and the opening itself may wait for one disk: it is reported once.
     let (reported, report) = (RefCell::new(BTreeSet::new()), options.report_silence.clone());
     let report_silence: ReportSilence = Rc::new(move |disk| {
         if reported.borrow_mut().insert(disk) {

@@ -12,7 +12,7 @@
 //! Not asserted: 1, which is what making and dropping a [`Call`] does.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use futures::future::{Either, select};
 use runtime::{Clock, Instant};
 
 /// After so long without an answer a member is silent.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(30);
 /// A disk that gives no answer for this long while a set is opened is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl Calls {
             let waits = calls.clock.now().since(began);
             let mut others = all.iter().enumerate().filter(|(other, _)| *other != place);
             let is_alone = others.any(|(_, other)| other.answered.get() >= began);
-            Some(waits).filter(|waits| *waits >= PATIENCE && is_alone)
+            Some(waits).filter(|waits| *waits >= SILENT_AFTER && is_alone)
         };
         all.iter().enumerate().map(of).collect()
     }
@@ -98,21 +98,19 @@ fn address_of(device: &Rc<dyn BlockDevice>) -> usize {
     Rc::as_ptr(device).cast::<()>().addr()
 }
 
-/// Does work, and reports disks that do not answer meanwhile, each once. `disks` are their calls,
-/// and the numbers by which they are reported.
+/// Does work, and reports disks that do not answer meanwhile, again and again. `disks` are their
+/// calls, and the numbers by which they are reported.
 pub(crate) async fn reporting<T>(
     disks: Vec<(usize, Rc<Calls>)>,
     clock: &Rc<dyn Clock>,
     report: &ReportSilence,
     work: impl Future<Output = T>,
 ) -> T {
-    let mut reported = BTreeSet::new();
     let watch = async {
         loop {
             clock.sleep(POLL_INTERVAL).await;
             for (disk, calls) in &disks {
-                let is_late = calls.waits().is_some_and(|waits| waits >= REPORT_AFTER);
-                if is_late && reported.insert(*disk) {
+                if calls.waits().is_some_and(|waits| waits >= REPORT_AFTER) {
                     report(*disk);
                 }
             }
