@@ -234,11 +234,8 @@ pub(crate) fn find_member(path: &Path, set: &Id, member: &Id) -> Option<Member> 
 
 /// A disk that is this member of a set, open for writing. `None` if the path leads to none.
 pub(crate) fn open_member(path: &Path, set: &Id, member: &Id) -> Option<(Member, DiskFile)> {
-    let Read { label, is_overwritten, .. } = labels_at(path).ok()?;
-    let is_it = label.set == *set && label.member() == *member && !is_overwritten;
-    let disk = is_it.then(|| DiskFile::open(path, Access::ReadWrite).ok()).flatten()?;
-    let found = Member { path: path.to_owned(), label, is_listed: true, is_overwritten };
-    Some((found, disk))
+    let found = find_member(path, set, member)?;
+    Some((found, DiskFile::open(path, Access::ReadWrite).ok()?))
 }
 
 /// The label that stands on a disk, whoever has it.

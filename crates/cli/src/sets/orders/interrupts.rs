@@ -35,10 +35,8 @@ impl Orders {
     pub(super) fn cancel(&self, Cancelled { work }: Cancelled) -> Result<(), Refused> {
         let is_filling = self.open.set.status().rebuild.is_some();
         let work = match (work, is_filling, self.is_scrubbing.get()) {
-            (Some(WorkName::Rebuild) | None, true, false) => Work::Fill,
-            (Some(WorkName::Scrub) | None, false, true) => Work::Scrub,
-            (Some(WorkName::Rebuild), true, true) => Work::Fill,
-            (Some(WorkName::Scrub), true, true) => Work::Scrub,
+            (Some(WorkName::Rebuild), true, _) | (None, true, false) => Work::Fill,
+            (Some(WorkName::Scrub), _, true) | (None, false, true) => Work::Scrub,
             (None, true, true) => {
                 return Err(refusal("a rebuild and a scrub are under way: say which"));
             }
