@@ -14,7 +14,7 @@
 //!
 //! The last resort is to open what is left of a set of which too few members are there
 //! ([`OpenOptions::accepts_loss`]). Then everything happens in memory, and no disk is written. A
-//! [`Void`] stands for each member that is missing, the log brings home the records that
+//! [`Void`] stands for each missing member that the set needs, the log brings home the records that
 //! are there, and what the disks cannot give is lost, block by block.
 
 use std::cell::RefCell;
@@ -319,18 +319,35 @@ async fn open_remains(
         }
         chosen => return open_chosen(devices, &found, chosen?, runtime, options).await,
     };
-    let Label { slots, data_start, .. } = assembly.label.clone();
+    if assembly.members.iter().all(Option::is_none) {
+        seat_those_out(&mut assembly);
+    }
+    let Label { slots, data_start, layout, .. } = assembly.label.clone();
     let like = found.iter().map(|(disk, _)| devices[*disk].geometry()).max_by_key(|it| it.size);
     let like = like.expect("a label was found");
-    for (slot, known) in slots.iter().enumerate() {
-        if known.standing == Standing::InSync && assembly.members[slot].is_none() {
-            assembly.members[slot] = Some(found.len());
-            let label = Label { slot, ..assembly.label.clone() };
-            found.push((devices.len(), Read { label, copy: 0, is_overwritten: false }));
-            devices.push(Rc::new(Void::new(like, data_start)));
-        }
+    let needed = layout.needed().saturating_sub(assembly.members.iter().flatten().count());
+    let is_missing = |slot: &usize| {
+        slots[*slot].standing == Standing::InSync && assembly.members[*slot].is_none()
+    };
+    let missing: Vec<usize> = (0..slots.len()).filter(is_missing).take(needed).collect();
+    for slot in missing {
+        assembly.members[slot] = Some(found.len());
+        let label = Label { slot, ..assembly.label.clone() };
+        found.push((devices.len(), Read { label, copy: 0, is_overwritten: false }));
+        devices.push(Rc::new(Void::new(like, data_start)));
     }
     open_chosen(devices, &found, assembly, runtime, options).await
+}
+
+/// Takes disks that had not caught up for what they are, where no other one is left: what they have
+/// may be of before, and whoever opens them so is told.
+fn seat_those_out(assembly: &mut Assembly) {
+    let incoming = assembly.label.incoming().map(|it| it.slot).zip(assembly.incoming.take());
+    for (slot, place) in assembly.stale.drain(..).chain(incoming) {
+        assembly.members[slot].get_or_insert(place);
+        assembly.label.slots[slot].standing = Standing::InSync;
+    }
+    assembly.is_against_advice = true;
 }
 
 /// Whether an opening for writing would call out a member that is missing, and has missed nothing

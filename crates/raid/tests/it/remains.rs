@@ -1,11 +1,13 @@
 //! Sets of which too few disks are left: what these still have is given, and nothing else.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use block::{BlockDevice, Buffer, Durability};
 use raid::assembly::Refused;
+use raid::label::Standing;
 use raid::layout::Level;
-use raid::{OpenError, OpenOptions, Set, open};
+use raid::{OpenError, OpenOptions, Set, label_of, open};
 use sim::{Disk, Executor, Prng};
 
 use crate::losses::{bytes, copies, devices, lose, new_disks, new_set, opened};
@@ -142,6 +144,52 @@ fn a_mirror_of_which_an_old_disk_is_left_is_opened_as_against_advice() {
         let right = count_right(&blocks(&remains).await, &before, "it is old");
         assert_eq!(right, before.len() / BLOCK);
     });
+}
+
+/// The last disk was away, came back, and had not caught up when the others were lost.
+#[test]
+fn of_a_set_whose_last_disk_was_catching_up_that_disk_is_taken_for_what_it_is() {
+    for (set, gone) in [
+        ((Level::Mirrored, 2), &[0][..]),
+        ((Level::Mirrored, 3), &[0, 2]),
+        ((Level::Parity, 3), &[0, 2]),
+    ] {
+        let executor = Executor::new(5);
+        executor.block_on(async {
+            let disks = new_disks(&executor, set.1);
+            let opened = new_set(&executor, &disks, set.0).await;
+            let before = bytes(&opened, 5);
+            let all = vec![before.clone().into()];
+            opened.write(0, all, Durability::Plain).await.expect("nothing fails");
+            opened.flush().await.expect("nothing fails");
+            lose(&opened, &disks, 1).await;
+            let mut after = before.clone();
+            after.fill(7);
+            let data = vec![after.clone().into()];
+            opened.write(0, data, Durability::Through).await.expect("the others are enough");
+            let halfway = Rc::new(RefCell::new(None));
+            let (kept, disk) = (halfway.clone(), disks[1].clone());
+            let look = move |_, _| _ = kept.borrow_mut().get_or_insert_with(|| disk.contents());
+            let member = opened.label().slots[1].member;
+            let came = opened.rebuild(1, disks[1].clone(), member, look).await;
+            came.expect("it goes on");
+            let left = [Disk::new(&executor, halfway.take().expect("it took a while"))];
+            let label = label_of(&*left[0]).await.expect("it has one");
+            assert_eq!(label.slots[1].standing, Standing::CatchingUp, "by its own label");
+            let remains = remains(&executor, &left).await.expect("it is the last resort");
+            assert!(remains.label().forced > 0, "it may be old");
+            let blocks = blocks(&remains).await;
+            let given = blocks.iter().flatten().count();
+            let of = (before.chunks(BLOCK)).zip(after.chunks(BLOCK));
+            for (place, (block, (before, after))) in blocks.iter().zip(of).enumerate() {
+                let is_of_one = |it: &Vec<u8>| it == before || it == after;
+                assert!(block.as_ref().is_none_or(is_of_one), "block {place}, {gone:?}");
+            }
+            // What was being written has a checksum of before.
+            let least = if set.0 == Level::Mirrored { blocks.len() - 16 } else { 1 };
+            assert!(given >= least, "{given} of {} blocks, {set:?}", blocks.len());
+        });
+    }
 }
 
 /// The power goes, and then disks. What the log has comes home, also for a disk that is gone; where
