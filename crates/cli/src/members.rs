@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use block::file::{Access, DiskFile, FileDevice};
 use duramen_settings::RaidSettings;
@@ -24,6 +27,8 @@ use crate::words;
 const LEAST_MEMBER: u64 = 2 << 20;
 /// So many entries of a folder are looked at when disks are missing.
 const LOOKED_AT: usize = 4096;
+/// A disk that has not answered for so long is reported, and left out after as long again.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Why nothing is waited for.
 const AT_ONCE: &str = "a file is read at once";
 
@@ -86,7 +91,7 @@ impl Story {
 }
 
 /// The disks of a set that there are: where they were last, or else beside the others. Those that
-/// do not answer are not read.
+/// are known not to answer are not read, and none is waited for without end.
 ///
 /// # Errors
 /// [`Failure::Set`] if two disks are the same member, and neither is the later one.
@@ -98,8 +103,13 @@ pub(crate) fn find_members(
 ) -> Result<Vec<Member>, Failure> {
     let mut found: Vec<Member> = Vec::new();
     let mut seen: BTreeSet<_> = silent.iter().map(|path| disk_at(path)).collect();
-    for path in raid.members.iter().filter(|&path| !silent.contains(path)) {
-        match labels_at(path) {
+    let listed = raid.members.iter().filter(|&path| !silent.contains(path));
+    for (path, answer) in ask_each(listed, labels_at, PATIENCE) {
+        let Some(labels) = answer else {
+            seen.insert(disk_at(path)); // another path to it is no better
+            continue;
+        };
+        match labels {
             Ok(Read { label, is_overwritten, .. })
                 if label.set == raid.set && seen.insert(disk_at(path)) =>
             {
@@ -135,6 +145,41 @@ pub(crate) fn find_members(
     Ok(found)
 }
 
+/// Asks each disk something, by a thread of its own: one that does not answer holds up nobody for
+/// longer than twice this. The answers in the order of the paths; silence is none.
+fn ask_each<'p, T: Send + 'static>(
+    paths: impl Iterator<Item = &'p PathBuf>,
+    ask: impl Fn(&Path) -> T + Clone + Send + 'static,
+    patience: Duration,
+) -> Vec<(&'p PathBuf, Option<T>)> {
+    let mut answers: Vec<(&PathBuf, Option<T>)> = paths.map(|path| (path, None)).collect();
+    let (answer, answered) = mpsc::channel();
+    for (place, (path, _)) in answers.iter().enumerate() {
+        let (path, ask, answer) = ((*path).clone(), ask.clone(), answer.clone());
+        // Nobody listens any more to an answer that comes too late.
+        thread::spawn(move || answer.send((place, ask(&path))));
+    }
+    let mut is_last = false;
+    while answers.iter().any(|(_, answer)| answer.is_none()) {
+        match answered.recv_timeout(patience) {
+            Ok((place, answer)) => answers[place].1 = Some(answer),
+            Err(_) => {
+                let what = if is_last { "it is left out" } else { "it is waited for" };
+                for (path, _) in answers.iter().filter(|(_, answer)| answer.is_none()) {
+                    let seconds = patience.as_secs() * (1 + u64::from(is_last));
+                    let path = path.display();
+                    words::say(format_args!("{path} has not answered for {seconds} s; {what}"));
+                }
+                if is_last {
+                    break;
+                }
+                is_last = true;
+            }
+        }
+    }
+    answers
+}
+
 /// Of disks that are the same member the latest is it; the others are copies. Of two that are alike
 /// nobody can say which one that is, unless both are old.
 fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Member>, Failure> {
@@ -159,14 +204,16 @@ fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Me
     Ok(latest)
 }
 
-/// Where the spares of a set are: where they were last, or else beside the other disks.
-/// Those that do not answer are not read.
+/// Where the spares of a set are: where they were last, or else beside the other disks. One that
+/// does not answer stays where it was.
 pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut seen: BTreeSet<_> = silent.iter().map(|path| disk_at(path)).collect();
     let (mut spares, mut missing) = (raid.spares.clone(), Vec::new());
-    for (place, path) in spares.iter().enumerate().filter(|(_, path)| !silent.contains(*path)) {
-        if !(is_spare(path, &raid.set) && seen.insert(disk_at(path))) {
-            missing.push(place);
+    let (listed, set) = (raid.spares.iter().filter(|&path| !silent.contains(path)), raid.set);
+    for (path, answer) in ask_each(listed, move |path| is_spare(path, &set), PATIENCE) {
+        let is_there = seen.insert(disk_at(path)) && answer != Some(false);
+        if !is_there {
+            missing.extend(spares.iter().position(|spare| spare == path));
         }
     }
     if !missing.is_empty() {
@@ -258,4 +305,27 @@ pub(crate) fn labels_at(path: &Path) -> Result<Read, String> {
         raid::OpenError::Disk(_, error) => error.to_string(),
         other => other.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_answer_is_left_out_and_the_others_are_heard() {
+        let (held, door) = mpsc::channel::<()>();
+        let door = std::sync::Arc::new(std::sync::Mutex::new(door));
+        let ask = move |path: &Path| {
+            if path.ends_with("silent") {
+                let _ = door.lock().expect("nobody panics").recv();
+            }
+            path.to_owned()
+        };
+        let paths = ["a", "silent", "b"].map(PathBuf::from);
+        let heard = ask_each(paths.iter(), ask, Duration::from_millis(50));
+        let expected =
+            paths.iter().map(|path| (path, (!path.ends_with("silent")).then(|| path.clone())));
+        assert_eq!(heard, expected.collect::<Vec<_>>());
+        drop(held);
+    }
 }
