@@ -326,6 +326,8 @@ impl Array {
             for block in blocks {
                 if given.is_unread(block) {
                     self.members.unread.note(slot, block_at(block));
+                } else if !is_planted(Bug::UntoldFills) {
+                    self.members.counts.note(|done| done.lost_blocks += 1);
                 }
                 let expected = self.stripe().expected(slot, stripe, block_at(block)).await;
                 if !matches!(expected, Expected::Sum(_)) || is_overwritten {

@@ -349,6 +349,9 @@ impl Array {
         let mut are_there: Vec<bool> = (0..column.blocks()).map(|it| given.has(it)).collect();
         for (block, is_there) in are_there.iter_mut().enumerate().filter(|(_, it)| !**it) {
             let within = block as u64 * BLOCK;
+            if !given.is_unread(block) && !is_planted(Bug::UntoldFills) {
+                self.members.counts.note(|done| done.lost_blocks += 1);
+            }
             let room = Buffer::unfilled(BLOCK as usize);
             if let Some(bytes) = self.members.read(slot, at + within, room).await {
                 given.bytes[within as usize..][..bytes.len()].copy_from_slice(&bytes);

@@ -270,7 +270,9 @@ impl Set {
             if let Ok(found) = &scrubbed {
                 let unread: u64 = found.unread.iter().map(|(_, length)| length / BLOCK).sum();
                 set.array.members.counts.note(|done| {
-                    done.lost_reads = if found.lost.is_empty() { 0 } else { done.lost_reads };
+                    if found.lost.is_empty() {
+                        (done.lost_reads, done.lost_blocks) = (0, 0);
+                    }
                     done.unread = unread;
                 });
             }

@@ -44,6 +44,9 @@ pub struct Done {
     /// Reads for which the members that are in have lost the data, since a scrub has found none
     /// lost.
     pub lost_reads: u64,
+    /// Blocks of 4 KiB that a new member was to have and no disk gives, since a scrub has found
+    /// none lost.
+    pub lost_blocks: u64,
     /// Records that the log lacked, where the set was opened though too few members are there:
     /// what they changed may be as it was before.
     pub lacked_records: u64,

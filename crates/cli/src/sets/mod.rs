@@ -35,6 +35,7 @@ use crate::folder::real_place;
 use crate::order::{self, bar};
 use crate::stack::{Stack, at_once};
 use crate::volume::Volume;
+use crate::words;
 pub(crate) use orders::Orders;
 use orders::{Removed, Replacing, WorkName};
 pub(crate) use status::Status;
@@ -357,5 +358,11 @@ async fn rebuild(stack: &Stack, replacing: Replacing, doing: &'static str) -> Re
     };
     let rebuilt = replacing.carry_out(&open.set, progress).await;
     bar.finish_and_clear();
-    rebuilt.map_err(|error| Refused::Conflict(error.to_string()))
+    rebuilt.map_err(|error| Refused::Conflict(error.to_string()))?;
+    if let lost @ 1.. = open.set.status().done.lost_blocks {
+        words::say(format_args!(
+            "{lost} blocks of 4 KiB are on no disk: 'duramen raid scrub' names the files"
+        ));
+    }
+    Ok(())
 }

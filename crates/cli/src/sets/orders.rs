@@ -499,21 +499,13 @@ impl Orders {
         let job = Rc::new(job);
         let told = job.clone();
         let progress = move |done, total| told.advance(done * unit, total * unit);
+        let lost_before = self.open.set.status().done.lost_blocks;
         let filling = replacing.carry_out(&self.open.set, progress);
         let rebuilt = self.cancellable(&job, Work::Fill, filling).await;
         let path = self.volume.path.display();
         let end = match rebuilt {
             Ok(()) => {
-                match self.open.set.status().met[slot].unread {
-                    0 => {
-                        words::say(format_args!("{path}: the member of slot {slot} is up to date"));
-                    }
-                    unread => words::say(format_args!(
-                        "{path}: the member of slot {slot} is in, but for {unread} blocks that \
-                         other disks could not read; they are not lost, and it gets them as soon \
-                         as a disk gives them"
-                    )),
-                }
+                self.tell_made(slot, lost_before);
                 self.is_made(member, replaced);
                 if let Some(path) = offline {
                     self.open.release(&path).await;
@@ -600,6 +592,28 @@ impl Orders {
         let scrub = Scrub { lost: elsewhere(move || named(&volume, lost)).await, ..scrub };
         *self.open.scrub.borrow_mut() = Some(scrub.clone());
         scrub
+    }
+
+    /// Says what a new member has, and what it lacks.
+    fn tell_made(&self, slot: usize, lost_before: u64) {
+        let (path, status) = (self.volume.path.display(), self.open.set.status());
+        let lost = status.done.lost_blocks - lost_before.min(status.done.lost_blocks);
+        let unread = status.met[slot].unread;
+        if lost == 0 && unread == 0 {
+            words::say(format_args!("{path}: the member of slot {slot} is up to date"));
+        }
+        if lost > 0 {
+            words::say(format_args!(
+                "{path}: the member of slot {slot} is in, but for {lost} blocks that no disk has: \
+                 'duramen raid scrub' names the files"
+            ));
+        }
+        if unread > 0 {
+            words::say(format_args!(
+                "{path}: the member of slot {slot} is in, but for {unread} blocks that other disks \
+                 could not read; they are not lost, and it gets them as soon as a disk gives them"
+            ));
+        }
     }
 
     /// Says which slots are out when the set is opened, and since when.

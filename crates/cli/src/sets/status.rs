@@ -122,6 +122,9 @@ struct Rebuild {
 struct Losses {
     /// Reads that failed for it.
     reads: u64,
+    /// Blocks of 4 KiB that a new member was to have and no disk gave.
+    #[serde(default)]
+    blocks: u64,
     /// What the last scrub has found, if there was one.
     bytes: Option<u64>,
 }
@@ -151,7 +154,8 @@ impl Status {
         let status = Self::from_label(&label, &open.members.borrow(), rebuild, &met, done);
         let scrub = open.scrub.borrow().clone();
         let bytes = scrub.as_ref().map(Scrub::lost_bytes);
-        let losses = Some(Losses { reads: done.lost_reads, bytes });
+        let (reads, blocks) = (done.lost_reads, done.lost_blocks);
+        let losses = Some(Losses { reads, blocks, bytes });
         let (spares, absent) = (open.spares.borrow().clone(), open.absent());
         let is_incomplete = done.unread > 0 || met.iter().any(|met| met.unread > 0);
         let state = match status.state {
@@ -181,7 +185,8 @@ impl Status {
     /// redundancy, lacks blocks that may be read later, or has a member that is failing or waits
     /// for room; 2 if it has too few members or has lost data.
     pub(super) fn exit_code(&self) -> u8 {
-        let has_lost = |it: &Losses| it.reads > 0 || it.bytes.is_some_and(|bytes| bytes > 0);
+        let has_lost =
+            |it: &Losses| it.reads + it.blocks > 0 || it.bytes.is_some_and(|bytes| bytes > 0);
         match self.state {
             State::Failed => 2,
             _ if self.losses.as_ref().is_some_and(has_lost) => 2,
@@ -370,9 +375,12 @@ impl Status {
             let lost = if lost > 0 { format!(", {} lost", show_size(lost)) } else { String::new() };
             line("scrub", format!("{done} of {total}, {mended} mended{lost}"));
         }
+        let advice = "'duramen raid scrub' names the files";
         if let Some(Losses { reads: reads @ 1.., .. }) = self.losses {
-            let advice = "'duramen raid scrub' names the files";
             line("losses", format!("{reads} reads failed for lost data; {advice}"));
+        }
+        if let Some(Losses { blocks: blocks @ 1.., .. }) = self.losses {
+            line("losses", format!("{blocks} blocks are on no disk that is there; {advice}"));
         }
         text
     }

@@ -103,6 +103,27 @@ fn bytes_that_fit_an_older_checksum_are_no_answer() {
     }
 }
 
+/// How many blocks are known to be lost when a disk has come back that no other disk could give
+/// all, and after a scrub has named them.
+fn told_of_fill() -> [u64; 2] {
+    let executor = Executor::new(2);
+    executor.block_on(async {
+        let story = begin(&executor, true).await;
+        story.come_back().await;
+        let told = || story.set.status().done.lost_blocks;
+        let before = told();
+        story.set.scrub(|_, _, _| ()).await.expect("all are there");
+        [before, told()]
+    })
+}
+
+#[test]
+fn a_disk_that_could_not_be_given_all_is_not_said_to_be_up_to_date() {
+    assert_eq!(told_of_fill(), [1, 1]);
+    #[cfg(feature = "planted-bugs")]
+    assert_eq!(crate::with(raid::planted::Bug::UntoldFills, told_of_fill), [0, 0]);
+}
+
 /// A block is lost while its disk cannot be made again, and then the other disk gives its block
 /// after all. Whether both are back.
 fn comes_back_later() -> bool {
