@@ -18,80 +18,81 @@ use crate::size::parse_size;
 /// The arguments of `duramen bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArguments {
-    /// Which server and which export of it: nfs://HOST[:PORT]/EXPORT
+    /// Server and export: nfs://HOST[:PORT]/EXPORT
     #[arg(value_name = "TARGET")]
     target: String,
-    /// What to measure; without any, all that take one procedure or two
+    /// Workloads to run [default: all single-procedure workloads]
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<String>,
-    /// Print an object for programs, not a table
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Write a picture, too
+    /// Also write a chart
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Connections to the server
+    /// Number of connections
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u16).range(1..=64))]
     connections: u16,
-    /// Calls under way on each connection
+    /// Outstanding calls per connection
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u16).range(1..=32))]
     depth: u16,
-    /// How long each workload is measured
+    /// Duration of each workload
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     seconds: f64,
-    /// The most steps of a workload. REMOVE and RMDIR need what they remove made before, so many
+    /// Maximum number of operations per workload; REMOVE and RMDIR create this many objects first
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     count: u64,
-    /// Steps a second, begun on time whatever the server does [default: as fast as it answers]
+    /// Operations per second, started on schedule (open loop) [default: as fast as the server
+    /// replies]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// Over how many directories files are spread
+    /// Number of directories to spread the files over
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     directories: u64,
-    /// The size of the file of each connection that is written or read
+    /// Size of the file that each connection reads or writes
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     file_size: u64,
-    /// Have a shell run this when what a workload needs is made, just before it is measured; it is
-    /// not measured if that fails. For workloads of a procedure or two
+    /// Shell command to run after the preparation of each single-procedure workload, just before
+    /// the measurement. If it fails, the workload is skipped
     #[arg(long, value_name = "COMMAND", conflicts_with = "replay")]
     prepared: Option<String>,
-    /// Leave what was made in the export, to look at the server with it
+    /// Keep the files that were created in the export
     #[arg(long)]
     keep: bool,
-    /// The first rate of a workload that is played at rising rates, in calls a second
+    /// First rate of a workload with rising rates, in calls per second
     #[arg(long, value_name = "RATE", default_value_t = 500.0)]
     ramp_from: f64,
-    /// Its last rate [default: until the server has enough]
+    /// Last rate [default: until the server is saturated]
     #[arg(long, value_name = "RATE")]
     ramp_to: Option<f64>,
-    /// How many rates from the first to the last
+    /// Number of rates from the first to the last
     #[arg(long, value_name = "N", default_value_t = 10, requires = "ramp_to")]
     ramp_points: usize,
-    /// The most bytes of a file set that grows with the rate
+    /// Maximum size of a file set that grows with the rate
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     file_set_max: u64,
-    /// Play this trace, which 'duramen serve --trace' recorded, in the place of workloads
+    /// Replay a trace recorded by 'duramen serve --trace' instead of workloads
     #[arg(long, value_name = "FILE", conflicts_with = "workloads")]
     replay: Option<PathBuf>,
-    /// How much faster than it was recorded; 0 is as fast as causes and effects allow
+    /// Replay speed relative to the recording; 0 means as fast as dependencies allow
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, requires = "replay")]
     speed: f64,
-    /// What all chance follows from
+    /// Seed of the random number generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The port of the server's MOUNT service [default: that of NFS, or what its port mapper says]
+    /// Port of the MOUNT service [default: the NFS port, or as the portmapper says]
     #[arg(long, value_name = "PORT")]
     mount_port: Option<u16>,
-    /// Call from a port below 1024, as some servers want it
+    /// Use a source port below 1024, which some servers require
     #[arg(long)]
     privileged: bool,
-    /// The user who calls
+    /// User ID of the caller
     #[arg(long, value_name = "ID", default_value_t = 0)]
     uid: u32,
-    /// The group of that user
+    /// Group ID of the caller
     #[arg(long, value_name = "ID", default_value_t = 0)]
     gid: u32,
 }
@@ -104,9 +105,9 @@ pub(crate) fn after_help() -> String {
     }
     text.push_str(
         "
-Each works in a directory of its own in the export, 'duramen-bench-...', and removes it. The exit
-code is 1 when a call failed, or something could not be removed. docs/bench.md says what each
-workload does and how figures are taken.
+Each workload runs in its own directory in the export, 'duramen-bench-...', and removes it
+afterwards. The exit code is 1 if a call failed or something could not be removed. docs/bench.md
+describes the workloads and the method.
 
 Examples:
   duramen bench nfs://127.0.0.1/data

@@ -26,15 +26,15 @@ use crate::volume::Volume;
 /// The arguments of `duramen ls`.
 #[derive(Args, Debug)]
 pub(crate) struct LsArguments {
-    /// Which volume: see 'duramen --help'
+    /// Volume: see 'duramen --help'
     pub(crate) volume: PathBuf,
-    /// A file or directory in it
+    /// File or directory to list
     #[arg(default_value = "/")]
     pub(crate) path: String,
-    /// Show kind, permissions, links, owner, group, size, change time (UTC) and link target
+    /// Show type, permissions, links, owner, group, size, modification time (UTC) and link target
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// Show '.' and '..' as well
+    /// Include '.' and '..'
     #[arg(short, long)]
     pub(crate) all: bool,
 }
@@ -42,9 +42,9 @@ pub(crate) struct LsArguments {
 /// The arguments of `duramen cat`.
 #[derive(Args, Debug)]
 pub(crate) struct CatArguments {
-    /// Which volume: see 'duramen --help'
+    /// Volume: see 'duramen --help'
     pub(crate) volume: PathBuf,
-    /// A file in it
+    /// File to print
     pub(crate) path: String,
 }
 

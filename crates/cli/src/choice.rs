@@ -66,7 +66,7 @@ const INDENT: usize = 11;
 
 /// What each policy promises, and each engine that has none, for a person who has to choose.
 pub(crate) fn promises() -> String {
-    let mut text = String::from("What the policies, and engines without any, promise:\n");
+    let mut text = String::from("What each policy or engine promises:\n");
     for design in DESIGNS.all() {
         let crash = format!("After a crash, {}.", design.after_crash);
         let retry = format!("When a client repeats a call after the crash, {}.", design.retry);

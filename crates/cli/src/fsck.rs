@@ -48,24 +48,22 @@ use progress::Watch;
 
 /// What `duramen fsck --help` says at its end.
 pub(crate) const HELP: &str = "\
-Without --repair nothing is written, and what a repair would do is said. A repair writes only when
-a check of what it is going to write has found nothing more. What it cannot keep it lists, each
-with the word 'loss'. It may be cut off at any time: run it again. A volume that is being served is
-not checked; stop the server first.
+Without --repair, fsck writes nothing and reports what a repair would do. A repair checks its own
+result before it writes anything, and lists what it cannot save, each item with the word 'loss'. It
+may be interrupted at any time: run it again. Stop the server of a volume before checking it.
 
-What the log of a volume that was cut off holds comes home first: without --repair in memory alone.
-A volume whose log is not at hand is not repaired, since changes that were acknowledged may stand in
-that log alone: put it back, or name it with --log. Where it is lost, --repair --without-log saves
-what the volume itself has.
+After a crash, fsck replays the log first: in memory only, unless --repair is given. A volume is not
+repaired without its log, which may hold the only copy of acknowledged changes: put it back, or name
+it with --log. If the log is lost, '--repair --without-log' saves what the volume itself holds.
 
 Examples:
-  duramen fsck data                  see what is wrong, if anything
-  duramen fsck data --repair         and repair it
-  duramen fsck a.img --log a.log     the same of a bare disk that is served with a log
-  duramen fsck --json /dev/sdb1      for programs
+  duramen fsck data                  check only
+  duramen fsck data --repair         check and repair
+  duramen fsck a.img --log a.log     check a bare disk that is served with a log
+  duramen fsck --json /dev/sdb1      print JSON
 
-Exit codes: 0 nothing is wrong; 1 what was wrong is repaired; 4 something is left as it was; 8 the
-check could not be made, or not to its end; 16 the command line makes no sense.";
+Exit codes: 0 no errors; 1 all errors repaired; 4 errors left unrepaired; 8 the check could not run
+or finish; 16 usage error.";
 
 /// What the process ends with when the command line makes no sense, as fsck(8) has it.
 pub(crate) const USAGE_EXIT_CODE: u8 = 16;
@@ -73,21 +71,21 @@ pub(crate) const USAGE_EXIT_CODE: u8 = 16;
 /// The arguments of `duramen fsck`.
 #[derive(Args, Debug)]
 pub(crate) struct FsckArguments {
-    /// Which volume: see 'duramen --help'
+    /// Volume to check: see 'duramen --help'
     pub(crate) volume: PathBuf,
-    /// Repair what is wrong
+    /// Repair errors
     #[arg(long)]
     pub(crate) repair: bool,
-    /// Print one JSON object, for programs: docs/fsck.md tells its keys
+    /// Print one JSON object; docs/fsck.md lists its keys
     #[arg(long)]
     pub(crate) json: bool,
-    /// Read the data of every file as well, and look for superblocks on the whole disk
+    /// Also read the data of every file, and search the whole disk for superblocks
     #[arg(long)]
     pub(crate) full: bool,
-    /// The log with which it is served, if it is not that in the volume's folder
+    /// Log of the volume, if it is not the one in its folder
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
-    /// Leave the log out, and with --repair give up what only it holds
+    /// Ignore the log; with --repair, give up the changes that only the log holds
     #[arg(long)]
     pub(crate) without_log: bool,
 }

@@ -26,13 +26,13 @@ use object::Info;
 /// The arguments of `duramen info`.
 #[derive(Args, Debug)]
 pub(crate) struct InfoArguments {
-    /// Which volume: see 'duramen --help'
+    /// Volume to describe: see 'duramen --help'
     pub(crate) volume: PathBuf,
-    /// Print one JSON object, for programs. Sizes are bytes, times are seconds since 1970 or, where
-    /// the name ends in _ms, milliseconds
+    /// Print one JSON object; sizes are in bytes, times in seconds since 1970, or in milliseconds
+    /// where the name ends in _ms
     #[arg(long)]
     pub(crate) json: bool,
-    /// The control socket of a bare disk that is served with the same option; a folder has its own
+    /// Control socket of a bare disk that is served with the same option
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }

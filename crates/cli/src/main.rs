@@ -79,66 +79,66 @@ struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-A VOLUME is one of:
-  a folder       that 'duramen mkfs' made: disk.img holds the file system, volume.toml its engine
-                 and policy, log.img its log
-  an image file  with a file system in it: UFS2, whoever made it, or that of engine 'shadow'
-  a device       such as /dev/sdb1, with one on it
+VOLUME is one of:
+  a folder       made by 'duramen mkfs': disk.img holds the file system, volume.toml its settings,
+                 log.img its log
+  an image file  holding a file system: UFS2 from any system, or engine 'shadow'
+  a device       holding one, such as /dev/sdb1
 
 Examples:
-  duramen mkfs data --size 100G      make a volume in the new folder 'data'
+  duramen mkfs data --size 100G      create a volume in the new folder 'data'
   duramen serve data                 serve it on 127.0.0.1:2049
-  duramen info data                  look at it
-  duramen ls -l data /home           look into it
-  duramen info --json freebsd.img    look at a disk image that FreeBSD made
-  duramen mkfs /dev/sdb1             make a file system on a device
-  duramen fsck data --repair         check it, and repair what is wrong
-  duramen scrub data                 read all of it, and name what has rotted
-  duramen tune data --policy sync    change how it makes changes durable
-  duramen snapshot create data now   keep what it holds now, to look at or go back to
+  duramen info data                  show its size, settings and state
+  duramen ls -l data /home           list a directory in it
+  duramen info --json freebsd.img    describe a disk image from FreeBSD
+  duramen mkfs /dev/sdb1             create a file system on a device
+  duramen fsck data --repair         check it and repair any damage
+  duramen scrub data                 verify all checksums and list damaged files
+  duramen tune data --policy sync    choose another write policy
+  duramen snapshot create data now   take a snapshot named 'now'
   duramen bench nfs://127.0.0.1/data measure a server
 
-Exit codes: 0 all went well; 1 something failed; 2 the command line makes no sense. Those of fsck
-and of 'raid status' are others: 'duramen fsck --help' and 'duramen raid --help' tell them.";
+Exit codes: 0 success; 1 failure; 2 usage error. 'duramen fsck' and 'duramen raid status' have exit
+codes of their own: see their --help.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes a new, empty volume
+    /// Create a new, empty volume
     #[command(after_long_help = mkfs::help())]
     Mkfs(mkfs_arguments::MkfsArguments),
-    /// Shows what a volume is and how it is
+    /// Show the settings, size and state of a volume
     Info(info::InfoArguments),
-    /// Lists a directory of a volume that nobody serves
+    /// List a directory in a volume that is not being served
     Ls(browse::LsArguments),
-    /// Writes a file of a volume that nobody serves to standard output
+    /// Print a file in a volume that is not being served
     Cat(browse::CatArguments),
-    /// Checks a volume that nobody serves, and repairs it if asked to
+    /// Check, and optionally repair, a volume that is not being served
     #[command(after_long_help = fsck::HELP)]
     Fsck(fsck::FsckArguments),
-    /// Compares everything on a volume with its checksums, and names the files of what is lost
+    /// Verify all checksums of a volume and list the damaged files
     #[command(after_long_help = scrub::HELP)]
     Scrub(scrub::ScrubArguments),
-    /// Changes how a volume that nobody serves makes its changes durable
+    /// Change the settings of a volume that is not being served
     #[command(after_long_help = tune::help())]
     Tune(tune::TuneArguments),
-    /// Serves volumes over NFS, version 3, until SIGTERM or SIGINT
+    /// Serve volumes over NFS version 3 until SIGTERM or SIGINT
     #[command(after_long_help = SERVE_HELP)]
     Serve(serve::ServeArguments),
-    /// Looks at the set of disks on which a volume stands, and changes it
+    /// Show or change the RAID set that holds a volume
     #[command(after_long_help = sets::HELP)]
     Raid(sets::RaidArguments),
-    /// Makes, lists and deletes snapshots of a volume, and goes back to one
+    /// Create, list, delete and roll back to snapshots
     #[command(after_long_help = snapshots::HELP)]
     Snapshot(snapshots::SnapshotArguments),
-    /// Measures an NFS server, this one or another
+    /// Benchmark an NFS server: this one or any other
     #[command(after_long_help = bench::after_help())]
     Bench(bench::BenchArguments),
 }
 
 const SERVE_HELP: &str = "\
-When it serves, it says 'ready:' and how to mount each volume. SIGTERM or SIGINT ends it in good
-order and leaves every volume clean; SIGHUP reads the exports of the configuration anew. After a
-crash just start it again: it repairs what was cut off. RUST_LOG=debug makes it talkative.
+Once the server is ready, it prints 'ready:' and a mount command for each volume. SIGTERM and SIGINT
+shut it down cleanly; SIGHUP reloads the exports from the configuration file. After a crash, start
+it again: it recovers by itself. Set RUST_LOG=debug for verbose logs.
 
 Examples:
   duramen serve data

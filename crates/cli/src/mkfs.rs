@@ -32,11 +32,11 @@ pub(crate) fn help() -> String {
     let promises = promises();
     format!(
         "\
-What VOLUME names decides what is made:
-  nothing yet             a folder with disk.img and volume.toml; with --bare, an image file
+What is created depends on VOLUME:
+  a new path              a folder with disk.img and volume.toml; with --bare, an image file
   an empty folder         the same in that folder
-  a volume, a file or a   a file system in place of what is there, if it is empty, or if --force
-  device                  says that it may be destroyed
+  a volume, a file or a   a file system on it, if it is empty; --force overwrites existing
+  device                  contents
 
 {promises}
 Examples:

@@ -12,80 +12,71 @@ use crate::choice::{Word, chosen};
 use crate::failure::Failure;
 use crate::size::{parse_size, show_size};
 
-// What an engine chooses that is not told otherwise, with the choice of the first one.
-const HELP_OF_BLOCK_SIZE: &str =
-    "Bytes in a block: 4K, 8K, 16K, 32K or 64K [default: 32768, of engine shadow 8192]";
-const HELP_OF_RESERVE: &str =
-    "Percent of the space that only root may fill [default: 8, of engine shadow 0]";
-
 /// The arguments of `duramen mkfs`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MkfsArguments {
-    /// What to make it in: see 'duramen --help'
+    /// Where to create it: see 'duramen --help'
     pub(crate) volume: PathBuf,
-    /// Size of a new disk, such as 512M, 1G or 1T; of a set, of each of its disks. The file is
-    /// sparse: it grows as it is filled
+    /// Size of the new disk, or of each disk of a RAID set: 512M, 1G, 1T. The file is sparse: it
+    /// grows as data is written
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// What keeps the files [default: ffs]
+    /// Storage engine [default: ffs]
     #[arg(long, value_parser = Word::Engine)]
     pub(crate) engine: Option<String>,
-    /// How changes become durable [default: log]
+    /// Write policy of engine ffs [default: log]
     #[arg(long, value_parser = Word::Policy, conflicts_with = "bare")]
     pub(crate) policy: Option<String>,
-    /// Size to which the log grows [default: 256M, less for a small disk]
+    /// Maximum size of the log [default: 256M; less for a small disk]
     #[arg(long, value_parser = parse_size, conflicts_with = "bare")]
     pub(crate) log_size: Option<u64>,
-    /// Bytes in a block: 4K, 8K, 16K, 32K or 64K
-    ///
-    /// [default: 32768]
-    #[arg(long, value_parser = parse_size, help = HELP_OF_BLOCK_SIZE)]
+    /// Block size: 4K, 8K, 16K, 32K or 64K [default: 32K; for engine shadow 8K]
+    #[arg(long, value_parser = parse_size)]
     pub(crate) block_size: Option<u64>,
-    /// Bytes in a zone of engine shadow, a part of the disk that is filled before the next: whole
-    /// blocks, 64K at least, above 256M a power of two [default: 64M, less for a small disk]
+    /// Zone size of engine shadow, which fills one zone of the disk after another: a multiple of
+    /// the block size, at least 64K, a power of two above 256M [default: 64M; less for a small
+    /// disk]
     #[arg(long, value_parser = parse_size)]
     pub(crate) zone_size: Option<u64>,
-    /// Bytes in a fragment, the smallest piece of a file: a block, or 1/2, 1/4 or 1/8 of it
-    /// [default: 1/8, but at least 512 bytes and a sector of the disk]
+    /// Fragment size, the smallest allocation unit: 1, 1/2, 1/4 or 1/8 of a block [default: 1/8,
+    /// but at least 512 bytes and one disk sector]
     #[arg(long, value_parser = parse_size)]
     pub(crate) fragment_size: Option<u64>,
-    /// Room for one file for each so many bytes [default: two fragments]
+    /// Create one inode for this many bytes of space [default: two fragments]
     #[arg(long, value_parser = parse_size)]
     pub(crate) bytes_per_inode: Option<u64>,
-    /// Percent of the space that only root may fill
-    ///
-    /// [default: 8]
-    #[arg(long, value_name = "PERCENT", help = HELP_OF_RESERVE)]
+    /// Percentage of the space reserved for root [default: 8; for engine shadow 0]
+    #[arg(long, value_name = "PERCENT")]
     pub(crate) reserve: Option<u64>,
-    /// A name for the file system: up to 31 letters, digits, '-' and '_'
+    /// Volume label: up to 31 letters, digits, '-' and '_'
     #[arg(long, default_value = "")]
     pub(crate) label: String,
-    /// Make the volume on a set of two or more disks without any redundancy: as many as follow.
-    /// Files that do not exist are made, each of --size bytes
+    /// Stripe the volume over two or more disks without redundancy. Missing files are created, each
+    /// of --size bytes
     #[arg(long, value_name = "DISK", num_args = 2.., group = "set", conflicts_with = "bare")]
     pub(crate) raid0: Vec<PathBuf>,
-    /// Make it on a set of disks each of which has everything
+    /// Mirror the volume on two or more disks
     #[arg(long, value_name = "DISK", num_args = 2.., group = "set", conflicts_with = "bare")]
     pub(crate) raid1: Vec<PathBuf>,
-    /// Make it on a set of three or more disks of which any one may die
+    /// Stripe the volume with parity over three or more disks: any one of them may fail
     #[arg(long, value_name = "DISK", num_args = 3.., group = "set", conflicts_with = "bare")]
     pub(crate) raid5: Vec<PathBuf>,
-    /// A disk that waits until one of the set fails, and takes its place by itself; may be repeated
+    /// Hot spare, which replaces a failed disk automatically; may be repeated
     #[arg(long, value_name = "DISK", requires = "set")]
     pub(crate) spare: Vec<PathBuf>,
-    /// Bytes of a set that follow each other on one disk: a power of two, 4K to 4M [default: 64K]
+    /// Stripe unit: contiguous bytes on each disk, a power of two, 4K to 4M [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "set")]
     pub(crate) stripe_unit: Option<u64>,
-    /// Do not take the space for the files of a set at once: they grow as they are filled
+    /// Do not preallocate the files of a RAID set: they grow as data is written
     #[arg(long, requires = "set", conflicts_with = "preallocate")]
     pub(crate) sparse: bool,
-    /// Make a new image file alone, not a folder with settings
+    /// Create a bare image file instead of a folder
     #[arg(long)]
     pub(crate) bare: bool,
-    /// Take the space for all of the disk at once, so that nothing else can fill it
+    /// Preallocate the whole disk, so that the host cannot run out of space for it
     #[arg(long)]
     pub(crate) preallocate: bool,
-    /// Overwrite whatever is there
+    /// Overwrite existing contents
     #[arg(long)]
     pub(crate) force: bool,
 }

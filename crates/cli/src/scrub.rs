@@ -33,19 +33,17 @@ use server::reactor::elsewhere;
 
 /// What `duramen scrub --help` says at its end.
 pub(crate) const HELP: &str = "\
-It reads everything that is in use, in the order in which it lies on the disk, and compares it with
-its checksum. What is wrong is written again if there is another version of it, such as the other
-copy of a mirror. What is lost is told by the file's name and the byte at which it begins; a scrub
-that is ended before its end, as by Ctrl-C, or that fails, tells what it has found so far. A volume
-that is served goes on being served. Only engine shadow keeps checksums of its own; 'duramen raid
-scrub' looks at the disks of a set.
+Reads all blocks in use, in disk order, and verifies their checksums. A bad block is rewritten if
+another copy exists, for example on a mirror. Lost data is listed by file name and byte offset. If
+the scrub fails or is interrupted with Ctrl-C, it lists what it has found so far. The volume may
+remain in service. Only engine shadow has checksums of its own; 'duramen raid scrub' checks the
+disks of a RAID set.
 
 Examples:
   duramen scrub data
-  duramen scrub data --json          for programs
+  duramen scrub data --json
 
-Exit codes: 0 nothing is lost; 1 something is, or it could not be done; 2 the command line makes no
-sense.";
+Exit codes: 0 no data is lost; 1 data is lost, or the scrub failed; 2 usage error.";
 
 /// So often a server is asked at last that does not tell of the scrub, as one that is about to end.
 const ASKED_AT_LAST: u32 = 25;
@@ -53,12 +51,12 @@ const ASKED_AT_LAST: u32 = 25;
 /// The arguments of `duramen scrub`.
 #[derive(Args, Debug)]
 pub(crate) struct ScrubArguments {
-    /// Which volume: see 'duramen --help'
+    /// Volume to scrub: see 'duramen --help'
     pub(crate) volume: PathBuf,
-    /// Print one JSON object, for programs. Sizes are bytes
+    /// Print one JSON object; sizes are in bytes
     #[arg(long)]
     pub(crate) json: bool,
-    /// The control socket of a bare disk that is served with the same option; a folder has its own
+    /// Control socket of a bare disk that is served with the same option
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }

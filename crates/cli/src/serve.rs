@@ -42,38 +42,36 @@ use crate::words::{self, Lines};
 /// The arguments of `duramen serve`.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArguments {
-    /// Which volumes: see 'duramen --help'. Each is served under the last part of its path, without
-    /// '.img': 'disks/data' and 'disks/data.img' become '/data'
+    /// Volumes to serve: see 'duramen --help'. The last part of the path, without '.img', is the
+    /// name of the export: 'disks/data' and 'disks/data.img' become '/data'
     #[arg(required = true, value_name = "VOLUME")]
     pub(crate) volumes: Vec<PathBuf>,
-    /// Address and port to listen on, or a port of 127.0.0.1; may be repeated
+    /// Address and port to listen on, or just a port of 127.0.0.1; may be repeated
     /// [default: 127.0.0.1:2049]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Read this configuration file: who may use which volume, limits and more
+    /// Configuration file: exports, access rules, limits
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Serve with this log, a file or a device, which the volumes share if they are several; a file
-    /// that does not exist is made, and grows as the log of a folder does. Without it a folder has
-    /// its own log, and a bare disk is served under policy sync
+    /// Use this file or device as the log. Several volumes share it. A missing file is created.
+    /// [default: a folder's own log; a bare disk is served without one, under policy sync]
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<PathBuf>,
-    /// Record what clients ask, without contents, in this new file: 'duramen bench' can replay it
+    /// Record all calls, without data, in this new file; 'duramen bench --replay' plays it
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Answer questions about a bare disk on this socket: 'duramen info DISK --control PATH' asks
-    /// there. A folder has its own, 'control.sock'
+    /// Control socket for a bare disk, as in 'duramen info DISK --control PATH'. A folder has its
+    /// own, 'control.sock'
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
-    /// Let nobody change anything, and write nothing to the volumes; each must have been stopped
-    /// cleanly
+    /// Serve read-only and write nothing to the volumes. Each must have been shut down cleanly
     #[arg(long, conflicts_with_all = ["create", "log"])]
     pub(crate) read_only: bool,
-    /// Serve also what a part of the disks of a set has, or disks from a backup, though there may
-    /// be newer data: when it is known that there is none, or that it is gone for good
+    /// Serve a RAID set with disks missing or restored from a backup. The missing disks may hold
+    /// newer data: use this only if they do not, or are lost
     #[arg(long)]
     pub(crate) degraded: bool,
-    /// Make each volume that does not exist yet, of this size
+    /// Create each missing volume with this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) create: Option<u64>,
 }

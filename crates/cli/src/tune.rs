@@ -33,7 +33,7 @@ pub(crate) fn help() -> String {
     let promises = promises();
     format!(
         "\
-The volume must have been stopped cleanly, and nobody may serve it meanwhile.
+The volume must have been shut down cleanly, and must not be served meanwhile.
 
 {promises}
 Examples:
@@ -52,15 +52,15 @@ const CHANGES: [&str; 3] = ["policy", "label", "reserve"];
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("change").args(CHANGES).required(true).multiple(true)))]
 pub(crate) struct TuneArguments {
-    /// Which volume: a folder; for a label or a reserve a disk, too
+    /// Volume to change: a folder, or for a label or reserve also a disk
     pub(crate) volume: PathBuf,
-    /// How changes become durable
+    /// Write policy of engine ffs
     #[arg(long, value_parser = Word::Policy)]
     pub(crate) policy: Option<String>,
-    /// A name for the file system: up to 31 letters, digits, '-' and '_'; '' for none
+    /// Volume label: up to 31 letters, digits, '-' and '_'; '' for none
     #[arg(long)]
     pub(crate) label: Option<String>,
-    /// Percent of the space that only root may fill, 0 to 20; of engine shadow
+    /// Percentage of the space reserved for root, 0 to 20 (engine shadow only)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) reserve: Option<u64>,
 }

@@ -14,13 +14,12 @@ pub static DESIGNS: Table = Table::new(&[&FFS_LOG, &FFS_SYNC, &FFS_SOFTDEP, &SHA
 pub static FFS_LOG: Design = Design {
     engine: "ffs",
     policy: Some("log"),
-    about: "Write each change once to a log beside the disk, and in place later; after a crash the \
-            log is replayed",
+    about: "Write each change to a redo log first and in place later; replay the log after a crash",
     mark: Some(PolicyKind::Log),
     disks: &[DiskRole::Volume, DiskRole::Log],
-    after_crash: "what was answered is there; any other change is there as a whole or not at all, \
-                  but of a WRITE over old data each sector is old or new",
-    retry: "a call that must not run twice gets the answer that it was given first",
+    after_crash: "every acknowledged change is there. Any other change is there completely or not \
+                  at all, except that each sector of a WRITE over old data may be old or new",
+    retry: "a call that must not run twice gets its original reply",
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
@@ -41,8 +40,8 @@ pub static FFS_SYNC: Design = ORDERED;
 /// UFS2 with soft updates.
 pub static FFS_SOFTDEP: Design = Design {
     policy: Some("softdep"),
-    about: "Write in place, and let each change wait for those alone that it depends on; after a \
-            crash serve at once, and reclaim meanwhile what it leaked",
+    about: "Soft updates: write in place, each change after those it depends on; after a crash, \
+            serve at once and reclaim leaked space in the background",
     mark: Some(PolicyKind::SoftUpdates),
     keeps_order: false,
     checks_first: false,
@@ -57,13 +56,13 @@ pub static FFS_SOFTDEP: Design = Design {
 pub static SHADOW: Design = Design {
     engine: "shadow",
     policy: None,
-    about: "Write each change to a free place, and make all changes that wait durable together; \
-            after a crash the last state that is whole is served at once",
+    about: "Copy-on-write with checksums and snapshots: commit changes in groups; after a crash, \
+            serve the last committed state at once",
     mark: None,
     disks: &[DiskRole::Volume],
-    after_crash: "what was answered is there; any other change is there as a whole or not at all, \
-                  a WRITE over old data too",
-    retry: "a call that must not run twice gets the answer that it was given first",
+    after_crash: "every acknowledged change is there. Any other change, including a WRITE over old \
+                  data, is there completely or not at all",
+    retry: "a call that must not run twice gets its original reply",
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
@@ -80,14 +79,15 @@ pub static SHADOW: Design = Design {
 const ORDERED: Design = Design {
     engine: "ffs",
     policy: Some("sync"),
-    about: "Write in place, in an order that a crash cannot hurt, with a flush between the ranks",
+    about: "Write in place in a crash-safe order, with a flush between steps; check the volume \
+            after a crash",
     mark: Some(PolicyKind::Sync),
     disks: &[DiskRole::Volume],
-    after_crash: "what was answered is there; of any other change a part may be: a file that was \
-                  being renamed may have both names, and a large one that was being cut short any \
-                  length in between",
-    retry: "the call runs again: one that makes a name may be told that there is one, and one that \
-            removes a name that there is none",
+    after_crash: "every acknowledged change is there. Other changes may be there in part: a file \
+                  that was being renamed may have both names, and a large file that was being \
+                  truncated may have any length in between",
+    retry: "the call runs again: creating a name may report that it exists, and removing one that \
+            it does not",
     remembers: false,
     may_stop_between: true,
     keeps_order: true,

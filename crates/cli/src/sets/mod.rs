@@ -42,27 +42,27 @@ pub(crate) use status::Status;
 
 /// What `duramen raid --help` says at its end.
 pub(crate) const HELP: &str = "\
-A set is made with 'duramen mkfs VOLUME --raid5 DISK DISK DISK'. Its disks may be renamed: they know
-what they are. A volume that is served is changed by its server, and goes on being served.
+Create a set with 'duramen mkfs VOLUME --raid5 DISK DISK DISK'. Disks are identified by their labels
+and may be renamed. All of these commands work on a volume in service, except 'dump'.
 
 Examples:
-  duramen raid status data              which disks it has, and how they stand
-  duramen raid find /dev/sd[b-f]        say of each disk to which set it belongs
-  duramen raid replace data 2 /dev/sdf  make a new disk the member of slot 2
-  duramen raid scrub data               look at everything, and mend what has rotted
-  duramen raid spare data /dev/sdg      have a disk wait until one fails
-  duramen raid fail data 2              take a disk out that is about to die
-  duramen raid online data 2            have the disk that is out come back
-  duramen raid pause data               have rebuilds and scrubs wait, until 'resume'
-  duramen raid cancel data              end a rebuild or a scrub
+  duramen raid status data              show the disks of the set and their states
+  duramen raid find /dev/sd[b-f]        show which set each disk belongs to
+  duramen raid replace data 2 /dev/sdf  rebuild slot 2 on a new disk
+  duramen raid scrub data               verify all data and repair damaged blocks
+  duramen raid spare data /dev/sdg      add a hot spare
+  duramen raid fail data 2              take a disk offline that is about to die
+  duramen raid online data 2            bring a disk back online
+  duramen raid pause data               suspend rebuilds and scrubs until 'resume'
+  duramen raid cancel data              cancel a rebuild or scrub
   duramen raid remove data /dev/sdg     forget a spare, or a disk that is gone for good
-  duramen raid dump data data.img       write the volume as one image, for other programs
+  duramen raid dump data data.img       copy the volume to a plain image
   duramen raid dump --accept-loss data left.img
-                                        the last resort: write what too few disks still have
+                                        last resort: copy what is left on too few disks
 
-Exit codes of 'raid status': 0 the set is clean; 1 it is degraded, rebuilding or otherwise not
-clean; 2 it has failed or has lost data, or its state is unknown. 'raid scrub' and 'raid dump
---accept-loss' end with 0 if nothing is lost. All other codes are those of 'duramen --help'.";
+Exit codes of 'raid status': 0 clean; 1 degraded, rebuilding or otherwise not clean; 2 failed, data
+lost, or state unknown. 'raid scrub' and 'raid dump --accept-loss' exit with 0 if no data is lost.
+Otherwise: 0 success; 1 failure; 2 usage error.";
 
 /// The arguments of `duramen raid`.
 #[derive(Args, Debug)]
@@ -73,132 +73,132 @@ pub(crate) struct RaidArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows how a set and its members stand
+    /// Show the state of a set and its members
     ///
-    /// The exit code is 0 if the set is clean; 1 if it is degraded, rebuilding, incomplete, failing
-    /// or waits for room; 2 if it has failed, has lost data, or its state is unknown.
+    /// Exit codes: 0 clean; 1 degraded, rebuilding, incomplete, failing, or waiting for room on a
+    /// host; 2 failed, data lost, or state unknown.
     Status {
-        /// Which volume: see 'duramen --help'
+        /// Volume: see 'duramen --help'
         volume: PathBuf,
-        /// Print one JSON object, for programs. Sizes are bytes
+        /// Print one JSON object; sizes are in bytes
         #[arg(long)]
         json: bool,
     },
-    /// Says of each disk whose member it is: set, slot, state and generation
+    /// Identify disks: show the set, slot, state and generation of each
     ///
-    /// Only the disks themselves are read. A volume need not be there.
+    /// Reads only the disks themselves; no volume is needed.
     Find {
         /// Files or devices
         #[arg(required = true)]
         disks: Vec<PathBuf>,
-        /// Print a JSON list, for programs
+        /// Print a JSON list
         #[arg(long)]
         json: bool,
     },
-    /// Makes another disk the member of a slot, of what the others have
+    /// Rebuild a slot on another disk
     ///
-    /// A good member stays in use until the new disk has everything.
+    /// A healthy member stays in use until the new disk is complete.
     Replace {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
-        /// The number of the slot, as 'duramen raid status' tells it
+        /// Slot number, as shown by 'duramen raid status'
         slot: usize,
-        /// The new disk. What it holds is lost
+        /// New disk. Its contents are overwritten
         disk: PathBuf,
-        /// Do not wait for the end: the server goes on
+        /// Return at once; the server continues the rebuild
         #[arg(long)]
         background: bool,
-        /// Also if the slot has a good member, or the disk holds something
+        /// Replace a healthy member too, or overwrite a disk that is not empty
         #[arg(long)]
         force: bool,
     },
-    /// Reads everything, mends what is wrong on one disk, and names what more than one have lost
+    /// Verify all data, repair damaged blocks, and list lost files
     ///
-    /// The exit code is 1 if something is lost. A volume that is served goes on being served.
+    /// Exits with 1 if data is lost. The volume may remain in service.
     Scrub {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
-        /// Print one JSON object, for programs. Sizes are bytes
+        /// Print one JSON object; sizes are in bytes
         #[arg(long)]
         json: bool,
     },
-    /// Has a disk wait until a member fails, and take its place then by itself
+    /// Add a hot spare, which replaces a failed member automatically
     Spare {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
-        /// The disk. What it holds is lost
+        /// Disk. Its contents are overwritten
         disk: PathBuf,
-        /// Also if it holds something
+        /// Overwrite a disk that is not empty
         #[arg(long)]
         force: bool,
     },
-    /// Forgets where a disk was that is a spare, is out, or is gone for good
+    /// Remove a spare, an offline member, or a missing disk from the list
     ///
-    /// A member that is in stays: take it out first, with 'duramen raid fail'.
+    /// An active member is refused: take it offline first with 'duramen raid fail'.
     Remove {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
-        /// The number of a slot whose member is out, or the path of a disk
+        /// Slot number of an offline member, or path of a disk
         disk: PathBuf,
     },
-    /// Takes a member out, as if it had failed
+    /// Take a member offline, as if it had failed
     ///
-    /// It stays out until 'duramen raid online' has it come back, or another disk takes its place.
+    /// It stays offline until 'duramen raid online' or until another disk replaces it.
     Fail {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
-        /// The number of its slot
+        /// Slot number
         slot: usize,
-        /// Do not ask whether that is meant
+        /// Do not ask for confirmation
         #[arg(long)]
         force: bool,
     },
-    /// Has the member of a slot come back that has failed or was taken out
+    /// Bring a failed or offline member back online
     ///
-    /// It gets what it has missed. A member that was missing when the server started comes back by
-    /// itself.
+    /// The member catches up on what it missed. A disk that was absent when the server started
+    /// comes back automatically.
     Online {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
-        /// The number of its slot
+        /// Slot number
         slot: usize,
-        /// Where its disk is now, if that is not where volume.toml has it
+        /// Path of its disk, if it has changed
         disk: Option<PathBuf>,
-        /// Do not wait for the end: the server goes on
+        /// Return at once; the server continues the rebuild
         #[arg(long)]
         background: bool,
     },
-    /// Ends a rebuild or a scrub of a server
+    /// Cancel a rebuild or scrub that a server is running
     ///
-    /// What it has done so far stays. A good member that was to be replaced stays in use; a disk
-    /// that was being filled for a slot without one is out.
+    /// A healthy member that was being replaced stays in use. A disk that was being rebuilt for an
+    /// empty slot is taken offline.
     Cancel {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
-        /// Which work, if both are under way
+        /// Which one, if both are running
         work: Option<WorkName>,
     },
-    /// Has the rebuilds and scrubs of a server wait, also those that begin later
+    /// Suspend the rebuilds and scrubs of a server, including later ones
     ///
-    /// They go on after 'duramen raid resume', or when the server is started again.
+    /// They continue after 'duramen raid resume' or a restart of the server.
     Pause {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
     },
-    /// Has the rebuilds and scrubs of a server go on
+    /// Resume suspended rebuilds and scrubs
     Resume {
-        /// Which volume
+        /// Volume
         volume: PathBuf,
     },
-    /// Writes the volume as one plain image
+    /// Copy the volume to a plain image file
     ///
-    /// With --accept-loss the exit code is 1 if something is lost.
+    /// With --accept-loss, exits with 1 if data is lost.
     Dump {
-        /// Which volume; nobody may serve it
+        /// Volume; it must not be served meanwhile
         volume: PathBuf,
-        /// A file that does not exist yet
+        /// New file for the image
         file: PathBuf,
-        /// Write what is left, also with too few disks. What they cannot give is zeros, and listed
+        /// Copy what is left even if too few disks remain. Lost ranges are zeros, and listed
         #[arg(long)]
         accept_loss: bool,
     },

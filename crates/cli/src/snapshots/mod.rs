@@ -42,21 +42,21 @@ use verbs::{Told, Wrong};
 
 /// What `duramen snapshot --help` says at its end.
 pub(crate) const HELP: &str = "\
-A snapshot takes next to no space at first: it shares with the volume what has not changed since.
-Clients find it as '.snapshot/NAME' in each directory, and can only read it. Not every engine has
-snapshots: shadow has, ffs has none.
+A snapshot takes almost no space at first: it shares all unchanged data with the volume. Clients
+find it, read-only, as '.snapshot/NAME' in every directory. Engine shadow has snapshots; engine ffs
+does not.
 
 Examples:
-  duramen snapshot create data before-upgrade   make one, under a name of yours
-  duramen snapshot create data                  make one, under the time as its name
-  duramen snapshot list data                    see which there are, and what they take
-  duramen snapshot delete data before-upgrade   delete one, and get back what it alone holds
-  duramen snapshot rollback data before-upgrade make the volume what it was then
+  duramen snapshot create data before-upgrade   create a snapshot
+  duramen snapshot create data                  create one named after the current time
+  duramen snapshot list data                    list snapshots and the space they hold
+  duramen snapshot delete data before-upgrade   delete one and free its space
+  duramen snapshot rollback data before-upgrade return the volume to that state
 
-A server makes them by itself if volume.toml says so:
+To have the server take snapshots automatically, add to volume.toml:
   [snapshots]
-  hourly = 24                                   one each hour, and keep the last 24
-  daily = 30                                    one each day, and keep the last 30";
+  hourly = 24                                   one per hour; keep the last 24
+  daily = 30                                    one per day; keep the last 30";
 
 /// So many names are tried that begin with the same time.
 const MOST_AT_ONCE: u32 = 1000;
@@ -70,40 +70,40 @@ pub(crate) struct SnapshotArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes a snapshot of all that the volume holds now
+    /// Create a snapshot of the volume
     ///
-    /// When the command ends, the snapshot is on stable storage.
+    /// The snapshot is on stable storage when the command returns.
     Create {
         #[command(flatten)]
         common: Common,
-        /// Its name [default: the time, such as 2026-11-27T21:05:00Z; with -2 behind that for the
-        /// second snapshot of a second]
+        /// Name [default: the time, such as 2026-11-27T21:05:00Z; the second snapshot in the same
+        /// second ends in -2]
         name: Option<String>,
     },
-    /// Lists the snapshots, the oldest first
+    /// List the snapshots, oldest first
     List {
         #[command(flatten)]
         common: Common,
     },
-    /// Deletes a snapshot, and gives back the space that it alone holds
+    /// Delete a snapshot and free the space that only it holds
     ///
-    /// It is found no more at once; its space is given back step by step. If the command is
-    /// interrupted, the server of the volume goes on with that, or the next command that deletes.
+    /// The snapshot disappears at once; its space is freed in steps. If the command is interrupted,
+    /// the server of the volume, or the next 'delete', finishes the work.
     Delete {
         #[command(flatten)]
         common: Common,
-        /// Its name
+        /// Name of the snapshot
         name: String,
     },
-    /// Makes the volume what a snapshot holds; nobody may serve it meanwhile
+    /// Return a volume that is not being served to the state of a snapshot
     ///
-    /// All that came after the snapshot is lost.
+    /// All later changes are lost.
     Rollback {
         #[command(flatten)]
         common: Alone,
-        /// The name of the snapshot
+        /// Name of the snapshot
         name: String,
-        /// Delete the snapshots that are newer, which would be lost
+        /// Also delete all newer snapshots
         #[arg(long)]
         delete_newer: bool,
     },
@@ -112,9 +112,9 @@ enum Command {
 /// What all of them take.
 #[derive(Args, Debug)]
 struct Alone {
-    /// Which volume: see 'duramen --help'
+    /// Volume: see 'duramen --help'
     volume: PathBuf,
-    /// Print JSON, for programs. Sizes are bytes, times are seconds since 1970
+    /// Print JSON; sizes are in bytes, times in seconds since 1970
     #[arg(long)]
     json: bool,
 }
@@ -124,7 +124,7 @@ struct Alone {
 struct Common {
     #[command(flatten)]
     alone: Alone,
-    /// The control socket of a bare disk that is served with the same option; a folder has its own
+    /// Control socket of a bare disk that is served with the same option
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }

@@ -24,7 +24,7 @@ pub(in crate::sets) struct Cancelled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::sets) enum WorkName {
-    /// A disk is filled: by replace, online, a spare, or because it is back
+    /// A rebuild: by replace, online, a spare, or a returning disk
     Rebuild,
     /// A scrub
     Scrub,
