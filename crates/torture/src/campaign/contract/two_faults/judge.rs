@@ -308,7 +308,10 @@ impl CutStory<'_> {
         if self.is_gone_now() {
             bad.members.insert(self.story.absent);
         }
-        let fault = self.story.case.fault;
+        let fault = match self.story.case.fault {
+            Fault::Rot(Area::Label) if self.lacks_a_label() => Fault::RotAll(Area::Label),
+            fault => fault,
+        };
         let is_all = matches!(fault, Fault::RotAll(_));
         let touched = self.touched(calls, self.serial);
         let (mut may_be_refused, mut is_open) = (false, false);
@@ -361,6 +364,13 @@ impl CutStory<'_> {
             }
         }
         Expected { versions, readable, may_be_refused, is_open }
+    }
+
+    /// Whether the cut has torn the copy of the faulty disk's label that has not rotted.
+    fn lacks_a_label(&self) -> bool {
+        let executor = Executor::new(6);
+        let world = World::new(&executor, &self.disks);
+        executor.block_on(world.label(self.story.faulty)).is_none()
     }
 
     /// The absent disk is gone for good.
