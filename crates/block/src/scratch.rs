@@ -12,7 +12,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use futures::FutureExt;
 
-use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IsRight, Verb, length_of};
+use crate::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, IsRight, Verb, length_of};
 
 /// Bytes of a page: a multiple of every logical sector.
 const PAGE: u64 = 4096;
@@ -29,18 +29,21 @@ impl ScratchDevice {
         Self { below, pages: Rc::default() }
     }
 
-    /// Reads the pages of a range that are not in memory and will be written in part.
+    /// The pages of a range that are not in memory. One that is to be written in part is read.
     fn fill(&self, offset: u64, length: u64) -> Vec<Io<(u64, Buffer)>> {
         let size = self.below.geometry().size;
         let (first, last) = (offset / PAGE, (offset + length - 1) / PAGE);
         let missing = (first..=last).filter(|page| !self.pages.borrow().contains_key(page));
-        let read = |page: u64| {
-            let start = page * PAGE;
-            let buffer = Buffer::unfilled((size - start).min(PAGE) as usize);
-            let read = self.below.read(start, buffer);
+        let fill = |page: u64| {
+            let (start, end) = (page * PAGE, size.min((page + 1) * PAGE));
+            let bytes = (end - start) as usize;
+            if offset <= start && end <= offset + length {
+                return std::future::ready(Ok((page, Buffer::zeroed(bytes)))).boxed_local();
+            }
+            let read = self.below.read(start, Buffer::unfilled(bytes));
             async move { Ok((page, read.await?)) }.boxed_local()
         };
-        missing.map(read).collect()
+        missing.map(fill).collect()
     }
 }
 
@@ -52,9 +55,16 @@ impl BlockDevice for ScratchDevice {
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
         let length = buffer.len() as u64;
         let read = self.below.read(offset, buffer);
-        let pages = self.pages.clone();
+        let (pages, below) = (self.pages.clone(), self.below.clone());
         async move {
-            let mut buffer = read.await?;
+            let mut buffer = match read.await {
+                Ok(buffer) => buffer,
+                // What cannot be read below may have been written over.
+                Err(error) if !pages.borrow().is_empty() => {
+                    read_missing(&pages, &*below, offset, length).await.map_err(|_| error)?
+                }
+                Err(error) => return Err(error),
+            };
             let pages = pages.borrow();
             for (page, bytes) in pages.range(offset / PAGE..(offset + length).div_ceil(PAGE)) {
                 let start = page * PAGE;
@@ -122,15 +132,38 @@ impl BlockDevice for ScratchDevice {
     }
 }
 
+/// A range, of which only those pages are read from below that are not in memory; the others are
+/// zeros.
+async fn read_missing(
+    pages: &RefCell<BTreeMap<u64, Box<[u8]>>>,
+    below: &dyn BlockDevice,
+    offset: u64,
+    length: u64,
+) -> Result<Buffer, IoError> {
+    let mut all = Buffer::zeroed(length as usize);
+    let mut at = offset;
+    while at < offset + length {
+        let end = (offset + length).min((at / PAGE + 1) * PAGE);
+        if !pages.borrow().contains_key(&(at / PAGE)) {
+            let part = below.read(at, Buffer::unfilled((end - at) as usize)).await?;
+            all[(at - offset) as usize..(end - offset) as usize].copy_from_slice(&part);
+        }
+        at = end;
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use futures::executor::block_on;
 
     use super::*;
-    use crate::IoError;
 
-    /// A device that shows the number of each sector, and cannot be written.
-    struct Numbers;
+    /// A device that shows the number of each sector, and cannot be written. Its second page cannot
+    /// be read if that is wanted.
+    struct Numbers {
+        has_bad_page: bool,
+    }
 
     impl BlockDevice for Numbers {
         fn geometry(&self) -> Geometry {
@@ -146,6 +179,11 @@ mod tests {
         }
 
         fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
+            let end = offset + buffer.len() as u64;
+            if self.has_bad_page && offset < 2 * PAGE && end > PAGE {
+                let error = IoError::closed(Verb::Read);
+                return std::future::ready(Err(error)).boxed_local();
+            }
             for (index, byte) in buffer.iter_mut().enumerate() {
                 *byte = ((offset + index as u64) / 512) as u8;
             }
@@ -172,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_goes_below() {
-        let scratch = ScratchDevice::new(Rc::new(Numbers));
+        let scratch = ScratchDevice::new(Rc::new(Numbers { has_bad_page: false }));
         let piece = |byte| Bytes::from(vec![byte; 512]);
         block_on(scratch.write(7 * 512, vec![piece(0xa1), piece(0xa2)], Durability::Through))
             .expect("in memory");
@@ -187,5 +225,18 @@ mod tests {
         assert_eq!((part[0], part[512]), (0xa2, 9));
         let beyond = block_on(scratch.write(20 * 512, vec![piece(0)], Durability::Plain));
         assert_eq!(beyond.map_err(|error: IoError| error.verb), Err(Verb::Write));
+    }
+    #[test]
+    fn a_page_that_cannot_be_read_can_be_written_over() {
+        let scratch = ScratchDevice::new(Rc::new(Numbers { has_bad_page: true }));
+        let read = |offset, length| block_on(scratch.read(offset, Buffer::zeroed(length)));
+        let piece = |length| vec![Bytes::from(vec![0xa1; length])];
+        let part = block_on(scratch.write(PAGE + 512, piece(512), Durability::Plain));
+        assert!(part.is_err() && read(0, 2 * 4096).is_err(), "the rest of it is unknown");
+        block_on(scratch.write(PAGE, piece(4096), Durability::Plain)).expect("all of it is new");
+        let both = read(512, 2 * 4096).expect("the bad page is in memory");
+        let seen: Vec<u8> = both.chunks(512).map(|sector| sector[0]).collect();
+        let expected = [&[1, 2, 3, 4, 5, 6, 7][..], &[0xa1; 8], &[16]].concat();
+        assert_eq!(seen, expected);
     }
 }
