@@ -103,7 +103,12 @@ async fn is_idle(
         places[slot] = Some(place);
         all_in.slots[slot].standing = Standing::InSync;
     }
-    let records = read_logs(&members(&places, all_in), ring_of(story)).await;
+    let (all, size) = (members(&places, all_in), ring_of(story));
+    let logs = read_logs(&all, size).await;
+    if logs.may_hide_the_last(&all, size) {
+        return false;
+    }
+    let records = logs.records;
     let mut needed = needed_of(&records).into_iter().flatten();
     needed.all(|sequence| records.get(&sequence).is_some_and(|it| it.record.changes.is_empty()))
 }

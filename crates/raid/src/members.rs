@@ -20,6 +20,7 @@
 //! Not asserted: 2 and 3, which are what the functions that ask for it compute.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::rc::Rc;
@@ -28,8 +29,8 @@ use std::time::Duration;
 use block::{BlockDevice, Buffer, Durability, IoError, Verb};
 use bytes::Bytes;
 use futures::future::{Either, LocalBoxFuture, join, join_all, select};
-use runtime::Clock;
 use runtime::sync::{Lock, Signal};
+use runtime::{Clock, Instant};
 
 use crate::assembly::Witness;
 use crate::blocks::BLOCK;
@@ -43,13 +44,20 @@ use crate::record::{Change, Slots};
 use crate::room::{Refusal, Refusals};
 use crate::status::{Counts, Met};
 use crate::unread::Unread;
-use crate::watch::{Calls, SILENT_AFTER, Watched};
+use crate::watch::{Calls, SILENT_AFTER, Watched, address_of};
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
 
 /// After so long a write that found no room below is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// A source that did not answer is not asked again for so long.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(300);
+/// A disk that is no member is waited for so long when it is closed.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+/// The first and the last pause between two attempts to read what nobody else has.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(13);
 /// So long a write may find no room before its caller is told.
 const LONG: Duration = Duration::from_secs(1);
 /// So long a set that is closed waits for the witness.
@@ -81,6 +89,8 @@ pub(crate) struct Members {
     /// Disks that were found and are no members, each with the slot of which it was one: they are
     /// out, or others have taken their places.
     strangers: RefCell<Vec<(usize, Rc<dyn BlockDevice>)>>,
+    /// Disks that are no members and did not answer: where they lie in memory, and when.
+    given_up: RefCell<BTreeMap<usize, Instant>>,
     /// What holds of the set; its slot is no one's.
     pub(crate) label: RefCell<Label>,
     /// The copy of its label that was found to hold, of each slot.
@@ -136,6 +146,7 @@ impl Members {
             coming,
             incoming: RefCell::default(),
             leaving: RefCell::default(),
+            given_up: RefCell::default(),
             strangers: RefCell::default(),
             label,
             holding,
@@ -230,7 +241,18 @@ impl Members {
     pub(crate) async fn release(&self, device: &Rc<dyn BlockDevice>) {
         let is_it = |(_, it): &(usize, Rc<dyn BlockDevice>)| Rc::ptr_eq(it, device);
         self.strangers.borrow_mut().retain(|it| !is_it(it));
-        let _ = device.close().await; // it is not used any more
+        self.close_outsider(device).await;
+    }
+
+    /// A disk that is no member did not answer: it is not asked again for a while.
+    pub(crate) fn give_up(&self, device: &Rc<dyn BlockDevice>) {
+        self.given_up.borrow_mut().insert(address_of(device), self.clock.now());
+    }
+
+    /// Whether that was not long ago.
+    pub(crate) fn is_given_up(&self, device: &Rc<dyn BlockDevice>) -> bool {
+        let since = self.given_up.borrow().get(&address_of(device)).copied();
+        since.is_some_and(|since| self.clock.now().since(since) < ASK_AGAIN_AFTER)
     }
 
     /// Such disks of a slot.
@@ -332,8 +354,7 @@ impl Members {
         self.calls.borrow_mut()[slot] = calls;
         // Another disk that was of the slot is a source until the new one has everything.
         if let Some(old) = old.filter(|_| !is_same && !is_planted(Bug::ClosedSources)) {
-            let before = self.leaving.replace(Some((slot, old)));
-            before.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
+            self.leaves(Some((slot, old)));
         }
         self.left.notify();
         self.coming.set(Some((slot, 0)));
@@ -548,8 +569,13 @@ impl Members {
         let is_out = !self.has(slot) && self.coming() != Some(slot);
         let device = is_out.then(|| self.devices.borrow_mut()[slot].take()).flatten();
         if let Some(device) = device {
-            let _ = device.close().await; // it is not used any more
+            self.close_outsider(&device).await;
         }
+    }
+
+    /// Closes a disk that is not used any more. One that hangs is waited for only for a while.
+    pub(crate) async fn close_outsider(&self, device: &Rc<dyn BlockDevice>) {
+        select(device.close(), pin!(self.clock.sleep(CLOSE_PATIENCE))).await;
     }
 
     /// Reads from a member. `None` if it is out, or cannot read that.
@@ -580,6 +606,24 @@ impl Members {
         }))
     }
 
+    /// Tries what reads that which no other disk has, and which must not be taken for nothing: again
+    /// and again for about half a minute, which a cable or a controller may need.
+    pub(crate) async fn retry<T>(
+        &self,
+        attempt: impl AsyncFn() -> T,
+        is_enough: impl Fn(&T) -> bool,
+    ) -> T {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let read = attempt().await;
+            if is_enough(&read) || pause > LAST_PAUSE || is_planted(Bug::HastyReads) {
+                return read;
+            }
+            self.clock.sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
     /// What a device of a slot answers, unless it leaves the slot first: a disk that hangs may
     /// never answer, and nobody waits for one that is out.
     pub(crate) async fn answer<T>(
@@ -605,6 +649,11 @@ impl Members {
         let is_incoming = || self.incoming(slot).is_some_and(|it| Rc::ptr_eq(&it, device));
         let is_in = self.has(slot) || self.coming() == Some(slot);
         is_in && self.is_of(slot, device) || is_incoming()
+    }
+
+    /// Whether a device is that of any slot, and in, or comes.
+    pub(crate) fn is_member(&self, device: &Rc<dyn BlockDevice>) -> bool {
+        (0..self.label.borrow().slots.len()).any(|slot| self.is_used(slot, device))
     }
 
     /// Whether this is the device of a slot.

@@ -129,6 +129,12 @@ pub enum OpenError {
     /// The log lacks records that are needed.
     #[error("the log of the set lacks record {0}, which it needs")]
     Hole(u64),
+    /// Disks cannot read what the set has to know of itself.
+    #[error(
+        "the disks cannot read what the set needs to know of itself: look after their cables and \
+         controllers, and try again"
+    )]
+    Unread,
     /// What holds a disk is full, and the log has what belongs there.
     #[error("what holds a disk of the set is full: it cannot be opened before there is room")]
     Full,
@@ -289,7 +295,8 @@ pub async fn open(
     if condemns(&assembly) && !is_planted(Bug::HastyVerdicts) {
         let scratch = devices.iter().map(in_memory).collect();
         let (witness, report_silence) = (options.witness.clone(), options.report_silence.clone());
-        let rehearsal = OpenOptions { witness, report_silence, ..OpenOptions::default() };
+        let is_meant = options.is_meant;
+        let rehearsal = OpenOptions { witness, is_meant, report_silence, ..OpenOptions::default() };
         open_chosen(scratch, &found, assembly.clone(), runtime, rehearsal).await?;
     }
     open_chosen(devices, &found, assembly, runtime, options).await
@@ -317,10 +324,15 @@ async fn open_remains(
             let assembled = assemble_remains(&labels, options.witness.as_ref());
             assembled.map_err(|refused| refused.of(&disks))?
         }
+        // Who was being filled has a story of its own, and never had all.
+        Err(Refused::Apart(..)) if found.iter().any(|(_, read)| was_filled(&read.label)) => {
+            found.retain(|(_, read)| !was_filled(&read.label));
+            return Box::pin(open_remains(devices, found, runtime, options)).await;
+        }
         chosen => return open_chosen(devices, &found, chosen?, runtime, options).await,
     };
     if assembly.members.iter().all(Option::is_none) {
-        seat_those_out(&mut assembly);
+        seat_those_out(&mut assembly, &found);
     }
     let Label { slots, data_start, layout, .. } = assembly.label.clone();
     let like = found.iter().map(|(disk, _)| devices[*disk].geometry()).max_by_key(|it| it.size);
@@ -339,15 +351,26 @@ async fn open_remains(
     open_chosen(devices, &found, assembly, runtime, options).await
 }
 
-/// Takes disks that had not caught up for what they are, where no other one is left: what they have
-/// may be of before, and whoever opens them so is told.
-fn seat_those_out(assembly: &mut Assembly) {
-    let incoming = assembly.label.incoming().map(|it| it.slot).zip(assembly.incoming.take());
-    for (slot, place) in assembly.stale.drain(..).chain(incoming) {
-        assembly.members[slot].get_or_insert(place);
-        assembly.label.slots[slot].standing = Standing::InSync;
+/// Takes disks that are out for what they are, where no member is left: what they have may be of
+/// before, and whoever opens them so is told. Of each slot the disk counts that was a member last.
+/// A disk that was being filled never had all, and what stood on it before is nobody's answer.
+fn seat_those_out(assembly: &mut Assembly, found: &[(usize, Read)]) {
+    for slot in 0..assembly.members.len() {
+        let was_member = |label: &Label| label.slot == slot && !was_filled(label);
+        let of_slot = found.iter().enumerate().filter(|(_, (_, read))| was_member(&read.label));
+        let last = of_slot.max_by_key(|(_, (_, read))| read.label.generation);
+        if let Some((place, (_, read))) = last {
+            assembly.members[slot] = Some(place);
+            let member = read.label.member();
+            assembly.label.slots[slot] = Slot { member, standing: Standing::InSync };
+        }
     }
     assembly.is_against_advice = true;
+}
+
+/// Whether the disk of a label was being filled when that was written.
+fn was_filled(label: &Label) -> bool {
+    label.is_incoming || label.slots[label.slot].standing == Standing::Rebuilding
 }
 
 /// Whether an opening for writing would call out a member that is missing, and has missed nothing
@@ -453,7 +476,7 @@ async fn return_to(
     let missed = Rc::new(Missed::read(members.clone(), were_all_in).await);
     let sums = Rc::new(Sums::new(members.clone(), missed.clone()));
     let Returned { log, map, recalled } =
-        recover((&members, &sums, &missed), options.accepts_loss, runtime).await?;
+        recover((&members, &sums, &missed), options, runtime).await?;
     members.are_open();
     sums.know(map.clone());
     if !recalled.is_empty() {
@@ -507,13 +530,13 @@ struct Returned {
 /// Brings home what the log has, and begins it anew.
 async fn recover(
     (members, sums, missed): (&Rc<Members>, &Rc<Sums>, &Rc<Missed>),
-    accepts_loss: bool,
+    options: &OpenOptions,
     runtime: &Runtime,
 ) -> Result<Returned, OpenError> {
     let label = members.label();
     let size = ring_of(&label);
     let log = async |next, end| {
-        let (map, recalled) = read_map(members, sums).await?;
+        let (map, recalled) = read_map(members, sums, options.accepts_loss).await?;
         let map = Rc::new(map);
         let of_set = (members.clone(), map.clone(), sums.clone(), missed.clone());
         let log = PreLog::new(of_set, runtime.clone(), next, end);
@@ -525,13 +548,17 @@ async fn recover(
     // A process that was killed may have left what it says, and nothing has made that durable.
     members.flush().await;
     let found = read_logs(members, size).await;
+    if !(options.is_meant || options.accepts_loss) && found.may_hide_the_last(members, size) {
+        return Err(OpenError::Unread);
+    }
+    let found = found.records;
     let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
     let settle = async || members.settled(Verb::Write).await.map_err(failed);
     settle().await?;
     let Some((needed, (&last, latest))) = needed_of(&found).zip(found.last_key_value()) else {
         return log((1, 0), 0).await;
     };
-    if accepts_loss {
+    if options.accepts_loss {
         let lacked = needed.clone().filter(|sequence| !found.contains_key(sequence)).count();
         members.counts.note(|done| done.lacked_records = lacked as u64);
     } else {
@@ -627,7 +654,11 @@ fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Res
 /// The map of what was written: of each block the latest that any member has, and if none has it,
 /// what the tables tell. Where a member has another, it is written there once more. That of a
 /// striped set says nothing. And the stripes of which the tables alone tell.
-async fn read_map(members: &Members, sums: &Sums) -> Result<(Written, BTreeSet<u64>), OpenError> {
+async fn read_map(
+    members: &Members,
+    sums: &Sums,
+    accepts_loss: bool,
+) -> Result<(Written, BTreeSet<u64>), OpenError> {
     let Label { layout, data_start, set, .. } = members.label();
     let (start, length) = written::place(&layout);
     let mut stripes = BTreeSet::new();
@@ -640,23 +671,34 @@ async fn read_map(members: &Members, sums: &Sums) -> Result<(Written, BTreeSet<u
     }
     let mut blocks = Vec::new();
     for number in 0..length / MAP_BLOCK {
-        let of_block = |bytes: &[u8]| {
-            let at = (number * MAP_BLOCK) as usize;
-            written::decode(&bytes[at..][..MAP_BLOCK as usize], &set, number)
-        };
-        let known = read.iter().filter_map(|(_, bytes)| of_block(bytes)).collect();
+        let of_block = |bytes: &Buffer| written::decode(bytes, &set, number);
+        let of_all = read.iter().map(|(_, blocks)| blocks[number as usize].as_ref());
+        let mut known: Vec<MapBlock> = of_all.clone().flatten().filter_map(of_block).collect();
+        if known.is_empty() && of_all.clone().any(|block| block.is_none()) {
+            let at = data_start + start + number * MAP_BLOCK;
+            let look = async || read_of_all(members, at).await;
+            let is_enough = |all: &Vec<Buffer>| all.iter().any(|it| of_block(it).is_some());
+            known.extend(members.retry(look, is_enough).await.iter().filter_map(of_block));
+        }
         if let Some(latest) = MapBlock::latest(known) {
             blocks.push(latest);
             continue;
         }
         let recalled = recall::map_block(sums, &layout, number).await;
+        if recalled.is_unread && !accepts_loss && !is_planted(Bug::HastyReads) {
+            return Err(OpenError::Unread);
+        }
         members.slots().iter().for_each(|slot| members.counts.meet(slot, |met| met.mended += 1));
         blocks.push(recalled.block);
         stripes.extend(recalled.written);
     }
     let map = Written::new(&layout, set, &blocks);
     let whole = map.all(members.slots());
-    let less = read.iter().filter(|(_, read)| read[..] != whole.data[0][..]).map(|(slot, _)| *slot);
+    let is_as_read = |read: &[Option<Buffer>]| {
+        let blocks = read.iter().zip(whole.data[0].chunks(MAP_BLOCK as usize));
+        blocks.into_iter().all(|(read, whole)| read.as_ref().is_some_and(|it| it[..] == *whole))
+    };
+    let less = read.iter().filter(|(_, read)| !is_as_read(read)).map(|(slot, _)| *slot);
     let less: Slots = less.collect();
     if less.iter().next().is_some() {
         members.bring_home(data_start, &[Change { slots: less, ..whole }]).await;
@@ -667,17 +709,23 @@ async fn read_map(members: &Members, sums: &Sums) -> Result<(Written, BTreeSet<u
     Ok((map, stripes))
 }
 
-/// Bytes of a member: what cannot be read is zeros, block by block.
-async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Vec<u8> {
+/// Blocks of a member, each if it can be read.
+async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Vec<Option<Buffer>> {
     if let Some(all) = members.read(slot, at, room(length)).await {
-        return all.to_vec();
+        return all.chunks(MAP_BLOCK as usize).map(|block| Some(Buffer::copied(block))).collect();
     }
     let mut all = Vec::new();
     for block in (at..at + length).step_by(MAP_BLOCK as usize) {
-        let read = members.read(slot, block, room(MAP_BLOCK)).await;
-        all.extend_from_slice(&read.unwrap_or_else(|| Buffer::zeroed(MAP_BLOCK as usize)));
+        all.push(members.read(slot, block, room(MAP_BLOCK)).await);
     }
     all
+}
+
+/// A block as those members have it that can read it.
+async fn read_of_all(members: &Members, at: u64) -> Vec<Buffer> {
+    let slots = members.slots();
+    let read = slots.iter().map(|slot| members.read(slot, at, room(MAP_BLOCK)));
+    join_all(read).await.into_iter().flatten().collect()
 }
 
 fn room(length: u64) -> Buffer {

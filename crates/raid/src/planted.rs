@@ -111,6 +111,8 @@ planted::bugs! {
     LonelyTables,
     /// What does not fit its checksum is not asked for what it makes of others.
     ForgottenRot,
+    /// What cannot be read at the moment is as if nothing stood there.
+    HastyReads,
     /// A member that could not be given all is said to be up to date.
     UntoldFills,
     /// A block that no disk gives when a member is filled is not tried again.

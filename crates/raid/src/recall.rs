@@ -15,7 +15,7 @@ use crate::blocks::BLOCK;
 use crate::label::{MAP_BITS, SUMS};
 use crate::layout::Layout;
 use crate::planted::{Bug, is_planted};
-use crate::sums::Sums;
+use crate::sums::{Sums, Untold};
 use crate::table::tables_of;
 use crate::written::MapBlock;
 
@@ -24,6 +24,8 @@ pub(crate) struct Recalled {
     pub(crate) block: MapBlock,
     /// The stripes that it calls written.
     pub(crate) written: BTreeSet<u64>,
+    /// Stripes are among them for want of tables that cannot be read: they may be read later.
+    pub(crate) is_unread: bool,
 }
 
 /// Makes a block of the map again.
@@ -32,19 +34,27 @@ pub(crate) async fn map_block(sums: &Sums, layout: &Layout, number: u64) -> Reca
     let first = number * MAP_BITS * 8;
     let all = first..(first + MAP_BITS * 8).min(rows);
     let (mut written, mut untold) = (BTreeSet::new(), all.clone().collect::<BTreeSet<u64>>());
+    let mut is_unread = false;
     for slot in (0..members).filter(|slot| *slot == 0 || !is_planted(Bug::HalfRecalls)) {
         for table in tables_of(all.start * unit, (all.end - all.start) * unit) {
-            let Some(known) = sums.known_by_members(slot, table).await else { continue };
+            let known = match sums.known_by_members(slot, table).await {
+                Ok(known) => known,
+                Err(why) => {
+                    is_unread |= why == Untold::Unread;
+                    continue;
+                }
+            };
             stripes_of(table, unit).for_each(|stripe| _ = untold.remove(&stripe));
             written.extend(known.into_iter().map(|block| block * BLOCK / unit));
         }
     }
     written.retain(|stripe| all.contains(stripe));
+    is_unread &= !untold.is_empty();
     if !is_planted(Bug::ForgottenStripes) {
         written.extend(untold);
     }
     let bits = written.iter().map(|stripe| stripe - first);
-    Recalled { block: MapBlock::recalled(bits), written }
+    Recalled { block: MapBlock::recalled(bits), written, is_unread }
 }
 
 /// The stripes of which a table has checksums.

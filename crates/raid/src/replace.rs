@@ -40,6 +40,7 @@ use crate::layout::Level;
 use crate::members::{Members, watched};
 use crate::planted::{Bug, is_planted};
 use crate::rebuild::{PASSED, RebuildError};
+use crate::sources::Expected;
 use crate::stripe::Column;
 use crate::wipe::wipe;
 
@@ -61,7 +62,9 @@ impl Members {
         let (device, calls) = watched(Some(device), &self.clock);
         let device = device.expect("there is one");
         self.incoming.replace(Some(Incoming { slot, device, calls, stripes: 0 }));
-        self.leaving.take(); // it may be the same disk
+        // That of this slot may be the same disk.
+        let leaving = self.leaving.take().filter(|(of, _)| *of != slot);
+        leaving.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
         self.unread.forget(slot);
         let mut label = self.label.borrow_mut();
         label.replacement = Some(Replacement { slot, other, is_done: false });
@@ -95,7 +98,7 @@ impl Members {
         self.calls.borrow_mut()[slot] = calls;
         self.health.forget(slot);
         let old = self.devices.borrow_mut()[slot].replace(device);
-        self.leaving.replace(old.map(|old| (slot, old)));
+        self.leaves(old.map(|old| (slot, old)));
         self.left.notify();
     }
 
@@ -118,7 +121,7 @@ impl Members {
         }
         let new = self.incoming.take();
         new.iter().for_each(|new| self.unread.forget(new.slot));
-        self.leaving.replace(new.map(|new| (new.slot, new.device)));
+        self.leaves(new.map(|new| (new.slot, new.device)));
         let mut label = self.label.borrow_mut();
         label.replacement = None;
         label.generation += 1;
@@ -152,6 +155,12 @@ impl Members {
         label.generation += 1;
     }
 
+    /// A disk has left its slot, or did not come in. One that left before stays a source as well.
+    pub(crate) fn leaves(&self, leaving: Option<(usize, Rc<dyn BlockDevice>)>) {
+        let before = self.leaving.replace(leaving);
+        before.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
+    }
+
     /// Disks of a slot that are no members, and may have what members cannot give.
     pub(crate) fn bystanders(&self, slot: usize) -> Vec<Rc<dyn BlockDevice>> {
         let leaving = self.leaving.borrow();
@@ -162,7 +171,7 @@ impl Members {
 
     /// The new disk of a replacement that does not go on yet is there.
     pub(crate) fn has_bystander(&self, slot: usize, device: Rc<dyn BlockDevice>) {
-        self.leaving.replace(Some((slot, device)));
+        self.leaves(Some((slot, device)));
     }
 
     /// The disk that has left its slot, or never came in, is no source any more, unless the slot
@@ -347,17 +356,26 @@ impl Array {
         let are_known = (0..column.blocks()).all(|block| own.is_known(block));
         let mut given = if are_known { own } else { self.unit_of(slot, &column).await };
         let mut are_there: Vec<bool> = (0..column.blocks()).map(|it| given.has(it)).collect();
+        let mut unread = Vec::new();
         for (block, is_there) in are_there.iter_mut().enumerate().filter(|(_, it)| !**it) {
             let within = block as u64 * BLOCK;
-            if !given.is_unread(block) && !is_planted(Bug::UntoldFills) {
+            let offset = at + within - self.data_start;
+            let room = Buffer::unfilled(BLOCK as usize);
+            let read = self.members.read(slot, at + within, room).await;
+            *is_there = read.is_some();
+            if given.is_unread(block) || read.is_none() {
+                unread.push(offset);
+            } else if !is_planted(Bug::UntoldFills) {
                 self.members.counts.note(|done| done.lost_blocks += 1);
             }
-            let room = Buffer::unfilled(BLOCK as usize);
-            if let Some(bytes) = self.members.read(slot, at + within, room).await {
+            if let Some(bytes) = read {
                 given.bytes[within as usize..][..bytes.len()].copy_from_slice(&bytes);
-                *is_there = true;
-            } else {
-                self.members.unread.note(slot, at + within - self.data_start);
+            } else if !matches!(
+                self.stripe().expected(slot, stripe, offset).await,
+                Expected::Sum(_)
+            ) {
+                // What stands there on the new disk is nobody's answer.
+                self.sums.of(slot, offset, BLOCK).await.lose(offset);
             }
         }
         let (bytes, mut from) = (Bytes::from(given.bytes), 0);
@@ -371,5 +389,7 @@ impl Array {
             }
             from += length;
         }
+        // What was copied as it stood there may be given by a disk later.
+        unread.into_iter().for_each(|offset| self.members.unread.note(slot, offset));
     }
 }

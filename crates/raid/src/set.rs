@@ -11,7 +11,7 @@ use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, IsRight, Ver
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::channel::oneshot;
-use futures::future::{Either, join_all, select};
+use futures::future::{Either, join, join_all, select};
 use runtime::Spawn;
 use runtime::sync::Signal;
 
@@ -344,7 +344,9 @@ impl BlockDevice for Set {
             let members = &set.array.members;
             let _client = members.pace.client();
             let read = set.array.read(offset, buffer).await;
-            if read.is_err() && !members.have_stopped() && !members.unread.is_any() {
+            let pieces = || set.array.layout.pieces(offset, length);
+            let is_unread = || pieces().any(|it| members.unread.has_in(it.offset, it.length));
+            if read.is_err() && !members.have_stopped() && !is_unread() {
                 members.counts.note(|done| done.lost_reads += 1);
             }
             read.map_err(of_range(Verb::Read, offset, length))
@@ -412,9 +414,12 @@ impl BlockDevice for Set {
                 let _ = inner.array.settle_fresh().await; // what no flush has covered may be lost
                 inner.array.log.rest().await;
             }
-            let closing: Vec<_> =
-                inner.array.members.all_devices().iter().map(|device| device.close()).collect();
-            join_all(closing).await;
+            let members = &inner.array.members;
+            let (used, others): (Vec<_>, Vec<_>) =
+                members.all_devices().into_iter().partition(|device| members.is_member(device));
+            let closing = join_all(used.iter().map(|device| device.close()));
+            let others = join_all(others.iter().map(|device| members.close_outsider(device)));
+            join(closing, others).await;
             Ok(())
         }
         .boxed_local()

@@ -23,9 +23,12 @@
 //! Not asserted: 1 and 2, which are about blocks that stay as they are.
 
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use block::{BlockDevice, Buffer};
+use futures::future::{Either, select};
 
 use crate::blocks::BLOCK;
 use crate::label::Standing;
@@ -34,6 +37,9 @@ use crate::parity::missing;
 use crate::planted::{Bug, is_planted};
 use crate::stripe::{Agreed, Column, Found, Given, Stripe};
 use crate::table::{MARK, sum_of};
+
+/// A disk that is no member is waited for so long. It may hang, and be out for that.
+const SOURCE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How far the bytes of a disk count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,11 +313,20 @@ impl Stripe<'_> {
 
     /// A block of a disk.
     async fn ask(&self, source: &Source, offset: u64) -> Answer {
-        let room = Buffer::unfilled(BLOCK as usize);
-        match source.device.read(self.data_start + offset, room).await {
-            Ok(bytes) => Answer::Bytes(bytes.to_vec()),
-            Err(error) if error.kind == ErrorKind::NotConnected => Answer::Gone,
-            Err(_) => Answer::Unread,
+        let (members, device) = (self.members, &source.device);
+        if members.is_given_up(device) {
+            return Answer::Unread;
+        }
+        let read = device.read(self.data_start + offset, Buffer::unfilled(BLOCK as usize));
+        match select(read, pin!(members.clock.sleep(SOURCE_PATIENCE))).await {
+            Either::Left((Ok(bytes), _)) => Answer::Bytes(bytes.to_vec()),
+            Either::Left((Err(error), _)) if error.kind == ErrorKind::NotConnected => Answer::Gone,
+            Either::Left((Err(_), _)) => Answer::Unread,
+            // Nobody waits for it again soon: each block would take as long.
+            Either::Right(_) => {
+                members.give_up(device);
+                Answer::Unread
+            }
         }
     }
 

@@ -96,6 +96,20 @@ impl OfGroup {
     }
 }
 
+/// Why a table tells nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untold {
+    /// It is there, and cannot be read.
+    Unread,
+    /// It has rotted.
+    Damaged,
+}
+
+/// Whether any of it cannot be read.
+fn are_unread(both: &[Found; 2]) -> bool {
+    both.iter().any(|found| found.is_unread)
+}
+
 /// See the module's prose.
 pub(crate) struct Sums {
     members: Rc<Members>,
@@ -515,9 +529,8 @@ impl Sums {
         if self.is_unused(number..number + 1) {
             return self.begin(slot, number);
         }
-        let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
+        let found = self.look_at_both(slot, number).await;
         let are_in = self.layout.holders(slot).map(|holder| self.members.has(holder));
-        let found = [one, other].map(Option::unwrap_or_default);
         let table = Table::new((slot, number), (self.base, &self.needed), &found, are_in);
         let table = Rc::new(table);
         let is_its = |&it: &usize| self.layout.holders(slot).contains(&it) && !self.members.has(it);
@@ -576,17 +589,37 @@ impl Sums {
         Some(Found { is_unread, ..found })
     }
 
-    /// The blocks of which members have checksums in a table, by the latest that they have. `None`
-    /// where nothing can be told: it is damaged, or cannot be read.
-    pub(crate) async fn known_by_members(&self, slot: usize, number: u64) -> Option<Vec<u64>> {
-        let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
-        let found = [one, other].map(Option::unwrap_or_default);
-        let has_any = found.iter().any(|found| found.versions.iter().any(Option::is_some));
-        if !has_any && found.iter().any(|found| found.is_damaged || found.is_unread) {
-            return None;
+    /// What both members have in their places of a table. Where none of it can be read it is tried
+    /// again: a table of nothing would fit any bytes.
+    async fn look_at_both(&self, slot: usize, number: u64) -> [Found; 2] {
+        let look = async || {
+            let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
+            [one, other].map(Option::unwrap_or_default)
+        };
+        let is_enough = |both: &[Found; 2]| both.iter().any(Found::has_any) || !are_unread(both);
+        self.members.retry(look, is_enough).await
+    }
+
+    /// The blocks of which members have checksums in a table, by the latest that they have.
+    ///
+    /// # Errors
+    /// Why nothing can be told.
+    pub(crate) async fn known_by_members(
+        &self,
+        slot: usize,
+        number: u64,
+    ) -> Result<Vec<u64>, Untold> {
+        let found = self.look_at_both(slot, number).await;
+        if !found.iter().any(Found::has_any) {
+            if are_unread(&found) {
+                return Err(Untold::Unread);
+            }
+            if found.iter().any(|found| found.is_damaged) {
+                return Err(Untold::Damaged);
+            }
         }
         let table = Table::new((slot, number), (self.base, &self.needed), &found, [true; 2]);
-        Some(table.known())
+        Ok(table.known())
     }
 
     /// Marks blocks of stripes as lost of which no checksum is known; durably, if there is room.

@@ -94,6 +94,13 @@ pub(crate) struct Found {
     pub(crate) is_damaged: bool,
 }
 
+impl Found {
+    /// Whether a version is there.
+    pub(crate) fn has_any(&self) -> bool {
+        self.versions.iter().any(Option::is_some)
+    }
+}
+
 /// What is known of a member's two places of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {

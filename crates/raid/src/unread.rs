@@ -40,9 +40,10 @@ impl Unread {
         self.0.borrow_mut().retain(|(of, _)| *of != slot);
     }
 
-    /// Whether any block is listed.
-    pub(crate) fn is_any(&self) -> bool {
-        !self.0.borrow().is_empty()
+    /// Whether a block of these columns is listed, of whichever member.
+    pub(crate) fn has_in(&self, offset: u64, length: u64) -> bool {
+        let is_in = |&(_, at): &(usize, u64)| at + BLOCK > offset && offset + length > at;
+        self.0.borrow().iter().any(is_in)
     }
 
     /// The blocks of a slot.

@@ -2,8 +2,9 @@
 //!
 //! Each device of a set stands behind a [`Watched`] one, which notes since when calls of it are
 //! under way. A member is *silent* when one of them has had no answer for a while, and another
-//! member has answered since that began: where nobody answers it is no single disk. It is told, and
-//! stays in: who waits for it waits until the system gives up, which is an error of the member.
+//! member has answered since that began, or is asked for nothing: where nobody answers it is no
+//! single disk. It is told, and stays in: who waits for it waits until the system gives up, which
+//! is an error of the member.
 //! While a set is opened each disk that does not answer is reported ([`reporting`]).
 //!
 //! Invariants:
@@ -63,7 +64,9 @@ impl Calls {
             let began = *calls.under_way.borrow().values().next()?;
             let waits = calls.clock.now().since(began);
             let mut others = all.iter().enumerate().filter(|(other, _)| *other != place);
-            let is_alone = others.any(|(_, other)| other.answered.get() >= began);
+            let is_well =
+                |other: &Self| other.answered.get() >= began || other.under_way.borrow().is_empty();
+            let is_alone = others.any(|(_, other)| is_well(other));
             Some(waits).filter(|waits| *waits >= SILENT_AFTER && is_alone)
         };
         all.iter().enumerate().map(of).collect()
@@ -94,7 +97,7 @@ impl Calls {
     }
 }
 
-fn address_of(device: &Rc<dyn BlockDevice>) -> usize {
+pub(crate) fn address_of(device: &Rc<dyn BlockDevice>) -> usize {
     Rc::as_ptr(device).cast::<()>().addr()
 }
 

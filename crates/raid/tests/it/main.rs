@@ -4,6 +4,7 @@ mod copies;
 mod costs;
 mod failed_starts;
 mod failing;
+mod hiccups;
 mod interrupted;
 mod losses;
 mod offline;

@@ -1,0 +1,389 @@
+//! Disks that cannot be read for a moment, or do not answer: nothing that they have is given up for
+//! that, and nobody waits for them without end.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use block::scratch::ScratchDevice;
+use block::{BlockDevice, Buffer, Durability, Verb};
+use futures::future::{Either, join, select};
+use raid::assembly::Witness;
+use raid::label::Standing;
+use raid::layout::Level;
+use raid::{OpenError, OpenOptions, Set, Work, open};
+use sim::{Disk, Effect, Executor, Fault, Prng};
+
+use crate::failed_starts::{flip, records};
+use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set};
+
+const BLOCK: u64 = 4096;
+/// For so long disks cannot be read, and then they can.
+const A_MOMENT: Duration = Duration::from_secs(3);
+/// What a label takes at the end of a disk, at most.
+const LABELS: u64 = 64 << 10;
+
+fn meant() -> OpenOptions {
+    OpenOptions { cache: 0, is_meant: true, ..OpenOptions::default() }
+}
+
+/// A set that holds something, opened anew without a cache.
+async fn full_set(
+    executor: &Executor,
+    (level, count): (Level, usize),
+) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
+    let disks = new_disks(executor, count);
+    let set = new_set(executor, &disks, level).await;
+    let written = bytes(&set, 5);
+    let all = vec![written.clone().into()];
+    set.write(0, all, Durability::Plain).await.expect("nothing fails");
+    set.close().await.expect("nothing fails");
+    let disks = copies(executor, &disks);
+    let set = open(devices(&disks), &executor.runtime(), meant()).await.expect("all are there");
+    (disks, set, written)
+}
+
+/// The blocks that are right, wrong, and cannot be read.
+async fn count(set: &Set, expected: &[u8]) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for (place, expected) in expected.chunks(BLOCK as usize).enumerate() {
+        let read = set.read(place as u64 * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+        counts[read.map_or(2, |read| usize::from(read[..] != *expected))] += 1;
+    }
+    counts
+}
+
+/// What is done by then, or nothing.
+async fn within<T>(executor: &Executor, seconds: u64, work: impl Future<Output = T>) -> Option<T> {
+    let end = executor.runtime().clock.sleep(Duration::from_secs(seconds));
+    match select(pin!(work), pin!(end)).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(_) => None,
+    }
+}
+
+/// The map and the tables of some disks cannot be read while the set is opened, all one member
+/// being out or none. Whether all is right at the next start.
+fn is_whole_after_a_bad_start(kind: (Level, usize), out: Option<usize>, bad: &[usize]) -> bool {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, kind).await;
+        if let Some(out) = out {
+            set.fail(out).await.expect("the others are enough");
+        }
+        set.close().await.expect("nothing fails");
+        let disks = copies(&executor, &disks);
+        let layout = set.layout();
+        let tail = set.label().data_start + layout.rows * layout.unit;
+        let tail = tail..disks[0].geometry().size - LABELS;
+        for &disk in bad {
+            disks[disk].inject(Fault::on(Verb::Read, Effect::Eio).within(tail.clone()).forever());
+        }
+        let opened = open(devices(&disks), &executor.runtime(), meant()).await;
+        disks.iter().for_each(|disk| disk.heal());
+        if let Ok(set) = opened {
+            set.close().await.expect("nothing fails");
+        }
+        let again = copies(&executor, &disks);
+        let set = open(devices(&again), &executor.runtime(), meant()).await.expect("all is well");
+        count(&set, &written).await[0] == written.len() / BLOCK as usize
+    })
+}
+
+#[test]
+fn a_start_that_cannot_read_what_a_set_knows_of_itself_gives_nothing_up() {
+    let all_right = || {
+        [
+            ((Level::Mirrored, 2), Some(1), &[0][..]),
+            ((Level::Mirrored, 2), None, &[0, 1]),
+            ((Level::Mirrored, 2), None, &[0]),
+            ((Level::Parity, 3), Some(1), &[0, 2]),
+            ((Level::Parity, 3), Some(1), &[0]),
+            ((Level::Parity, 4), None, &[0, 1, 2, 3]),
+        ]
+        .into_iter()
+        .all(|(kind, out, bad)| is_whole_after_a_bad_start(kind, out, bad))
+    };
+    assert!(all_right());
+    #[cfg(feature = "planted-bugs")]
+    assert!(!crate::with(raid::planted::Bug::HastyReads, all_right));
+}
+
+/// One member is out, a block of another has rotted, and the only table that knows it cannot be
+/// read for a moment. What is read then, and after the next start: right, wrong, and not at all.
+fn with_an_unread_table(kind: (Level, usize)) -> [[usize; 3]; 2] {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, kind).await;
+        set.fail(1).await.expect("the others are enough");
+        set.close().await.expect("nothing fails");
+        let disks = copies(&executor, &disks);
+        let set = open(devices(&disks), &executor.runtime(), meant()).await.expect("enough");
+        let (start, layout) = (set.label().data_start, set.layout());
+        let holder = if kind.1 == 2 { 0 } else { 2 };
+        flip(&disks[0], start + 4 * BLOCK + 77).await;
+        let tables = start + layout.rows * layout.unit..disks[0].geometry().size - LABELS;
+        disks[holder].inject(Fault::on(Verb::Read, Effect::Eio).within(tables).forever());
+        let heals = async {
+            executor.runtime().clock.sleep(A_MOMENT).await;
+            disks.iter().for_each(|disk| disk.heal());
+        };
+        let (first, ()) = join(count(&set, &written), heals).await;
+        let again = vec![written[60 * 4096..][..4096].to_vec().into()];
+        set.write(60 * BLOCK, again, Durability::Through).await.expect("nothing fails");
+        set.close().await.expect("nothing fails");
+        let again = copies(&executor, &disks);
+        let set = open(devices(&again), &executor.runtime(), meant()).await.expect("enough");
+        [first, count(&set, &written).await]
+    })
+}
+
+#[test]
+fn bytes_that_a_table_would_refuse_do_not_pass_while_it_cannot_be_read() {
+    let kinds = [(Level::Parity, 3), (Level::Parity, 4), (Level::Mirrored, 2)];
+    let wrong = || kinds.map(with_an_unread_table).map(|both| both.map(|[_, wrong, _]| wrong));
+    assert_eq!(wrong(), [[0; 2]; 3]);
+    #[cfg(feature = "planted-bugs")]
+    assert_ne!(crate::with(raid::planted::Bug::HastyReads, wrong), [[0; 2]; 3]);
+}
+
+/// A write is acknowledged, the power goes, and the set starts on too few of those that have its
+/// record to do without one that cannot be read, for a moment or for ever. How many of the starts
+/// do not show what was written, and how many are refused.
+fn starts_without_the_last_record(kind: (Level, usize), is_forever: bool) -> [usize; 2] {
+    let (mut given_up, mut refused) = (0, 0);
+    for seed in 0..12 {
+        let executor = Executor::new(seed);
+        executor.block_on(async {
+            let (disks, set, _) = full_set(&executor, kind).await;
+            let data = vec![vec![7; BLOCK as usize].into()];
+            set.write(0, data, Durability::Through).await.expect("nothing fails");
+            let witness = Some(Witness::of(&set.label()));
+            let latest = disks.iter().flat_map(|disk| records(disk)).max().expect("there is one");
+            let mut prng = Prng::new(seed);
+            let after = disks.iter().map(|disk| Disk::new(&executor, disk.crash(&mut prng)));
+            let after: Vec<Rc<Disk>> = after.collect();
+            let has_it = |disk: &&Rc<Disk>| records(disk).contains(&latest);
+            let late = if kind.0 == Level::Mirrored { kind.1 - 1 } else { 1 };
+            let late: Vec<&Rc<Disk>> = after.iter().filter(has_it).take(late).collect();
+            let is_late = |disk: &Rc<Disk>| late.iter().any(|it| Rc::ptr_eq(it, disk));
+            let rest: Vec<Rc<Disk>> = after.iter().filter(|it| !is_late(it)).cloned().collect();
+            for disk in rest.iter().filter(|disk| has_it(disk)) {
+                let place = latest.1..latest.1 + BLOCK;
+                disk.inject(Fault::on(Verb::Read, Effect::Eio).within(place).forever());
+            }
+            let options = OpenOptions { cache: 0, witness, ..OpenOptions::default() };
+            let (runtime, heals) = (executor.runtime(), async {
+                executor.runtime().clock.sleep(A_MOMENT).await;
+                rest.iter().filter(|_| !is_forever).for_each(|disk| disk.heal());
+            });
+            match join(open(devices(&rest), &runtime, options), heals).await.0 {
+                Err(error) => {
+                    assert_eq!(error, OpenError::Unread, "{kind:?}, seed {seed}");
+                    refused += 1;
+                }
+                Ok(set) => {
+                    let read = set.read(0, Buffer::zeroed(BLOCK as usize)).await;
+                    given_up += usize::from(!read.is_ok_and(|read| read[..] == [7; 4096]));
+                }
+            }
+        });
+    }
+    [given_up, refused]
+}
+
+#[test]
+fn a_start_that_cannot_read_the_last_record_does_not_give_it_up() {
+    let kinds = [(Level::Mirrored, 2), (Level::Mirrored, 3), (Level::Parity, 3)];
+    let for_a_moment = || kinds.map(|kind| starts_without_the_last_record(kind, false));
+    assert_eq!(for_a_moment(), [[0, 0]; 3]);
+    assert_eq!(kinds.map(|kind| starts_without_the_last_record(kind, true)), [[0, 12]; 3]);
+    #[cfg(feature = "planted-bugs")]
+    assert_ne!(crate::with(raid::planted::Bug::HastyReads, for_a_moment), [[0, 0]; 3]);
+}
+
+/// A sector of the log cannot be read, where the next record goes or anywhere: it is written over.
+#[test]
+fn a_person_has_a_set_started_whose_log_has_a_bad_sector() {
+    for kind in [(Level::Mirrored, 2), (Level::Parity, 3)] {
+        for place in 0..4 {
+            let executor = Executor::new(1);
+            executor.block_on(async {
+                let (disks, set, written) = full_set(&executor, kind).await;
+                set.close().await.expect("nothing fails");
+                let rest = &copies(&executor, &disks)[..kind.1 - 1];
+                let at = (1 << 20) + place * BLOCK;
+                let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK);
+                rest[0].inject(fault.forever());
+                let set = open(devices(rest), &executor.runtime(), meant()).await;
+                let set = set.expect("the others are enough");
+                assert_eq!(count(&set, &written).await[1..], [0, 0], "{kind:?}, block {place}");
+            });
+        }
+    }
+}
+
+/// Two disks have bad sectors, each its own; nothing is written to them.
+#[test]
+fn what_is_opened_in_memory_makes_bad_sectors_of_the_other_disks() {
+    for kind in [(Level::Parity, 4), (Level::Mirrored, 2)] {
+        for accepts_loss in [true, false] {
+            let executor = Executor::new(1);
+            executor.block_on(async {
+                let (disks, set, written) = full_set(&executor, kind).await;
+                set.close().await.expect("nothing fails");
+                let (start, disks) = (set.label().data_start, copies(&executor, &disks));
+                for (turn, disk) in disks.iter().rev().take(2).enumerate() {
+                    let at = start + (20 + 20 * turn as u64) * BLOCK;
+                    let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + 4 * BLOCK);
+                    disk.inject(fault.forever());
+                }
+                let in_memory = |disk| Rc::new(ScratchDevice::new(disk)) as Rc<dyn BlockDevice>;
+                let disks: Vec<_> = devices(&disks).into_iter().map(in_memory).collect();
+                let options = OpenOptions { accepts_loss, ..meant() };
+                let set = open(disks, &executor.runtime(), options).await.expect("all are there");
+                assert_eq!(count(&set, &written).await[1..], [0, 0], "{kind:?}");
+                assert!(set.label().is_whole(), "no disk is out for a bad sector");
+            });
+        }
+    }
+}
+
+/// A disk that was being filled is all that is left; what stood on it before is nobody's answer.
+#[test]
+fn a_disk_that_was_being_filled_gives_nothing_of_before() {
+    for (kind, has_old) in [((Level::Mirrored, 2), false), ((Level::Mirrored, 2), true)] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (disks, set, written) = full_set(&executor, kind).await;
+            let set = Rc::new(set);
+            set.fail(1).await.expect("the other one is enough");
+            let (new, paused) = (new_disks(&executor, 1).remove(0), set.clone());
+            let progress = move |done, _| {
+                if done >= 30 {
+                    paused.pause(true)
+                }
+            };
+            let filled = set.rebuild(1, new.clone(), [9; 16], progress);
+            assert!(within(&executor, 600, filled).await.is_none(), "it is cut off");
+            let left: &[Rc<Disk>] = if has_old { &[new, disks[1].clone()] } else { &[new] };
+            let left = copies(&executor, left);
+            let options = OpenOptions { accepts_loss: true, ..meant() };
+            let Ok(set) = open(devices(&left), &executor.runtime(), options).await else {
+                return assert!(!has_old, "the old disk has everything");
+            };
+            let [right, wrong, _] = count(&set, &written).await;
+            assert_eq!(wrong, 0, "has the old disk: {has_old}");
+            assert_eq!(right == written.len() / BLOCK as usize, has_old);
+        });
+    }
+}
+
+/// A member is replaced that has a rotten block, while another disk cannot read its part of it.
+#[test]
+fn a_block_that_a_replacement_could_not_have_made_is_unread() {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, (Level::Parity, 4)).await;
+        let at = set.label().data_start + 3 * BLOCK;
+        disks[2].inject(Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK).forever());
+        flip(&disks[1], at + 77).await;
+        let new = new_disks(&executor, 1).remove(0);
+        set.replace(1, new, [8; 16], |_, _| ()).await.expect("nothing fails");
+        let status = set.status();
+        assert_eq!((status.met[1].unread, status.done.lost_blocks), (1, 0));
+        disks[2].heal();
+        executor.runtime().clock.sleep(Duration::from_secs(600)).await;
+        assert_eq!(set.status().met[1].unread, 0, "a disk gives it");
+        assert!(all_of(&set).await == written);
+    });
+}
+
+/// A block is lost, and another one is unread.
+#[test]
+fn reads_of_what_is_lost_count_while_something_else_is_unread() {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, _) = full_set(&executor, (Level::Parity, 4)).await;
+        let at = set.label().data_start;
+        let bad = at + 3 * BLOCK..at + 4 * BLOCK;
+        disks[2].inject(Fault::on(Verb::Read, Effect::Eio).within(bad).forever());
+        set.fail(1).await.expect("the others are enough");
+        set.let_go(1).await;
+        let new = new_disks(&executor, 1).remove(0);
+        set.rebuild(1, new, [7; 16], |_, _| ()).await.expect("it is in");
+        for disk in [0, 3] {
+            flip(&disks[disk], at + 9 * BLOCK + 77).await;
+        }
+        let mut failed = 0;
+        for unit in 0..60 {
+            let read = set.read(unit * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
+            failed += u64::from(read.is_err());
+        }
+        let lost = set.status().done.lost_reads;
+        assert!(lost > 0 && lost < failed, "{lost} of {failed}: the others are unread");
+    });
+}
+
+/// A disk that was taken out stays a source of its slot while that of another one is replaced.
+#[test]
+fn a_replacement_keeps_the_sources_of_other_slots() {
+    let executor = Executor::new(1);
+    executor.block_on(async {
+        let (disks, set, written) = full_set(&executor, (Level::Parity, 4)).await;
+        let (at, set) = (set.label().data_start, Rc::new(set));
+        set.fail(1).await.expect("the others are enough");
+        let (cancelling, new) = (set.clone(), new_disks(&executor, 1).remove(0));
+        let cancel = move |done, _| _ = (done == 1).then(|| cancelling.cancel(Work::Fill));
+        let filled = set.rebuild(1, new, [9; 16], cancel).await;
+        assert!(filled.is_err(), "it was cancelled");
+        set.let_go(1).await;
+        flip(&disks[2], at + 3 * BLOCK + 77).await;
+        let new = new_disks(&executor, 1).remove(0);
+        set.replace(3, new, [8; 16], |_, _| ()).await.expect("the old one is good");
+        assert_eq!(count(&set, &written).await[1..], [0, 0]);
+    });
+}
+
+/// A disk hangs and is taken out, and another one cannot read a block: nobody waits without end.
+#[test]
+fn a_disk_that_hangs_and_was_taken_out_holds_nobody_up() {
+    for level in [Level::Parity, Level::Mirrored] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (disks, set, written) = full_set(&executor, (level, 4)).await;
+            let at = set.label().data_start;
+            disks[1].inject(Fault::on_any(Effect::Silent).forever());
+            set.fail(1).await.expect("the others are enough");
+            let bad = if level == Level::Parity { &[2][..] } else { &[0, 2, 3] };
+            for &disk in bad {
+                let fault = Fault::on(Verb::Read, Effect::Eio).within(at..at + BLOCK);
+                disks[disk].inject(fault.forever());
+            }
+            let all = set.read(0, Buffer::zeroed(written.len()));
+            let read = within(&executor, 600, all).await;
+            assert!(read.is_some_and(|read| read.is_err()), "{level}: the block is nowhere");
+            let new = new_disks(&executor, 1).remove(0);
+            let filled = within(&executor, 600, set.rebuild(1, new, [9; 16], |_, _| ())).await;
+            assert_eq!(filled, Some(Ok(())), "{level}");
+            assert!(within(&executor, 600, set.close()).await.is_some(), "{level}: it stops");
+        });
+    }
+}
+
+/// One client reads a block of a disk that hangs, and nobody asks the others for anything.
+#[test]
+fn a_disk_that_hangs_is_told_though_the_others_are_idle() {
+    for level in [Level::Parity, Level::Mirrored, Level::Striped] {
+        let executor = Executor::new(1);
+        executor.block_on(async {
+            let (disks, set, _) = full_set(&executor, (level, 3)).await;
+            disks[0].inject(Fault::on_any(Effect::Silent).forever());
+            let read = set.read(0, Buffer::zeroed(BLOCK as usize));
+            assert!(within(&executor, 600, read).await.is_none(), "it waits");
+            let silent = set.status().met.iter().position(|met| met.silent_for.is_some());
+            assert_eq!(silent, Some(0), "{level}");
+            assert_eq!(set.label().slots[0].standing, Standing::InSync);
+        });
+    }
+}
