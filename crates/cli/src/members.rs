@@ -27,6 +27,8 @@ use crate::words;
 const LEAST_MEMBER: u64 = 2 << 20;
 /// So many entries of a folder are looked at when disks are missing.
 const LOOKED_AT: usize = 4096;
+/// So many disks are asked at once, each by a thread.
+const ASKED_AT_ONCE: usize = 64;
 /// A disk that has not answered for so long is reported, and left out after as long again.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Why nothing is waited for.
@@ -128,12 +130,15 @@ pub(crate) fn find_members(
     }
     let story = Story::of(&found);
     if !story.is_whole(&found) {
-        for path in disks_beside(raid) {
-            if seen.insert(disk_at(&path))
-                && let Ok(Read { label, is_overwritten, .. }) = labels_at(&path)
-                && label.set == raid.set
-            {
-                found.push(Member { path, label, is_listed: false, is_overwritten });
+        let beside = disks_beside(raid).filter(|path| seen.insert(disk_at(path)));
+        for some in beside.collect::<Vec<_>>().chunks(ASKED_AT_ONCE) {
+            for (path, answer) in ask_each(some.iter(), labels_at, PATIENCE) {
+                if let Some(Ok(Read { label, is_overwritten, .. })) = answer
+                    && label.set == raid.set
+                {
+                    let path = path.clone();
+                    found.push(Member { path, label, is_listed: false, is_overwritten });
+                }
             }
         }
     }
@@ -217,12 +222,13 @@ pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Ve
         }
     }
     if !missing.is_empty() {
-        for path in disks_beside(raid) {
-            if seen.insert(disk_at(&path))
-                && is_spare(&path, &raid.set)
-                && let Some(place) = missing.pop()
-            {
-                spares[place] = path;
+        let beside = disks_beside(raid).filter(|path| seen.insert(disk_at(path)));
+        for some in beside.collect::<Vec<_>>().chunks(ASKED_AT_ONCE) {
+            let answers = ask_each(some.iter(), move |path| is_spare(path, &set), PATIENCE);
+            for (path, _) in answers.into_iter().filter(|(_, answer)| *answer == Some(true)) {
+                if let Some(place) = missing.pop() {
+                    spares[place] = path.clone();
+                }
             }
         }
     }

@@ -141,10 +141,12 @@ impl OpenSet {
         let is_incoming = |one: &Returned| incoming.is_some_and(|it| it.other == one.member);
         let is_in = |one: &Returned| slots[one.slot].standing == Standing::InSync;
         let is_out = |one: &Returned| slots[one.slot].member == one.member && !is_in(one);
+        let is_offline = |one: &Returned| slots[one.slot].standing == Standing::Offline;
         let mut returned = self.returned.borrow_mut();
         returned.retain(|one| is_incoming(one) || is_out(one));
-        // A replacement goes on when the old disk is in.
-        let next = returned.iter().rposition(|one| is_out(one) || is_in(one))?;
+        // A replacement goes on when the old disk is in. What a person took out waits for a person.
+        let next =
+            returned.iter().rposition(|one| !is_offline(one) && is_out(one) || is_in(one))?;
         Some(returned.remove(next))
     }
 

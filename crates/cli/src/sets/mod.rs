@@ -338,6 +338,7 @@ fn change<T>(
         let set = stack.set.as_ref().expect("it stands on one");
         let orders = Orders::new(volume, set, Jobs::default(), at_once, &runtime);
         let done = work(&orders, &stack).await;
+        set.errors.keep(&set.set.status()).await;
         stack.close(volume).await?;
         done.map_err(|refused| match refused {
             Refused::Senseless(why) => Failure::Usage(format!("{}: {why}", volume.path.display())),
