@@ -188,11 +188,9 @@ fn results<T, W, U, V>(
     })
 }
 
-/// A refusal of the file system. Damage is said in the log, since the protocol cannot say it.
+/// A refusal of the file system. The log says what the protocol cannot say.
 fn failure<W>(asked: Asked<'_>, error: FsError, about: W) -> Failure<W> {
-    if error == FsError::Corrupt {
-        let Asked { caller, target, part } = asked;
-        caller.reports.damaged(&target.volume, target.id, part);
-    }
+    let Asked { caller, target, part } = asked;
+    caller.reports.refused_with(error, &target.volume, target.id, part);
     Failure { status: status(error), about }
 }
