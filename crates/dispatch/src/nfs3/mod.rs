@@ -16,7 +16,7 @@ mod names;
 mod volume;
 
 use nfs::nfs3::results::{LinkWcc, RenameWcc};
-use nfs::nfs3::{Arguments, Failure, Outcome, Procedure, Wcc};
+use nfs::nfs3::{Arguments, Failure, Outcome, Procedure, Status, Wcc};
 use nfs::xdr::Encode;
 use vfs::{Answer, CallOutcome, Durable, FsError, Name, Sealed};
 
@@ -90,8 +90,14 @@ pub(crate) fn again(
     procedure: Procedure,
     done: Durable<CallOutcome>,
 ) -> Option<Reply> {
-    let (CallOutcome { found, attributes, about: [first, second] }, done) =
+    let (CallOutcome { found, attributes, about: [first, second], has_failed }, done) =
         (*done, Told::from(done));
+    if has_failed {
+        let (status, about) = (Status::Io, convert::wcc(volume.fsid, first));
+        let failed = done.map(|_| Failure { status, about }).map(Err);
+        let is_told = !matches!(procedure, Procedure::Rename | Procedure::Link);
+        return is_told.then(|| reply::<(), Wcc>(xid, Ok(failed)));
+    }
     Some(match procedure {
         Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
             reply::<_, Wcc>(xid, Ok(done.map(|_| convert::wcc(volume.fsid, first)).map(Ok)))
