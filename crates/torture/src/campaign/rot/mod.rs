@@ -90,7 +90,7 @@ mod tests {
         for seed in 0..8 {
             let [one, two] = [(); 2].map(|()| {
                 let made = volumes.of(Design::SYNC, seed).expect("there is room");
-                Damage::draw(seed, &made)
+                Damage::draw(Design::SYNC, seed, &made)
             });
             assert_eq!(one, two);
         }

@@ -13,7 +13,8 @@ use vfs::{FileSystem, FsError};
 
 use super::judge::{Block, Fate, Held, Seen, class_of, judge, judge_repaired, must_serve};
 use super::workload::{
-    Damage, Made, Page, VOLUME_BYTES, by_class, bytes_of, content, drawn, looked_by_a_check, shape,
+    Damage, Made, Page, VOLUME_BYTES, by_class, bytes_of, content, drawn, looked_by_a_check,
+    may_be_hit, shape,
 };
 use crate::explore::control;
 use crate::explore::design::Design;
@@ -67,7 +68,7 @@ pub(super) fn live(
         2 if is_plain => life.lose_a_list(&mut prng)?,
         3 | 4 => life.lose_after_a_kill(&mut prng)?,
         _ => {
-            let damage = Damage::draw(seed, made);
+            let damage = Damage::draw(design, seed, made);
             let page = (damage.disk, damage.at / PAGE_SIZE as u64);
             life.block = Block::of(&bytes_of(&made.images, page), &made.held);
             if !damage.is_served {
@@ -286,7 +287,8 @@ impl Life<'_> {
         self.kill();
         let images = Images(self.rams.iter().map(|ram| ram.image()).collect());
         drop(self.try_open()?.ok_or("it does not come back")?);
-        let read: Vec<Page> = self.rams[0].looked();
+        let mut read: Vec<Page> = self.rams[0].looked();
+        read.retain(|&page| may_be_hit(self.design, page));
         self.rams = Ram::all(&images);
         self.kill();
         let page = drawn(prng, &by_class(&images, &read));

@@ -185,7 +185,8 @@ fn look_at_all(
     if design.device() == Device::Plain {
         pages.extend(looked_by_a_check(design, executor, images)?);
     }
-    let mut all: Vec<Page> = pages.into_iter().filter(|&page| is_used(images, page)).collect();
+    let may_rot = |&page: &Page| may_be_hit(design, page) && is_used(images, page);
+    let mut all: Vec<Page> = pages.into_iter().filter(may_rot).collect();
     all.sort_unstable();
     all.dedup();
     Ok(all)
@@ -208,6 +209,12 @@ pub(super) fn looked_by_a_check(
         checked.map_err(|error| error.to_string())?;
         Ok(rams[0].looked())
     })
+}
+
+/// Whether damage to a page is tried. A log beside a set is one disk, whose damage the plain
+/// designs try: the set knows nothing of it.
+pub(super) fn may_be_hit(design: Design, (disk, _): Page) -> bool {
+    design.device() == Device::Plain || disk < design.device().disks()
 }
 
 /// Whether somebody has written to a page.
@@ -247,12 +254,13 @@ impl fmt::Display for Damage {
 
 impl Damage {
     /// That of a seed: a page of any class that somebody reads, or any page in use of any disk.
-    pub(super) fn draw(seed: u64, made: &Made) -> Self {
+    pub(super) fn draw(design: Design, seed: u64, made: &Made) -> Self {
         let mut prng = Prng::new(seed ^ 0x0dd5);
         let (disk, page) = if prng.chance(4, 5) {
             drawn(&mut prng, &made.live)
         } else {
-            let disk = prng.index(made.images.0.len());
+            let disks = (0..made.images.0.len()).filter(|&disk| may_be_hit(design, (disk, 0)));
+            let disk = prng.index(disks.count());
             let used: Vec<u64> = pages(&made.images.0[disk]).collect();
             (disk, used[prng.index(used.len())])
         };
