@@ -170,7 +170,7 @@ impl Opening {
         let jobs = Jobs::default();
         watch(&self.path, &opened, &jobs, runtime);
         let report_stop = report_stop_of(&self.path, &opened);
-        let scrubs = Scrubs::new(&opened, &jobs, runtime);
+        let scrubs = Scrubs::new(volume.folder.clone(), &opened, &jobs, runtime);
         let live = live_of(&opened, set.clone(), &scrubs);
         let file_system = opened.files;
         let orders = set.map(|set| Orders::new(volume, &set, jobs.clone(), device, runtime));

@@ -12,7 +12,9 @@
 //! 3. A superblock need not be readable: the checker looks for copies by itself. So nothing here
 //!    asks for one before.
 //! 4. The exit code is that of the check, even if no program reads the output to its end.
-//! 5. What acknowledged changes a log holds is given up for `--without-log` alone.
+//! 5. Losses that scrubs have found are told until something has looked at the data again: a later
+//!    scrub, or a check of all data, which knows better.
+//! 6. What acknowledged changes a log holds is given up for `--without-log` alone.
 
 mod json;
 mod outcome;
@@ -30,13 +32,16 @@ use block::BlockDevice;
 use block::file::{Access, DiskFile};
 use block::scratch::ScratchDevice;
 use clap::Args;
-use designs::{CheckError, CheckOptions, Design, LogState, LogUse, OpenError, Report};
+use designs::{
+    CheckError, CheckOptions, DataPlace, Design, Finding, LogState, LogUse, OpenError, Report,
+};
 use runtime::Runtime;
 use server::disks::Disks;
 use server::reactor;
 
 use crate::failure::{Failure, other_advice};
 use crate::found::other_on;
+use crate::losses::{self, Loss};
 use crate::membership::{membership_of, no_volume_alone};
 use crate::partitions::partition_on;
 use crate::saved;
@@ -50,7 +55,8 @@ use progress::Watch;
 pub(crate) const HELP: &str = "\
 Without --repair, fsck writes nothing and reports what a repair would do. A repair checks its own
 result before it writes anything, and lists what it cannot save, each item with the word 'loss'. It
-may be interrupted at any time: run it again. Stop the server of a volume before checking it.
+may be interrupted at any time: run it again. Stop the server of a volume before checking it. Losses
+that an earlier scrub or full check has found are reported without --full as well.
 
 After a crash, fsck replays the log first: in memory only, unless --repair is given. A volume is not
 repaired without its log, which may hold the only copy of acknowledged changes: put it back, or name
@@ -94,6 +100,8 @@ pub(crate) struct FsckArguments {
 struct Done {
     report: Report,
     took: Duration,
+    /// What scrubs have found lost, where the data was not read by this check.
+    known: Vec<Loss>,
     /// Why a repair would be refused because of the log.
     refused: Option<OpenError>,
 }
@@ -110,7 +118,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn outcome(&self) -> Outcome {
-        self.result.as_ref().map_or(Outcome::Failed, |done| Outcome::of(&done.report))
+        self.result.as_ref().map_or(Outcome::Failed, |done| Outcome::of(&done.report, &done.known))
     }
 }
 
@@ -204,7 +212,25 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     if let Some(path) = ready.saved {
         saved::remove(path).map_err(Unchecked::Volume)?;
     }
-    Ok(Done { report, took, refused: ready.refused })
+    let known = match &ready.folder {
+        Some(folder) if arguments.full => {
+            let found_at = runtime.clock.wall().seconds;
+            let lost = report.findings.list.iter().filter_map(|it| loss_of(it, found_at));
+            // Who may only read leaves it to another.
+            let _ = losses::write(folder, &lost.collect::<Vec<_>>());
+            Vec::new()
+        }
+        Some(folder) => losses::read(folder),
+        None => Vec::new(),
+    };
+    Ok(Done { report, took, known, refused: ready.refused })
+}
+
+/// The data that a finding says is lost, if it is one of data.
+fn loss_of(finding: &Finding, found_at: i64) -> Option<Loss> {
+    let DataPlace { offset, length, .. } = finding.data?;
+    let (path, snapshot, other_paths) = (finding.path.clone(), finding.snapshot.clone(), vec![]);
+    Some(Loss { path, other_paths, snapshot, offset, length: Some(length), found_at })
 }
 
 /// A volume that is ready to be checked.
@@ -217,6 +243,8 @@ struct Ready {
     /// What was saved of a log, and has been brought home for good or given up: it goes when the
     /// check has come to its end.
     saved: Option<PathBuf>,
+    /// The folder of the volume, if it has one.
+    folder: Option<PathBuf>,
 }
 
 /// Opens the disk of a volume, whatever is on it, and has its log replayed: for good when it is to
@@ -268,5 +296,6 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
     let is_over = arguments.without_log || prepared.replayed.is_some();
     let saved = saved.filter(|_| arguments.repair && is_over);
     let design = volume.design();
-    Ok(Ready { design, device, log: prepared.state, refused: prepared.refused, saved })
+    let (log, refused, folder) = (prepared.state, prepared.refused, volume.folder);
+    Ok(Ready { design, device, log, refused, saved, folder })
 }

@@ -27,6 +27,7 @@ mod found;
 mod fsck;
 mod info;
 mod log;
+mod losses;
 mod make_set;
 mod making;
 mod members;

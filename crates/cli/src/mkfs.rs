@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::folder::{create_private, parent, sync_folder};
 use crate::found::{anything_in, found_in};
 use crate::log::{self, LOG_NAME, log_size_for};
+use crate::losses;
 use crate::make_set;
 use crate::mkfs_arguments::MkfsArguments;
 use crate::occupied::{
@@ -217,6 +218,7 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static De
     let made = if disk.exists() {
         let made = remake_disk(arguments, &disk, is_unfinished(folder))?;
         settle_in(arguments, made.size)?;
+        losses::forget(folder)?; // those of the volume before
         made
     } else {
         refuse_foreign_folder(folder)?;

@@ -13,6 +13,7 @@ use crate::error_counts::{ERRORS_NAME, NEW_ERRORS_NAME};
 use crate::failure::Failure;
 use crate::found::lost_in;
 use crate::log::{LOG_NAME, NEW_SUFFIX};
+use crate::losses::{LOSSES_NAME, NEW_LOSSES_NAME};
 use crate::set_state::{NEW_STATE_NAME, STATE_NAME};
 use crate::signature::{at_the_end, known, recognise};
 use crate::volume::{NEW_SETTINGS_NAME, SETTINGS_NAME};
@@ -104,6 +105,6 @@ pub(crate) fn is_leftover(name: &OsStr) -> bool {
     let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
     let of_sets = [STATE_NAME, NEW_STATE_NAME, ERRORS_NAME, NEW_ERRORS_NAME];
     let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];
-    let own = own.into_iter().chain(of_sets);
+    let own = own.into_iter().chain(of_sets).chain([LOSSES_NAME, NEW_LOSSES_NAME]);
     own.into_iter().any(|own| name == own)
 }

@@ -25,6 +25,7 @@ use server::reactor;
 
 use crate::failure::{Failure, spell_out};
 use crate::found::found_on;
+use crate::losses::{self, Loss};
 use crate::order::{self, bar};
 use crate::size::show_size;
 use crate::stack::Stack;
@@ -84,6 +85,15 @@ struct Lost {
 }
 
 impl Scrub {
+    /// The places that are lost, as the folder of the volume keeps them.
+    fn losses(&self, found_at: i64) -> Vec<Loss> {
+        let loss = |lost: &Lost| {
+            let Lost { path, snapshot, offset } = lost.clone();
+            Loss { path, other_paths: Vec::new(), snapshot, offset, length: None, found_at }
+        };
+        self.lost.iter().map(loss).collect()
+    }
+
     /// Takes over what is told.
     fn see(&mut self, scrubbed: &Scrubbed) {
         let Scrubbed { done_bytes, total_bytes, mended, ref lost } = *scrubbed;
@@ -273,7 +283,10 @@ async fn here(volume: &Volume, runtime: Runtime) -> Result<Outcome, Failure> {
         stack.close(volume).await?;
         return Err(failure);
     }
-    Ok(scrub_all(volume, stack).await)
+    let (scrub, done) = scrub_all(volume, stack).await;
+    let losses = scrub.losses(runtime.clock.wall().seconds);
+    losses::keep(volume.folder.clone(), losses, done.is_ok()).await;
+    Ok((scrub, done))
 }
 
 /// Scrubs what is open, and closes it.
@@ -301,6 +314,8 @@ async fn scrub_all(volume: &Volume, stack: Stack) -> Outcome {
 
 /// What scrubs a volume that is served, one time after the other.
 pub(crate) struct Scrubs {
+    /// The folder of the volume, if it has one.
+    folder: Option<PathBuf>,
     engine: Weak<dyn OpenEngine>,
     jobs: Jobs,
     runtime: Runtime,
@@ -310,10 +325,15 @@ pub(crate) struct Scrubs {
 
 impl Scrubs {
     /// Those of a volume that is open.
-    pub(crate) fn new(opened: &Opened, jobs: &Jobs, runtime: &Runtime) -> Self {
+    pub(crate) fn new(
+        folder: Option<PathBuf>,
+        opened: &Opened,
+        jobs: &Jobs,
+        runtime: &Runtime,
+    ) -> Self {
         let (engine, jobs, runtime) =
             (Rc::downgrade(&opened.engine), jobs.clone(), runtime.clone());
-        Self { engine, jobs, runtime, is_under_way: Rc::default(), seen: Rc::default() }
+        Self { folder, engine, jobs, runtime, is_under_way: Rc::default(), seen: Rc::default() }
     }
 
     /// What the last one has come to so far.
@@ -339,6 +359,7 @@ impl Scrubs {
         let job = self.jobs.begin("scrub", 0, "bytes", true);
         let id = job.id();
         let (is_under_way, seen) = (self.is_under_way.clone(), self.seen.clone());
+        let (folder, clock) = (self.folder.clone(), self.runtime.clock.clone());
         let scrub = async move {
             let mut watch = |scrubbed: &Scrubbed| {
                 job.advance(scrubbed.done_bytes, scrubbed.total_bytes);
@@ -351,6 +372,9 @@ impl Scrubs {
                 Some(scrubbing) => scrubbing.await,
                 None => Err(ScrubError::Stopped),
             };
+            let losses = seen.borrow().as_ref().map(|seen| seen.losses(clock.wall().seconds));
+            let losses = losses.unwrap_or_default();
+            losses::keep(folder, losses, done.is_ok()).await;
             is_under_way.set(false);
             if let (Err(error), Some(seen)) = (&done, &mut *seen.borrow_mut()) {
                 seen.error = Some(error.to_string());

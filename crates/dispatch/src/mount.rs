@@ -83,9 +83,7 @@ async fn step(
     let sealed = root.volume.file_system.lookup(&root.who, directory, name).await;
     let answer = sealed.open().await.map_err(|Lost| Status::Io)?.into_inner();
     let found = answer.result.map_err(|error| {
-        if error == FsError::Corrupt {
-            caller.reports.damaged(&root.volume, directory, Part::Named(name));
-        }
+        caller.reports.refused_with(error, &root.volume, directory, Part::Named(name));
         status(error)
     })?;
     match found.attributes.kind {

@@ -1,6 +1,6 @@
 //! What the log of the server says of calls that are refused: of clients that no rule admits, and
-//! of damage that a call has met. It is enough to mend either, and never so much that it fills the
-//! log or the memory.
+//! of damage and of failures of the disk that a call has met. It is enough to mend either, and
+//! never so much that it fills the log or the memory.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use runtime::{Clock, Instant};
-use vfs::{Name, ObjectId};
+use vfs::{FsError, Name, ObjectId};
 
 use crate::handle::Fsid;
 use crate::volume::Served;
@@ -24,6 +24,7 @@ pub(crate) struct Reports {
     clock: Rc<dyn Clock>,
     refusals: RefCell<Period<(IpAddr, String)>>,
     damage: RefCell<Period<(Fsid, ObjectId)>>,
+    failures: RefCell<Period<(Fsid, ObjectId)>>,
 }
 
 /// The part of a file that a call asks for.
@@ -88,7 +89,8 @@ impl<K: PartialEq> Period<K> {
 impl Reports {
     /// Nothing was said yet.
     pub(crate) fn new(clock: Rc<dyn Clock>) -> Self {
-        Self { clock, refusals: RefCell::default(), damage: RefCell::default() }
+        let (refusals, damage, failures) = Default::default();
+        Self { clock, refusals, damage, failures }
     }
 
     /// A `what` of a client was refused, since no rule of the volume's export admits it.
@@ -109,8 +111,42 @@ impl Reports {
         );
     }
 
-    /// A call met damage where it looked for a part of a file, and is answered with an error.
-    pub(crate) fn damaged(&self, volume: &Served, id: ObjectId, part: Part<'_>) {
+    /// A call that looked for a part of a file is answered with an error. Damage, and what the disk
+    /// does not give, as a set that has lost it, is said: the protocol cannot say it.
+    pub(crate) fn refused_with(
+        &self,
+        error: FsError,
+        volume: &Served,
+        id: ObjectId,
+        part: Part<'_>,
+    ) {
+        match error {
+            FsError::Corrupt => self.damaged(volume, id, part),
+            FsError::Io if !volume.has_lost() => self.failed(volume, id, part),
+            _ => {}
+        }
+    }
+
+    fn failed(&self, volume: &Served, id: ObjectId, part: Part<'_>) {
+        let more = |unreported| tracing::warn!(unreported, "the disk failed more calls");
+        if !self.failures.borrow_mut().admits(self.clock.now(), (volume.fsid, id), more) {
+            return;
+        }
+        let (volume, inode, snapshot) = (&*volume.name, id.ino.0, id.snapshot.0);
+        if id.is_live() {
+            tracing::warn!(volume, inode, "the disk failed a call: it asked for {part}");
+        } else {
+            let held = "as a snapshot holds it";
+            tracing::warn!(
+                volume,
+                inode,
+                snapshot,
+                "the disk failed a call: it asked for {part}, {held}"
+            );
+        }
+    }
+
+    fn damaged(&self, volume: &Served, id: ObjectId, part: Part<'_>) {
         volume.note_damage();
         let more = |unreported| tracing::warn!(unreported, "more calls met damage on the disk");
         if !self.damage.borrow_mut().admits(self.clock.now(), (volume.fsid, id), more) {

@@ -75,6 +75,11 @@ impl Served {
         }
     }
 
+    /// Whether an answer was lost: all further ones may be.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.is_lost.get()
+    }
+
     /// Takes note that a call met damage.
     pub(crate) fn note_damage(&self) {
         if !self.is_damaged.replace(true) {

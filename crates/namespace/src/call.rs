@@ -146,6 +146,7 @@ impl<N: Object + Clone> Call<N> {
             found: found.map(|found| found.id),
             attributes: found.map(|found| found.attributes),
             about: [self.wcc(FIRST), self.wcc(SECOND)],
+            has_failed: false,
         }
     }
 }

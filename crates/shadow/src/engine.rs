@@ -18,6 +18,7 @@ use crate::format::{FIRST, INODES, ROOT, UNIT};
 use crate::inode::Inode;
 use crate::nodes::{Node, Nodes, Stem};
 use crate::pins::Pins;
+use crate::planted::{Bug, is_planted};
 use crate::scrubbing::Scrubbing;
 use crate::space::Space;
 use crate::update::Update;
@@ -38,6 +39,9 @@ const LOOKED: usize = 8;
 const SPARE: u64 = 1024;
 /// Inode numbers end here: an entry of a directory has 32 bits for one.
 pub(crate) const LAST_INO: u64 = u32::MAX as u64;
+
+/// Units of an update that changes nothing: its record.
+const SUCCESSOR: u64 = 1;
 
 /// See the crate's prose.
 pub struct Shadow {
@@ -60,6 +64,8 @@ pub struct Shadow {
     pub(crate) leaving_units: Cell<u64>,
     /// Blocks of inodes that have access times which no Update carries.
     pub(crate) touched: RefCell<BTreeMap<u64, Rc<Node>>>,
+    /// The last update that needs no successor: nobody has changed anything with it.
+    pub(crate) followed: Cell<u64>,
     /// For a bug that tests plant: the answer of the change before.
     pub(crate) late_answer: RefCell<Option<Rc<[u8]>>>,
     /// The block of inodes that new files get numbers of.
@@ -142,6 +148,28 @@ impl Shadow {
         self.commits.stage(Staged { sequence, ..Staged::default() });
         self.commits.commit_soon();
         Some(Sequence(sequence))
+    }
+
+    /// Access times go out with the next update.
+    pub(crate) fn write_touched(&self) {
+        // What was touched stays in memory no longer, whatever becomes of it.
+        let touched = self.touched.take();
+        let cost = touched.len() as u64 * self.cost_of_inode();
+        // A crash may lose an access time, and so may a full volume, or what is full below it.
+        if !touched.is_empty() {
+            self.write_again(touched.into_values().filter(|home| !home.is_gone()), cost);
+        }
+    }
+
+    /// The last update gets a successor that changes nothing, if nothing else follows: then it is
+    /// none whose blocks may be damaged or torn, and damage to them gives up nothing of it.
+    pub(crate) fn follow(&self) {
+        let last = self.commits.number() - 1;
+        let is_quiet = !self.commits.is_busy() && !self.commits.has_staged();
+        if last > self.followed.get() && is_quiet && !is_planted(Bug::UnfollowedUpdates) {
+            self.write_again([], SUCCESSOR);
+            self.followed.set(last + 1);
+        }
     }
 
     /// Units of metadata that a change of a leaf takes at most: with what leads to it, and to the

@@ -134,6 +134,7 @@ pub async fn open(
         nodes,
         space,
         pins: commits.pins.clone(),
+        followed: std::cell::Cell::new(commits.number() - 1),
         commits,
         promised: Rc::default(),
         next: std::cell::Cell::new(1),

@@ -144,6 +144,8 @@ planted::bugs! {
     RefusedRollBacks,
     /// An opening takes no superblock of which a bit has flipped.
     UnmendedSuperblocks,
+    /// No update is followed by one that changes nothing.
+    UnfollowedUpdates,
     /// An update did not happen if a bit has flipped in what it wrote.
     UnmendedRuns,
     /// Blocks of lines of snapshots and lists that have rotted stay so, though memory has them.

@@ -411,13 +411,8 @@ impl Engine for Shadow {
     }
 
     async fn write_times(&self) {
-        // What was touched stays in memory no longer, whatever becomes of it.
-        let touched = self.touched.take();
-        let cost = touched.len() as u64 * self.cost_of_inode();
-        // A crash may lose an access time, and so may a full volume, or what is full below it.
-        if !touched.is_empty() {
-            self.write_again(touched.into_values().filter(|home| !home.is_gone()), cost);
-        }
+        self.write_touched();
+        self.follow();
     }
 
     async fn end_background(&self) {
@@ -426,7 +421,7 @@ impl Engine for Shadow {
     }
 
     async fn come_to_rest(&self) -> Result<(), FsError> {
-        self.write_times().await;
+        self.write_touched();
         self.commits.all_durable().await
     }
 

@@ -74,7 +74,7 @@ impl Deref for Requester {
 }
 
 /// What a call that changed something is answered. A refusal changes nothing, and is not
-/// remembered here.
+/// remembered here; a failure behind the first of several steps is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOutcome {
     /// The file that was made, or found in place of making one.
@@ -83,6 +83,8 @@ pub struct CallOutcome {
     pub attributes: PostOp,
     /// The files that the call named, in order.
     pub about: [Wcc; 2],
+    /// A step behind the first has failed: the answer is an error of the disk.
+    pub has_failed: bool,
 }
 
 /// A call that was answered, or is about to be.

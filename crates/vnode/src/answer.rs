@@ -2,7 +2,8 @@
 //!
 //! A head of 28 bytes, the key of the call, and then what is known of the files, each part if its
 //! bit is set: the attributes of the file that was found, and of each of the two files that the
-//! call named what it was just before and just after.
+//! call named what it was just before and just after. A bit of its own says that a later step
+//! of the call has failed.
 
 use std::rc::Rc;
 
@@ -64,6 +65,9 @@ struct After {
     mtime: Time,
     ctime: Time,
 }
+
+/// The bit among the parts that stands for a failure, and for nothing that follows.
+const HAS_FAILED: u16 = 1 << 5;
 
 /// The most bytes that an answer takes.
 pub const LARGEST: usize =
@@ -176,7 +180,7 @@ pub fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
         put(about.before.map(Before::from).as_ref().map(IntoBytes::as_bytes));
         put(about.after.map(After::from).as_ref().map(IntoBytes::as_bytes));
     }
-    head.parts.set(parts);
+    head.parts.set(parts | if done.has_failed { HAS_FAILED } else { 0 });
     data[..size_of::<Head>()].copy_from_slice(head.as_bytes());
     data[..end].into()
 }
@@ -185,7 +189,8 @@ pub fn write(at: Timestamp, answered: &CallReply) -> Rc<[u8]> {
 pub fn read(data: &[u8]) -> Option<LoggedReply> {
     let (head, rest) = Head::read_from_prefix(data).ok()?;
     let (key, rest) = rest.split_at_checked(head.key.get().into())?;
-    let mut parts = Parts { bits: head.parts.get(), rest };
+    let has_failed = head.parts.get() & HAS_FAILED != 0;
+    let mut parts = Parts { bits: head.parts.get() & !HAS_FAILED, rest };
     let attributes = parts.after()?;
     let mut about = [Wcc::default(); 2];
     for wcc in &mut about {
@@ -197,7 +202,7 @@ pub fn read(data: &[u8]) -> Option<LoggedReply> {
     let (ino, generation) = (Ino(head.ino.get()), head.generation.get());
     let found = (ino.0 != 0).then_some(ObjectId::live(ino, generation));
     let at = Timestamp { seconds: head.at.get(), nanoseconds: head.nanoseconds.get() };
-    let done = CallOutcome { found, attributes, about };
+    let done = CallOutcome { found, attributes, about, has_failed };
     Some(LoggedReply {
         at,
         answered: CallReply { key: Rc::new(CallKey::new(key)?), outcome: done },
@@ -264,14 +269,24 @@ mod tests {
         let found = Some(ObjectId::live(Ino(77), 10));
         vec![
             CallOutcome::default(),
-            CallOutcome { found, attributes: Some(one), about: [whole(other), Wcc::default()] },
+            CallOutcome {
+                found,
+                attributes: Some(one),
+                about: [whole(other), Wcc::default()],
+                has_failed: false,
+            },
             CallOutcome { found, ..CallOutcome::default() },
             CallOutcome { about: [whole(one), whole(other)], ..CallOutcome::default() },
             CallOutcome {
                 about: [Wcc { before: None, ..whole(one) }, whole(one)],
                 ..CallOutcome::default()
             },
-            CallOutcome { found, attributes: Some(one), about: [whole(one), whole(other)] },
+            CallOutcome {
+                found,
+                attributes: Some(one),
+                about: [whole(one), whole(other)],
+                has_failed: true,
+            },
         ]
     }
 

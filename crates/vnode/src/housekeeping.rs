@@ -34,7 +34,9 @@ impl<E: Engine> Files<E> {
                     return;
                 }
                 files.write_back_all().await;
-                files.engine.write_times().await;
+                if !files.stop.get().has_begun {
+                    files.engine.write_times().await;
+                }
             }
         };
         self.runtime.tasks.spawn(task.boxed_local());

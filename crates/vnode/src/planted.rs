@@ -37,6 +37,8 @@ planted::bugs! {
     NewestAlone,
     /// That a handle is stale is said before the removal is durable.
     UnwaitedRemovals,
+    /// A call that fails behind its first step is remembered as that was answered.
+    UntoldFailures,
     /// A chain stays where a block is another.
     EndlessChains,
     /// A chain that was cut is not finished.

@@ -45,6 +45,22 @@ impl Witness for Beginning<'_> {
     }
 }
 
+/// The witness of a step behind the first that records a failure: the answer that is remembered of
+/// the first says that all of it happens.
+struct Failing<'a>(&'a mut dyn Witness);
+
+impl Witness for Failing<'_> {
+    fn before(&mut self) {
+        self.0.before();
+    }
+
+    fn after(&mut self, depends: Depends) -> Option<(CallReply, Depends)> {
+        let mut answered = self.0.after(depends)?;
+        answered.0.outcome.has_failed = true;
+        Some(answered).filter(|_| !is_planted(Bug::UntoldFailures))
+    }
+}
+
 impl<E: Engine> Files<E> {
     /// Makes a regular file `size` bytes long; `also` changes other attributes along with it, and
     /// `witness` sees it. Under the exclusive lock, with no dirty pages.
@@ -80,30 +96,43 @@ impl<E: Engine> Files<E> {
         witness: &mut dyn Witness,
     ) -> Result<Sequence, FsError> {
         let shortened = self.shorten_in_steps(node, size, also, witness).await;
-        let is_damaged = shortened == Err(FsError::Corrupt) && self.is_unfinished(node.ino);
-        if is_damaged && !is_planted(Bug::EndlessChains) && self.end_chain(node).await.is_ok() {
+        if shortened.is_ok() || !self.is_unfinished(node.ino) {
             return shortened;
         }
-        if shortened.is_err() && self.is_unfinished(node.ino) {
-            self.stick(node.ino);
-            // It is in its middle: no attempt begins it again.
-            return shortened.map_err(|error| match error {
-                FsError::NoSpace => FsError::Io,
-                other => other,
-            });
+        let is_damaged = shortened == Err(FsError::Corrupt) && !is_planted(Bug::EndlessChains);
+        if is_damaged && self.fail_chain(node, true, witness).await.is_ok() {
+            return shortened;
         }
-        shortened
+        // One that cannot be recorded either is that of a volume which has stopped, or soon will.
+        let _ = self.fail_chain(node, false, witness).await;
+        self.stick(node.ino);
+        // It is in its middle: no attempt begins it again.
+        shortened.map_err(|error| match error {
+            FsError::NoSpace => FsError::Io,
+            other => other,
+        })
     }
 
-    /// A chain ends where it is: the file has the size that it has by now.
-    async fn end_chain(&self, node: &File<E>) -> Result<(), FsError> {
+    /// A step of a chain has failed, which `witness` sees: its answer takes the place of that of
+    /// the first step. The chain ends where it is, or else waits for the next start; the file has
+    /// the size that it has by now.
+    async fn fail_chain(
+        &self,
+        node: &File<E>,
+        ends: bool,
+        witness: &mut dyn Witness,
+    ) -> Result<(), FsError> {
         let mut change = self.plan(Space::Superuser);
         change.update.manner().goes_on = true;
         let also = self.stamped(&AttributeChange::default());
         self.engine.set_attributes(&mut change.update, node, &also);
-        change.link(ChainLink::Ends(node.ino));
-        let sequence = self.apply(self.reserve(change).await?, &mut ());
-        self.engine.shortened(node, node.stored_size(), sequence).await;
+        if ends {
+            change.link(ChainLink::Ends(node.ino));
+        }
+        let sequence = self.apply(self.reserve(change).await?, &mut Failing(witness));
+        if ends {
+            self.engine.shortened(node, node.stored_size(), sequence).await;
+        }
         self.reached(sequence).await
     }
 

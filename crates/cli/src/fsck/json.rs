@@ -8,6 +8,7 @@ use designs::Finding;
 use serde::Serialize;
 
 use super::{Done, Run};
+use crate::losses::Loss;
 
 /// What is said of every run.
 #[derive(Serialize)]
@@ -36,6 +37,7 @@ struct Told<'a> {
     reconnected: u64,
     findings: Vec<Item<'a>>,
     counts: BTreeMap<&'static str, u64>,
+    known_losses: &'a [Loss],
     log_since: Option<i64>,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,6 +90,7 @@ fn told(done: &Done) -> Told<'_> {
         reconnected: report.reconnected,
         findings: findings.list.iter().map(|finding| item(finding, report.repaired)).collect(),
         counts: findings.counts.iter().map(|(one, count)| (one.name, *count)).collect(),
+        known_losses: &done.known,
         log_since: report.log_since_seconds,
         seconds: done.took.as_secs_f64(),
         error: report.unrepaired.as_deref(),
@@ -141,7 +144,8 @@ mod tests {
         };
         let report = Report { findings, held_bytes: 12_288, repaired, ..Report::default() };
         let report = report.into();
-        let done = Done { report, took: Duration::from_millis(1500), refused: None };
+        let done =
+            Done { report, took: Duration::from_millis(1500), known: Vec::new(), refused: None };
         let (volume, words, without_log) = (Path::new("data"), String::new(), false);
         let run = Run { volume, words, repair: repaired, without_log, result: Ok(done) };
         let mut output = Vec::new();

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use designs::{Report, Severity};
 
+use crate::losses::Loss;
+
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -19,10 +21,12 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// That of a check which came to its end.
-    pub(super) fn of(report: &Report) -> Self {
+    /// That of a check which came to its end, and of losses that are known.
+    pub(super) fn of(report: &Report, known: &[Loss]) -> Self {
         let findings = &report.findings;
-        if findings.worst <= Some(Severity::Note) {
+        if !known.is_empty() {
+            Self::Left
+        } else if findings.worst <= Some(Severity::Note) {
             Self::Clean
         } else if report.repaired && !findings.unrepairable {
             Self::Repaired
@@ -64,7 +68,7 @@ mod tests {
 
     fn outcome(worst: Option<Severity>, repaired: bool, unrepairable: bool) -> Outcome {
         let findings = Findings { worst, unrepairable, ..Findings::default() };
-        Outcome::of(&Report { findings, repaired, ..Report::default() })
+        Outcome::of(&Report { findings, repaired, ..Report::default() }, &[])
     }
 
     #[test]

@@ -23,6 +23,11 @@ pub(super) fn write(run: &Run<'_>, done: &Done, output: &mut dyn Write) -> io::R
     let findings = &report.findings;
     if findings.total() > 0 {
         list(findings, report.repaired, output)?;
+    }
+    for loss in &done.known {
+        writeln!(output, "known loss: {}", plain(&loss.to_string()))?;
+    }
+    if findings.total() > 0 || !done.known.is_empty() {
         writeln!(output)?;
     }
     let name = plain(&run.volume.display().to_string());
@@ -135,7 +140,10 @@ fn result(run: &Run<'_>, done: &Done) -> String {
     let findings = &report.findings;
     let without = if run.without_log { "--without-log " } else { "" };
     let repair = format!("'duramen fsck --repair {without}{words}'");
-    match Outcome::of(report) {
+    if let Some(line) = known(done, &words) {
+        return line;
+    }
+    match Outcome::of(report, &[]) {
         Outcome::Clean if !report.was_unclean => "nothing is wrong".to_owned(),
         // No damage; but without the mark of a clean stop, not every server would use it.
         Outcome::Clean if report.repaired => {
@@ -184,6 +192,18 @@ fn result(run: &Run<'_>, done: &Done) -> String {
         }
         Outcome::Failed => unreachable!("a report is that of a check that came to its end"),
     }
+}
+
+/// What is to be done about losses that are known, if nothing else is wrong.
+fn known(done: &Done, words: &str) -> Option<String> {
+    let is_clean = Outcome::of(&done.report, &[]) != Outcome::Left;
+    (is_clean && !done.known.is_empty()).then(|| {
+        format!(
+            "what scrubs have found lost is listed above as 'known loss', and nothing else is \
+             wrong: restore or remove these files; 'duramen fsck --full {words}' looks at all data \
+             again"
+        )
+    })
 }
 
 /// A volume is not repaired without its log, and hardly anything can be said of it.
@@ -266,7 +286,8 @@ mod tests {
     fn told(repair: bool, report: Report) -> String {
         let refused = report.findings.unrepairable.then_some(LogError::LogMissing.into());
         let refused = refused.filter(|_| report.log_since_seconds.is_some());
-        let result = Ok(Done { report: report.into(), took: Duration::ZERO, refused });
+        let result =
+            Ok(Done { report: report.into(), took: Duration::ZERO, known: Vec::new(), refused });
         let (volume, words) = (Path::new("data"), "data --log l".to_owned());
         let run = Run { volume, words, repair, without_log: false, result };
         let mut output = Vec::new();

@@ -154,7 +154,7 @@ fn a_server_tells_why_its_scrub_failed() {
     let seen = reactor::block_on(|runtime| async {
         let (engine, jobs, clock) = (Rc::downgrade(&engine), jobs.clone(), runtime.clock.clone());
         let (is_under_way, seen) = (Rc::default(), Rc::default());
-        let scrubs = Scrubs { engine, jobs, runtime, is_under_way, seen };
+        let scrubs = Scrubs { folder: None, engine, jobs, runtime, is_under_way, seen };
         scrubs.begin_one().expect("none is under way");
         while scrubs.is_under_way.get() {
             clock.sleep(std::time::Duration::from_millis(1)).await;

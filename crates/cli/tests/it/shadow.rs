@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::common::serving::{Serving, put};
+use crate::common::serving::{Serving, put, remove};
 use crate::common::{Folder, SmallHost, duramen, duramen_in_time, follow, on};
 
 fn made(folder: &Folder, more: &[&str]) -> PathBuf {
@@ -385,4 +385,42 @@ fn metadata_of_another_volume_is_told_with_what_to_do() {
     assert!(run.output.contains(root), "{run:?}");
     assert_eq!(on("fsck", &volume, &[]).code, 0);
     assert_eq!(on("ls", &volume, &[]).good(), "");
+}
+
+#[test]
+fn a_check_tells_the_losses_that_a_scrub_has_found() {
+    let folder = Folder::new();
+    let volume = made(&folder, &[]);
+    let serving = Serving::start(&[&volume], &[]);
+    for (name, byte) in [("good", 7), ("bad", 8)] {
+        put(&serving, "volume", name, &[byte; 16384]);
+    }
+    on("scrub", &volume, &[]).good();
+    rot(&volume, 8);
+    assert!(serving.stop().success());
+    assert!(on("fsck", &volume, &[]).good().ends_with("nothing is wrong\n"), "nobody has read it");
+    let serving = Serving::start(&[&volume], &[]);
+    on("scrub", &volume, &[]).failed(1, "1 places are lost");
+    assert!(serving.stop().success());
+    let looked = on("fsck", &volume, &[]);
+    assert_eq!(looked.code, 4, "{looked:?}");
+    assert!(looked.output.starts_with("known loss: /bad: from byte 0 on, found on "), "{looked:?}");
+    assert!(!looked.output.contains("nothing is wrong\n"), "{looked:?}");
+    let looked = on("fsck", &volume, &["--json"]);
+    let object: Value = serde_json::from_str(&looked.output).expect("JSON");
+    let loss = &object["known_losses"][0];
+    assert_eq!((&loss["path"], &loss["offset"]), (&"/bad".into(), &0.into()));
+    assert_eq!((&object["result"], looked.code), (&"left".into(), 4));
+    // A check of all data knows better, and one that finds it knows it as well.
+    let looked = on("fsck", &volume, &["--full"]);
+    assert_eq!(looked.code, 4, "{looked:?}");
+    assert!(!looked.output.contains("known loss"), "{looked:?}");
+    let looked = on("fsck", &volume, &[]);
+    assert!(looked.output.contains("known loss: /bad: 8192 bytes at byte 0"), "{looked:?}");
+    let serving = Serving::start(&[&volume], &[]);
+    remove(&serving, "volume", "bad");
+    assert!(serving.stop().success());
+    assert_eq!(on("fsck", &volume, &[]).code, 4, "nobody has looked since");
+    on("scrub", &volume, &[]).good();
+    on("fsck", &volume, &[]).good();
 }

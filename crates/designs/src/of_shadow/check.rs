@@ -98,6 +98,7 @@ fn repair_of(wrong: &Wrong) -> Option<&'static str> {
         Law::Listed => Some("make the lists anew of what is held"),
         Law::Line => Some("forget the snapshot"),
         Law::Root if wrong.snapshot.is_some() => Some("delete the snapshot, since no way leads in"),
+        Law::Twice => Some("write it again of the other copy"),
         _ if wrong.snapshot.is_some() => None,
         Law::Root => Some("begin a new one"),
         Law::Links if wrong.found == NAMELESS => Some("give it a name in /lost+found"),

@@ -16,7 +16,7 @@ mod names;
 mod volume;
 
 use nfs::nfs3::results::{LinkWcc, RenameWcc};
-use nfs::nfs3::{Arguments, Failure, Outcome, Procedure, Wcc};
+use nfs::nfs3::{Arguments, Failure, Outcome, Procedure, Status, Wcc};
 use nfs::xdr::Encode;
 use vfs::{Answer, CallOutcome, Durable, FsError, Name, Sealed};
 
@@ -90,8 +90,14 @@ pub(crate) fn again(
     procedure: Procedure,
     done: Durable<CallOutcome>,
 ) -> Option<Reply> {
-    let (CallOutcome { found, attributes, about: [first, second] }, done) =
+    let (CallOutcome { found, attributes, about: [first, second], has_failed }, done) =
         (*done, Told::from(done));
+    if has_failed {
+        let (status, about) = (Status::Io, convert::wcc(volume.fsid, first));
+        let failed = done.map(|_| Failure { status, about }).map(Err);
+        let is_told = !matches!(procedure, Procedure::Rename | Procedure::Link);
+        return is_told.then(|| reply::<(), Wcc>(xid, Ok(failed)));
+    }
     Some(match procedure {
         Procedure::Setattr | Procedure::Remove | Procedure::Rmdir => {
             reply::<_, Wcc>(xid, Ok(done.map(|_| convert::wcc(volume.fsid, first)).map(Ok)))
@@ -188,11 +194,9 @@ fn results<T, W, U, V>(
     })
 }
 
-/// A refusal of the file system. Damage is said in the log, since the protocol cannot say it.
+/// A refusal of the file system. The log says what the protocol cannot say.
 fn failure<W>(asked: Asked<'_>, error: FsError, about: W) -> Failure<W> {
-    if error == FsError::Corrupt {
-        let Asked { caller, target, part } = asked;
-        caller.reports.damaged(&target.volume, target.id, part);
-    }
+    let Asked { caller, target, part } = asked;
+    caller.reports.refused_with(error, &target.volume, target.id, part);
     Failure { status: status(error), about }
 }

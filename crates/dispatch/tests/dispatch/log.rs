@@ -137,6 +137,40 @@ fn damage_is_said_of_each_file_with_what_was_asked_for_and_a_bound() {
 }
 
 #[test]
+fn what_the_disk_does_not_give_is_said_of_each_file_with_a_bound() {
+    let volumes = [(); 2].map(|()| Watched::new(MemoryFileSystem::new()));
+    let mut fixture = Fixture::over(&volumes, Window::default());
+    volumes[0].broken.set(Some(FsError::Io));
+    let ear = Ear::new(Level::WARN);
+    tracing::subscriber::with_default(ear.clone(), || {
+        let mut read = |ino: u64| {
+            let file = handle(DATA, ino, 0);
+            let args = READ3args { file, offset: 8192, count: 4096 };
+            let read: READ3res<'_> = fixture.call(&local(), NFS_PROGRAM::NFSPROC3_READ, &args);
+            assert_eq!(refusal(read), nfsstat3::NFS3ERR_IO);
+            ear.take()
+        };
+        let [line] = &read(4711)[..] else { panic!("one line") };
+        for part in ["the disk failed", "\"data\"", "4711", "4096 bytes from byte 8192 on"] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        assert_eq!(read(4711), [""; 0], "it was said");
+        let more: usize = (0..100).map(|ino| read(5000 + ino).len()).sum();
+        assert_eq!(more, 9, "ten lines in a minute");
+        // Of a volume that has stopped, it is said once, and not file by file.
+        volumes[0].files().gate().lose();
+        volumes[0].broken.set(None);
+        fixture.clock.0.set(fixture.clock.0.get() + 60_000_000_000);
+        let look = |fixture: &mut Fixture| fixture.getattr(&local(), &handle(DATA, 2, 0));
+        assert_eq!(refusal(look(&mut fixture)), nfsstat3::NFS3ERR_IO);
+        assert!(ear.take().iter().any(|line| line.contains("do not become durable")));
+        volumes[0].broken.set(Some(FsError::Io));
+        assert_eq!(refusal(look(&mut fixture)), nfsstat3::NFS3ERR_IO);
+        assert_eq!(ear.take(), [""; 0]);
+    });
+}
+
+#[test]
 fn a_volume_whose_changes_do_not_become_durable_is_named_once() {
     listening(|ear, volumes, look| {
         volumes[0].files().gate().lose();

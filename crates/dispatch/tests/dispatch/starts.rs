@@ -92,6 +92,17 @@ fn a_repetition_is_counted_at_the_volume_of_its_handle() {
 }
 
 #[test]
+fn a_call_whose_second_step_failed_hears_of_that_again() {
+    let volumes = volumes();
+    let mut fixture = started(&volumes, Window::default(), 0);
+    let root = file_to_remove(&mut fixture, "/data");
+    assert_eq!(remove(&mut fixture, 50, &root), nfsstat3::NFS3_OK);
+    volumes[0].fail_last();
+    let mut fixture = started(&volumes, Window::default(), 0);
+    assert_eq!(remove(&mut fixture, 50, &root), nfsstat3::NFS3ERR_IO);
+}
+
+#[test]
 fn an_answer_that_was_kept_is_forgotten_when_it_is_older_than_the_window() {
     let window = Window { age: Duration::from_secs(600), ..Window::default() };
     for (seconds, expected) in [(1_600, nfsstat3::NFS3_OK), (1_601, nfsstat3::NFS3ERR_NOENT)] {

@@ -50,6 +50,12 @@ impl Watched {
         self.repetitions.take()
     }
 
+    /// The last answer that was kept becomes a failure of the call's second step.
+    pub(crate) fn fail_last(&self) {
+        let mut kept = self.kept.borrow_mut();
+        kept.last_mut().expect("one was kept").answered.outcome.has_failed = true;
+    }
+
     /// Keeps an answer.
     pub(crate) fn keep(&self, key: &CallKey, done: CallOutcome) {
         let at = Timestamp { seconds: self.time.get(), nanoseconds: 0 };
@@ -70,7 +76,7 @@ impl Watched {
 /// What is kept of the results of a call that succeeded.
 fn done<T: Made, W: Told>(answer: &Answer<T, W>) -> Option<CallOutcome> {
     let (found, attributes) = answer.result.as_ref().ok()?.made();
-    Some(CallOutcome { found, attributes, about: answer.about.told() })
+    Some(CallOutcome { found, attributes, about: answer.about.told(), has_failed: false })
 }
 
 trait Made {

@@ -3,10 +3,13 @@
 
 use std::rc::Rc;
 
+use block::Verb;
 use vfs::{FileSystem, SetAttributes, Stability, Wcc};
 
 use crate::common::behind::{POLICIES, new_disks, new_volume};
-use sim::Executor;
+use crate::common::calls::{caller, size_and_answer};
+use crate::common::volume::try_open_pair;
+use sim::{Disk, Effect, Executor, Fault};
 
 /// So long that it is cut in three steps.
 const LONG: u64 = 10 << 20;
@@ -64,4 +67,60 @@ fn attributes_of_a_step_in_between_are_noticed() {
             assert!(!is_right(&told), "log: {has_log}: {told:?}");
         }
     }
+}
+
+/// A truncation of which the disk fails one read, whichever: what is remembered of the call after a
+/// kill is what it was answered, if it has begun.
+fn failures_are_remembered() -> Result<(), String> {
+    let executor = Executor::new(3);
+    let disks = new_disks(&executor, true);
+    executor.block_on(async {
+        let (volume, _) = new_volume(executor.runtime(), &disks).await;
+        let file = volume.create(volume.files.root(), "file").await.expect("new");
+        for at in (0..LONG).step_by(1 << 20) {
+            volume.write(file, at, vec![7; 1 << 20], Stability::FileSync).await.expect("room");
+        }
+        volume.files.shutdown().await.expect("nothing fails");
+    });
+    let stopped = disks.map(|disk| disk.contents());
+    let mut failed = 0;
+    for nth in 1..20 {
+        let executor = Executor::new(nth);
+        let disks = stopped.map(|image| Disk::new(&executor, image.clone()));
+        let (has_begun, is_done) = executor.block_on(async {
+            let opened = try_open_pair(executor.runtime(), &disks).await;
+            let volume = opened.unwrap_or_else(|error| panic!("{error}")).0;
+            let file = volume.lookup(volume.files.root(), "file").await.expect("there");
+            disks.home.inject(Fault::on(Verb::Read, Effect::Eio).nth(nth));
+            let changes = SetAttributes { size: Some(SHORT), ..SetAttributes::default() };
+            let sealed = volume.files.setattr(&caller(0, 0), file, changes, None).await;
+            let answer = sealed.open().await.expect("running").into_inner();
+            (answer.about.after.is_some_and(|it| it.size < LONG), answer.result.is_ok())
+        });
+        let disks = disks.map(|disk| Disk::new(&executor, disk.contents()));
+        let (size, held) = executor.block_on(async {
+            let opened = try_open_pair(executor.runtime(), &disks).await;
+            size_and_answer(&opened.map_err(|error| error.to_string())?.0).await
+        })?;
+        let has_failed = held.first().map(|it| it.answered.outcome.has_failed);
+        if has_failed != has_begun.then_some(!is_done) || (size == SHORT) != has_begun {
+            return Err(format!("read {nth}: done {is_done}, remembered {has_failed:?}, {size}"));
+        }
+        failed += u64::from(has_begun && !is_done);
+    }
+    if failed > 0 { Ok(()) } else { Err("no later step has failed".to_owned()) }
+}
+
+#[test]
+fn a_truncation_of_which_a_later_step_fails_is_remembered_so() {
+    assert_eq!(failures_are_remembered(), Ok(()));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_failure_that_is_remembered_as_done_is_found() {
+    vnode::planted::plant(Some(vnode::planted::Bug::UntoldFailures));
+    let done = failures_are_remembered();
+    vnode::planted::plant(None);
+    assert!(done.is_err(), "the first step's answer is remembered");
 }

@@ -32,6 +32,7 @@ mod parts;
 mod places;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod quiet;
 mod repair;
 mod reserve;
 mod rest;

@@ -27,6 +27,7 @@ use crate::lost::{anchors_of_another_are_passed_over, zones_stay_until_two_are_n
 use crate::numbers::updates_pass_what_a_cut_left;
 use crate::overwrites::{overwrites_stay, what_is_on_its_way_is_read};
 use crate::places::places_are_handed_out_again;
+use crate::quiet::quiet_updates_stay;
 use crate::repair::a_cut_leaves_the_old_tree_or_the_new;
 use crate::rotten::{
     one_list_is_in_no_others_way, rotten_files_become_shorter, rotten_files_go,
@@ -102,6 +103,7 @@ fn that_finds(bug: Bug) -> Scenario {
         Bug::RefusedRollBacks => rotten_trees_are_discarded,
         Bug::UnmendedSuperblocks => superblocks_are_mended,
         Bug::UnmendedRuns => what_is_listed_is_mended,
+        Bug::UnfollowedUpdates => quiet_updates_stay,
         Bug::FreeBehindDamage => nothing_behind_damage_is_free,
         Bug::ForgottenPlaces | Bug::LastPlaceFree => places_are_handed_out_again,
         Bug::ReusedPlaces => lists_grow_after_one_has_rotted,

@@ -1,6 +1,7 @@
 //! Files of which a block has rotted: they can be removed, and cut short as far as they can be
 //! read; snapshots, roll-backs and stops wait for none of them.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use block::Verb;
@@ -9,7 +10,9 @@ use enginekit::snapshots::{delete, pin, roll_back};
 use shadow::format::head::{Kind, index};
 use shadow::{Law, Shadow};
 use sim::{Disk, Effect, Executor, Fault, Image};
-use vfs::{FileSystem, FsError, SnapshotNumber, Stability};
+use vfs::{
+    CallKey, Credentials, FileSystem, FsError, Requester, SetAttributes, SnapshotNumber, Stability,
+};
 
 use crate::bench::{Setting, findings, made, opened};
 use crate::judged::found;
@@ -154,6 +157,68 @@ fn a_chain_that_does_not_end_is_found() {
     let done = std::panic::catch_unwind(rotten_files_become_shorter);
     vnode::planted::plant(None);
     assert!(!matches!(done, Ok(Ok(()))), "the file stays in its middle");
+}
+
+/// A call that makes a file shorter.
+fn caller() -> Requester {
+    let key = CallKey::new(b"shorter").expect("it is short");
+    Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
+}
+
+/// A truncation of which a later step fails, since a block has rotted, or since the disk does not
+/// read one for a while: what is remembered of the call is that it failed.
+fn failures_are_remembered(is_rotten: bool) -> Result<(), String> {
+    let image = of(&[900]);
+    let mut failed = 0;
+    for (unit, _) in above(&image).into_iter().filter(|&(unit, _)| unit_of(&image, unit)[16] == 1) {
+        let first = index(&unit_of(&image, unit)) * 168;
+        let wrong = if is_rotten { rotten(&image, unit) } else { image.clone() };
+        let executor = Executor::new(5);
+        let disk = Disk::new(&executor, wrong);
+        if !is_rotten {
+            let at = unit * UNIT;
+            disk.inject(Fault::on(Verb::Read, Effect::Eio).within(at..at + 1).forever());
+        }
+        let (has_begun, answered) = executor.block_on(async {
+            let volume = opened(executor.runtime(), &disk).await?;
+            let file = volume.lookup(volume.files.root(), "f0").await.map_err(told)?;
+            let size = Some(first * 4096 + 5000);
+            let changes = SetAttributes { size, ..SetAttributes::default() };
+            let sealed = volume.files.setattr(&caller(), file, changes, None).await;
+            let answer = sealed.open().await.map_err(|_| "it has stopped")?.into_inner();
+            let has_begun = answer.about.after.is_some_and(|it| it.size < 900 * 4096);
+            Ok::<_, String>((has_begun, answer.result.is_ok()))
+        })?;
+        let image = disk.contents(); // as a kill leaves it
+        let (_, remembered) = on(&image, async |volume| {
+            let all = volume.files.take_remembered().open().await;
+            let all = all.map_err(|_| "it has stopped")?.into_inner();
+            Ok(all.into_iter().rev().find(|it| it.answered.key == caller().call.expect("a key")))
+        })?;
+        let has_failed = remembered.map(|it| it.answered.outcome.has_failed);
+        if has_failed != has_begun.then_some(!answered) {
+            return Err(format!("block {first}: answered {answered}, remembered {has_failed:?}"));
+        }
+        failed += u64::from(has_begun && !answered);
+    }
+    if failed > 0 { Ok(()) } else { Err("no later step failed".to_owned()) }
+}
+
+#[test]
+fn a_truncation_of_which_a_later_step_fails_is_remembered_so() {
+    assert_eq!(failures_are_remembered(true), Ok(()));
+    assert_eq!(failures_are_remembered(false), Ok(()));
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_failure_that_is_remembered_as_done_is_found() {
+    for is_rotten in [true, false] {
+        vnode::planted::plant(Some(vnode::planted::Bug::UntoldFailures));
+        let done = std::panic::catch_unwind(|| failures_are_remembered(is_rotten));
+        vnode::planted::plant(None);
+        assert!(!matches!(done, Ok(Ok(()))), "the first step's answer is remembered");
+    }
 }
 
 #[test]

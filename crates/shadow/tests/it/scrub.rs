@@ -622,6 +622,7 @@ fn a_disk_with_an_arm_is_read_at_its_speed() {
             volume.remove(volume.files.root(), &format!("f{number}")).await.expect("it is there");
         }
         volume.settle().await;
+        clock.sleep(Duration::from_secs(10)).await; // the last update has its successor
         let engine = volume.files.store().engine();
         let begun = clock.now();
         let found = engine.scrub(&mut |_| true).await.expect("it comes to its end");

@@ -37,11 +37,20 @@ pub async fn end_deletions(files: &dyn FileSystem) -> Result<(), String> {
     if files.snapshots().is_none() {
         return Ok(());
     }
-    let all = of(files)?.list().open().await.map_err(|lost| lost.to_string())?.into_inner();
-    for (snapshot, _) in all.iter().filter(|(one, _)| one.state == SnapshotState::Deleting) {
-        while !step(files, snapshot.number).await? {}
+    for number in deleting(files).await? {
+        while !step(files, number).await? {}
     }
     Ok(())
+}
+
+/// The numbers of snapshots that are being deleted.
+///
+/// # Errors
+/// When they cannot be listed.
+pub async fn deleting(files: &dyn FileSystem) -> Result<Vec<SnapshotNumber>, String> {
+    let all = of(files)?.list().open().await.map_err(|lost| lost.to_string())?.into_inner();
+    let deleting = all.iter().filter(|(one, _)| one.state == SnapshotState::Deleting);
+    Ok(deleting.map(|(one, _)| one.number).collect())
 }
 
 /// Takes a step of a deletion; says whether it was the last.

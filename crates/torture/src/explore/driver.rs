@@ -86,6 +86,16 @@ impl Driver {
         opened(self.files.symlink(&self.who, parent, &last, target, set).await).await.map(drop)
     }
 
+    /// Makes a file so long.
+    ///
+    /// # Errors
+    /// What the client is told.
+    pub async fn resize(&self, path: &str, size: u64) -> Result<(), FsError> {
+        let id = self.find(path).await?;
+        let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        opened(self.files.setattr(&self.who, id, changes, None).await).await
+    }
+
     /// Removes a name of a file.
     ///
     /// # Errors

@@ -5,9 +5,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::rc::Rc;
 
-use block::{BlockDevice, Buffer, Durability, Geometry, Io};
+use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
@@ -22,6 +23,8 @@ pub struct Ram {
     /// Pages that are not as they were at first, and those that were read before.
     known: RefCell<BTreeSet<u64>>,
     looked: Rc<RefCell<Vec<(usize, u64)>>>,
+    /// Pages that cannot be read.
+    unreadable: RefCell<BTreeSet<u64>>,
 }
 
 impl Ram {
@@ -41,7 +44,8 @@ impl Ram {
     }
 
     fn numbered(number: usize, image: Image, looked: Rc<RefCell<Vec<(usize, u64)>>>) -> Self {
-        Self { image: RefCell::new(image), number, known: RefCell::default(), looked }
+        let (known, unreadable) = Default::default();
+        Self { image: RefCell::new(image), number, known, looked, unreadable }
     }
 
     /// Pages that were read as they were at first, of this disk and the others, each by its disk
@@ -53,6 +57,11 @@ impl Ram {
     /// Other bytes stand there from now on, and nobody has written them.
     pub fn rot(&self, at: u64, bytes: &[u8]) {
         self.image.borrow_mut().write(at, bytes);
+    }
+
+    /// No page can be read of these, and every other one.
+    pub fn set_unreadable(&self, pages: &[u64]) {
+        self.unreadable.replace(pages.iter().copied().collect());
     }
 
     /// What is on it.
@@ -76,6 +85,10 @@ impl BlockDevice for Ram {
     fn read(&self, offset: u64, mut buffer: Buffer) -> Io<Buffer> {
         let pages =
             offset / PAGE_SIZE as u64..(offset + buffer.len() as u64).div_ceil(PAGE_SIZE as u64);
+        if pages.clone().any(|page| self.unreadable.borrow().contains(&page)) {
+            let error = IoError::new(Verb::Read, offset, buffer.len() as u64, ErrorKind::Other);
+            return ready(Err(error)).boxed_local();
+        }
         let mut known = self.known.borrow_mut();
         let new = pages.filter(|&page| known.insert(page)).map(|page| (self.number, page));
         self.looked.borrow_mut().extend(new);

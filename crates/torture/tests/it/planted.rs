@@ -98,6 +98,7 @@ const OF_THE_TESTS_OF_FFS: &[&str] = &[
 /// Bugs that the tests of `shadow` find (`shadow/tests/it/planted.rs`).
 const OF_THE_TESTS_OF_SHADOW: &[&str] = &[
     "EndlessChains",
+    "UntoldFailures",
     "EndlessBackground",
     "ForgottenPlaces",
     "LastPlaceFree",

@@ -46,7 +46,7 @@ fn key(worker: usize, call: usize) -> CallKey {
     CallKey::new(&[worker as u8, call as u8]).expect("two bytes")
 }
 
-fn caller(worker: usize, call: usize) -> Requester {
+pub(crate) fn caller(worker: usize, call: usize) -> Requester {
     Requester { who: Credentials::root(), call: Some(Rc::new(key(worker, call))) }
 }
 
@@ -75,7 +75,8 @@ async fn made(sealed: Sealed<Answer<Found, Wcc>>) -> CallOutcome {
     let answer = sealed.open().await.expect("running").into_inner();
     let found = answer.result.expect("it is new");
     let attributes = Some(found.attributes);
-    CallOutcome { found: Some(found.id), attributes, about: [answer.about, Wcc::default()] }
+    let about = [answer.about, Wcc::default()];
+    CallOutcome { found: Some(found.id), attributes, about, has_failed: false }
 }
 
 async fn changed<W>(sealed: Sealed<Answer<(), W>>, about: impl Fn(W) -> [Wcc; 2]) -> CallOutcome {

@@ -110,6 +110,7 @@ impl Overwritten {
                 found: Some(found.id),
                 attributes: Some(found.attributes),
                 about: [made.about, Default::default()],
+                has_failed: false,
             };
             for (byte, length) in [(1, 8192), (2, 24 << 10)] {
                 let data = vec![byte; length];

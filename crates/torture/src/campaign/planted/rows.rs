@@ -270,6 +270,14 @@ pub(super) const ROWS: &[Row] = &[
     row("UnsummedReads", Design::SHADOW, How::Rot),
     row("UnwrittenTwins", Design::SHADOW, How::Rot),
     row("LostLines", Design::SHADOW, How::Rot),
+    row("UnfollowedUpdates", Design::SHADOW, How::Rot),
+    row("StuckChains", Design::SHADOW, How::Rot),
+    row("KeptLeaves", Design::SHADOW, How::Rot),
+    row("UnmendedTwins", Design::SHADOW, How::Rot),
+    row("RefusedRollBacks", Design::SHADOW, How::Rot),
+    row("FreeBehindDamage", Design::SHADOW, How::Rot),
+    row("ForgottenHomeless", Design::SHADOW, How::Rot),
+    row("BlockedLists", Design::SHADOW, How::Rot),
 ];
 
 /// Those that take minutes, each for a bug that another row finds in seconds.

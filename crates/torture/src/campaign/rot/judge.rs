@@ -33,6 +33,11 @@ impl Held {
     }
 }
 
+/// What a page is, as a block of metadata of a shadow volume says it; 0 for all others.
+pub(super) fn class_of(page: &[u8]) -> u8 {
+    if page.starts_with(b"DuSh") { page[6] } else { 0 }
+}
+
 /// What a block held before it was damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Block {
@@ -40,8 +45,8 @@ pub(super) enum Block {
     Contents(Vec<Rc<Vec<u8>>>),
     /// The lines of a shadow volume's snapshots. A start without them would give up snapshots.
     Snapshots,
-    /// What leads to contents.
-    Other,
+    /// What leads to contents, and its class: [`class_of`].
+    Other(u8),
 }
 
 impl Block {
@@ -61,17 +66,36 @@ impl Block {
             let before = owners.len();
             owners.extend(held.all().filter(|(_, bytes)| is_in(bytes)).map(|(_, it)| it.clone()));
             if owners.len() == before {
-                return Self::Other;
+                return Self::Other(class_of(page));
             }
         }
         Self::Contents(owners)
+    }
+
+    /// One that costs nothing.
+    pub(super) fn of_no_file() -> Self {
+        Self::Contents(Vec::new())
+    }
+
+    /// Contents that may go with it, once a repair has ended: names can be given again, and what
+    /// the engine keeps for itself follows from the rest. Of a format without classes nothing is
+    /// known.
+    fn most_lost(&self) -> usize {
+        const POINTERS: u8 = Kind::Pointers as u8;
+        const INODES: u8 = Kind::Inodes as u8;
+        match *self {
+            Self::Contents(ref owners) => owners.len(),
+            Self::Other(0 | INODES) => MOST_LOST,
+            Self::Other(POINTERS) => 1,
+            Self::Snapshots | Self::Other(_) => 0,
+        }
     }
 
     /// Whether damage to it may cost the file of these bytes.
     fn may_cost(&self, bytes: &Rc<Vec<u8>>) -> bool {
         match self {
             Self::Contents(owners) => owners.contains(bytes),
-            Self::Snapshots | Self::Other => true,
+            Self::Snapshots | Self::Other(_) => true,
         }
     }
 }
@@ -112,20 +136,24 @@ fn costs_nothing(design: Design) -> bool {
     design.device() != Device::Plain
 }
 
-/// What may be read of a volume of which this block is damaged. `before` is what was seen last.
+/// What may be read of a volume of which this block is damaged. `before` is what was seen last. A
+/// name is missing only if a repair has given it up.
 ///
 /// # Errors
 /// What may not be.
 pub(super) fn judge(
     design: Design,
     (held, block): (&Held, &Block),
-    seen: &Seen,
-    before: Option<&Seen>,
+    (seen, before): (&Seen, Option<&Seen>),
+    is_repaired: bool,
 ) -> Result<(), String> {
     for (path, bytes) in held.all() {
         let fate = seen.fates.get(&path).ok_or("a path was not looked at")?;
         match fate {
             Fate::Right => {}
+            Fate::Failed(FsError::NoEntry) if notices_all(design) && !is_repaired => {
+                return Err(format!("{path} is said not to be there"));
+            }
             Fate::Wrong if notices_all(design) => return Err(format!("{path} has other bytes")),
             _ if costs_nothing(design) => {
                 return Err(format!("{path} is {fate:?}, and the set has it twice"));
@@ -146,12 +174,12 @@ pub(super) fn judge(
 ///
 /// # Errors
 /// What may not.
-pub(super) fn judge_repaired(held: &Held, seen: &Seen) -> Result<(), String> {
+pub(super) fn judge_repaired((held, block): (&Held, &Block), seen: &Seen) -> Result<(), String> {
     let is_lost = |(path, bytes): &(&String, &Rc<Vec<u8>>)| {
         !seen.is_right(path) && !seen.found.contains(&***bytes)
     };
     let lost: Vec<&String> = held.files.iter().filter(is_lost).map(|(path, _)| path).collect();
-    if lost.len() > MOST_LOST {
+    if lost.len() > block.most_lost() {
         return Err(format!("one block took {} files: {lost:?}", lost.len()));
     }
     Ok(())

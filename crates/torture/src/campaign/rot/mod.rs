@@ -37,7 +37,7 @@ use super::budget::spend;
 use super::{Options, Outcome, line, message};
 use crate::explore::Counts;
 use crate::explore::design::Design;
-use workload::{Damage, Volumes};
+use workload::Volumes;
 
 /// The word of a case: its seed.
 pub(super) const WORD: &str = "rot";
@@ -68,9 +68,7 @@ fn case(design: Design, seed: u64, volumes: &mut Volumes) -> Outcome {
     let told = Rc::new(RefCell::new(String::new()));
     let lived = catch_unwind(AssertUnwindSafe(|| {
         let made = volumes.of(design, seed)?;
-        let damage = Damage::draw(seed, &made.images);
-        *told.borrow_mut() = damage.to_string();
-        story::live(design, seed, &made, &damage, &told)
+        story::live(design, seed, &made, &told)
     }));
     let lived = lived.unwrap_or_else(|panic| Err(format!("panicked: {}", message(&*panic))));
     let describe = |reason: String| {
@@ -83,6 +81,7 @@ fn case(design: Design, seed: u64, volumes: &mut Volumes) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use super::workload::Damage;
     use super::*;
 
     #[test]
@@ -91,7 +90,7 @@ mod tests {
         for seed in 0..8 {
             let [one, two] = [(); 2].map(|()| {
                 let made = volumes.of(Design::SYNC, seed).expect("there is room");
-                Damage::draw(seed, &made.images)
+                Damage::draw(Design::SYNC, seed, &made)
             });
             assert_eq!(one, two);
         }

@@ -6,13 +6,20 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use designs::{CheckOptions, LogUse, Opened, Severity};
-use sim::{Executor, PAGE_SIZE};
+use shadow::format::head::Kind;
+use shadow::format::snapshot::Died;
+use sim::{Executor, PAGE_SIZE, Prng};
 use vfs::{FileSystem, FsError};
 
-use super::judge::{Block, Fate, Held, Seen, judge, judge_repaired, must_serve};
-use super::workload::{Damage, Made, content, shape};
+use super::judge::{Block, Fate, Held, Seen, class_of, judge, judge_repaired, must_serve};
+use super::workload::{
+    Damage, Made, Page, VOLUME_BYTES, by_class, bytes_of, content, drawn, looked_by_a_check,
+    may_be_hit, shape,
+};
 use crate::explore::control;
 use crate::explore::design::Design;
+use crate::explore::device::Device;
+use crate::explore::disks::Images;
 use crate::explore::driver::Driver;
 use crate::explore::op::{HELD, Op};
 use crate::explore::ram::Ram;
@@ -24,6 +31,17 @@ const LOST: &str = "lost+found";
 /// A snapshot that is made of a damaged volume.
 const NEW: &str = "new";
 
+/// Time in which nobody asks for anything: the engine has done what it does then.
+const QUIET: Duration = Duration::from_secs(60);
+/// Bytes that deletions take for themselves, at most.
+const OWN_BYTES: u64 = 128 << 10;
+/// The byte of a block of metadata that says its level.
+const LEVEL: usize = 16;
+/// Files that are made and removed again, so that what is kept of changes is folded.
+const BUSY: usize = 40;
+/// Bytes of files that fill a volume.
+const FILLER: usize = 60_000;
+
 /// Lives the story of a case.
 ///
 /// # Errors
@@ -32,22 +50,33 @@ pub(super) fn live(
     design: Design,
     seed: u64,
     made: &Made,
-    damage: &Damage,
     told: &RefCell<String>,
 ) -> Result<(), String> {
-    let executor = Executor::new(seed | 1);
-    let mut images = made.images.clone();
-    if !damage.is_served {
-        let bytes = damage.applied(&images.0[damage.disk]);
-        images.0[damage.disk].write(damage.at, &bytes);
-    }
-    let rams = Ram::all(&images);
+    let mut prng = Prng::new(seed ^ 0x570e);
+    let rams = Ram::all(&made.images);
     let held = made.held.clone();
-    let mut page = vec![0; PAGE_SIZE];
-    made.images.0[damage.disk].read(damage.at, &mut page);
-    let block = Block::of(&page, &held);
-    let mut life = Life { design, executor, rams, held, block, seen: None, told };
-    life.serve_damaged(damage, seed.is_multiple_of(3))?;
+    let block = Block::of_no_file();
+    let executor = Executor::new(seed | 1);
+    let (seen, is_repaired) = (None, false);
+    let mut life = Life { design, executor, rams, held, block, seen, is_repaired, told };
+    let is_plain = design.is_summed() && design.device() == Device::Plain;
+    match prng.index(10) {
+        0 if is_plain && !made.twins.is_empty() => {
+            life.lose_twins(made.twins[prng.index(made.twins.len())], &mut prng)?;
+        }
+        1 if is_plain => life.lose_map_beside(made, &mut prng)?,
+        2 if is_plain => life.lose_a_list(&mut prng)?,
+        3 | 4 => life.lose_after_a_kill(&mut prng)?,
+        _ => {
+            let damage = Damage::draw(design, seed, made);
+            let page = (damage.disk, damage.at / PAGE_SIZE as u64);
+            life.block = Block::of(&bytes_of(&made.images, page), &made.held);
+            if !damage.is_served {
+                life.rot(&damage);
+            }
+            life.serve_damaged(&damage, &mut prng)?;
+        }
+    }
     life.repair()?;
     life.serve_repaired()
 }
@@ -62,6 +91,7 @@ struct Life<'a> {
     block: Block,
     /// What was seen last.
     seen: Option<Seen>,
+    is_repaired: bool,
     told: &'a RefCell<String>,
 }
 
@@ -75,9 +105,12 @@ impl Life<'_> {
     /// Notes how far the story is.
     fn at(&self, step: &str) {
         let mut told = self.told.borrow_mut();
-        let comma = if told.contains(';') { ", " } else { "; " };
-        told.push_str(comma);
-        told.push_str(step);
+        if !told.is_empty() && !told.ends_with(step) {
+            told.push_str(", ");
+        }
+        if !told.ends_with(step) {
+            told.push_str(step);
+        }
     }
 
     fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
@@ -89,17 +122,27 @@ impl Life<'_> {
         done.unwrap_or_else(|| Err("it does not end".to_owned()))
     }
 
+    /// Opens it; nothing if it is refused.
+    fn try_open(&self) -> Result<Option<Served>, String> {
+        Ok(self.opened()?.ok())
+    }
+
+    fn opened(&self) -> Result<Result<Served, String>, String> {
+        self.at("open");
+        self.within(async {
+            let (shape, runtime) = (shape(), self.executor.runtime());
+            let opened = self.design.open_as(self.devices(), runtime, &shape).await;
+            Ok(opened.map_err(|error| error.to_string()).map(|opened| {
+                let driver = Driver::new(opened.files.clone());
+                Served { opened, driver }
+            }))
+        })
+    }
+
     /// Opens it; nothing if it is refused, where that may be.
     fn open(&self) -> Result<Option<Served>, String> {
-        self.at("open");
-        let opened = self.within(async {
-            Ok(self.design.open_as(self.devices(), self.executor.runtime(), &shape()).await)
-        })?;
-        match opened {
-            Ok(opened) => {
-                let driver = Driver::new(opened.files.clone());
-                Ok(Some(Served { opened, driver }))
-            }
+        match self.opened()? {
+            Ok(served) => Ok(Some(served)),
             Err(error) if must_serve(self.design, &self.block) => {
                 Err(format!("it is refused: {error}"))
             }
@@ -107,17 +150,202 @@ impl Life<'_> {
         }
     }
 
-    /// Two lives before the repair, the second after a clean stop.
-    fn serve_damaged(&mut self, damage: &Damage, rolls_back: bool) -> Result<(), String> {
+    /// The damage comes to its disk.
+    fn rot(&mut self, damage: &Damage) {
+        self.at(&format!("rot {damage}"));
+        self.seen = None; // it may have been in memory
+        let disk = &self.rams[damage.disk];
+        disk.rot(damage.at, &damage.applied(&disk.image()));
+    }
+
+    /// The server is killed: its disks stay as they are.
+    fn kill(&mut self) {
+        self.at("kill");
+        let images = Images(self.rams.iter().map(|ram| ram.image()).collect());
+        self.executor = Executor::new(images.0.len() as u64);
+        self.rams = Ram::all(&images);
+    }
+
+    /// One copy of a block rots and is read, then the other one.
+    fn lose_twins(&mut self, twins: [Page; 2], prng: &mut Prng) -> Result<(), String> {
+        for page in twins {
+            self.rot(&Damage::of(prng, page));
+            let served = self.open()?.ok_or("it is refused, and has another copy")?;
+            self.look(&served)?;
+            drop(served);
+            self.kill();
+        }
+        let served = self.open()?.ok_or("it is refused, and has another copy")?;
+        self.go_on(&served, "first")?;
+        self.stop(&served)
+    }
+
+    /// A block of the map has rotted, and a block of pointers cannot be read for a while: nothing
+    /// of what hangs from that is given to others.
+    fn lose_map_beside(&mut self, made: &Made, prng: &mut Prng) -> Result<(), String> {
+        let [map, pointers] =
+            [Kind::Map, Kind::Pointers].map(|kind| made.live.get(&(kind as u8)).cloned());
+        let (Some(map), Some(pointers)) = (map, pointers) else { return Ok(()) };
+        let map = map[prng.index(map.len())];
+        self.rot(&Damage::of(prng, map));
+        let (disk, page) = pointers[prng.index(pointers.len())];
+        self.at(&format!("page {page} is unreadable"));
+        self.rams[disk].set_unreadable(&[page]);
+        if let Some(served) = self.try_open()? {
+            for number in 0..VOLUME_BYTES as usize / FILLER {
+                let (driver, name) = (&served.driver, format!("filler {number}"));
+                let made = driver.fill(&name, content(&name, FILLER));
+                if self.within(async { Ok(made.await) })?.is_err() {
+                    break;
+                }
+            }
+            drop(served);
+            self.kill();
+        }
+        self.rams[disk].set_unreadable(&[]);
+        let served = self.open()?.ok_or("it is refused, and nothing is lost")?;
+        self.look(&served)?;
+        self.stop(&served)
+    }
+
+    /// A list of what snapshots hold cannot be read while these are deleted: what is on the others
+    /// becomes free meanwhile, and all of it in the end.
+    fn lose_a_list(&mut self, prng: &mut Prng) -> Result<(), String> {
+        let served = self.open()?.ok_or("it is refused without damage")?;
+        self.order(&served, "pin", &Op::Pin(NEW))?;
+        let all: Vec<String> = self.held.files.keys().cloned().collect();
+        for path in all.iter().filter(|path| !path.starts_with("many")) {
+            let removed = self.within(async { Ok(served.driver.unlink(path).await) })?;
+            removed.map_err(|error| format!("{path} is not removed: {error}"))?;
+            self.held.files.remove(path);
+        }
+        self.busy(&served)?;
+        self.stop(&served)?;
+        let images = Images(self.rams.iter().map(|ram| ram.image()).collect());
+        let looked = looked_by_a_check(self.design, &self.executor, &images)?;
+        let list = |page: Page| {
+            let bytes = bytes_of(&images, page);
+            let is_list = class_of(&bytes) == Kind::Died as u8 && bytes[LEVEL] == 0;
+            let died = Died::read(&bytes).filter(|_| is_list)?;
+            Some((page, died.runs.iter().map(|run| run.length * PAGE_SIZE as u64).sum::<u64>()))
+        };
+        let lists: Vec<(Page, u64)> = looked.into_iter().filter_map(list).collect();
+        if lists.len() < 2 {
+            return Ok(());
+        }
+        let served = self.open()?.ok_or("it is refused without damage")?;
+        let ((disk, page), unread) = lists[prng.index(lists.len())];
+        let others = lists.iter().map(|(_, bytes)| bytes).sum::<u64>() - unread;
+        self.at(&format!("page {page} is unreadable"));
+        self.rams[disk].set_unreadable(&[page]);
+        let free = || served.opened.engine.space().free_bytes;
+        let before = free();
+        for op in [Op::Unpin(HELD), Op::Unpin(NEW)] {
+            self.order(&served, "unpin", &op)?;
+        }
+        self.held.snapshot.clear();
+        let files = &*served.opened.files;
+        for number in self.within(control::deleting(files))? {
+            self.at("delete");
+            while let Ok(false) = self.within(control::step(files, number)) {}
+        }
+        let freed = free().saturating_sub(before);
+        if freed + OWN_BYTES < others {
+            return Err(format!(
+                "{freed} bytes are free since one list cannot be read, not {others}"
+            ));
+        }
+        self.rams[disk].set_unreadable(&[]);
+        self.within(control::end_deletions(files))?;
+        self.stop(&served)
+    }
+
+    /// Carries out an operation on snapshots, which has to be possible.
+    fn order(&self, served: &Served, word: &str, op: &Op) -> Result<(), String> {
+        self.at(word);
+        let done = self.within(control::carry_out(&*served.opened.files, op, || ()))?;
+        done.map_err(|error| format!("{op}: {error}"))
+    }
+
+    /// The server is killed when all was answered, and then a block rots that the next start reads:
+    /// that gives up nothing, or is refused.
+    fn lose_after_a_kill(&mut self, prng: &mut Prng) -> Result<(), String> {
+        let served = self.open()?.ok_or("it is refused without damage")?;
+        if prng.chance(1, 2) {
+            self.busy(&served)?;
+        }
+        let bytes = content("zeroth", 30_000);
+        let made = self.within(async { Ok(served.driver.fill("zeroth", bytes.clone()).await) })?;
+        made.map_err(|error| format!("it is well, and nothing can be made: {error}"))?;
+        self.held.files.insert("zeroth".to_owned(), Rc::new(bytes));
+        let clock = self.executor.runtime().clock;
+        self.within(async {
+            clock.sleep(QUIET).await;
+            Ok(())
+        })?;
+        drop(served);
+        self.kill();
+        let images = Images(self.rams.iter().map(|ram| ram.image()).collect());
+        drop(self.try_open()?.ok_or("it does not come back")?);
+        let mut read: Vec<Page> = self.rams[0].looked();
+        read.retain(|&page| may_be_hit(self.design, page));
+        self.rams = Ram::all(&images);
+        self.kill();
+        let page = drawn(prng, &by_class(&images, &read));
+        self.block = Block::of(&bytes_of(&images, page), &self.held);
+        self.rot(&Damage::of(prng, page));
+        let Some(served) = self.try_open()? else {
+            self.held.files.remove("zeroth"); // a repair may give it up
+            return Ok(());
+        };
+        self.look(&served)?;
+        self.go_on(&served, "first")?;
+        self.stop(&served)
+    }
+
+    /// Makes and removes files.
+    fn busy(&mut self, served: &Served) -> Result<(), String> {
+        self.at("busy");
+        let driver = &served.driver;
+        let done = self.within(async {
+            if driver.list(driver.root()).await.is_err() {
+                return Ok(Ok(()));
+            }
+            for number in 0..BUSY {
+                let name = format!("busy {number}");
+                let done = match driver.fill(&name, vec![7; 100]).await {
+                    Ok(()) => driver.unlink(&name).await,
+                    failed => failed,
+                };
+                if done.is_err() {
+                    return Ok(done);
+                }
+            }
+            Ok(Ok(()))
+        })?;
+        match done {
+            Err(error) if must_serve(self.design, &self.block) => {
+                Err(format!("changes fail: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Two lives before the repair, the second after a clean stop or a kill.
+    fn serve_damaged(&mut self, damage: &Damage, prng: &mut Prng) -> Result<(), String> {
         let Some(served) = self.open()? else { return Ok(()) };
         if damage.is_served {
             self.look(&served)?;
-            let disk = &self.rams[damage.disk];
-            disk.rot(damage.at, &damage.applied(&disk.image()));
-            self.at("rot");
-            self.seen = None; // it may have been in memory
+            self.rot(damage);
         }
         self.look(&served)?;
+        let rolls_back = prng.chance(1, 2);
+        if prng.chance(1, 3) {
+            self.busy(&served)?;
+        }
+        if prng.chance(1, 3) {
+            self.remove_damaged(&served, prng.chance(1, 2))?;
+        }
         self.go_on(&served, "first")?;
         self.snapshots(&served, rolls_back)?;
         self.stop(&served)?;
@@ -129,7 +357,7 @@ impl Life<'_> {
         }
         let Some(served) = self.open()? else { return Ok(()) };
         self.look(&served)?;
-        self.remove_damaged(&served)?;
+        self.remove_damaged(&served, false)?;
         self.go_on(&served, "second")?;
         self.stop(&served)
     }
@@ -137,7 +365,7 @@ impl Life<'_> {
     fn serve_repaired(&mut self) -> Result<(), String> {
         let served = self.open()?.ok_or("it was repaired, and is refused")?;
         let seen = self.look(&served)?;
-        judge_repaired(&self.held, &seen)?;
+        judge_repaired((&self.held, &self.block), &seen)?;
         let made = self.within(async { Ok(served.driver.fill("third", vec![3; 5000]).await) })?;
         made.map_err(|error| format!("it was repaired, and nothing can be made: {error}"))?;
         self.stop(&served)?;
@@ -148,7 +376,8 @@ impl Life<'_> {
     fn look(&mut self, served: &Served) -> Result<Seen, String> {
         self.at("look");
         let seen = self.within(async { Ok(look(&served.driver, &self.held).await) })?;
-        judge(self.design, (&self.held, &self.block), &seen, self.seen.as_ref())?;
+        let known = (&seen, self.seen.as_ref());
+        judge(self.design, (&self.held, &self.block), known, self.is_repaired)?;
         self.seen = Some(seen.clone());
         Ok(seen)
     }
@@ -172,10 +401,11 @@ impl Life<'_> {
         self.look(served).map(drop)
     }
 
-    /// Removes files that cannot be read, as long as their directories can be.
-    fn remove_damaged(&mut self, served: &Served) -> Result<(), String> {
+    /// Removes files that cannot be read, as long as their directories can be; `shortens` them
+    /// before.
+    fn remove_damaged(&mut self, served: &Served, shortens: bool) -> Result<(), String> {
         let Some(seen) = self.seen.clone() else { return Ok(()) };
-        let is_damaged = |path: &&String| seen.fates.get(*path) == Some(&Fate::Failed(FsError::Io));
+        let is_damaged = |path: &&String| matches!(seen.fates.get(*path), Some(Fate::Failed(_)));
         let damaged: Vec<String> = self.held.files.keys().filter(is_damaged).cloned().collect();
         for path in &damaged {
             self.at("remove");
@@ -184,6 +414,10 @@ impl Life<'_> {
                 // What has no inode, or no directory, has nothing that can be removed.
                 match driver.find(path).await {
                     Ok(id) if driver.attributes(id).await.is_ok() => {
+                        if shortens {
+                            let size = self.held.files[path].len() as u64;
+                            let _ = driver.resize(path, size / 2).await; // it may have to fail
+                        }
                         Ok(Some(driver.unlink(path).await))
                     }
                     _ => Ok(None),
@@ -255,6 +489,7 @@ impl Life<'_> {
     /// Repairs it; then a check finds nothing but losses.
     fn repair(&mut self) -> Result<(), String> {
         self.at("repair");
+        self.is_repaired = true;
         self.check(true)?;
         self.at("check");
         self.check(false)
@@ -268,6 +503,7 @@ impl Life<'_> {
             let prepare = self.design.work().prepare;
             let (volume, log) = (&disks.volume, disks.log.as_ref());
             let replayed = prepare(volume, log, &runtime, LogUse::Replay).await;
+            let gives_up = repair && replayed.is_err();
             let prepared = match replayed {
                 Ok(prepared) => prepared,
                 Err(_) if repair => prepare(volume, log, &runtime, LogUse::GiveUp)
@@ -278,6 +514,12 @@ impl Life<'_> {
             let options = CheckOptions { repair, full: true, log: prepared.state };
             let report = self.design.check(volume, &runtime, &options).await;
             let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
+            if gives_up && report.repaired {
+                // A superblock that was made anew says only now whose the log is: a start would
+                // be refused, and name the command once more.
+                let given_up = prepare(volume, log, &runtime, LogUse::GiveUp).await;
+                given_up.map_err(|error| format!("its log stays: {error}"))?;
+            }
             volume.flush().await.map_err(|error| error.to_string())?;
             Ok(report)
         })?;

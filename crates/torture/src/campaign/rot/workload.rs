@@ -4,19 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use designs::CheckOptions;
+use shadow::format::head::Kind;
 use sim::{Executor, Image, PAGE_SIZE, Prng};
 
-use super::judge::{Held, PIECE};
+use super::judge::{Held, PIECE, class_of};
 use crate::explore::control;
 use crate::explore::design::{Design, Shape};
+use crate::explore::device::Device;
 use crate::explore::disks::Images;
 use crate::explore::driver::Driver;
 use crate::explore::op::{HELD, Op};
+use crate::explore::ram::Ram;
 
 /// Trees of files that are drawn.
 const TREES: u64 = 4;
 /// Bytes of a volume: there is room for all that the story makes.
-const VOLUME_BYTES: u64 = 4 << 20;
+pub(super) const VOLUME_BYTES: u64 = 4 << 20;
 /// Bytes of memory: much of a volume is read again.
 const CACHE_BYTES: usize = 512 << 10;
 
@@ -25,10 +29,46 @@ pub(super) fn shape() -> Shape {
     Shape { volume_bytes: VOLUME_BYTES, cache_bytes: CACHE_BYTES, ..Shape::default() }
 }
 
+/// A page of a disk.
+pub(super) type Page = (usize, u64);
+
 /// A stopped volume, and what it holds.
 pub(super) struct Made {
     pub images: Images,
     pub held: Held,
+    /// Pages that somebody reads who looks at all of it, by what they say that they are.
+    pub live: BTreeMap<u8, Vec<Page>>,
+    /// Two of these that are the same block of metadata.
+    pub twins: Vec<[Page; 2]>,
+}
+
+/// The bytes of a page.
+pub(super) fn bytes_of(images: &Images, (disk, page): Page) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_SIZE];
+    images.0[disk].read(page * PAGE_SIZE as u64, &mut bytes);
+    bytes
+}
+
+/// Pages by their classes.
+pub(super) fn by_class(images: &Images, pages: &[Page]) -> BTreeMap<u8, Vec<Page>> {
+    let mut classes: BTreeMap<u8, Vec<Page>> = BTreeMap::new();
+    for &page in pages {
+        classes.entry(class_of(&bytes_of(images, page))).or_default().push(page);
+    }
+    classes
+}
+
+/// Pages of one class that have the same bytes, two by two.
+fn twins_among(images: &Images, live: &BTreeMap<u8, Vec<Page>>) -> Vec<[Page; 2]> {
+    let (mut first, mut twins) = (BTreeMap::new(), Vec::new());
+    for class in [Kind::Inodes, Kind::Pointers] {
+        for &page in live.get(&(class as u8)).into_iter().flatten() {
+            if let Some(other) = first.insert(bytes_of(images, page), page) {
+                twins.push([other, page]);
+            }
+        }
+    }
+    twins
 }
 
 /// Volumes that were made, by the numbers of their trees.
@@ -116,12 +156,76 @@ fn make(design: Design, tree: u64) -> Result<Made, String> {
         driver.stop().await.map_err(failed)?;
         Ok::<_, String>(held)
     })?;
-    Ok(Made { images: disks.contents(), held })
+    let images = disks.contents();
+    let looked = look_at_all(design, &executor, &images, &held)?;
+    let live = by_class(&images, &looked);
+    let twins = twins_among(&images, &live);
+    Ok(Made { images, held, live, twins })
+}
+
+/// The pages that are read by whoever opens a volume, reads all of it, and checks it.
+fn look_at_all(
+    design: Design,
+    executor: &Executor,
+    images: &Images,
+    held: &Held,
+) -> Result<Vec<Page>, String> {
+    let rams = Ram::all(images);
+    let devices = rams.iter().map(|ram| ram.clone() as _).collect();
+    executor.block_on(async {
+        let opened = design.open_as(devices, executor.runtime(), &shape()).await;
+        let driver = Driver::new(opened.map_err(|error| error.to_string())?.files.clone());
+        for (path, _) in held.all() {
+            let id = driver.find(&path).await.map_err(|error| error.to_string())?;
+            driver.read(id).await.map_err(|error| error.to_string())?;
+        }
+        Ok::<_, String>(())
+    })?;
+    let mut pages = rams[0].looked();
+    if design.device() == Device::Plain {
+        pages.extend(looked_by_a_check(design, executor, images)?);
+    }
+    let may_rot = |&page: &Page| may_be_hit(design, page) && is_used(images, page);
+    let mut all: Vec<Page> = pages.into_iter().filter(may_rot).collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// The pages that a check of all data reads.
+pub(super) fn looked_by_a_check(
+    design: Design,
+    executor: &Executor,
+    images: &Images,
+) -> Result<Vec<Page>, String> {
+    let rams = Ram::all(images);
+    let devices = rams.iter().map(|ram| ram.clone() as _).collect();
+    executor.block_on(async {
+        let runtime = executor.runtime();
+        let disks = design.stack(devices, &runtime).await;
+        let disks = disks.map_err(|error| error.to_string())?;
+        let options = CheckOptions { full: true, ..CheckOptions::default() };
+        let checked = design.check(&disks.volume, &runtime, &options).await;
+        checked.map_err(|error| error.to_string())?;
+        Ok(rams[0].looked())
+    })
+}
+
+/// Whether damage to a page is tried. A log beside a set is one disk, whose damage the plain
+/// designs try: the set knows nothing of it.
+pub(super) fn may_be_hit(design: Design, (disk, _): Page) -> bool {
+    design.device() == Device::Plain || disk < design.device().disks()
+}
+
+/// Whether somebody has written to a page.
+fn is_used(images: &Images, page: Page) -> bool {
+    let bytes = bytes_of(images, page);
+    !bytes.iter().all(|&byte| byte == bytes[0])
 }
 
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Change {
     /// This bit of it is another.
     Bit(u64),
     /// All of it is other bytes, which follow from a seed.
@@ -135,7 +239,7 @@ enum Kind {
 pub(super) struct Damage {
     pub disk: usize,
     pub at: u64,
-    kind: Kind,
+    kind: Change,
     /// The volume is open then, and everything has been read.
     pub is_served: bool,
 }
@@ -149,18 +253,29 @@ impl fmt::Display for Damage {
 }
 
 impl Damage {
-    /// That of a seed: a page in use of any disk.
-    pub(super) fn draw(seed: u64, images: &Images) -> Self {
+    /// That of a seed: a page of any class that somebody reads, or any page in use of any disk.
+    pub(super) fn draw(design: Design, seed: u64, made: &Made) -> Self {
         let mut prng = Prng::new(seed ^ 0x0dd5);
-        let disk = prng.index(images.0.len());
-        let used: Vec<u64> = pages(&images.0[disk]).collect();
-        let at = used[prng.index(used.len())] * PAGE_SIZE as u64;
-        let kind = match prng.index(4) {
-            0 => Kind::Other(prng.next_u64()),
-            1 => Kind::Zeros,
-            _ => Kind::Bit(prng.below(8 * PAGE_SIZE as u64)),
+        let (disk, page) = if prng.chance(4, 5) {
+            drawn(&mut prng, &made.live)
+        } else {
+            let disks = (0..made.images.0.len()).filter(|&disk| may_be_hit(design, (disk, 0)));
+            let disk = prng.index(disks.count());
+            let used: Vec<u64> = pages(&made.images.0[disk]).collect();
+            (disk, used[prng.index(used.len())])
         };
-        Self { disk, at, kind, is_served: prng.chance(1, 3) }
+        Self { is_served: prng.chance(1, 3), ..Self::of(&mut prng, (disk, page)) }
+    }
+
+    /// That of a page, at rest.
+    pub(super) fn of(prng: &mut Prng, (disk, page): Page) -> Self {
+        let at = page * PAGE_SIZE as u64;
+        let kind = match prng.index(4) {
+            0 => Change::Other(prng.next_u64()),
+            1 => Change::Zeros,
+            _ => Change::Bit(prng.below(8 * PAGE_SIZE as u64)),
+        };
+        Self { disk, at, kind, is_served: false }
     }
 
     /// The block, after it was hit.
@@ -168,12 +283,18 @@ impl Damage {
         let mut bytes = vec![0; PAGE_SIZE];
         image.read(self.at, &mut bytes);
         match self.kind {
-            Kind::Bit(bit) => bytes[bit as usize / 8] ^= 1 << (bit % 8),
-            Kind::Other(seed) => Prng::new(seed).fill(&mut bytes),
-            Kind::Zeros => bytes.fill(0),
+            Change::Bit(bit) => bytes[bit as usize / 8] ^= 1 << (bit % 8),
+            Change::Other(seed) => Prng::new(seed).fill(&mut bytes),
+            Change::Zeros => bytes.fill(0),
         }
         bytes
     }
+}
+
+/// A page of any class.
+pub(super) fn drawn(prng: &mut Prng, classes: &BTreeMap<u8, Vec<Page>>) -> Page {
+    let class = classes.values().nth(prng.index(classes.len())).expect("something is read");
+    class[prng.index(class.len())]
 }
 
 /// Pages that somebody has written to: the others are all zeros, or all of the byte with which

@@ -1,0 +1,135 @@
+//! `losses`: the places of a volume that scrubs have found lost, so that they are known when no
+//! server runs any more.
+//!
+//! A scrub that comes to its end, or a check of all data, has seen all there is: its list takes the
+//! place of the one before. One that is cut short adds to that. The file is for people and for
+//! `duramen fsck`: a cut may cost it, and the next scrub writes it again. A bare disk has no
+//! folder, and no list is kept.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use server::reactor::elsewhere;
+
+use crate::calendar::show_time;
+use crate::failure::Failure;
+use crate::volume::replace;
+use crate::words;
+
+/// The file in the folder of a volume.
+pub(crate) const LOSSES_NAME: &str = "losses";
+/// The same while it is written.
+pub(crate) const NEW_LOSSES_NAME: &str = ".losses.new";
+
+/// A place of which nothing right was left. The names are those of JSON objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Loss {
+    /// The file whose it is, if it is one's.
+    pub(crate) path: Option<String>,
+    /// Its other names, as far as they are known.
+    #[serde(default)]
+    pub(crate) other_paths: Vec<String>,
+    /// The snapshot that has it, if the files of now do not.
+    pub(crate) snapshot: Option<String>,
+    /// Where in the file, in bytes; on the volume, if it is no file's.
+    pub(crate) offset: u64,
+    /// How many bytes, if that is known.
+    pub(crate) length: Option<u64>,
+    /// When a scrub found it, in seconds since 1970.
+    pub(crate) found_at: i64,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, other_paths, snapshot, offset, length, found_at } = self;
+        f.write_str(path.as_deref().unwrap_or("no file, on the volume"))?;
+        if !other_paths.is_empty() {
+            write!(f, " (also {})", other_paths.join(", "))?;
+        }
+        snapshot.as_ref().map_or(Ok(()), |name| write!(f, " in snapshot {name}"))?;
+        match length {
+            Some(length) => write!(f, ": {length} bytes at byte {offset}")?,
+            None => write!(f, ": from byte {offset} on")?,
+        }
+        write!(f, ", found on {} UTC", show_time(*found_at))
+    }
+}
+
+/// The losses that the folder of a volume knows of. A file that makes no sense has none.
+pub(crate) fn read(folder: &Path) -> Vec<Loss> {
+    let text = fs::read_to_string(folder.join(LOSSES_NAME)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Keeps what a scrub has found lost; `is_all` says that it came to its end. Who has no folder
+/// keeps nothing. A failure is said, and changes nothing else.
+pub(crate) async fn keep(folder: Option<PathBuf>, losses: Vec<Loss>, is_all: bool) {
+    let Some(folder) = folder else { return };
+    let kept = elsewhere(move || {
+        if is_all { write(&folder, &losses) } else { write(&folder, &with(read(&folder), losses)) }
+    });
+    kept.await.unwrap_or_else(words::say);
+}
+
+/// What is known with what was found anew.
+fn with(mut known: Vec<Loss>, new: Vec<Loss>) -> Vec<Loss> {
+    let is_same = |one: &Loss, other: &Loss| {
+        (&one.path, &one.snapshot, one.offset) == (&other.path, &other.snapshot, other.offset)
+    };
+    known.retain(|old| !new.iter().any(|new| is_same(old, new)));
+    known.extend(new);
+    known
+}
+
+/// Writes the list of all that is known to be lost.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn write(folder: &Path, losses: &[Loss]) -> Result<(), Failure> {
+    if losses.is_empty() {
+        return forget(folder);
+    }
+    let text = serde_json::to_string_pretty(losses).expect("all keys are names");
+    replace(&folder.join(LOSSES_NAME), &folder.join(NEW_LOSSES_NAME), text.as_bytes())
+}
+
+/// Nothing is known to be lost any more.
+///
+/// # Errors
+/// [`Failure::File`].
+pub(crate) fn forget(folder: &Path) -> Result<(), Failure> {
+    let path = folder.join(LOSSES_NAME);
+    match fs::remove_file(&path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::File { verb: "remove", path, source })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(path: &str, offset: u64) -> Loss {
+        let (other_paths, length) = (Vec::new(), Some(4096));
+        let path = Some(path.to_owned());
+        Loss { path, other_paths, snapshot: None, offset, length, found_at: 7 }
+    }
+
+    #[test]
+    fn a_scrub_that_was_cut_short_adds_to_what_is_known() {
+        let folder = std::env::temp_dir().join(format!("duramen-losses-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("there is room");
+        let [a, b] = ["/a", "/b"].map(|path| loss(path, 0));
+        write(&folder, std::slice::from_ref(&a)).expect("there is room");
+        assert_eq!(read(&folder), std::slice::from_ref(&a));
+        assert_eq!(with(read(&folder), vec![a.clone(), b.clone()]), [a.clone(), b]);
+        assert_eq!(with(read(&folder), vec![]), [a], "it may not have come so far");
+        write(&folder, &[]).expect("there is room");
+        assert!(!folder.join(LOSSES_NAME).exists());
+        fs::remove_dir(&folder).expect("it is empty");
+    }
+}
