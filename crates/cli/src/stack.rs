@@ -31,6 +31,7 @@ use server::reactor;
 use crate::error_counts::ErrorBook;
 use crate::failure::Failure;
 use crate::found::found_on;
+use crate::losses::Loss;
 use crate::members::{Member, Story, absent, find_members, find_spares, real};
 use crate::set_state;
 use crate::volume::Volume;
@@ -89,6 +90,15 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
+    /// What is lost, as the folder of the volume keeps it.
+    pub(crate) fn losses(&self, found_at: i64) -> Vec<Loss> {
+        let loss = |lost: &Lost| {
+            let Lost { path, other_paths, offset, length } = lost.clone();
+            Loss { path, other_paths, snapshot: None, offset, length: Some(length), found_at }
+        };
+        self.lost.iter().map(loss).collect()
+    }
+
     /// How many bytes are lost.
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost.iter().map(|lost| lost.length).sum()

@@ -113,6 +113,64 @@ async fn are_right(
     same("names", volume.entries(parent, true).await.len(), there + 2)
 }
 
+/// A file has as many names as the engine says that it may have, and no more: before the volume is
+/// opened anew, and after.
+///
+/// # Errors
+/// What is wrong.
+pub fn a_file_has_no_more_names_than_it_may(bench: &impl Bench) -> Result<(), String> {
+    const NAMES_OF_ONE: u32 = 4096;
+    let executor = Executor::new(1);
+    let (disks, file, parent, most) = executor.block_on(async {
+        let disks = bench.make(&executor).await;
+        let volume = bench.open(executor.runtime(), &disks).await?;
+        let root = volume.files.root();
+        let sealed = volume.files.pathconf(root).await;
+        let told = sealed.open().await.expect("running").into_inner().result;
+        let most = told.expect("of the root").link_max;
+        let file = volume.create(root, "file").await.expect("new");
+        let mut parent = root;
+        for number in 1..most {
+            if number % NAMES_OF_ONE == 1 {
+                parent = volume.mkdir(root, &format!("names{number}")).await.expect("new");
+            }
+            let linked = volume.link(file, parent, &format!("n{number}")).await;
+            same(&format!("name {number}"), linked, Ok(()))?;
+        }
+        at_its_bound(&volume, (file, parent), most).await?;
+        volume.files.shutdown().await.expect("it stops");
+        Ok::<_, String>((disks, file, parent, most))
+    })?;
+    let (executor, disks) = bench.stopped(&disks);
+    executor.block_on(async {
+        let volume = bench.open(executor.runtime(), &disks).await?;
+        at_its_bound(&volume, (file, parent), most).await?;
+        volume.files.shutdown().await.map_err(|error| error.to_string())
+    })
+}
+
+/// A file that has all the names it may have takes one more only in the place of another.
+async fn at_its_bound(
+    volume: &Volume<impl Engine>,
+    (file, parent): (ObjectId, ObjectId),
+    most: u32,
+) -> Result<(), String> {
+    let count = async || volume.attributes(file).await.nlink;
+    let last = format!("n{}", most - 1);
+    same("names", count().await, most)?;
+    same("one too many", volume.link(file, parent, "more").await, Err(FsError::TooManyLinks))?;
+    same("its name", volume.lookup(parent, "more").await, Err(FsError::NoEntry))?;
+    // A name that moves is one more for a moment, and a cut may leave it so.
+    let moved = volume.rename((parent, &last), (parent, "moved")).await;
+    same("a name that moves", moved, Err(FsError::TooManyLinks))?;
+    same("its old name", volume.lookup(parent, &last).await, Ok(file))?;
+    same("a name goes", volume.remove(parent, &last).await, Ok(()))?;
+    same("one less", count().await, most - 1)?;
+    same("a name comes", volume.link(file, parent, &last).await, Ok(()))?;
+    same("one too many again", volume.link(file, parent, "x").await, Err(FsError::TooManyLinks))?;
+    same("names in the end", count().await, most)
+}
+
 /// What LOOKUP and READDIRPLUS tell of files is what was answered before. Worth most in a memory
 /// that holds few of them, with changes that are durable and not yet at home.
 ///

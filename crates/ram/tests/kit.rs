@@ -220,6 +220,11 @@ fn names_lead_to_their_files() {
 }
 
 #[test]
+fn a_file_has_no_more_names_than_it_may() {
+    assert_eq!(names::a_file_has_no_more_names_than_it_may(&Memory::new(1)), Ok(()));
+}
+
+#[test]
 fn what_is_told_is_never_stale_in_little_memory() {
     let executor = Executor::new(1);
     let told = executor.block_on(async {

@@ -36,6 +36,7 @@ use server::reactor::elsewhere;
 
 use super::scrub::{named, unscrubbed};
 use crate::folder::real_place;
+use crate::losses;
 use crate::members::{Member, is_spare, label_at, open_member, real};
 use crate::occupied::what_is_on;
 use crate::stack::{Lost, OpenSet, Returned, Scrub};
@@ -585,12 +586,15 @@ impl Orders {
     /// The same with the files of what is lost. Clients are served while it is found out whose that
     /// is.
     pub(super) async fn named(&self, scrub: Scrub) -> Scrub {
+        let (folder, found_at) = (self.volume.folder.clone(), self.runtime.clock.wall().seconds);
         if scrub.lost.is_empty() {
+            losses::keep(folder, Vec::new(), true).await;
             return scrub;
         }
         let (volume, lost) = ((*self.volume).clone(), scrub.lost.clone());
         let scrub = Scrub { lost: elsewhere(move || named(&volume, lost)).await, ..scrub };
         *self.open.scrub.borrow_mut() = Some(scrub.clone());
+        losses::keep(folder, scrub.losses(found_at), true).await;
         scrub
     }
 

@@ -666,6 +666,9 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
     }
     assert_eq!(on("cat", &place.volume, &["two"]).output.as_bytes(), two);
     assert_ne!(on("cat", &place.volume, &["one"]).code, 0, "never wrong bytes");
+    let looked = on("fsck", &place.volume, &[]);
+    let line = "known loss: /one: 4096 bytes at byte 4096, found on ";
+    assert!(looked.code == 4 && looked.output.contains(line), "{looked:?}");
 }
 
 #[test]

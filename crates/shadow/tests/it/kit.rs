@@ -42,6 +42,11 @@ fn names_lead_where_they_should() {
 }
 
 #[test]
+fn a_file_has_no_more_names_than_it_may() {
+    assert_eq!(names::a_file_has_no_more_names_than_it_may(&settings()[0]), Ok(()));
+}
+
+#[test]
 fn snapshots_hold_what_was_there() {
     for seed in 1..=6 {
         let setting = &settings()[seed as usize % 3];

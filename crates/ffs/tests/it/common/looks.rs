@@ -26,6 +26,14 @@ pub(crate) fn names_lead_to_their_files() -> Result<(), String> {
     names::names_lead_to_their_files(&Setting { options, size, steps: 0, honesty, log: 0 })
 }
 
+/// A file has as many names as it may have, and no more.
+pub(crate) fn a_file_has_no_more_names_than_it_may() -> Result<(), String> {
+    let options = MkfsOptions::default();
+    let (size, honesty) = (64 << 20, Honesty::Honest);
+    let setting = Setting { options, size, steps: 0, honesty, log: 0 };
+    names::a_file_has_no_more_names_than_it_may(&setting)
+}
+
 /// What LOOKUP and READDIRPLUS tell of files is what was answered before, in a memory that holds
 /// few of them and with changes that are in the log and not yet at home.
 pub(crate) fn what_is_told_is_never_stale() -> Result<(), String> {
