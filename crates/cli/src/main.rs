@@ -26,6 +26,7 @@ mod folder;
 mod found;
 mod fsck;
 mod info;
+mod intents;
 mod log;
 mod make_set;
 mod making;
@@ -81,7 +82,7 @@ struct Arguments {
 const AFTER_HELP: &str = "\
 A VOLUME is one of:
   a folder       that 'duramen mkfs' made: disk.img holds the file system, volume.toml its engine
-                 and policy, log.img its log
+                 and policy, log.img its log, intents.img calls under way
   an image file  with a file system in it: UFS2, whoever made it, or that of engine 'shadow'
   a device       such as /dev/sdb1, with one on it
 

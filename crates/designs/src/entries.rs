@@ -21,6 +21,7 @@ pub static FFS_LOG: Design = Design {
     after_crash: "what was answered is there; any other change is there as a whole or not at all, \
                   but of a WRITE over old data each sector is old or new",
     retry: "a call that must not run twice gets the answer that it was given first",
+    keeps_intents: false,
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
@@ -64,6 +65,7 @@ pub static SHADOW: Design = Design {
     after_crash: "what was answered is there; any other change is there as a whole or not at all, \
                   a WRITE over old data too",
     retry: "a call that must not run twice gets the answer that it was given first",
+    keeps_intents: false,
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
@@ -86,8 +88,10 @@ const ORDERED: Design = Design {
     after_crash: "what was answered is there; of any other change a part may be: a file that was \
                   being renamed may have both names, and a large one that was being cut short any \
                   length in between",
-    retry: "the call runs again: one that makes a name may be told that there is one, and one that \
-            removes a name that there is none",
+    retry: "a call that must not run twice gets the answer that it was given first, from a file \
+            beside the disk; without that it runs again, and may be told that a name is there \
+            already, or is not there",
+    keeps_intents: true,
     remembers: false,
     may_stop_between: true,
     keeps_order: true,
