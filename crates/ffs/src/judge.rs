@@ -5,7 +5,8 @@
 //! [`crate::intents`]), so a name that names what the intent says, or an inode that is as it says,
 //! means that the Update has begun. What has begun is finished by ordinary changes:
 //!
-//! * a file that was renamed loses its old name;
+//! * a file that was renamed loses its old name, and a directory whose new name was taken back,
+//!   though what it replaced is gone, gets it again;
 //! * a directory whose names have changed gets the times that the answer tells;
 //! * a file that was made shorter in steps becomes as short as it was to be.
 //!
@@ -102,8 +103,13 @@ impl Judge<'_> {
         let new = names.iter().find(|name| name.after != 0);
         let old = names.iter().find(|name| name.after == 0);
         let (Some(new), Some(old)) = (new, old) else { return Ok(false) };
-        if self.find(new).await? != new.after {
-            return Ok(false);
+        let now = self.find(new).await?;
+        if now != new.after {
+            // A directory goes back to its old name when '..' still leads there. What it was to
+            // replace is gone by then, and nothing else takes that name away.
+            let is_between = now == 0 && new.before != 0 && !is_planted(Bug::UnfinishedIntents);
+            let goes_on = is_between && self.find(old).await? == new.after;
+            return if goes_on { self.rename(old, new).await } else { Ok(false) };
         }
         if self.find(old).await? == new.after && !is_planted(Bug::UnfinishedIntents) {
             self.drop_name(old).await?;
@@ -137,6 +143,28 @@ impl Judge<'_> {
             Ok(node) => Ok(Some(node.look_at(|dinode| InodeEvidence::of(ino, dinode)))),
             Err(FsError::Stale) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Moves a directory, durably; whether that could be done. While reclaim looks for second names
+    /// it waits for that.
+    async fn rename(&self, old: &NameEvidence, new: &NameEvidence) -> Result<bool, FsError> {
+        let [Some(from), Some(to)] =
+            [self.directory(old.directory).await?, self.directory(new.directory).await?]
+        else {
+            return Ok(false);
+        };
+        let (Ok(old), Ok(new)) = (Name::parse(&old.name), Name::parse(&new.name)) else {
+            return Ok(false);
+        };
+        loop {
+            let root = Requester::root();
+            let renamed = self.namespace.rename(&root, from, &old, to, &new).await;
+            match renamed.open().await?.into_inner().result {
+                Err(FsError::Jukebox) => {}
+                Err(FsError::Io) => return Err(FsError::Io),
+                renamed => return Ok(renamed.is_ok()),
+            }
         }
     }
 

@@ -141,10 +141,8 @@ impl First {
         let fits = match case.parts {
             Parts::None => false,
             // An entry of the log is there or not; bytes that are overwritten do not go through it.
-            Parts::BothNames(..) if self.served.design.remembers() => false,
-            Parts::WithoutTarget(_)
-                if self.served.design.remembers() && !self.served.design.has_ring() =>
-            {
+            // What intents tell of is finished by the return.
+            Parts::BothNames(..) | Parts::WithoutTarget(_) if self.served.design.remembers() => {
                 false
             }
             Parts::BothNames(from, to) => {
