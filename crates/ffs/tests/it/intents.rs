@@ -2,7 +2,7 @@
 
 use ffs::PolicyKind;
 
-use crate::common::intents::first_wrong;
+use crate::common::intents::{first_wrong, remembered_after};
 
 const STORIES: u64 = 300;
 
@@ -14,6 +14,16 @@ fn under_sync_what_is_remembered_is_what_has_happened() {
 #[test]
 fn under_soft_updates_what_is_remembered_is_what_has_happened() {
     first_wrong(PolicyKind::SoftUpdates, 0..STORIES).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+#[test]
+fn nothing_is_remembered_of_a_disk_that_another_system_had_meanwhile() {
+    for policy in [PolicyKind::Sync, PolicyKind::SoftUpdates] {
+        for stops in [false, true] {
+            assert_eq!(remembered_after(policy, false, stops), 2, "{policy:?}, {stops}");
+            assert_eq!(remembered_after(policy, true, stops), 0, "{policy:?}, {stops}");
+        }
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -28,6 +38,14 @@ mod planted {
         let found = policies.map(|policy| first_wrong(policy, 0..1000).is_err());
         plant(None);
         found == [true; 2]
+    }
+
+    #[test]
+    fn marks_that_are_not_looked_at_are_found() {
+        plant(Some(Bug::AnyMark));
+        let kept = [false, true].map(|stops| remembered_after(PolicyKind::Sync, true, stops));
+        plant(None);
+        assert_eq!(kept, [2, 2]);
     }
 
     #[test]

@@ -186,15 +186,74 @@ impl Boot {
     }
 }
 
+/// An empty volume, and a ring that was never used.
+fn fresh() -> Pair<Image> {
+    let executor = Executor::new(1);
+    let home = Disk::new(&executor, Image::zeroed(4 << 20));
+    let made = async { mkfs(&*home, &sizes(4096, 512), &Seeded::new(7), NOW).await };
+    executor.block_on(made).expect("it fits");
+    Pair { home: home.contents(), log: Some(Image::zeroed(SMALLEST)) }
+}
+
+/// A call is answered, and then another system has the disk, if there `is_another`, and takes back
+/// what the call did; each stops the volume cleanly, or is killed. How many calls are remembered
+/// then.
+pub(crate) fn remembered_after(policy: PolicyKind, is_another: bool, stops: bool) -> usize {
+    let mut images = fresh();
+    for number in 1..=3 {
+        let executor = Executor::new(number);
+        let disks = images.map(|image| Disk::new(&executor, image.clone()));
+        let runtime = executor.runtime();
+        let kept = executor.block_on(async {
+            runtime.clock.sleep(Duration::from_secs(5 * number)).await;
+            let volume = match number {
+                2 => {
+                    let disks = Disks::alone(disks.home.clone());
+                    let options = OpenOptions::default();
+                    let opened = open(policy, disks, runtime, &options, &mut |_| ()).await;
+                    Volume::new(opened.expect("it is ours").files)
+                }
+                _ => open_with_ring(policy, runtime, &disks).await.expect("it comes back"),
+            };
+            let (files, root) = (&volume.files, volume.files.root());
+            let set = CreateHow::Unchecked(SetAttributes::default());
+            match number {
+                1 => {
+                    for (number, one) in [(1, "a"), (2, "b")] {
+                        let who = caller(number);
+                        let made = files.create(&who, root, &name(one), set).await;
+                        made.open().await.expect("running");
+                    }
+                }
+                2 => {
+                    let who = Requester::root();
+                    drop(files.remove(&who, root, &name("a")).await.open().await);
+                }
+                _ => {
+                    let kept = files.take_remembered().open().await.expect("running");
+                    return Some(kept.into_inner().len());
+                }
+            }
+            if stops {
+                files.shutdown().await.expect("the disk is good");
+            }
+            None
+        });
+        if let Some(kept) = kept {
+            return kept;
+        }
+        if number == 2 && !is_another {
+            continue; // it never was
+        }
+        images = disks.map(|disk| disk.contents());
+    }
+    unreachable!("the third boot tells")
+}
+
 /// Leads a volume through some boots.
 fn story(policy: PolicyKind, seed: u64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
-    let mut images = Pair { home: Image::zeroed(4 << 20), log: Some(Image::zeroed(SMALLEST)) };
-    let maker = Executor::new(seed);
-    let home = Disk::new(&maker, images.home.clone());
-    let made = async { mkfs(&*home, &sizes(4096, 512), &Seeded::new(7), NOW).await };
-    maker.block_on(made).expect("it fits");
-    images.home = home.contents();
+    let mut images = fresh();
     let mut last: Option<Boot> = None;
     for number in 1..=BOOTS {
         let executor = Executor::new(seed * 1000 + number);
