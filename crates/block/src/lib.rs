@@ -192,6 +192,11 @@ impl IoError {
         Self::new(verb, 0, 0, ErrorKind::NotConnected)
     }
 
+    /// The same, for a caller that does not try again, whatever comes to be free.
+    pub fn for_good(self) -> Self {
+        Self { kind: ErrorKind::Other, ..self }
+    }
+
     /// Whether it was a write for which there is no room below: the disk is a file that grows or a
     /// thin device, and its host is full. Nothing has changed, and the same write may succeed
     /// later.

@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::folder::is_there;
 use crate::found::found_on;
 use crate::info::live_of;
+use crate::intents;
 use crate::log::{self, log_size_for};
 use crate::saved::saved_of;
 use crate::scrub::Scrubs;
@@ -73,7 +74,7 @@ pub(crate) async fn open_volume(
     if access == Access::ReadWrite && volume.log_path.is_none() && volume.lacks_a_member()? {
         rehearse(volume, &device, cache_bytes, runtime).await?;
     }
-    let mut stack = volume.open(access, &device, runtime).await?;
+    let mut stack = volume.open_to_serve(access, &device, runtime).await?;
     let opening = Opening::begin(volume, &stack, start).await?;
     let read_only = access == Access::ReadOnly;
     let softdep = volume.settings.softdep.options();
@@ -90,14 +91,25 @@ pub(crate) async fn open_volume(
         Some(path) => open_log(volume, path, log_size, opening.needs_log, &device).await?,
         None => stack.log,
     };
+    let intents = match stack.intents.take() {
+        None if !read_only => intents::open(volume, opening.size, &device).await?,
+        room => room,
+    };
     let bar = repair_bar(path);
     let mut show = |progress: Progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     };
-    let (open, disks) = (volume.design().work().open, Disks { volume: stack.disk, log });
+    let (open, disks) = (volume.design().work().open, Disks { volume: stack.disk, log, intents });
     let opened = open(disks, runtime.clone(), &options, &mut show).await;
     bar.finish_and_clear();
+    if let Ok(Some(why)) = opened.as_ref().map(|opened| &opened.lost_intents) {
+        words::say(format_args!(
+            "{}: the file of remembered answers is damaged ({why}), so they are forgotten: a call \
+             that a client repeats may run twice",
+            path.display()
+        ));
+    }
     let mut opened = opening.end(volume, stack.set, opened, device, runtime)?;
     opened.orders = opened.orders.filter(|_| !read_only);
     opened.orders.iter().for_each(Orders::attend);
@@ -119,7 +131,7 @@ async fn rehearse(
     let softdep = volume.settings.softdep.options();
     let options = OpenOptions { cache_bytes, softdep, ..OpenOptions::default() };
     let open = volume.design().work().open;
-    let disks = Disks { volume: disk, log };
+    let disks = Disks { log, ..Disks::alone(disk) };
     let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| Failure::refused(&volume.path, volume.words(), error))?;
     let _ = opened.files.shutdown().await; // it has changed nothing

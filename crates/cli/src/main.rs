@@ -26,6 +26,7 @@ mod folder;
 mod found;
 mod fsck;
 mod info;
+mod intents;
 mod log;
 mod losses;
 mod make_set;
@@ -82,7 +83,7 @@ struct Arguments {
 const AFTER_HELP: &str = "\
 VOLUME is one of:
   a folder       made by 'duramen mkfs': disk.img holds the file system, volume.toml its settings,
-                 log.img its log
+                 log.img its log, intents.img the calls in progress
   an image file  holding a file system: UFS2 from any system, or engine 'shadow'
   a device       holding one, such as /dev/sdb1
 

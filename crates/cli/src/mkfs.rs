@@ -15,6 +15,7 @@ use crate::error_counts::ERRORS_NAME;
 use crate::failure::Failure;
 use crate::folder::{create_private, parent, sync_folder};
 use crate::found::{anything_in, found_in};
+use crate::intents::{self, INTENTS_NAME};
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::losses;
 use crate::make_set;
@@ -247,10 +248,14 @@ fn settle_in(arguments: &MkfsArguments, size: u64) -> Result<(), Failure> {
     let folder = &arguments.volume;
     let design = arguments.design()?;
     remove_log(&folder.join(LOG_NAME))?;
+    remove_log(&folder.join(INTENTS_NAME))?;
     let has_log = design.has(DiskRole::Log);
     let log_size = has_log.then(|| arguments.log_size.unwrap_or_else(|| log_size_for(size)));
     if let Some(size) = log_size {
         log::make(&folder.join(LOG_NAME), size)?;
+    }
+    if design.keeps_intents {
+        intents::make(&folder.join(INTENTS_NAME), size)?;
     }
     write_settings(folder, &Settings { log_size, ..Settings::of(design) })
 }
@@ -289,7 +294,7 @@ pub(crate) fn remove_log(path: &Path) -> Result<(), Failure> {
 /// Removes what this run has made in a folder, as far as it can: the failure that is told is why it
 /// goes.
 fn remove_volume(folder: &Path) {
-    for name in [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, DISK_NAME] {
+    for name in [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, INTENTS_NAME, DISK_NAME] {
         let _ = fs::remove_file(folder.join(name));
     }
 }

@@ -12,6 +12,7 @@ use server::control::SOCKET_NAME;
 use crate::error_counts::{ERRORS_NAME, NEW_ERRORS_NAME};
 use crate::failure::Failure;
 use crate::found::lost_in;
+use crate::intents::INTENTS_NAME;
 use crate::log::{LOG_NAME, NEW_SUFFIX};
 use crate::losses::{LOSSES_NAME, NEW_LOSSES_NAME};
 use crate::set_state::{NEW_STATE_NAME, STATE_NAME};
@@ -104,7 +105,9 @@ pub(crate) fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
 pub(crate) fn is_leftover(name: &OsStr) -> bool {
     let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
     let of_sets = [STATE_NAME, NEW_STATE_NAME, ERRORS_NAME, NEW_ERRORS_NAME];
+    let new_intents = format!("{INTENTS_NAME}{NEW_SUFFIX}");
+    let intents = [INTENTS_NAME, &new_intents];
     let own = [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, &new_log, SOCKET_NAME];
-    let own = own.into_iter().chain(of_sets).chain([LOSSES_NAME, NEW_LOSSES_NAME]);
+    let own = own.into_iter().chain(of_sets).chain(intents).chain([LOSSES_NAME, NEW_LOSSES_NAME]);
     own.into_iter().any(|own| name == own)
 }

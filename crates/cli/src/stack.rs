@@ -46,6 +46,8 @@ pub(crate) struct Stack {
     pub(crate) disk: Rc<dyn BlockDevice>,
     /// The room for its log in the set on which it stands, if its design has one.
     pub(crate) log: Option<Rc<dyn BlockDevice>>,
+    /// The same room for its ring of intents, if that is what its design has.
+    pub(crate) intents: Option<Rc<dyn BlockDevice>>,
     /// That set.
     pub(crate) set: Option<OpenSet>,
 }
@@ -195,9 +197,26 @@ impl Volume {
         device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
         runtime: &Runtime,
     ) -> Result<Stack, Failure> {
+        let mut stack = self.open_to_serve(access, device, runtime).await?;
+        if let Some(intents) = stack.intents.take() {
+            self.told(intents.close().await)?; // else the set would wait for it at its end
+        }
+        Ok(stack)
+    }
+
+    /// The same, with the room for intents.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub(crate) async fn open_to_serve(
+        &self,
+        access: Access,
+        device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+        runtime: &Runtime,
+    ) -> Result<Stack, Failure> {
         let Some(raid) = &self.settings.raid else {
             let disk = device(DiskFile::open(&self.disk_path, access)?.large_past_cache());
-            return Ok(Stack { disk, log: None, set: None });
+            return Ok(Stack { disk, log: None, intents: None, set: None });
         };
         let open = self.open_set(raid, access, device, runtime).await?;
         let size = open.set.layout().size();
@@ -214,9 +233,12 @@ impl Volume {
             return Err(Failure::Settings { path, why, advice });
         }
         let [disk, log] = split(open.set.clone(), end);
-        let mut stack = Stack { disk: Rc::new(disk), log: None, set: Some(open) };
+        let set = Some(open);
+        let mut stack = Stack { disk: Rc::new(disk), log: None, intents: None, set };
         if self.design().has(DiskRole::Log) && !self.is_log_named {
             stack.log = Some(Rc::new(log));
+        } else if self.design().keeps_intents && access == Access::ReadWrite {
+            stack.intents = Some(Rc::new(log));
         } else {
             self.told(log.close().await)?; // else the set would wait for it at its end
         }

@@ -21,6 +21,7 @@ use server::reactor::{self, elsewhere};
 use crate::choice::{Word, chosen, promises};
 use crate::failure::Failure;
 use crate::found::found_on;
+use crate::intents::INTENTS_NAME;
 use crate::log::{self, LOG_NAME, log_size_for};
 use crate::mkfs::remove_log;
 use crate::redo_log::LogError;
@@ -220,6 +221,9 @@ fn change_policy(
     // Somebody may have changed the file while the disk was.
     let now = Volume::find(folder)?.settings;
     write_settings(folder, &Settings { design, log_size: log_size_kept, ..now })?;
+    if !design.keeps_intents {
+        remove_log(&folder.join(INTENTS_NAME))?;
+    }
     let name = design.name();
     if let Some(size) = log_size {
         return Ok(format!("{path} has policy {name}, with a log of up to {}", show_size(size)));

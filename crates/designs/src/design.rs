@@ -45,6 +45,9 @@ pub struct Design {
     pub after_crash: &'static str,
     /// What a call is told that is repeated over a crash, as a sentence without its stop.
     pub retry: &'static str,
+    /// Whether it keeps intents in a ring beside the volume, if there is a place for one: then
+    /// answers survive a crash.
+    pub keeps_intents: bool,
     /// Whether answers survive a crash, and what was begun is ended by the return.
     pub remembers: bool,
     /// Whether a crash while a large file is cut short may leave any length in between.

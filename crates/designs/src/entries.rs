@@ -20,6 +20,7 @@ pub static FFS_LOG: Design = Design {
     after_crash: "every acknowledged change is there. Any other change is there completely or not \
                   at all, except that each sector of a WRITE over old data may be old or new",
     retry: "a call that must not run twice gets its original reply",
+    keeps_intents: false,
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
@@ -63,6 +64,7 @@ pub static SHADOW: Design = Design {
     after_crash: "every acknowledged change is there. Any other change, including a WRITE over old \
                   data, is there completely or not at all",
     retry: "a call that must not run twice gets its original reply",
+    keeps_intents: false,
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
@@ -86,8 +88,10 @@ const ORDERED: Design = Design {
     after_crash: "every acknowledged change is there. Other changes may be there in part: a file \
                   that was being renamed may have both names, and a large file that was being \
                   truncated may have any length in between",
-    retry: "the call runs again: creating a name may report that it exists, and removing one that \
-            it does not",
+    retry: "a call that must not run twice gets its original reply, from a file beside the disk. \
+            Without that file it runs again: creating a name may report that it exists, and \
+            removing one that it does not",
+    keeps_intents: true,
     remembers: false,
     may_stop_between: true,
     keeps_order: true,

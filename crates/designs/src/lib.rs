@@ -40,6 +40,7 @@ pub use design::{
 pub use entries::{DESIGNS, FFS_LOG, FFS_SOFTDEP, FFS_SYNC, SHADOW};
 pub use errors::{CheckError, LookError, MkfsError, OpenError};
 pub use ffs::check_log::LogUse;
+pub use ffs::intents::RING_SIZE as INTENTS_SIZE;
 pub use found::{Found, FoundUfs2};
 pub use made::{Made, MkfsOptions};
 pub use opened::{

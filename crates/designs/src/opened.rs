@@ -36,6 +36,8 @@ pub struct Opened {
     pub replayed: Option<Replayed>,
     /// Whether it is served before what a cut left was looked for; that is done beside.
     pub reclaims: bool,
+    /// Why answers that were kept are not known any more, if what held them is damaged.
+    pub lost_intents: Option<String>,
 }
 
 impl Opened {
@@ -48,6 +50,7 @@ impl Opened {
             rebuilt: None,
             replayed: None,
             reclaims: false,
+            lost_intents: None,
         }
     }
 }

@@ -17,12 +17,14 @@ pub struct Disks {
     pub volume: Rc<dyn BlockDevice>,
     /// That of the log, if it has one.
     pub log: Option<Rc<dyn BlockDevice>>,
+    /// That of the ring of intents, if there is a place for one.
+    pub intents: Option<Rc<dyn BlockDevice>>,
 }
 
 impl Disks {
     /// A volume without a log.
     pub fn alone(volume: Rc<dyn BlockDevice>) -> Self {
-        Self { volume, log: None }
+        Self { volume, log: None, intents: None }
     }
 }
 

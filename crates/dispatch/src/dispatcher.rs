@@ -307,6 +307,11 @@ impl Execution {
         Ok(Some(crate::nfs3::execute(call.xid, &caller, arguments).await))
     }
 
+    /// Whether the volume of a call is declared delayed.
+    fn is_delayed(&self, call: &Call<'_>) -> bool {
+        self.dispatcher.volume_of(call).is_some_and(|volume| volume.delayed().is_some())
+    }
+
     /// Executes a call, unless it is a repetition. `None` when the first of its kind ended without
     /// an answer, which only the end of the reactor brings about.
     async fn once(
@@ -327,7 +332,8 @@ impl Execution {
         match self.dispatcher.replies.begin(key, is_admitted) {
             Begin::Execute(mut slot) => {
                 // A WRITE that is executed once more writes the same once more.
-                let is_kept = procedure != Procedure::Write;
+                // Of a volume that is declared delayed nothing is promised over a crash.
+                let is_kept = procedure != Procedure::Write && !self.is_delayed(call);
                 let caller = caller.calling(is_kept.then(|| slot.name()).flatten());
                 let reply = crate::nfs3::execute(call.xid, &caller, arguments).await;
                 let segments = reply.segments().to_vec();

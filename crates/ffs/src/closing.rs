@@ -42,6 +42,9 @@ impl Ffs {
     /// Takes the mark back.
     pub(crate) async fn close(&self) -> Result<(), FsError> {
         if self.keeps_mark() {
+            if let Some(beside) = self.policy.beside() {
+                beside.close().await?;
+            }
             return self.home.device().close().await.map_err(|_| FsError::Io);
         }
         self.superblock.borrow_mut().unmark();

@@ -26,7 +26,8 @@ use crate::alloc::{Allocator, EndRoom, Freed};
 use crate::buffer::Role;
 use crate::home::Home;
 use crate::inode::{Node, OnDisk};
-use crate::item::Subject;
+use crate::intents::Evidence;
+use crate::item::{Item, Subject};
 use crate::leftovers::{Leftovers, Reclaimed};
 use crate::map::Map;
 use crate::open_superblock::OpenSuperblock;
@@ -187,6 +188,14 @@ impl Ffs {
         }
     }
 
+    /// Whether the inodes of an Update land as a whole, though the policy parts them: an intent is
+    /// judged by one of them.
+    fn lands_whole(&self, update: &Update, nodes: &[(Rc<Node>, Dinode)]) -> bool {
+        let is_evidence = || nodes.iter().any(|(node, _)| self.policy.is_evidence(node.ino));
+        self.policy.keeps_intents()
+            && (update.manner.lands_whole || update.only_sets_attributes() || is_evidence())
+    }
+
     /// Changes the buffers as the items have it, and gives the Update its sequence. `see` is told
     /// each file whose inode is another now.
     pub(crate) fn apply(
@@ -197,8 +206,10 @@ impl Ffs {
         let Ready { mut update, room } = ready;
         let nodes = update.finish(self.seal());
         let sequence = self.policy.next_sequence();
-        let tags = self.policy.tags(&update.items);
-        let parts_inodes = self.policy.parts_inodes();
+        let lands_whole = self.lands_whole(&update, &nodes);
+        let tags = self.policy.tags(&update.items, lands_whole);
+        let parts_inodes = self.policy.parts_inodes() && !lands_whole;
+        let mut evidence = self.policy.keeps_intents().then(Evidence::default);
         if is_planted(Bug::EarlyReuse) {
             update.freed.retain(|freed| self.allocator.holds_metadata(freed));
         }
@@ -212,19 +223,15 @@ impl Ffs {
                     named.push(target);
                 }
             }
-            let (intent, subject) = (item.intent, item.subject);
-            let entry = item.change.as_ref().and_then(|(buffer, edit)| {
-                let (before, _) = buffer.read(|image| edit.names_before(image))?;
-                Some((edit.entry()?, before.into()))
-            });
-            let change = item.change.map(|(buffer, edit)| {
-                let extent = edit.extent();
-                let is_parted = parts_inodes && buffer.role() == Role::Inodes;
-                let edit = if is_parted { edit.by_parts() } else { edit };
-                buffer.apply(sequence, tag, edit);
-                (buffer, extent)
-            });
-            staged.push(Staged { intent, subject, entry, change, tag });
+            let one = apply_item(item, (sequence, tag), parts_inodes);
+            if let (Some(evidence), Some((buffer, _))) = (&mut evidence, &one.change) {
+                evidence.see_entry(one.subject, one.entry, buffer);
+            }
+            staged.push(one);
+        }
+        if let Some(evidence) = &mut evidence {
+            evidence.see_inodes(nodes.iter().map(|(node, dinode)| (node.ino, dinode)));
+            evidence.see_ended(&update.directories);
         }
         let staged = StagedUpdate {
             items: staged,
@@ -233,6 +240,7 @@ impl Ffs {
             moved: take(&mut update.moved),
             freed: update.freed.iter().filter_map(|freed| self.allocator.run_of(freed)).collect(),
             manner: update.manner,
+            evidence: evidence.unwrap_or_default(),
             answered: None,
             room,
         };
@@ -250,4 +258,21 @@ impl Ffs {
         let (freed, end_room) = (take(&mut update.freed), update.end_room.take());
         (sequence, Applied { sequence, staged, freed, end_room })
     }
+}
+
+/// Changes the buffer of an item.
+fn apply_item(item: Item, (sequence, tag): (Sequence, u32), parts_inodes: bool) -> Staged {
+    let (intent, subject) = (item.intent, item.subject);
+    let entry = item.change.as_ref().and_then(|(buffer, edit)| {
+        let (before, _) = buffer.read(|image| edit.names_before(image))?;
+        Some((edit.entry()?, before.into()))
+    });
+    let change = item.change.map(|(buffer, edit)| {
+        let extent = edit.extent();
+        let is_parted = parts_inodes && buffer.role() == Role::Inodes;
+        let edit = if is_parted { edit.by_parts() } else { edit };
+        buffer.apply(sequence, tag, edit);
+        (buffer, extent)
+    });
+    Staged { intent, subject, entry, change, tag }
 }

@@ -30,6 +30,7 @@ use block::BlockDevice;
 use runtime::Runtime;
 use ufs2::mark::{Mark, PolicyKind};
 
+use crate::intents::{self, Intents, Left};
 use crate::logged;
 use crate::open_error::OpenError;
 use crate::planted::{Bug, is_planted};
@@ -45,17 +46,24 @@ pub struct Disks {
     pub volume: Rc<dyn BlockDevice>,
     /// That of the log, if it has one.
     pub log: Option<Rc<dyn BlockDevice>>,
+    /// That of the ring of intents, if it has one: see [`crate::intents`].
+    pub intents: Option<Rc<dyn BlockDevice>>,
 }
 
 impl Disks {
     /// A volume without a log.
     pub fn alone(volume: Rc<dyn BlockDevice>) -> Self {
-        Self { volume, log: None }
+        Self { volume, log: None, intents: None }
     }
 
     /// A volume with its log.
     pub fn with_log(volume: Rc<dyn BlockDevice>, log: Rc<dyn BlockDevice>) -> Self {
-        Self { volume, log: Some(log) }
+        Self { log: Some(log), ..Self::alone(volume) }
+    }
+
+    /// A volume with a ring of intents.
+    pub fn with_intents(volume: Rc<dyn BlockDevice>, intents: Rc<dyn BlockDevice>) -> Self {
+        Self { intents: Some(intents), ..Self::alone(volume) }
     }
 }
 
@@ -72,11 +80,16 @@ pub async fn open(
     options: &OpenOptions,
     progress: &mut dyn FnMut(fsck::Progress),
 ) -> Result<Opened, OpenError> {
-    let Disks { volume: device, log } = disks;
+    let Disks { volume: device, log, intents } = disks;
     let mut found = Unopened::read(&*device).await?;
     let reason = found.read_only_reason(&*device, options);
     let read_only = options.read_only || reason.is_some();
     let log = log.filter(|_| !read_only);
+    let intents = intents.filter(|_| !read_only && !policy.has_log());
+    let left = match &intents {
+        Some(ring) => look_at_intents(&**ring, &mut found).await?,
+        None => Left::default(),
+    };
     let back = if read_only {
         found.look()?
     } else {
@@ -100,18 +113,38 @@ pub async fn open(
         // A reader writes nothing that would have an order.
         _ => {
             let nonce = runtime.random.next_u64();
+            let ring = match intents {
+                Some(ring) => {
+                    let named = (nonce, recovered.id);
+                    let begun =
+                        Intents::begin(ring, named, left.live.as_ref(), &left.survivors).await;
+                    Some(begun.map_err(OpenError::Intents)?)
+                }
+                None => None,
+            };
             if !read_only {
                 recovered.mark(policy, nonce, &runtime).await?;
             }
+            if let Some(ring) = &ring {
+                ring.bear(recovered.superblock_time());
+                recovered.back.intents = Some((ring.clone(), left.survivors));
+            }
             let (home, with) = (recovered.home.clone(), runtime.clone());
             let policy: Rc<dyn Policy> = match policy {
-                PolicyKind::SoftUpdates => SoftUpdates::new(home, with, options.softdep),
-                PolicyKind::Sync | PolicyKind::Log => OrderedWrites::new(home, with),
+                PolicyKind::SoftUpdates => SoftUpdates::new(home, with, options.softdep, ring),
+                PolicyKind::Sync | PolicyKind::Log => OrderedWrites::new(home, with, ring),
             };
             recovered.open(policy, &runtime, options, read_only).await?
         }
     };
-    Ok(Opened { read_only: reason.filter(|_| !options.read_only), ..opened })
+    let lost_intents = left.damage.map(|damage| damage.to_string());
+    Ok(Opened { read_only: reason.filter(|_| !options.read_only), lost_intents, ..opened })
+}
+
+/// What an earlier boot has left in the ring. What is there to be read of it is made durable first.
+async fn look_at_intents(ring: &dyn BlockDevice, found: &mut Unopened) -> Result<Left, OpenError> {
+    ring.flush().await?;
+    intents::look(ring, &mut found.superblock).await.map_err(OpenError::Intents)
 }
 
 impl Unopened {
@@ -164,7 +197,7 @@ impl Unopened {
             Mark::UnknownPolicy(policy) => Err(OpenError::UncleanPolicy(policy)),
             mark @ (Mark::Policy(PolicyKind::Sync | PolicyKind::SoftUpdates) | Mark::Torn) => {
                 if mark == Mark::Policy(PolicyKind::SoftUpdates) {
-                    let nonce = runtime.random.next_u64();
+                    let nonce = self.nonce(); // its intents are as good as before
                     self.superblock.mark(PolicyKind::Sync, nonce, runtime.clock.wall());
                     self.superblock.write(device, &self.geometry).await?;
                 }

@@ -119,6 +119,9 @@ pub enum OpenError {
     /// The log cannot be replayed.
     #[error("the log cannot be replayed: {}{}", .0, advice(.0))]
     Replay(#[from] ReplayError),
+    /// The ring of intents cannot be used.
+    #[error("the ring of intents cannot be used: {0}")]
+    Intents(#[source] journal::JournalError),
     /// Something on the disk is not as it can be.
     #[error("the volume is damaged: {0}; repair it with 'duramen fsck --repair'")]
     Damaged(String),

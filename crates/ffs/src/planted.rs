@@ -1,6 +1,20 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
+    /// An Update is seen on the disk before its intent is durable.
+    LateIntents,
+    /// Updates that change the same name land side by side.
+    OverlappingEvidence,
+    /// An intent is believed although those that it waits for are not done.
+    IgnoredIntentOrder,
+    /// Intents are believed although the volume does not bear the number of their epoch.
+    AnyMark,
+    /// An intent is believed without a look at the disk.
+    BelievedIntents,
+    /// What has begun is remembered and not finished.
+    UnfinishedIntents,
+    /// Intents that were judged are not written to the new epoch.
+    ForgottenVerdicts,
     /// Everything of an Update lands in one round.
     EqualRanks,
     /// Names go, or are taken over, without a look at earlier Updates.

@@ -20,9 +20,12 @@ use crate::alloc::Allocator;
 use crate::buffer::Role;
 use crate::engine::{EngineParts, Ffs};
 use crate::home::Home;
+use crate::intents::{Intents, Survivor};
+use crate::judge::judge;
 use crate::leftovers::Leftovers;
 use crate::open_error::{OpenError, ReadOnlyReason};
 use crate::open_superblock::OpenSuperblock;
+use crate::planted::{Bug, is_planted};
 use crate::policy::Policy;
 use crate::policy::log::{LogOptions, Survived};
 use crate::policy::softdep::SoftUpdatesOptions;
@@ -80,6 +83,8 @@ pub struct Opened {
     pub replayed: Option<Replayed>,
     /// Whether it is served before what a cut left was looked for; that is done beside.
     pub reclaims: bool,
+    /// Why what the ring of intents held is not believed, if it is damaged.
+    pub lost_intents: Option<String>,
 }
 
 /// Bytes of UNSTABLE data that wait in memory at most, however much of that there is: a COMMIT that
@@ -120,6 +125,8 @@ pub(crate) struct Recovery {
     /// What a cut left is looked for while the volume is served.
     pub(crate) reclaims: bool,
     pub(crate) survived: Survived,
+    /// Intents of an earlier boot, and the ring that has them now.
+    pub(crate) intents: Option<(Rc<Intents>, Vec<Survivor>)>,
 }
 
 impl Unopened {
@@ -228,6 +235,11 @@ impl Recovered {
         Ok(self.superblock.write(&*self.device, self.home.geometry()).await?)
     }
 
+    /// The time that its superblock bears.
+    pub(crate) fn superblock_time(&mut self) -> i64 {
+        self.superblock.superblock().time.get()
+    }
+
     /// Opens it.
     pub(crate) async fn open(
         self,
@@ -236,7 +248,7 @@ impl Recovered {
         options: &OpenOptions,
         read_only: bool,
     ) -> Result<Opened, OpenError> {
-        let Recovery { rebuilt, replayed, chains, survived, .. } = self.back;
+        let Recovery { rebuilt, replayed, chains, survived, intents, .. } = self.back;
         let (interval, share) = (options.housekeeping_interval, options.softdep.reclaim_share);
         let engine = Ffs::new(EngineParts {
             home: self.home,
@@ -256,8 +268,21 @@ impl Recovered {
         files.start_housekeeping(interval);
         files.finish_chains(chains).await?;
         let reclaims = !read_only && reclaim::start(&files, share);
-        Ok(Opened { files, read_only: None, rebuilt, replayed, reclaims })
+        if let Some((ring, left)) = intents {
+            judge_left(&files, &ring, &left).await?;
+        }
+        Ok(Opened { files, read_only: None, rebuilt, replayed, reclaims, lost_intents: None })
     }
+}
+
+/// Judges intents of an earlier boot: afterwards the ring says what became of them.
+async fn judge_left(files: &Rc<Files>, ring: &Intents, left: &[Survivor]) -> Result<(), OpenError> {
+    let judgement = judge(files, left).await?;
+    if !is_planted(Bug::ForgottenVerdicts) {
+        ring.judged(&judgement.has_happened).await?;
+    }
+    files.remember(judgement.remembered);
+    Ok(())
 }
 
 /// The counts of every group, from the summary area.

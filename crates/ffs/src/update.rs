@@ -116,6 +116,11 @@ impl Update {
         }
     }
 
+    /// Whether nothing changes but attributes.
+    pub(crate) fn only_sets_attributes(&self) -> bool {
+        self.items.iter().all(|item| item.intent == Intent::AttributesSet)
+    }
+
     /// Inodes that it changes.
     pub(crate) fn inode_count(&self) -> usize {
         self.working.len()

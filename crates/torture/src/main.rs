@@ -83,6 +83,9 @@ struct Arguments {
     /// Whether answers wait for the disk: durable, or delayed, which is for seq1, seq2 and nested
     #[arg(long, default_value = DURABLE, value_parser = [DURABLE, DELAYED])]
     durability: String,
+    /// Keep intents in a ring beside the volume, under the policies that do
+    #[arg(long)]
+    intents: bool,
     /// Disks of the volume: plain, raid1 or raid5
     #[arg(long, default_value_t)]
     device: Device,
@@ -185,6 +188,7 @@ impl Arguments {
         let found = Design::find(self.engine.as_deref(), self.policy.as_deref());
         let design = found.map_err(|unknown| unknown.to_string())?;
         let design = if self.durability == DELAYED { design.delayed() } else { design };
+        let design = if self.intents { design.with_ring() } else { design };
         Ok(design.on(self.device))
     }
 }

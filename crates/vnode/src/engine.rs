@@ -74,6 +74,9 @@ pub struct Manner {
     pub may_wait_for_batch: bool,
     /// It goes on with something that has begun, and so waits for room however long that takes.
     pub goes_on: bool,
+    /// It sets attributes, and nothing of these may be seen before all of it may: where an inode
+    /// lands by parts, it lands as a whole.
+    pub lands_whole: bool,
     /// The chain of Updates that begins or ends with it.
     pub chain: Option<ChainLink>,
     /// What must be durable before it is, besides what promise 5 says. Nothing where Updates become

@@ -180,6 +180,11 @@ impl<E: Engine> Files<E> {
         })
     }
 
+    /// These answers have survived, too.
+    pub fn remember(&self, remembered: Vec<LoggedReply>) {
+        self.remembered.set(remembered);
+    }
+
     /// A handle that outlives the call, for tasks.
     pub(crate) fn handle(&self) -> Rc<Self> {
         self.this.upgrade().expect("files live in an Rc")

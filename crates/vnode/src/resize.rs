@@ -78,8 +78,9 @@ impl<E: Engine> Files<E> {
             return self.shorten(node, size, also, witness).await;
         }
         let mut set = BTreeMap::new();
-        let also = self.stamped(also);
-        self.write_blocks(self.plan(space), node, &mut set, size, &also, witness).await
+        let (also, mut change) = (self.stamped(also), self.plan(space));
+        change.update.manner().lands_whole = true;
+        self.write_blocks(change, node, &mut set, size, &also, witness).await
     }
 
     /// The same, with the times of a file that changes now.
@@ -190,6 +191,7 @@ impl<E: Engine> Files<E> {
         let is_begun = self.is_unfinished(node.ino);
         let done = self.engine.shrink_step(&mut change.update, node, size).await? == size;
         change.update.manner().goes_on = is_begun;
+        change.update.manner().lands_whole = true;
         if let Some(also) = asked {
             self.engine.set_attributes(&mut change.update, node, &self.stamped(also));
         }

@@ -71,7 +71,8 @@ fn what_was_found_is_kept_if_the_volume_does_not_close() {
     let bare = Bare::new("kept");
     let volume = Volume::find(&bare.0).expect("it was made");
     let disk = DiskFile::open(&bare.0, Access::ReadWrite).expect("nobody has it");
-    let stack = Stack { disk: Rc::new(Kept(FileDevice::new(disk))), log: None, set: None };
+    let stack =
+        Stack { disk: Rc::new(Kept(FileDevice::new(disk))), log: None, intents: None, set: None };
     let scrubbed = reactor::block_on(|_| async { scrub_all(&volume, stack).await });
     let (scrub, done) = scrubbed.expect("a reactor");
     assert!(scrub.done_bytes > 0 && scrub.done_bytes == scrub.total_bytes, "{scrub:?}");

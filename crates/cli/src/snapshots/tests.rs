@@ -346,7 +346,7 @@ fn a_deletion_that_meets_a_stop_has_failed_and_is_not_lost() {
 
 /// Snapshots of a volume of engine `shadow` on this disk.
 async fn on_a_disk(runtime: &Runtime, disk: &Rc<sim::Disk>) -> (Keeper, Jobs) {
-    let disks = Disks { volume: disk.clone(), log: None };
+    let disks = Disks::alone(disk.clone());
     let (open, options) = (SHADOW.work().open, OpenOptions::default());
     let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
     let jobs = Jobs::default();

@@ -46,12 +46,13 @@ impl Told for Ffs {
 
 impl From<ffs::Opened> for Opened {
     fn from(opened: ffs::Opened) -> Self {
-        let ffs::Opened { files, read_only, rebuilt, replayed, reclaims } = opened;
+        let ffs::Opened { files, read_only, rebuilt, replayed, reclaims, lost_intents } = opened;
         Self {
             read_only: read_only.map(|reason| reason.to_string()),
             rebuilt: rebuilt.map(Report::from),
             replayed,
             reclaims,
+            lost_intents,
             ..Self::new(files)
         }
     }
@@ -182,8 +183,8 @@ pub(crate) async fn open(
     options: &OpenOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Opened, OpenError> {
-    let Disks { volume, log } = disks;
-    let (disks, options) = (ffs::Disks { volume, log }, options.into());
+    let Disks { volume, log, intents } = disks;
+    let (disks, options) = (ffs::Disks { volume, log, intents }, options.into());
     let mut tell = |now: fsck::Progress| progress(now.into());
     let opened = ffs::open(policy, disks, runtime, &options, &mut tell).await;
     Ok(opened?.into())

@@ -60,7 +60,7 @@ impl World {
             let random = executor.runtime().random;
             (design.work().make)(&*volume, &made, &*random, NOW).await.expect("it has room");
             let options = OpenOptions { cache_bytes: 64 << 20, ..OpenOptions::default() };
-            let disks = Disks { volume, log };
+            let disks = Disks { volume, log, intents: None };
             (design.work().open)(disks, executor.runtime(), &options, &mut |_| ()).await
         });
         let opened = opened.expect("it is new");

@@ -23,7 +23,11 @@ fn disks(executor: &Executor, design: &Design) -> Vec<Rc<Disk>> {
 }
 
 fn named(disks: &[Rc<Disk>]) -> Disks {
-    Disks { volume: disks[0].clone(), log: disks.get(1).map(|disk| disk.clone() as _) }
+    Disks {
+        volume: disks[0].clone(),
+        log: disks.get(1).map(|disk| disk.clone() as _),
+        intents: None,
+    }
 }
 
 async fn open(design: &Design, disks: &[Rc<Disk>], executor: &Executor) -> Opened {
@@ -70,7 +74,7 @@ fn a_volume_of_each_design_comes_back_from_a_cut_as_its_entry_has_it() {
         let after: Vec<_> = before.iter().map(again).collect();
         executor.block_on(async {
             let (runtime, work) = (executor.runtime(), design.work());
-            let Disks { volume, log } = named(&after);
+            let Disks { volume, log, .. } = named(&after);
             let prepared = (work.prepare)(&volume, log.as_ref(), &runtime, LogUse::Replay).await;
             let prepared = prepared.unwrap_or_else(|error| panic!("{design:?}: {error}"));
             assert_eq!(prepared.replayed.is_some(), design.has(DiskRole::Log), "{design:?}");

@@ -19,6 +19,7 @@ const PLAIN: designs::Design = designs::Design {
     about: "",
     after_crash: "",
     retry: "",
+    keeps_intents: false,
     remembers: true,
     may_stop_between: false,
     keeps_order: true,

@@ -51,6 +51,7 @@ static OTHER: Design = Design {
                     rebuilt: None,
                     replayed: None,
                     reclaims: false,
+                    lost_intents: None,
                 })
             }
             .boxed_local()

@@ -45,7 +45,7 @@ fn cost(design: &Design, calls: u64) -> (f64, f64) {
         let disks = if design.disks.len() > 1 {
             let [log, volume] =
                 split(set, LOG).map(|part| -> Rc<dyn BlockDevice> { Rc::new(part) });
-            Disks { volume, log: Some(log) }
+            Disks { volume, log: Some(log), intents: None }
         } else {
             Disks::alone(set)
         };

@@ -18,7 +18,7 @@ fn what_was_found_is_told_with_why_nothing_is_repaired() {
         let (device, random) = (disk.clone(), executor.runtime().random);
         let made = (work.make)(&*device, &MkfsOptions::default(), &*random, NOW).await;
         made.expect("it has room");
-        let (disks, options) = (Disks { volume: device, log: None }, OpenOptions::default());
+        let (disks, options) = (Disks::alone(device), OpenOptions::default());
         let opened = (work.open)(disks, executor.runtime(), &options, &mut |_| ()).await;
         opened.expect("it is new").files.shutdown().await.expect("nothing fails");
     });

@@ -143,6 +143,7 @@ pub(crate) async fn replay_back(
         replayed: Some(outcome.replayed),
         chains: outcome.chains,
         survived: outcome.survived,
+        intents: None,
     }))
 }
 

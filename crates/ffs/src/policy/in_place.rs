@@ -29,15 +29,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use futures::FutureExt;
-use futures::future::{Either, LocalBoxFuture, select};
+use futures::future::{Either, LocalBoxFuture, join, select};
 use runtime::Runtime;
 use runtime::sync::{Signal, yield_now};
 use vfs::{FsError, Lost, Sequence};
 use vnode::horizon::Horizon;
 
-use super::{Policy, SoftUpdatesCounts, StagedUpdate};
+use super::{Beside, Policy, SoftUpdatesCounts, StagedUpdate};
 use crate::buffer::{Buffer, Delta};
 use crate::home::{Home, REFUSED_PAUSE};
+use crate::intents::{FIRST_SEEN, Intents};
 use crate::item::Item;
 use crate::planted::{Bug, is_planted};
 use crate::update::Update;
@@ -57,12 +58,14 @@ pub trait Order: Sized + 'static {
         false
     }
     /// As [`Policy::tags`].
-    fn tags(&self, items: &[Item]) -> Vec<u32>;
+    fn tags(&self, items: &[Item], lands_whole: bool) -> Vec<u32>;
     /// Takes note of an Update. `pending` has the buffers of those before it. As
     /// [`Policy::stage`].
     fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) -> bool;
     /// Whether anything is in flight.
     fn is_busy(&self) -> bool;
+    /// Whether payload waits for a flush.
+    fn awaits_flush(&self) -> bool;
     /// Whether nothing up to this one is in flight. Callers may hear earlier that it is durable, if
     /// what is left shows nowhere.
     fn is_home(&self, through: Sequence) -> bool {
@@ -97,6 +100,9 @@ pub trait Order: Sized + 'static {
     fn landed(&self, landed: Vec<(Sequence, u32)>, covered: u64, next: u64);
 }
 
+/// A batch of intents that is being written.
+type Noting = LocalBoxFuture<'static, Result<(), block::IoError>>;
+
 /// See the module's prose.
 pub struct InPlace<O> {
     pub(super) order: O,
@@ -118,13 +124,20 @@ pub struct InPlace<O> {
     pub(super) tried: Signal,
     /// There may be something to do that there was not before.
     kicked: Signal,
+    /// By what calls are recognised that are repeated after a crash.
+    intents: Option<Rc<Intents>>,
     runtime: Runtime,
     this: Weak<Self>,
 }
 
 impl<O: Order> InPlace<O> {
     /// A policy that writes to `home` in this order.
-    pub(super) fn with(order: O, home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
+    pub(super) fn with(
+        order: O,
+        home: Rc<Home>,
+        runtime: Runtime,
+        intents: Option<Rc<Intents>>,
+    ) -> Rc<Self> {
         Rc::new_cyclic(|this| Self {
             order,
             home,
@@ -139,6 +152,7 @@ impl<O: Order> InPlace<O> {
             settling: Cell::new(0),
             tried: Signal::new(),
             kicked: Signal::new(),
+            intents,
             runtime,
             this: this.clone(),
         })
@@ -218,34 +232,55 @@ impl<O: Order> InPlace<O> {
         self.wanted.get() > self.ended.get() || self.order.is_busy()
     }
 
-    /// Writes what may land, flushes, and counts it as durable.
+    /// Writes what may land, and intents beside it, flushes, and counts it as durable.
     pub(super) async fn round(&self) -> Result<(), block::IoError> {
         assert!(!self.order.horizon().has_failed(), "invariant 1: no round follows a failure");
         let number = self.begun.get() + 1;
         self.begun.set(number);
         let mut buffers = self.order.choose(&self.pending.borrow());
-        let holds = self.order.conditions();
+        let condition = self.order.conditions();
+        let holds = |delta: &Delta| condition(delta) && self.may_be_seen(delta);
+        let noting = self.intents.as_ref().and_then(|it| it.batch(self.order.horizon()));
         let asked = self.asked_buffers();
         buffers.extend(asked.iter().cloned());
         let mut written = Vec::new();
         let mut images = Vec::new();
         for buffer in buffers.into_values() {
-            if let Some(image) = self.home.image(&buffer, &holds) {
+            if let Some(image) = self.home.image(&buffer, holds) {
                 self.order.writes(&buffer, self.settling.get() > 0);
                 images.push(image);
                 written.push(buffer);
             }
         }
         self.writing.replace(written.iter().map(|buffer| buffer.address()).collect());
-        let brought = self.home.write_images(images).await;
-        if brought.is_err() {
-            // If there is to be another round, it writes all of them again.
-            written.iter().for_each(|buffer| buffer.write_again());
-            self.asked.borrow_mut().extend(asked.into_iter().map(|(address, _)| address));
+        // With intents alone to be written the volume needs no flush.
+        let is_idle = images.is_empty() && noting.is_some() && !self.order.awaits_flush();
+        let landing = async {
+            let brought = self.home.write_images(images).await;
+            if brought.is_err() {
+                // If there is to be another round, it writes all of them again.
+                written.iter().for_each(|buffer| buffer.write_again());
+                self.asked.borrow_mut().extend(asked.into_iter().map(|(address, _)| address));
+            }
+            brought?;
+            if is_idle { Ok(0) } else { self.flush(&written).await }
+        };
+        let (landed, noted) = join(landing, self.note(noting)).await;
+        noted?;
+        self.advance(&written, landed?);
+        let is_wanted = self.wanted.get() >= number;
+        self.ended.set(number);
+        if is_wanted && is_planted(Bug::EndlessSettling) && !self.home.dirty_buffers().is_empty() {
+            self.ask();
         }
-        brought?;
+        self.order.horizon().wake();
+        Ok(())
+    }
+
+    /// Flushes what is in `written`; gives the first Update of which payload is not covered.
+    async fn flush(&self, written: &[Rc<Buffer>]) -> Result<u64, block::IoError> {
         if is_planted(Bug::EarlyReceipts) {
-            self.advance(&written, self.next.get());
+            self.advance(written, self.next.get());
         }
         let covered = self.next.get(); // payload of everything staged so far has been written
         if !is_planted(Bug::DroppedFlush) {
@@ -255,14 +290,22 @@ impl<O: Order> InPlace<O> {
             }
             self.order.flushed();
         }
-        self.advance(&written, covered);
-        let is_wanted = self.wanted.get() >= number;
-        self.ended.set(number);
-        if is_wanted && is_planted(Bug::EndlessSettling) && !self.home.dirty_buffers().is_empty() {
-            self.ask();
-        }
-        self.order.horizon().wake();
+        Ok(covered)
+    }
+
+    /// Waits until a batch of intents is durable. What finds no room there fails.
+    async fn note(&self, noting: Option<Noting>) -> Result<(), block::IoError> {
+        let (Some(noting), Some(intents)) = (noting, &self.intents) else { return Ok(()) };
+        // A later batch would not follow one that is not there, so there is no second try.
+        noting.await.map_err(block::IoError::for_good)?;
+        intents.batch_written(self.order.horizon());
         Ok(())
+    }
+
+    /// Whether a delta may reach the disk, as far as intents are concerned.
+    fn may_be_seen(&self, delta: &Delta) -> bool {
+        let Some(intents) = &self.intents else { return true };
+        delta.tag < FIRST_SEEN || intents.allows(delta.sequence.0)
     }
 
     /// What was in `written`, and the payload of Updates before `covered`, is durable.
@@ -320,12 +363,24 @@ impl<O: Order> Policy for InPlace<O> {
         Sequence(self.next.get())
     }
 
+    fn beside(&self) -> Option<&dyn Beside> {
+        self.intents.is_some().then_some(self)
+    }
+
+    fn keeps_intents(&self) -> bool {
+        self.intents.is_some()
+    }
+
+    fn is_evidence(&self, ino: u64) -> bool {
+        self.intents.as_ref().is_some_and(|intents| intents.judges_by(ino))
+    }
+
     fn parts_inodes(&self) -> bool {
         self.order.parts_inodes()
     }
 
-    fn tags(&self, items: &[Item]) -> Vec<u32> {
-        self.order.tags(items)
+    fn tags(&self, items: &[Item], lands_whole: bool) -> Vec<u32> {
+        self.order.tags(items, lands_whole)
     }
 
     fn plan<'a>(&'a self, update: &'a mut Update) -> LocalBoxFuture<'a, Result<u64, FsError>> {
@@ -365,6 +420,12 @@ impl<O: Order> Policy for InPlace<O> {
         self.next.set(sequence.0 + 1);
         let is_still =
             update.freed.iter().all(|&(address, count)| !self.is_writing(address, count));
+        if let Some(intents) = &self.intents {
+            let now = self.runtime.clock.wall();
+            let answered = update.answered.as_ref().map(|answered| (answered, now));
+            let noted = (&update.evidence, answered, update.manner.chain);
+            intents.note(sequence, noted, self.order.horizon());
+        }
         let is_void = self.order.stage(sequence, &update, &self.pending.borrow());
         let mut pending = self.pending.borrow_mut();
         for (buffer, _) in update.items.into_iter().filter_map(|item| item.change) {
@@ -415,6 +476,20 @@ impl<O: Order> Policy for InPlace<O> {
             }
             this.settling.set(this.settling.get() - 1);
             reached
+        }
+        .boxed_local()
+    }
+}
+
+/// The ring of intents.
+impl<O: Order> Beside for InPlace<O> {
+    fn close(&self) -> LocalBoxFuture<'static, Result<(), Lost>> {
+        let this = self.this();
+        async move {
+            match &this.intents {
+                Some(intents) => intents.close(this.order.horizon()).await.map_err(|_| Lost),
+                None => Ok(()),
+            }
         }
         .boxed_local()
     }

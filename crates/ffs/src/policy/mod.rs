@@ -30,6 +30,7 @@ use vnode::horizon::Horizon;
 
 use crate::buffer::Buffer;
 use crate::edit::Extent;
+use crate::intents::Evidence;
 use crate::item::{Carried, Intent, Item, Subject};
 use crate::update::Update;
 
@@ -83,6 +84,8 @@ pub struct StagedUpdate {
     pub moved: Vec<Rc<Buffer>>,
     /// How it is to be carried out.
     pub manner: Manner,
+    /// What the disk shows of it, where the policy keeps intents.
+    pub evidence: Evidence,
     /// The call that is answered with it, to be remembered where there is a place for that.
     pub answered: Option<CallReply>,
     /// What [`Policy::plan`] set aside for it, in bytes.
@@ -140,12 +143,24 @@ pub trait Policy {
     }
 
     /// A tag for each item of an Update, in their order, by which the policy knows the delta later;
-    /// called before they are applied.
-    fn tags(&self, items: &[Item]) -> Vec<u32>;
+    /// called before they are applied. Where `lands_whole`, attributes are seen with all else of
+    /// their inode.
+    fn tags(&self, items: &[Item], lands_whole: bool) -> Vec<u32>;
 
     /// Whether the parts of an inode land by themselves: links by their sum, its extent in order,
     /// attributes whenever. Else it lands as a whole, in order.
     fn parts_inodes(&self) -> bool {
+        false
+    }
+
+    /// Whether it wants to know what the disk shows of an Update.
+    fn keeps_intents(&self) -> bool {
+        false
+    }
+
+    /// Whether an intent is judged by this inode: nothing of a later change of it may be seen
+    /// before all of it may.
+    fn is_evidence(&self, _ino: u64) -> bool {
         false
     }
 

@@ -70,6 +70,7 @@ use super::sync::rank_of;
 use super::{SoftUpdatesCounts, Staged, StagedUpdate};
 use crate::buffer::{Buffer, Delta, Role};
 use crate::home::Home;
+use crate::intents::{FIRST_SEEN, Intents};
 use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
 use counts::Counters;
@@ -214,9 +215,9 @@ impl Flight {
     }
 }
 
-/// Updates in flight by sequence, and those whose state may have changed.
+/// Updates in flight by sequence, those whose state may have changed, and what intents hold up.
 #[derive(Default)]
-struct Flights(BTreeMap<u64, Flight>, work::Work);
+struct Flights(BTreeMap<u64, Flight>, work::Work, Option<Rc<Intents>>);
 
 impl Flights {
     fn is_met(&self, wait: &Wait) -> bool {
@@ -270,7 +271,10 @@ impl Flights {
     /// Whether an item of this rank may land.
     fn may_land(&self, flight: &Flight, rank: usize) -> bool {
         let mut waits = flight.waits.iter().filter(|wait| wait.from <= rank);
-        rank == WHENEVER || rank <= flight.current() && waits.all(|wait| self.is_met(wait))
+        rank == WHENEVER
+            || rank <= flight.current()
+                && waits.all(|wait| self.is_met(wait))
+                && (rank < REVEALING || self.2.as_ref().is_none_or(|it| it.allows(flight.sequence)))
     }
 }
 
@@ -319,6 +323,7 @@ pub type SoftUpdates = InPlace<Dependencies>;
 pub struct Dependencies {
     horizon: Horizon,
     flights: Rc<RefCell<Flights>>,
+    intents: Option<Rc<Intents>>,
     facts: RefCell<Facts>,
     /// Updates in flight that are wanted now.
     due: RefCell<BTreeSet<u64>>,
@@ -340,12 +345,22 @@ pub struct Dependencies {
 }
 
 impl SoftUpdates {
-    /// A policy that writes to `home`.
-    pub fn new(home: Rc<Home>, runtime: Runtime, options: SoftUpdatesOptions) -> Rc<Self> {
+    /// A policy that writes to `home`, and intents to a ring if there is one.
+    pub(crate) fn new(
+        home: Rc<Home>,
+        runtime: Runtime,
+        options: SoftUpdatesOptions,
+        intents: Option<Rc<Intents>>,
+    ) -> Rc<Self> {
         let clock = runtime.clock.clone();
         let order = Dependencies {
             horizon: Horizon::out_of_order(),
-            flights: Rc::default(),
+            flights: Rc::new(RefCell::new(Flights(
+                BTreeMap::new(),
+                work::Work::default(),
+                intents.clone(),
+            ))),
+            intents: intents.clone(),
             facts: RefCell::default(),
             due: RefCell::default(),
             ahead: RefCell::default(),
@@ -358,7 +373,7 @@ impl SoftUpdates {
             options,
             counters: Counters::default(),
         };
-        Self::with(order, home, runtime)
+        Self::with(order, home, runtime, intents)
     }
 }
 
@@ -456,8 +471,9 @@ impl Order for Dependencies {
         true
     }
 
-    fn tags(&self, items: &[Item]) -> Vec<u32> {
-        items.iter().map(|item| rank_of(item.intent).unwrap_or(WHENEVER as u32)).collect()
+    fn tags(&self, items: &[Item], lands_whole: bool) -> Vec<u32> {
+        let free = if lands_whole { FIRST_SEEN } else { WHENEVER as u32 };
+        items.iter().map(|item| rank_of(item.intent).unwrap_or(free)).collect()
     }
 
     fn stage(&self, sequence: Sequence, update: &StagedUpdate, pending: &Pending) -> bool {
@@ -478,6 +494,10 @@ impl Order for Dependencies {
         self.pinned.set(self.pinned.get().max(update.manner.rests_on.all_through().0));
         flight.come_after(sequence, update);
         flight.outlive(sequence, update, pending);
+        if let Some(intents) = &self.intents {
+            let waits = intents.waits_of(sequence.0).into_iter();
+            flight.waits.extend(waits.map(|on| Wait { from: REVEALING, on, until: Until::Done }));
+        }
         self.cancel(sequence, update, &mut flight);
         let is_void = self.forget_file(sequence, update, &mut flight, pending);
         let earlier = flight.needs().all(|before| before < sequence.0);
@@ -499,6 +519,10 @@ impl Order for Dependencies {
 
     fn is_busy(&self) -> bool {
         !self.flights.borrow().0.is_empty()
+    }
+
+    fn awaits_flush(&self) -> bool {
+        self.flights.borrow().0.values().any(|flight| flight.payload)
     }
 
     fn is_home(&self, through: Sequence) -> bool {
@@ -612,6 +636,7 @@ impl Order for Dependencies {
         drop(flights);
         has_moved |= !done.is_empty();
         has_moved |= is_planted(Bug::EarlyReceipts); // all of it was told before
+        has_moved |= self.intents.as_ref().is_some_and(|intents| intents.has_moved());
         debug_assert!(has_moved, "invariant 2: a round brings something home");
         for (sequence, flight) in done {
             self.due.borrow_mut().remove(&sequence);

@@ -50,6 +50,7 @@ use super::in_place::{InPlace, Order, Pending};
 use super::{StagedUpdate, is_constructive};
 use crate::buffer::Delta;
 use crate::home::Home;
+use crate::intents::{FIRST_SEEN, Intents};
 use crate::item::{Intent, Item};
 use crate::planted::{Bug, is_planted};
 
@@ -97,9 +98,9 @@ pub struct Ranks {
 }
 
 impl OrderedWrites {
-    /// A policy that writes to `home`.
-    pub fn new(home: Rc<Home>, runtime: Runtime) -> Rc<Self> {
-        Self::with(Ranks::default(), home, runtime)
+    /// A policy that writes to `home`, and intents to a ring if there is one.
+    pub(crate) fn new(home: Rc<Home>, runtime: Runtime, intents: Option<Rc<Intents>>) -> Rc<Self> {
+        Self::with(Ranks::default(), home, runtime, intents)
     }
 }
 
@@ -162,15 +163,16 @@ impl Order for Ranks {
         &self.horizon
     }
 
-    fn tags(&self, items: &[Item]) -> Vec<u32> {
+    fn tags(&self, items: &[Item], _lands_whole: bool) -> Vec<u32> {
         if is_planted(Bug::EqualRanks) {
             return vec![0; items.len()];
         }
         // Attributes need no order: they go with the last flush that is needed anyway, but not
         // with what no caller waits to see.
         let rank_of = |intent| planted_rank(intent).or_else(|| rank_of(intent));
-        let last = items.iter().filter_map(|item| rank_of(item.intent)).max().unwrap_or(0);
-        let free = last.min(LAST_SEEN);
+        // Alone they have a rank that may be seen: a call that sets them has an intent.
+        let last = items.iter().filter_map(|item| rank_of(item.intent)).max();
+        let free = last.unwrap_or(FIRST_SEEN).min(LAST_SEEN);
         let ranks = items.iter().map(|item| rank_of(item.intent).unwrap_or(free));
         let ranks: Vec<u32> = ranks.collect();
         debug_assert!(items.iter().zip(&ranks).all(|(item, &rank)| {
@@ -198,6 +200,10 @@ impl Order for Ranks {
 
     fn is_busy(&self) -> bool {
         !self.flights.borrow().is_empty()
+    }
+
+    fn awaits_flush(&self) -> bool {
+        self.flights.borrow().values().any(|flight| flight.payload)
     }
 
     fn choose(&self, pending: &Pending) -> Pending {
@@ -274,7 +280,7 @@ mod tests {
 
     async fn policy_on(executor: &Executor) -> Rc<OrderedWrites> {
         let recovered = Recovered::just_made(executor, &OpenOptions::default()).await;
-        OrderedWrites::new(recovered.home.clone(), executor.runtime())
+        OrderedWrites::new(recovered.home.clone(), executor.runtime(), None)
     }
 
     /// Stages an Update of one byte of a block of its own, which rests on others.
@@ -307,8 +313,18 @@ mod tests {
         });
         let (items, payload, freed) = (items.collect(), Vec::new(), Vec::new());
         let (carried, manner) = (Carried::default(), Manner { rests_on, ..Manner::default() });
-        let (moved, answered, room) = (Vec::new(), None, 0);
-        let update = StagedUpdate { items, payload, carried, freed, moved, manner, answered, room };
+        let (moved, evidence, answered, room) = (Vec::new(), Default::default(), None, 0);
+        let update = StagedUpdate {
+            items,
+            payload,
+            carried,
+            freed,
+            moved,
+            manner,
+            evidence,
+            answered,
+            room,
+        };
         policy.stage(sequence, update);
     }
 
@@ -338,7 +354,7 @@ mod tests {
         executor.block_on(async {
             let options = OpenOptions { cache_bytes: 1 << 20, ..OpenOptions::default() };
             let recovered = Recovered::just_made(&executor, &options).await;
-            let policy = OrderedWrites::new(recovered.home.clone(), executor.runtime());
+            let policy = OrderedWrites::new(recovered.home.clone(), executor.runtime(), None);
             policy.running.set(true); // rounds come when the test says so
             let buffer = stage(&policy, 2000, Depends::NOTHING);
             let mut staged = 1;

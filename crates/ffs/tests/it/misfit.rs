@@ -23,7 +23,7 @@ async fn open_as(
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
     let log = log.map(|log| log.clone() as Rc<dyn BlockDevice>);
-    let disks = Disks { volume: disk.clone(), log };
+    let disks = Disks { volume: disk.clone(), log, intents: None };
     open(policy, disks, world.runtime(), options, &mut |_| ()).await
 }
 

@@ -73,11 +73,14 @@ impl Default for Shape {
 pub struct Design {
     entry: &'static designs::Design,
     is_delayed: bool,
+    has_ring: bool,
     device: Device,
 }
 
 /// The word of a command line, and of the line of a case, for a volume that is declared delayed.
 pub const DELAYED: &str = "delayed";
+/// The same, for a volume that has a ring of intents beside it.
+pub const INTENTS: &str = "intents";
 
 /// The engine over memory: an entry of ours, since no volume can have it.
 static ENGINE_RAM: designs::Design = designs::Design {
@@ -89,6 +92,7 @@ static ENGINE_RAM: designs::Design = designs::Design {
     after_crash: "what was answered is there, and of what was on its way any part that rests on \
                   nothing else",
     retry: "a call that must not run twice gets the answer that it was given first",
+    keeps_intents: false,
     remembers: true,
     may_stop_between: false,
     keeps_order: true,
@@ -154,22 +158,32 @@ impl Design {
             Some(name) => (name.trim_end(), true),
             None => (name, false),
         };
+        let (name, has_ring) = match name.strip_suffix(INTENTS) {
+            Some(name) => (name.trim_end(), true),
+            None => (name, false),
+        };
         let (name, device) = match name.rsplit_once(' ') {
             Some((before, device)) => (before, device.parse().ok()?),
             None => (name, Device::Plain),
         };
         let all = TRIED.all().iter().map(|entry| Self::of(entry));
         let named = all.into_iter().find(|design| design.name() == name)?.on(device);
+        let named = if has_ring { named.with_ring() } else { named };
         Some(if is_delayed { named.delayed() } else { named })
     }
 
     const fn of(entry: &'static designs::Design) -> Self {
-        Self { entry, is_delayed: false, device: Device::Plain }
+        Self { entry, is_delayed: false, has_ring: false, device: Device::Plain }
     }
 
     /// The same, of which what is answered need not be durable yet.
     pub const fn delayed(self) -> Self {
         Self { is_delayed: true, ..self }
+    }
+
+    /// The same, with a ring of intents beside the volume, if it keeps any.
+    pub const fn with_ring(self) -> Self {
+        Self { has_ring: self.entry.keeps_intents, ..self }
     }
 
     /// The same, of which the volume stands on this.
@@ -224,6 +238,21 @@ impl Design {
         self.entry.has(DiskRole::Log)
     }
 
+    /// Whether it has a ring of intents beside the volume.
+    pub fn has_ring(self) -> bool {
+        self.has_ring
+    }
+
+    /// Whether one of its disks is beside the volume.
+    pub fn has_beside(self) -> bool {
+        self.has_log() || self.has_ring
+    }
+
+    /// Whether it can have a ring of intents.
+    pub fn keeps_intents(self) -> bool {
+        self.entry.keeps_intents
+    }
+
     /// Whether a return after a cut looks at all of the volume before it is served, and mends it: a
     /// log is replayed without a look at what it is about, and what soft updates leave is looked
     /// for while it is served.
@@ -269,7 +298,7 @@ impl Design {
 
     /// Whether answers survive a cut, and what was begun is ended by the return.
     pub fn remembers(self) -> bool {
-        self.entry.remembers
+        self.entry.remembers || self.has_ring
     }
 
     /// The words of a command line that choose it.
@@ -283,6 +312,9 @@ impl Design {
         if self.is_delayed {
             words += " --durability delayed";
         }
+        if self.has_ring {
+            words += " --intents";
+        }
         if self.device != Device::Plain {
             words += &format!(" --device {}", self.device);
         }
@@ -293,7 +325,8 @@ impl Design {
     pub fn case_name(self) -> String {
         let device = Some(self.device.to_string()).filter(|_| self.device != Device::Plain);
         let delayed = self.is_delayed.then(|| DELAYED.to_owned());
-        let words = [Some(self.name().to_owned()), device, delayed].into_iter().flatten();
+        let ring = self.has_ring.then(|| INTENTS.to_owned());
+        let words = [Some(self.name().to_owned()), device, ring, delayed].into_iter().flatten();
         words.collect::<Vec<_>>().join(" ")
     }
 
@@ -334,7 +367,7 @@ impl Design {
             DiskRole::Volume => self.home_sizes(volume_bytes),
             DiskRole::Log => vec![log_bytes],
         });
-        sizes.collect()
+        sizes.chain(self.has_ring.then_some(log_bytes)).collect()
     }
 
     /// Bytes of each disk of a volume of so many.
@@ -458,7 +491,9 @@ impl Design {
                 Rc::new(set.map_err(|error| OpenError::Other(error.into()))?)
             }
         };
-        Ok(designs::Disks { volume, log: disks.next() })
+        let beside = disks.next();
+        let (log, intents) = if self.has_ring { (None, beside) } else { (beside, None) };
+        Ok(designs::Disks { volume, log, intents })
     }
 
     /// Opens the volume; a log is kept small in this way.

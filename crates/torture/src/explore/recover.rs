@@ -55,7 +55,7 @@ pub(super) fn seed(design: Design, images: &Images) -> u64 {
             digest.value()
         });
     }
-    let slots = if design.has_log() { &SLOTS[..] } else { &[] };
+    let slots = if design.has_beside() { &SLOTS[..] } else { &[] };
     let slots = slots.iter().map(|&slot| (&images.0[1], slot, SECTOR_SIZE));
     let mark = SUPERBLOCK_ADDRESS + offset_of!(Superblock, last_mount) as u64;
     let mut digest = Digest::new(SEED);

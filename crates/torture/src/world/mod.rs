@@ -201,7 +201,7 @@ impl World {
         let executor = Executor::new(seed);
         let disk = |image: &Image| Disk::with_options(&executor, image.clone(), options.disk);
         let (homes, logs) = images.0.split_at(options.design.device().disks());
-        assert_eq!(logs.len(), usize::from(options.design.has_log()), "all its disks");
+        assert_eq!(logs.len(), usize::from(options.design.has_beside()), "all its disks");
         let (homes, log) = (homes.iter().map(disk).collect(), logs.first().map(disk));
         let world = Self::on(executor, Prng::new(!seed), homes, options);
         world.log.replace(log);
@@ -212,7 +212,7 @@ impl World {
         let new_log =
             || Disk::with_options(&executor, Image::zeroed(options.log_size), options.disk);
         Self {
-            log: RefCell::new(options.design.has_log().then(new_log)),
+            log: RefCell::new(options.design.has_beside().then(new_log)),
             network: Network::new(&executor, options.network),
             machine: Rc::new(Machine::new(&executor)),
             executor,

@@ -157,7 +157,7 @@ async fn stop(
     log: &Rc<dyn BlockDevice>,
     runtime: &Runtime,
 ) -> Result<(), String> {
-    let disks = Disks { volume: image, log: Some(log.clone()) };
+    let disks = Disks { log: Some(log.clone()), ..Disks::alone(image) };
     let open = volume.design().work().open;
     let opened = open(disks, runtime.clone(), &OpenOptions::default(), &mut |_| ()).await;
     let files = opened.map_err(|error| error.to_string())?.files;

@@ -31,7 +31,7 @@ pub(super) async fn all_of(
         return BTreeMap::new();
     }
     let in_memory = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
-    let disks = Disks { volume: in_memory(disk), log: log.map(in_memory) };
+    let disks = Disks { log: log.map(in_memory), ..Disks::alone(in_memory(disk)) };
     let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
     let open = volume.design().work().open;
     let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;

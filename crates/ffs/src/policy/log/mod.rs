@@ -420,7 +420,7 @@ impl Policy for RedoLog {
         async move { this.no_room_comes().await }.boxed_local()
     }
 
-    fn tags(&self, items: &[Item]) -> Vec<u32> {
+    fn tags(&self, items: &[Item], _lands_whole: bool) -> Vec<u32> {
         vec![0; items.len()] // all of an Update lands after its entry
     }
 

@@ -325,6 +325,7 @@ mod tests {
             freed,
             moved: Vec::new(),
             manner: update.manner,
+            evidence: Default::default(),
             answered: None,
             room: 0,
         };

@@ -378,6 +378,7 @@ mod tests {
             freed: Vec::new(),
             moved: Vec::new(),
             manner: update.manner,
+            evidence: Default::default(),
             answered: None,
             room,
         };

@@ -62,6 +62,11 @@ impl Dependencies {
         }
     }
 
+    /// Whether intents need what the disk shows of an Update: then nothing of it is cancelled.
+    fn is_evidence(&self, sequence: u64) -> bool {
+        self.intents.as_ref().is_some_and(|intents| intents.is_evidence(sequence))
+    }
+
     /// Cancels what an item takes back of an earlier Update that `may` do without, and says which
     /// that is; else notes whose entry it changes again.
     fn cancel_entry(
@@ -75,7 +80,10 @@ impl Dependencies {
         let cancelled = {
             let (flights, due) = (self.flights.borrow(), self.due.borrow());
             buffer.cancel_entry(offset, own, |before| {
-                let is_free = !due.contains(&before.0) && before.0 > self.pinned.get();
+                let is_free = !due.contains(&before.0)
+                    && before.0 > self.pinned.get()
+                    && !self.is_evidence(own.0)
+                    && !self.is_evidence(before.0);
                 is_free && flights.0.get(&before.0).is_some_and(|before| may(&flights, before))
             })
         };

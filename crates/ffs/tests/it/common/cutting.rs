@@ -32,12 +32,12 @@ impl<T> Pair<T> {
 
 impl Pair<Trace> {
     /// How many moments there are: those before and after each event.
-    fn moments(&self) -> usize {
+    pub(crate) fn moments(&self) -> usize {
         1 + self.home.events().len() + self.log.as_ref().map_or(0, |log| log.events().len())
     }
 
     /// The places of both disks at a moment of their common history.
-    fn positions(&self, moment: usize) -> Pair<usize> {
+    pub(crate) fn positions(&self, moment: usize) -> Pair<usize> {
         let mut serials: Vec<u64> = self.home.events().iter().map(|event| event.serial).collect();
         let log = self.log.iter().flat_map(|log| log.events());
         serials.extend(log.map(|event| event.serial));
@@ -72,7 +72,7 @@ impl Cut {
     }
 }
 
-fn left(platters: &Pair<Platter>, prng: &mut Prng) -> Pair<Image> {
+pub(crate) fn left(platters: &Pair<Platter>, prng: &mut Prng) -> Pair<Image> {
     platters.map(|platter| platter.image(&Choice::random(platter, prng)))
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod extremes;
 pub(crate) mod fill;
 pub(crate) mod foreign;
 pub(crate) mod growth;
+pub(crate) mod intents;
 pub(crate) mod looks;
 pub(crate) mod quiet;
 pub(crate) mod raw;

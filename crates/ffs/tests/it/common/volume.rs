@@ -70,7 +70,7 @@ pub(crate) async fn open_with_log(
 ) -> Result<Opened, OpenError> {
     let policy = if log.is_some() { PolicyKind::Log } else { ALONE.get() };
     let options = OpenOptions { finishes_reclaim: true, ..options.clone() };
-    open(policy, Disks { volume, log }, runtime, &options, progress).await
+    open(policy, Disks { volume, log, intents: None }, runtime, &options, progress).await
 }
 
 /// Opens a volume with its log, if it has one; what the rebuild did, if there was one.

@@ -139,7 +139,10 @@ fn executions(played: &Played, workload: &Workload) -> Result<History, String> {
             executions.push(Execution { call: number, client, boot, begin, end, op, told });
         }
     }
-    let rules = Rules { survives: workload.survives, is_whole: workload.design.remembers() };
+    // What intents tell of is finished by the return; without a call's key there is none.
+    let is_finished = workload.survives || !workload.design.has_ring();
+    let is_whole = workload.design.remembers() && is_finished;
+    let rules = Rules { survives: workload.survives, is_whole };
     Ok(History { executions, cuts: played.cuts.clone(), rules })
 }
 

@@ -164,6 +164,11 @@ pub(super) const ROWS: &[Row] = &[
     row("EarlyReceipts", Design::SYNC, How::Calls(Expectation::Documented)),
     row("journal/EarlyAnswers", Design::LOG, How::Calls(Expectation::Documented)),
     row("UnkeptAnswers", Design::LOG, How::Calls(Expectation::Original)),
+    row("LateIntents", Design::SYNC, How::Calls(Expectation::Original)),
+    row("BelievedIntents", Design::SYNC, How::Calls(Expectation::Original)),
+    row("UnfinishedIntents", Design::SYNC, How::Calls(Expectation::Original)),
+    row("LateIntents", Design::SOFTDEP, How::Calls(Expectation::Original)),
+    row("UnfinishedIntents", Design::SOFTDEP, How::Calls(Expectation::Original)),
     row("HalfAnswers", Design::LOG, How::Calls(Expectation::Original)),
     // Errors of disks.
     row("IgnoredFlushErrors", Design::SYNC, How::Faults(1)),

@@ -58,7 +58,8 @@ impl Expectation {
 
     /// The server of which it can be expected.
     fn served(self, design: Design) -> Served {
-        Served { design, survives: self == Self::Original }
+        let survives = self == Self::Original;
+        Served { design: if survives { design.with_ring() } else { design }, survives }
     }
 }
 
@@ -93,11 +94,12 @@ impl Judge<'_> {
 /// The campaign: what is documented for a cache that dies with the server; and where a policy has a
 /// place for answers, the original answer every time.
 pub fn promised(options: &Options) -> Outcome {
-    let expectations: &[Expectation] = if options.design.remembers() {
-        &[Expectation::Documented, Expectation::Original]
-    } else {
-        &[Expectation::Documented]
-    };
+    let expectations: &[Expectation] =
+        if options.design.remembers() || options.design.keeps_intents() {
+            &[Expectation::Documented, Expectation::Original]
+        } else {
+            &[Expectation::Documented]
+        };
     // Each has its share of a time that is given.
     let seconds = options.seconds.map(|all| all.div_ceil(expectations.len() as u64));
     let share = Options { seconds, ..*options };

@@ -1,0 +1,50 @@
+//! The ring of intents of a volume: a file in its folder, or the room for a log at the end of its
+//! set of disks. A bare disk has no place for one.
+//!
+//! A ring holds nothing without which a volume could not be served: one that is not there is made,
+//! and where it cannot be made the volume goes without, and says so.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use block::BlockDevice;
+use block::file::DiskFile;
+
+use crate::failure::Failure;
+use crate::folder::is_there;
+use crate::log::{self, log_size_for};
+use crate::volume::Volume;
+use crate::words;
+
+/// The file of a volume that holds its ring.
+pub(crate) const INTENTS_NAME: &str = "intents.img";
+
+/// Opens the ring in the folder of a volume that is to be served, of so many bytes, and makes it
+/// if there is none.
+///
+/// # Errors
+/// [`Failure`] when what bears its name is something else, or is used by another program.
+pub(crate) async fn open(
+    volume: &Volume,
+    size: u64,
+    device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
+) -> Result<Option<Rc<dyn BlockDevice>>, Failure> {
+    let is_beside = volume.design().keeps_intents && volume.settings.raid.is_none();
+    let Some(folder) = volume.folder.as_deref().filter(|_| is_beside) else { return Ok(None) };
+    let path = folder.join(INTENTS_NAME);
+    if !is_there(&path)?
+        && let Err(failure) = make(&path, size)
+    {
+        words::say(format_args!(
+            "{}: {failure}; without it a call that a client repeats after a crash may run twice",
+            volume.path.display()
+        ));
+        return Ok(None);
+    }
+    log::open(&path, false, device).await.map(Some)
+}
+
+/// Makes an empty ring for a volume of so many bytes.
+pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
+    log::make(path, log_size_for(size).min(designs::INTENTS_SIZE))
+}

@@ -1,0 +1,214 @@
+//! What became of the Updates that an earlier boot had under way, told by intents and the disk.
+//!
+//! Comes before any client is served. Each intent is compared with the disk, in order. Nothing of
+//! an Update can be there unless everything that could hide it is not (invariants 1 and 2 of
+//! [`crate::intents`]), so a name that names what the intent says, or an inode that is as it says,
+//! means that the Update has begun. What has begun is finished by ordinary changes:
+//!
+//! * a file that was renamed loses its old name, and a directory whose new name was taken back,
+//!   though what it replaced is gone, gets it again;
+//! * a directory whose names have changed gets the times that the answer tells;
+//! * a file that was made shorter in steps becomes as short as it was to be.
+//!
+//! Everything else that a cut leaves shows nowhere, and is mended by the check before, or by
+//! reclaim. A start that is cut judges again: what was finished has happened, and what was not
+//! begun is still not there.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use namespace::Namespace;
+use vfs::{
+    Attributes, CallKey, FileSystem, FsError, LoggedReply, Name, ObjectId, Requester,
+    SetAttributes, SetTime,
+};
+use vnode::answer;
+use vnode::chain::Chain;
+
+use crate::engine::Ffs;
+use crate::inode::OnDisk;
+use crate::intents::{InodeEvidence, NameEvidence, Survivor};
+use crate::planted::{Bug, is_planted};
+
+type Files = vnode::Files<Ffs>;
+
+/// What judging came to.
+pub(crate) struct Judgement {
+    /// For each intent, whether its Update has happened.
+    pub(crate) has_happened: Vec<bool>,
+    /// The answers of those that have, oldest first.
+    pub(crate) remembered: Vec<LoggedReply>,
+}
+
+/// Judges all intents, and finishes what has begun. All of it is durable then, but for truncations
+/// in steps, which go on in the background.
+///
+/// # Errors
+/// [`FsError::Io`] when the disk fails.
+pub(crate) async fn judge(files: &Rc<Files>, left: &[Survivor]) -> Result<Judgement, FsError> {
+    let judge = Judge { files, namespace: Namespace::new(files.clone()) };
+    let mut has_happened = Vec::with_capacity(left.len());
+    let mut remembered: HashMap<Rc<CallKey>, (LoggedReply, Option<Chain>)> = HashMap::new();
+    for survivor in left {
+        let has = survivor.is_done || judge.has_happened(survivor).await?;
+        has_happened.push(has);
+        let Some(reply) = answer::read(&survivor.intent.answer).filter(|_| has) else { continue };
+        if !survivor.is_done {
+            judge.touch_directories(survivor, &reply).await;
+        }
+        let chain = survivor.intent.inode.zip(survivor.intent.goal).map(|(inode, goal)| Chain {
+            ino: inode.ino,
+            generation: inode.generation,
+            size: Some(goal),
+        });
+        remembered.insert(reply.answered.key.clone(), (reply, chain));
+    }
+    let mut chains = Vec::new();
+    for chain in remembered.values().filter_map(|(_, chain)| *chain) {
+        if judge.goes_on(&chain).await {
+            chains.push(chain);
+        }
+    }
+    chains.sort_by_key(|chain| chain.ino);
+    chains.dedup_by_key(|chain| chain.ino);
+    files.finish_chains(chains).await?;
+    let mut remembered: Vec<LoggedReply> =
+        remembered.into_values().map(|(reply, _)| reply).collect();
+    remembered
+        .sort_by(|one, other| (one.at, &one.answered.key).cmp(&(other.at, &other.answered.key)));
+    Ok(Judgement { has_happened, remembered })
+}
+
+struct Judge<'a> {
+    files: &'a Rc<Files>,
+    namespace: Namespace<Files>,
+}
+
+impl Judge<'_> {
+    /// Whether an Update has begun; then it is finished.
+    async fn has_happened(&self, survivor: &Survivor) -> Result<bool, FsError> {
+        if is_planted(Bug::BelievedIntents) {
+            return Ok(true);
+        }
+        match (&*survivor.intent.names, survivor.intent.inode) {
+            ([name], _) if name.after != 0 => Ok(self.find(name).await? == name.after),
+            ([name], _) => Ok(self.find(name).await? != name.before),
+            ([], Some(inode)) => Ok(self.inode(inode.ino).await? == Some(inode)),
+            (names, _) => self.has_renamed(names).await,
+        }
+    }
+
+    /// The same of names of which one goes, and another one comes or names another file.
+    async fn has_renamed(&self, names: &[NameEvidence]) -> Result<bool, FsError> {
+        let new = names.iter().find(|name| name.after != 0);
+        let old = names.iter().find(|name| name.after == 0);
+        let (Some(new), Some(old)) = (new, old) else { return Ok(false) };
+        let now = self.find(new).await?;
+        if now != new.after {
+            // A directory goes back to its old name when '..' still leads there. What it was to
+            // replace is gone by then, and nothing else takes that name away.
+            let is_between = now == 0 && new.before != 0 && !is_planted(Bug::UnfinishedIntents);
+            let goes_on = is_between && self.find(old).await? == new.after;
+            return if goes_on { self.rename(old, new).await } else { Ok(false) };
+        }
+        if self.find(old).await? == new.after && !is_planted(Bug::UnfinishedIntents) {
+            self.drop_name(old).await?;
+        }
+        Ok(true)
+    }
+
+    /// The inode that a name names now; 0 for none.
+    async fn find(&self, name: &NameEvidence) -> Result<u64, FsError> {
+        let Some(directory) = self.directory(name.directory).await? else { return Ok(0) };
+        let Ok(name) = Name::parse(&name.name) else { return Ok(0) };
+        let root = Requester::root();
+        let found = self.namespace.lookup(&root, directory, &name).await.open().await?;
+        match found.into_inner().result {
+            Ok(found) => Ok(found.id.ino.0),
+            Err(FsError::NoEntry | FsError::Stale | FsError::NotDirectory) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn directory(&self, ino: u64) -> Result<Option<ObjectId>, FsError> {
+        match self.files.node_of(ino).await {
+            Ok(node) => Ok(Some(ObjectId::live(vfs::Ino(ino), node.generation))),
+            Err(FsError::Stale) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn inode(&self, ino: u64) -> Result<Option<InodeEvidence>, FsError> {
+        match self.files.node_of(ino).await {
+            Ok(node) => Ok(Some(node.look_at(|dinode| InodeEvidence::of(ino, dinode)))),
+            Err(FsError::Stale) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves a directory, durably; whether that could be done. While reclaim looks for second names
+    /// it waits for that.
+    async fn rename(&self, old: &NameEvidence, new: &NameEvidence) -> Result<bool, FsError> {
+        let [Some(from), Some(to)] =
+            [self.directory(old.directory).await?, self.directory(new.directory).await?]
+        else {
+            return Ok(false);
+        };
+        let (Ok(old), Ok(new)) = (Name::parse(&old.name), Name::parse(&new.name)) else {
+            return Ok(false);
+        };
+        loop {
+            let root = Requester::root();
+            let renamed = self.namespace.rename(&root, from, &old, to, &new).await;
+            match renamed.open().await?.into_inner().result {
+                Err(FsError::Jukebox) => {}
+                Err(FsError::Io) => return Err(FsError::Io),
+                renamed => return Ok(renamed.is_ok()),
+            }
+        }
+    }
+
+    /// Takes a name away, durably. A directory has one name at most, whoever looks.
+    async fn drop_name(&self, name: &NameEvidence) -> Result<(), FsError> {
+        let Some(directory) = self.directory(name.directory).await? else { return Ok(()) };
+        let Ok(name) = Name::parse(&name.name) else { return Ok(()) };
+        let removed = self.namespace.remove(&Requester::root(), directory, &name).await;
+        removed.open().await?.into_inner().result
+    }
+
+    /// Gives directories whose names have changed the times that the answer tells: a client that
+    /// knows the old ones would take what it has of them for true.
+    async fn touch_directories(&self, survivor: &Survivor, reply: &LoggedReply) {
+        let about = reply.answered.outcome.about.iter().filter_map(|about| about.after);
+        for told in about {
+            let ino = told.ino.0;
+            if survivor.intent.names.iter().any(|name| name.directory == ino) {
+                // They are nobody's promise.
+                let _ = self.touch(&told).await;
+            }
+        }
+    }
+
+    async fn touch(&self, told: &Attributes) -> Result<(), FsError> {
+        let node = self.files.node_of(told.ino.0).await?;
+        if node.look_at(|dinode| dinode.change_time()) >= told.ctime {
+            return Ok(());
+        }
+        let id = ObjectId::live(told.ino, told.generation);
+        let changes =
+            SetAttributes { mtime: Some(SetTime::To(told.mtime)), ..SetAttributes::default() };
+        let set = self.namespace.setattr(&Requester::root(), id, changes, None).await;
+        set.open().await?.into_inner().result
+    }
+
+    /// Whether a file is longer than it is to be in the end.
+    async fn goes_on(&self, chain: &Chain) -> bool {
+        match self.files.node_of(chain.ino).await {
+            Ok(node) if node.generation == chain.generation => {
+                let size = node.look_at(|dinode| dinode.size.get());
+                chain.size.is_some_and(|goal| size > goal)
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Calls of one client that overlap, on few names, over several boots: what a start remembers of
+//! them is what the tree shows.
+//!
+//! All calls of a boot are applied one after the other, and none waits until another is durable.
+//! The power goes at any moment, that of a return among them. Then the tree is the one of before
+//! with exactly those calls carried out, in their order, that are remembered, and all that were
+//! answered are among these. What was remembered once stays so, and nothing else comes to be.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use journal::format::SMALLEST;
+use runtime::{Runtime, Timestamp};
+use sim::{Disk, Executor, Image, Prng};
+use ufs2::mkfs::mkfs;
+use vfs::{
+    Answer, CallKey, CreateHow, Credentials, FileSystem, Lost, ObjectId, Requester, Sealed,
+    SetAttributes,
+};
+
+use ffs::{Disks, OpenOptions, PolicyKind, open};
+
+use super::Seeded;
+use super::cutting::{Pair, left, sizes};
+use super::volume::{Volume, name};
+
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const DIRECTORIES: [&str; 2] = ["d", "e"];
+const BOOTS: u64 = 4;
+const CALLS: usize = 10;
+
+/// What a name names: its inode and its mode.
+type Tree = BTreeMap<&'static str, (u64, u16)>;
+
+/// A call that was carried out, and what it did.
+#[derive(Clone, Copy, Debug)]
+enum Done {
+    Made(&'static str, u64, u16),
+    Gone(&'static str),
+    Moved(&'static str, &'static str),
+    Set(&'static str, u16),
+}
+
+/// What a boot begins with, and what was done in it.
+#[derive(Default)]
+struct Boot {
+    number: u64,
+    tree: Tree,
+    calls: Vec<(u64, Done)>,
+    answered: BTreeSet<u64>,
+    /// All calls that were remembered when it began.
+    remembered: BTreeSet<u64>,
+}
+
+fn number_of(key: &CallKey) -> u64 {
+    u64::from_le_bytes(key.as_bytes().try_into().expect("eight bytes"))
+}
+
+fn caller(number: u64) -> Requester {
+    let key = CallKey::new(&number.to_le_bytes()).expect("eight bytes");
+    Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
+}
+
+async fn open_with_ring(
+    policy: PolicyKind,
+    runtime: Runtime,
+    disks: &Pair<Rc<Disk>>,
+) -> Result<Volume, String> {
+    let ring = disks.log.clone().expect("there is a ring");
+    let disks = Disks::with_intents(disks.home.clone(), ring);
+    let options = OpenOptions { finishes_reclaim: true, ..OpenOptions::default() };
+    let opened = open(policy, disks, runtime, &options, &mut |_| ()).await;
+    let opened = opened.map_err(|error| error.to_string())?;
+    assert_eq!(opened.lost_intents, None);
+    Ok(Volume::new(opened.files))
+}
+
+async fn tree_of(volume: &Volume) -> Tree {
+    let mut tree = Tree::new();
+    for one in NAMES.into_iter().chain(DIRECTORIES) {
+        if let Ok(id) = volume.lookup(volume.files.root(), one).await {
+            let attributes = volume.files.getattr(id).await.open().await.expect("running");
+            let attributes = attributes.into_inner().expect("it has a name");
+            tree.insert(one, (id.ino.0, attributes.mode));
+        }
+    }
+    tree
+}
+
+/// A call that was applied, with what waits for its answer.
+type Applied = (Done, futures::future::LocalBoxFuture<'static, Result<(), Lost>>);
+
+fn applied<T: 'static, W: 'static>(
+    sealed: Sealed<Answer<T, W>>,
+    done: impl FnOnce(&T) -> Done,
+) -> Option<Applied> {
+    let mut what = None;
+    let sealed = sealed.map(|answer| {
+        what = answer.result.as_ref().ok().map(done);
+    });
+    Some((what?, async move { sealed.open().await.map(|_| ()) }.boxed_local()))
+}
+
+/// Makes a call of some kind; none if it has nothing to do.
+async fn call(volume: &Volume, who: &Requester, prng: &mut Prng) -> Option<Applied> {
+    let (files, root) = (&volume.files, volume.files.root());
+    let of = |names: &[&'static str], prng: &mut Prng| names[prng.index(names.len())];
+    let (one, other) = (of(&NAMES, prng), of(&NAMES, prng));
+    let directory = of(&DIRECTORIES, prng);
+    let mode = 0o600 + prng.index(64) as u16;
+    let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+    let made = |one| move |found: &vfs::Found| Done::Made(one, found.id.ino.0, mode);
+    match prng.index(8) {
+        0 | 1 => {
+            applied(files.create(who, root, &name(one), CreateHow::Guarded(set)).await, made(one))
+        }
+        2 => applied(files.remove(who, root, &name(one)).await, |()| Done::Gone(one)),
+        3 | 4 if one != other => {
+            let ids = [volume.lookup(root, one).await, volume.lookup(root, other).await];
+            if ids[0] == ids[1] {
+                return None; // two names of one file, or none
+            }
+            let moved = files.rename(who, root, &name(one), root, &name(other)).await;
+            applied(moved, |()| Done::Moved(one, other))
+        }
+        5 => applied(files.mkdir(who, root, &name(directory), set).await, made(directory)),
+        6 => applied(files.rmdir(who, root, &name(directory)).await, |()| Done::Gone(directory)),
+        _ => {
+            let id: ObjectId = volume.lookup(root, one).await.ok()?;
+            applied(files.setattr(who, id, set, None).await, |()| Done::Set(one, mode))
+        }
+    }
+}
+
+impl Done {
+    /// Carries it out.
+    fn apply(self, tree: &mut Tree) -> Result<(), String> {
+        let missing = || format!("{self:?} is remembered, and had nothing to do in {tree:?}");
+        match self {
+            Self::Made(one, ..) if tree.contains_key(one) => return Err(missing()),
+            Self::Gone(one) | Self::Moved(one, _) | Self::Set(one, _)
+                if !tree.contains_key(one) =>
+            {
+                return Err(missing());
+            }
+            _ => {}
+        }
+        match self {
+            Self::Made(one, ino, mode) => drop(tree.insert(one, (ino, mode))),
+            Self::Gone(one) => drop(tree.remove(one)),
+            Self::Moved(one, other) => {
+                let moved = tree.remove(one).expect("it was looked for");
+                tree.insert(other, moved);
+            }
+            Self::Set(one, mode) => {
+                tree.entry(one).and_modify(|it| it.1 = mode).or_default().1 = mode
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Boot {
+    /// Compares what the next boot finds.
+    fn judge(&self, tree: &Tree, remembered: &BTreeSet<u64>) -> Result<(), String> {
+        let first = self.number << 32;
+        let before: BTreeSet<u64> = remembered.range(..first).copied().collect();
+        if before != self.remembered {
+            return Err(format!("{before:?} are remembered of {:?}", self.remembered));
+        }
+        if let Some(lost) = self.answered.difference(remembered).next() {
+            return Err(format!("call {} was answered, and is not remembered", lost - first));
+        }
+        let mut expected = self.tree.clone();
+        for (_, done) in self.calls.iter().filter(|(number, _)| remembered.contains(number)) {
+            done.apply(&mut expected)?;
+        }
+        if *tree != expected {
+            return Err(format!("the tree is {tree:?}, not {expected:?}"));
+        }
+        Ok(())
+    }
+}
+
+/// An empty volume, and a ring that was never used.
+fn fresh() -> Pair<Image> {
+    let executor = Executor::new(1);
+    let home = Disk::new(&executor, Image::zeroed(4 << 20));
+    let made = async { mkfs(&*home, &sizes(4096, 512), &Seeded::new(7), NOW).await };
+    executor.block_on(made).expect("it fits");
+    Pair { home: home.contents(), log: Some(Image::zeroed(SMALLEST)) }
+}
+
+/// A call is answered, and then another system has the disk, if there `is_another`, and takes back
+/// what the call did; each stops the volume cleanly, or is killed. How many calls are remembered
+/// then.
+pub(crate) fn remembered_after(policy: PolicyKind, is_another: bool, stops: bool) -> usize {
+    let mut images = fresh();
+    for number in 1..=3 {
+        let executor = Executor::new(number);
+        let disks = images.map(|image| Disk::new(&executor, image.clone()));
+        let runtime = executor.runtime();
+        let kept = executor.block_on(async {
+            runtime.clock.sleep(Duration::from_secs(5 * number)).await;
+            let volume = match number {
+                2 => {
+                    let disks = Disks::alone(disks.home.clone());
+                    let options = OpenOptions::default();
+                    let opened = open(policy, disks, runtime, &options, &mut |_| ()).await;
+                    Volume::new(opened.expect("it is ours").files)
+                }
+                _ => open_with_ring(policy, runtime, &disks).await.expect("it comes back"),
+            };
+            let (files, root) = (&volume.files, volume.files.root());
+            let set = CreateHow::Unchecked(SetAttributes::default());
+            match number {
+                1 => {
+                    for (number, one) in [(1, "a"), (2, "b")] {
+                        let who = caller(number);
+                        let made = files.create(&who, root, &name(one), set).await;
+                        made.open().await.expect("running");
+                    }
+                }
+                2 => {
+                    let who = Requester::root();
+                    drop(files.remove(&who, root, &name("a")).await.open().await);
+                }
+                _ => {
+                    let kept = files.take_remembered().open().await.expect("running");
+                    return Some(kept.into_inner().len());
+                }
+            }
+            if stops {
+                files.shutdown().await.expect("the disk is good");
+            }
+            None
+        });
+        if let Some(kept) = kept {
+            return kept;
+        }
+        if number == 2 && !is_another {
+            continue; // it never was
+        }
+        images = disks.map(|disk| disk.contents());
+    }
+    unreachable!("the third boot tells")
+}
+
+/// Leads a volume through some boots.
+fn story(policy: PolicyKind, seed: u64) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let mut images = fresh();
+    let mut last: Option<Boot> = None;
+    for number in 1..=BOOTS {
+        let executor = Executor::new(seed * 1000 + number);
+        let disks = images.map(|image| Disk::new(&executor, image.clone()));
+        disks.map(|disk| disk.start_trace());
+        let boot = executor.block_on(boot(policy, &executor, &disks, (number, &last), &mut prng));
+        let mut boot = boot.map_err(|reason| format!("boot {number}: {reason}"))?;
+        let traces = disks.map(|disk| disk.trace());
+        let positions = traces.positions(prng.index(traces.moments()));
+        let marks = traces.home.marks_before(positions.home);
+        let marks: BTreeSet<u64> = marks
+            .filter_map(|mark| match mark {
+                sim::Mark::Number(number) => Some(*number),
+                _ => None,
+            })
+            .collect();
+        let platters = Pair {
+            home: traces.home.platter_at(positions.home),
+            log: traces.log.zip(positions.log).map(|(log, at)| log.platter_at(at)),
+        };
+        images = left(&platters, &mut prng);
+        boot.answered.retain(|number| marks.contains(number));
+        let served = marks.contains(&SERVED);
+        // A return that was cut has changed nothing that is judged.
+        last = if served || last.is_none() { Some(boot) } else { last };
+    }
+    Ok(())
+}
+
+/// The mark that a volume is served.
+const SERVED: u64 = u64::MAX;
+
+async fn boot(
+    policy: PolicyKind,
+    executor: &Executor,
+    disks: &Pair<Rc<Disk>>,
+    (number, last): (u64, &Option<Boot>),
+    prng: &mut Prng,
+) -> Result<Boot, String> {
+    let runtime = executor.runtime();
+    let volume = open_with_ring(policy, runtime.clone(), disks).await?;
+    let kept = volume.files.take_remembered().open().await.map_err(|_| "it has stopped")?;
+    let kept = kept.into_inner();
+    let remembered: BTreeSet<u64> = kept.iter().map(|one| number_of(&one.answered.key)).collect();
+    let tree = tree_of(&volume).await;
+    if let Some(last) = last {
+        last.judge(&tree, &remembered)?;
+    }
+    disks.home.mark(SERVED);
+    let mut boot = Boot { number, tree, remembered, ..Boot::default() };
+    let answered: Rc<RefCell<BTreeSet<u64>>> = Rc::default();
+    for index in 0..CALLS {
+        let of_call = number << 32 | index as u64;
+        let Some((done, answer)) = call(&volume, &caller(of_call), prng).await else { continue };
+        boot.calls.push((of_call, done));
+        let (home, answered) = (disks.home.clone(), answered.clone());
+        let waiting = async move {
+            answer.await.expect("the disk is good");
+            home.mark(of_call);
+            answered.borrow_mut().insert(of_call);
+        };
+        runtime.tasks.spawn(waiting.boxed_local());
+        if prng.chance(1, 2) {
+            runtime.clock.sleep(Duration::from_micros(prng.index(600) as u64)).await;
+        }
+    }
+    while answered.borrow().len() < boot.calls.len() {
+        runtime.clock.sleep(Duration::from_millis(1)).await;
+    }
+    boot.answered = answered.take();
+    Ok(boot)
+}
+
+/// The first of these stories that is wrong.
+pub(crate) fn first_wrong(policy: PolicyKind, seeds: std::ops::Range<u64>) -> Result<(), String> {
+    for seed in seeds {
+        story(policy, seed).map_err(|wrong| format!("{policy:?}, story {seed}: {wrong}"))?;
+    }
+    Ok(())
+}
