@@ -14,13 +14,13 @@
 //! have missed that are out; `table` has checksums of what they hold, `sums` all of these, and
 //! `recall` makes the map again of them; `prelog` is the log in front of every write, `logs` how
 //! members have it, `written` which stripes were ever written; `blocks` what is known of members in
-//! memory; `stripe` what of a stripe is there, `sources` which disks are asked for that, and `plan`
-//! what a write changes on which member. `array` reads and writes, `rebuild` is how it makes a
-//! member again, with the `pace` that leaves the others to clients, and the `interrupts` of a
-//! person, `unread` has the blocks that it had to leave out, `refill` tries them again, `replace`
-//! how another disk takes the place of a member that is in, and `scrub` how it looks at everything;
-//! `set` is that as a device, and `opening` how it is made and comes back; `void` stands for a
-//! member that is not there, where too few are.
+//! memory; `stripe` what of a stripe is there, `sources` which disks are asked for that,
+//! `outsiders` among them that are no members, and `plan` what a write changes on which member.
+//! `array` reads and writes, `rebuild` is how it makes a member again, with the `pace` that leaves
+//! the others to clients, and the `interrupts` of a person, `unread` has the blocks that it had to
+//! leave out, `refill` tries them again, `replace` how another disk takes the place of a member
+//! that is in, and `scrub` how it looks at everything; `set` is that as a device, and `opening` how
+//! it is made and comes back; `void` stands for a member that is not there, where too few are.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
@@ -53,6 +53,7 @@ mod logs;
 mod members;
 mod missed;
 mod opening;
+mod outsiders;
 mod pace;
 pub mod parity;
 mod plan;

@@ -44,17 +44,13 @@ use crate::record::{Change, Slots};
 use crate::room::{Refusal, Refusals};
 use crate::status::{Counts, Met};
 use crate::unread::Unread;
-use crate::watch::{Calls, SILENT_AFTER, Watched, address_of};
+use crate::watch::{Calls, SILENT_AFTER, Watched};
 
 /// What becomes of a story outside of the set: it is durable there when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
 
 /// After so long a write that found no room below is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// A source that did not answer is not asked again for so long.
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(300);
-/// A disk that is no member is waited for so long when it is closed.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 /// The first and the last pause between two attempts to read what nobody else has.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(13);
@@ -88,9 +84,9 @@ pub(crate) struct Members {
     pub(crate) leaving: RefCell<Option<(usize, Rc<dyn BlockDevice>)>>,
     /// Disks that were found and are no members, each with the slot of which it was one: they are
     /// out, or others have taken their places.
-    strangers: RefCell<Vec<(usize, Rc<dyn BlockDevice>)>>,
+    pub(crate) strangers: RefCell<Vec<(usize, Rc<dyn BlockDevice>)>>,
     /// Disks that are no members and did not answer: where they lie in memory, and when.
-    given_up: RefCell<BTreeMap<usize, Instant>>,
+    pub(crate) given_up: RefCell<BTreeMap<usize, Instant>>,
     /// What holds of the set; its slot is no one's.
     pub(crate) label: RefCell<Label>,
     /// The copy of its label that was found to hold, of each slot.
@@ -229,37 +225,6 @@ impl Members {
     /// Whether no call comes any more.
     pub(crate) fn are_closed(&self) -> bool {
         self.is_closed.get()
-    }
-
-    /// A disk is there that is no member, and was one of this slot: it is asked for what the
-    /// members cannot give.
-    pub(crate) fn has_stranger(&self, slot: usize, device: Rc<dyn BlockDevice>) {
-        self.strangers.borrow_mut().push((slot, device));
-    }
-
-    /// Such a disk is to have another use.
-    pub(crate) async fn release(&self, device: &Rc<dyn BlockDevice>) {
-        let is_it = |(_, it): &(usize, Rc<dyn BlockDevice>)| Rc::ptr_eq(it, device);
-        self.strangers.borrow_mut().retain(|it| !is_it(it));
-        self.close_outsider(device).await;
-    }
-
-    /// A disk that is no member did not answer: it is not asked again for a while.
-    pub(crate) fn give_up(&self, device: &Rc<dyn BlockDevice>) {
-        self.given_up.borrow_mut().insert(address_of(device), self.clock.now());
-    }
-
-    /// Whether that was not long ago.
-    pub(crate) fn is_given_up(&self, device: &Rc<dyn BlockDevice>) -> bool {
-        let since = self.given_up.borrow().get(&address_of(device)).copied();
-        since.is_some_and(|since| self.clock.now().since(since) < ASK_AGAIN_AFTER)
-    }
-
-    /// Such disks of a slot.
-    pub(crate) fn strangers(&self, slot: usize) -> Vec<Rc<dyn BlockDevice>> {
-        let strangers = self.strangers.borrow();
-        let of_slot = strangers.iter().filter(|(of, _)| *of == slot);
-        of_slot.map(|(_, device)| device.clone()).collect()
     }
 
     /// The labels of the others call this one out, and it lacks nothing: its own comes first.
@@ -564,20 +529,6 @@ impl Members {
         self.clock.sleep(PATIENCE).await;
     }
 
-    /// Closes the device of a slot whose member is out, if there is one.
-    pub(crate) async fn let_go(&self, slot: usize) {
-        let is_out = !self.has(slot) && self.coming() != Some(slot);
-        let device = is_out.then(|| self.devices.borrow_mut()[slot].take()).flatten();
-        if let Some(device) = device {
-            self.close_outsider(&device).await;
-        }
-    }
-
-    /// Closes a disk that is not used any more. One that hangs is waited for only for a while.
-    pub(crate) async fn close_outsider(&self, device: &Rc<dyn BlockDevice>) {
-        select(device.close(), pin!(self.clock.sleep(CLOSE_PATIENCE))).await;
-    }
-
     /// Reads from a member. `None` if it is out, or cannot read that.
     pub(crate) async fn read(&self, slot: usize, offset: u64, buffer: Buffer) -> Option<Buffer> {
         if self.has(slot) { self.look(slot, offset, buffer).await?.ok() } else { None }
@@ -606,8 +557,8 @@ impl Members {
         }))
     }
 
-    /// Tries what reads that which no other disk has, and which must not be taken for nothing: again
-    /// and again for about half a minute, which a cable or a controller may need.
+    /// Repeats a read of what no other disk has, for about half a minute: a cable or a controller
+    /// may need that, and nothing unread may pass for nothing.
     pub(crate) async fn retry<T>(
         &self,
         attempt: impl AsyncFn() -> T,

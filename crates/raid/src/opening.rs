@@ -547,11 +547,7 @@ async fn recover(
     }
     // A process that was killed may have left what it says, and nothing has made that durable.
     members.flush().await;
-    let found = read_logs(members, size).await;
-    if !(options.is_meant || options.accepts_loss) && found.may_hide_the_last(members, size) {
-        return Err(OpenError::Unread);
-    }
-    let found = found.records;
+    let found = read_records(members, size, options).await?;
     let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
     let settle = async || members.settled(Verb::Write).await.map_err(failed);
     settle().await?;
@@ -601,6 +597,20 @@ async fn recover(
     let returned = log((last + 1, latest.record.checksum), end).await?;
     returned.log.forget_all().await.map_err(failed)?;
     Ok(returned)
+}
+
+/// The records of all logs; none of them is later, unless a person says so.
+async fn read_records(
+    members: &Members,
+    size: u64,
+    options: &OpenOptions,
+) -> Result<BTreeMap<u64, Found>, OpenError> {
+    let logs = read_logs(members, size).await;
+    let is_meant = options.is_meant || options.accepts_loss;
+    if !is_meant && logs.may_hide_the_last(members, size) {
+        return Err(OpenError::Unread);
+    }
+    Ok(logs.records)
 }
 
 /// What finds no room stays as it is, or in the log: nothing may be said of it then.
