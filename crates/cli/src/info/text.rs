@@ -17,6 +17,12 @@ const LOST: &str = "lost, all four or both copies of one; what follows is from s
                     were found, and the next server, or 'duramen fsck --repair', writes anchors \
                     anew";
 
+/// Whether a volume with this policy, in a folder, keeps replies without a log.
+fn keeps_intents(info: &Info) -> bool {
+    let Some(policy) = &info.policy else { return false };
+    DESIGNS.find(Some(&info.engine), Some(policy)).is_ok_and(|design| design.keeps_intents)
+}
+
 /// The lines for people.
 pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let state = match info.state {
@@ -36,6 +42,8 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let (no_log, no_answers) = if has_unseen_log(info) {
         let why = "in the set; what it holds is told when no server has it";
         (why, "kept in that log")
+    } else if keeps_intents(info) {
+        ("none", "kept in a ring of intents, beside the disk or in the set")
     } else {
         ("none", "none that survive a crash")
     };

@@ -17,6 +17,7 @@ mod mkfs;
 mod modes;
 mod partitions;
 mod repair;
+mod repeated;
 mod saved;
 mod scrub;
 mod serve;

@@ -63,4 +63,4 @@ mod records;
 mod rpc;
 mod stairs;
 mod stalls;
-mod wire;
+pub(crate) mod wire;
