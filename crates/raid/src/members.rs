@@ -103,6 +103,8 @@ pub(crate) struct Members {
     pub(crate) health: Health,
     /// Notified when a disk leaves its slot.
     pub(crate) left: Signal,
+    /// A person takes what is left: what cannot be read is not tried again.
+    pub(crate) takes_losses: Cell<bool>,
     /// The set is being opened: such a write is given up.
     is_opening: Cell<bool>,
     /// No call comes any more, and no write is tried again.
@@ -154,6 +156,7 @@ impl Members {
             refusals,
             health,
             left: Signal::new(),
+            takes_losses: Cell::default(),
             is_opening: Cell::new(true),
             is_closed: Cell::new(false),
             gave_up: Cell::new(false),
@@ -567,7 +570,8 @@ impl Members {
         let mut pause = FIRST_PAUSE;
         loop {
             let read = attempt().await;
-            if is_enough(&read) || pause > LAST_PAUSE || is_planted(Bug::HastyReads) {
+            let is_last = pause > LAST_PAUSE || self.takes_losses.get();
+            if is_enough(&read) || is_last || is_planted(Bug::HastyReads) {
                 return read;
             }
             self.clock.sleep(pause).await;

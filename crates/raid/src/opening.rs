@@ -449,6 +449,7 @@ async fn open_chosen(
     let witnessed = options.witnessed.clone();
     let members = Members::new(in_slots, label, witnessed, clock, limit);
     let members = Rc::new(members);
+    members.takes_losses.set(options.accepts_loss);
     pardoned.into_iter().for_each(|slot| members.returns(slot));
     bystander.into_iter().for_each(|(slot, device)| members.has_bystander(slot, device));
     if !is_planted(Bug::UnaskedStrangers) {

@@ -14,5 +14,4 @@ mod memory;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod procedures;
-mod retry;
 mod seen;

@@ -22,6 +22,10 @@ use torture::planted::{all, plant};
 
 /// Bugs that the tests of `ffs` find.
 const OF_THE_TESTS_OF_FFS: &[&str] = &[
+    "OverlappingEvidence",
+    "IgnoredIntentOrder",
+    "AnyMark",
+    "ForgottenVerdicts",
     "CircularWaits",
     "WholeRounds",
     "KeptCandidates",
