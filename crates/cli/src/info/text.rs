@@ -43,7 +43,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
         let why = "in the set; what it holds is told when no server has it";
         (why, "kept in that log")
     } else if keeps_intents(info) {
-        ("none", "kept in a ring of intents, beside the disk or in the set")
+        ("none", "kept in a ring of intents")
     } else {
         ("none", "none that survive a crash")
     };
