@@ -3,9 +3,9 @@
 //!
 //! A campaign draws workloads until its seconds are spent. Any other step has to end by itself: one
 //! that takes a quarter more than its seconds is reported, and one that takes two and a half times
-//! as many fails, where budgets are held. In between is the speed of shared machines: the same build
-//! took 430 seconds on one day and 698 on another, with nothing beside it. `cargo xtask tidy` holds
-//! the sums.
+//! as many fails, where budgets are held. In between is the speed of shared machines: the same
+//! build took 430 seconds on one day and 698 on another, with nothing beside it. `cargo xtask tidy`
+//! holds the sums.
 
 /// Seconds of a whole run.
 pub(crate) const RUN_SECONDS: u64 = 1_500;
