@@ -226,6 +226,7 @@ mod tests {
         let beyond = block_on(scratch.write(20 * 512, vec![piece(0)], Durability::Plain));
         assert_eq!(beyond.map_err(|error: IoError| error.verb), Err(Verb::Write));
     }
+
     #[test]
     fn a_page_that_cannot_be_read_can_be_written_over() {
         let scratch = ScratchDevice::new(Rc::new(Numbers { has_bad_page: true }));

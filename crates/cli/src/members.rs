@@ -131,14 +131,13 @@ pub(crate) fn find_members(
     let story = Story::of(&found);
     if !story.is_whole(&found) {
         let beside = disks_beside(raid).filter(|path| seen.insert(disk_at(path)));
-        for some in beside.collect::<Vec<_>>().chunks(ASKED_AT_ONCE) {
-            for (path, answer) in ask_each(some.iter(), labels_at, PATIENCE) {
-                if let Some(Ok(Read { label, is_overwritten, .. })) = answer
-                    && label.set == raid.set
-                {
-                    let path = path.clone();
-                    found.push(Member { path, label, is_listed: false, is_overwritten });
-                }
+        let beside: Vec<PathBuf> = beside.collect();
+        for (path, answer) in ask_each(beside.iter(), labels_at, PATIENCE) {
+            if let Some(Ok(Read { label, is_overwritten, .. })) = answer
+                && label.set == raid.set
+            {
+                let path = path.clone();
+                found.push(Member { path, label, is_listed: false, is_overwritten });
             }
         }
     }
@@ -158,6 +157,18 @@ fn ask_each<'p, T: Send + 'static>(
     patience: Duration,
 ) -> Vec<(&'p PathBuf, Option<T>)> {
     let mut answers: Vec<(&PathBuf, Option<T>)> = paths.map(|path| (path, None)).collect();
+    for some in answers.chunks_mut(ASKED_AT_ONCE) {
+        ask_some(some, &ask, patience);
+    }
+    answers
+}
+
+/// Fills in the answers of some disks.
+fn ask_some<T: Send + 'static>(
+    answers: &mut [(&PathBuf, Option<T>)],
+    ask: &(impl Fn(&Path) -> T + Clone + Send + 'static),
+    patience: Duration,
+) {
     let (answer, answered) = mpsc::channel();
     for (place, (path, _)) in answers.iter().enumerate() {
         let (path, ask, answer) = ((*path).clone(), ask.clone(), answer.clone());
@@ -182,7 +193,6 @@ fn ask_each<'p, T: Send + 'static>(
             }
         }
     }
-    answers
 }
 
 /// Of disks that are the same member the latest is it; the others are copies. Of two that are alike
@@ -223,12 +233,11 @@ pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Ve
     }
     if !missing.is_empty() {
         let beside = disks_beside(raid).filter(|path| seen.insert(disk_at(path)));
-        for some in beside.collect::<Vec<_>>().chunks(ASKED_AT_ONCE) {
-            let answers = ask_each(some.iter(), move |path| is_spare(path, &set), PATIENCE);
-            for (path, _) in answers.into_iter().filter(|(_, answer)| *answer == Some(true)) {
-                if let Some(place) = missing.pop() {
-                    spares[place] = path.clone();
-                }
+        let beside: Vec<PathBuf> = beside.collect();
+        let answers = ask_each(beside.iter(), move |path| is_spare(path, &set), PATIENCE);
+        for (path, _) in answers.into_iter().filter(|(_, answer)| *answer == Some(true)) {
+            if let Some(place) = missing.pop() {
+                spares[place] = path.clone();
             }
         }
     }
