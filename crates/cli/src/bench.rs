@@ -21,7 +21,7 @@ pub(crate) struct BenchArguments {
     /// Server and export: nfs://HOST[:PORT]/EXPORT
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Workloads to run [default: all single-procedure workloads]
+    /// Workloads to run [default: all workloads of one or two procedures]
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<String>,
     /// Print JSON instead of a table
@@ -55,8 +55,8 @@ pub(crate) struct BenchArguments {
     /// Size of the file that each connection reads or writes
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     file_size: u64,
-    /// Shell command to run after the preparation of each single-procedure workload, just before
-    /// the measurement. If it fails, the workload is skipped
+    /// Shell command to run between preparation and measurement of each workload of one or two
+    /// procedures. If it fails, the workload is skipped
     #[arg(long, value_name = "COMMAND", conflicts_with = "replay")]
     prepared: Option<String>,
     /// Keep the files that were created in the export
