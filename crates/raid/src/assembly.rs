@@ -372,14 +372,22 @@ fn apart(labels: &[Label], one: usize, other: usize) -> Refused {
 /// Whether the member of a label may have answered writes that are nowhere in a story which was
 /// opened against advice: it was enough with others, and one was out that is in by that story. So
 /// its own story is no ancestor of that.
+///
+/// A label of after the same opening that has a member of the story in, too, is no such: whatever
+/// was answered under it is on that member. It was interrupted as it came in.
 fn has_gone_on_without(label: &Label, story: &Label) -> bool {
-    let are_in = label.slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
-    let mut in_story = story.slots.iter().filter(|slot| slot.standing == Standing::InSync);
+    let in_sync = |label: &Label| -> Vec<Slot> {
+        label.slots.iter().filter(|slot| slot.standing == Standing::InSync).copied().collect()
+    };
+    let in_story = in_sync(story);
+    let is_in_label = |slot: &Slot| have_in_sync(&label.slots, &slot.member);
+    let is_shared = label.forced == story.forced && in_story.iter().any(is_in_label);
     story.forced > 0
         && have_in_sync(&label.slots, &label.member())
         && !have_in_sync(&story.slots, &label.member())
-        && are_in >= label.layout.needed()
-        && in_story.any(|slot| !have_in_sync(&label.slots, &slot.member))
+        && in_sync(label).len() >= label.layout.needed()
+        && !is_shared
+        && !in_story.iter().all(is_in_label)
 }
 
 #[cfg(test)]
@@ -620,6 +628,26 @@ mod tests {
         assert_eq!(opened(&[&alone, &apart], None), Err(Refused::Apart(1, 0, [5, 4])));
         let labels = [one];
         assert!(assemble(&labels, None, true).is_ok(), "a person says that it is so");
+    }
+
+    #[test]
+    fn one_that_was_interrupted_as_it_came_in_is_not_apart_from_a_forced_story() {
+        let story = |slot: usize, generation: u64, standing: [Standing; 3], forced: u64| {
+            let mut label = Label { generation, forced, ..label(Level::Mirrored, 3, slot) };
+            label.slots.iter_mut().zip(standing).for_each(|(slot, it)| slot.standing = it);
+            label
+        };
+        let (is_in, is_out) = (Standing::InSync, Standing::Stale);
+        let begun = story(1, 5, [is_in, is_in, is_out], 3);
+        let held = [0, 2].map(|slot| story(slot, 6, [is_in, is_out, is_in], 3));
+        let caught = opened(&[&held[0], &begun, &held[1]], None);
+        assert_eq!(caught, Ok(vec![true, false, true]), "it has to catch up");
+        let forced_apart = story(1, 5, [is_out, is_in, is_out], 3);
+        let is_apart = opened(&[&held[0], &forced_apart, &held[1]], None);
+        assert_eq!(is_apart, Err(Refused::Apart(0, 1, [6, 5])), "it was opened alone");
+        let unforced = story(1, 5, [is_in, is_in, is_out], 0);
+        let is_apart = opened(&[&held[0], &unforced, &held[1]], None);
+        assert_eq!(is_apart, Err(Refused::Apart(0, 1, [6, 5])), "the rest was taken back since");
     }
 
     #[test]
