@@ -84,6 +84,12 @@ pub(crate) enum Failure {
         /// How much.
         bytes: u64,
     },
+    /// A log could not give what it held, and an image lacks that.
+    #[error("{}: the image lacks what could not be read of a log", path.display())]
+    ShortImage {
+        /// Which volume.
+        path: PathBuf,
+    },
     /// Places do not fit their checksums, and no other version of them does.
     #[error("{}: {places} places are lost: bring their files back from a backup", path.display())]
     Rotten {

@@ -192,7 +192,7 @@ enum Command {
     },
     /// Copy the volume to a plain image file
     ///
-    /// With --accept-loss, exits with 1 if data is lost.
+    /// With --accept-loss, exits with 1 if data is lost or a log could not be read to its end.
     Dump {
         /// Volume; it must not be served meanwhile
         volume: PathBuf,

@@ -34,13 +34,15 @@ struct Dumped {
     lost: Vec<Range<u64>>,
     /// What a person has to know besides, a sentence each.
     notes: Vec<String>,
+    /// A log could not give all that it held: the image lacks that, and nothing lists it.
+    is_short: bool,
 }
 
 /// Writes the image, with holes where there are zeros and where something is lost.
 ///
 /// # Errors
-/// [`Failure::Lost`] if something is lost: the image is there. After any other [`Failure`] it is
-/// gone.
+/// [`Failure::NotInImage`] and [`Failure::ShortImage`] if something is lost: the image is there.
+/// After any other [`Failure`] it is gone.
 pub(in crate::sets) fn run(
     volume: Volume,
     file: &Path,
@@ -50,17 +52,26 @@ pub(in crate::sets) fn run(
     let image = new_image(file)?;
     let dumped = reactor::block_on(async |runtime| dump(volume, &image, file, &runtime).await);
     let dumped = dumped.map_err(Failure::Start).flatten();
-    let Dumped { size, lost, notes } = dumped.inspect_err(|_| remove(file))?;
-    for Range { start, end } in &lost {
+    let dumped = dumped.inspect_err(|_| remove(file))?;
+    for Range { start, end } in &dumped.lost {
         writeln!(output, "lost: {} bytes at byte {start}", end - start)?;
     }
-    tell_size(volume, file, size, output)?;
-    for note in notes {
+    tell_size(volume, file, dumped.size, output)?;
+    for note in &dumped.notes {
         writeln!(output, "note: {note}")?;
     }
-    match lost.iter().map(|range| range.end - range.start).sum() {
-        0 => Ok(()),
-        bytes => Err(Failure::NotInImage { path: volume.path.clone(), bytes }),
+    dumped.verdict(&volume.path)
+}
+
+impl Dumped {
+    /// Whether the image has all that was acknowledged, as far as the disks can tell.
+    fn verdict(&self, path: &Path) -> Result<(), Failure> {
+        let path = path.to_owned();
+        match self.lost.iter().map(|range| range.end - range.start).sum() {
+            0 if self.is_short => Err(Failure::ShortImage { path }),
+            0 => Ok(()),
+            bytes => Err(Failure::NotInImage { path, bytes }),
+        }
     }
 }
 
@@ -94,18 +105,19 @@ async fn dump(
     }
     image.set_len(size).and_then(|()| image.sync_all()).map_err(written)?;
     let set = &stack.set.as_ref().expect("it stands on one").set;
-    let mut notes = Vec::new();
+    let mut dumped = Dumped { size, lost, notes: Vec::new(), is_short: false };
     if set.label().forced > 0 {
-        notes.push("the disks that are missing may have had newer data".to_owned());
+        dumped.notes.push("the disks that are missing may have had newer data".to_owned());
     }
     if let lacked @ 1.. = set.status().done.lacked_records {
-        notes.push(format!(
+        dumped.is_short = true;
+        dumped.notes.push(format!(
             "the log of the set lacks {lacked} records: what was written last may be as it was \
              before, and is not listed"
         ));
     }
-    notes.extend(bring_home(volume, stack.log.as_ref(), file, runtime).await?);
-    Ok(Dumped { size, lost, notes })
+    bring_home(volume, stack.log.as_ref(), file, runtime, &mut dumped).await?;
+    Ok(dumped)
 }
 
 /// Notes what is lost, behind all that is.
@@ -116,13 +128,14 @@ fn lose(lost: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// Brings home in an image what the log of its volume holds. What is to be known of that.
+/// Brings home in an image what the log of its volume holds, and notes what is to be known of that.
 async fn bring_home(
     volume: &Volume,
     log: Option<&Rc<dyn BlockDevice>>,
     file: &Path,
     runtime: &Runtime,
-) -> Result<Option<String>, Failure> {
+    dumped: &mut Dumped,
+) -> Result<(), Failure> {
     if let Some(log) = log {
         let image = at_once(DiskFile::open(file, Access::ReadWrite)?);
         let prepare = volume.design().work().prepare;
@@ -131,23 +144,28 @@ async fn bring_home(
         match prepared {
             Err(why) => {
                 let note = format!("what its log holds is not in the image: {why}; {advice}");
-                return Ok(Some(note));
+                dumped.notes.push(note);
+                dumped.is_short = true;
+                return Ok(());
             }
             // All of it is home, and the image still says that it needs the log.
             Ok(Prepared { replayed: Some(replayed), .. }) => {
                 let entries = format!("{} entries of its log are in the image", replayed.entries);
                 let is_stopped = stop(volume, image, log, runtime).await.is_ok();
-                return Ok(Some(if is_stopped { entries } else { format!("{entries}; {advice}") }));
+                let entries = if is_stopped { entries } else { format!("{entries}; {advice}") };
+                dumped.notes.push(entries);
+                return Ok(());
             }
             Ok(_) => {}
         }
     }
     let image = at_once(DiskFile::open(file, Access::ReadOnly)?);
-    Ok(match found_on(volume.design(), &*image, file).await {
+    dumped.notes.extend(match found_on(volume.design(), &*image, file).await {
         Ok(found) if found.is_clean => None,
         Ok(_) => Some("it was not stopped cleanly: 'duramen fsck --repair' comes first".to_owned()),
         Err(why) => Some(format!("what is left does not say what the volume is: {why}")),
-    })
+    });
+    Ok(())
 }
 
 /// Opens the volume in an image, whose log is at rest, and stops it: then it needs the log no more.
@@ -175,5 +193,18 @@ mod tests {
             lose(&mut lost, range);
         }
         assert_eq!(lost, [0..8192, 12_288..20_480, 40_960..45_056]);
+    }
+
+    #[test]
+    fn an_image_that_lacks_what_a_log_held_is_no_success() {
+        let of = |lost: &[Range<u64>], is_short| {
+            let dumped = Dumped { size: 1 << 20, lost: lost.to_vec(), notes: Vec::new(), is_short };
+            dumped.verdict(Path::new("data")).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(of(&[], false), Ok(()));
+        let short = of(&[], true).expect_err("what a log held is not there");
+        assert!(short.contains("the image lacks"), "{short}");
+        let lost = of(&[0..4096, 8192..12_288], true).expect_err("two ranges are zeros");
+        assert!(lost.contains("8192 bytes are lost"), "{lost}");
     }
 }
