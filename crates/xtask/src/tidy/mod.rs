@@ -9,6 +9,7 @@
 //! | [`lines`] | lines over 100 columns, trailing blanks |
 //! | [`lengths`] | files over 800 lines, functions over 70: a ratchet, its exceptions only shrink |
 //! | [`edges`] | a crate that depends on what it must not know |
+//! | [`engines`] | an engine that is missing from a file that has to name it |
 //! | [`circles`] | modules that need each other: a ratchet, too |
 //! | [`invariants`] | an invariant that nothing asserts, without a reason: a ratchet, too |
 //! | [`modules`] | a source file that no crate reaches |
@@ -25,6 +26,7 @@
 mod blobs;
 mod circles;
 mod edges;
+mod engines;
 mod invariants;
 mod lengths;
 mod lines;
@@ -78,6 +80,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     lines::check(&tree, &mut findings);
     lengths::check(&tree, &mut findings);
     edges::check(&tree, &mut findings);
+    engines::check(&tree, &mut findings);
     circles::check(&tree, &mut findings);
     invariants::check(&tree, &mut findings);
     modules::check(&tree, &mut findings);
