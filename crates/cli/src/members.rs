@@ -197,7 +197,7 @@ fn ask_some<T: Send + 'static>(
 }
 
 /// Keeps the latest of several disks that are the same member; the others are copies. Two equally
-/// recent disks cannot be told apart, which is an error unless both are outdated.
+/// recent disks are an error unless both are outdated.
 fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Member>, Failure> {
     let story = Story::of(&found);
     let is_current = |label: &Label| {
