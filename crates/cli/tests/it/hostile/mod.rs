@@ -44,7 +44,7 @@
 //! | names of every byte and any length | OK, EXIST, INVAL, ACCES, NAMETOOLONG | `names` |
 //! | offsets and sizes from 2^63 - 1 | empty READ, FBIG, INVAL | `extremes` |
 //! | listings of 0 and 2^32 - 1 bytes, wrong cookies | TOOSMALL, OK, BAD_COOKIE | `extremes` |
-//! | paths out of the volume, malformed, too long | the root, NOENT, INVAL, GARBAGE_ARGS | `paths` |
+//! | paths out of the volume, invalid, too long | the root, NOENT, INVAL, GARBAGE_ARGS | `paths` |
 //! | other versions, programs, procedures, flavors | the errors of RFC 5531 | `rpc` |
 //! | arguments truncated, or with bytes behind | GARBAGE_ARGS | `rpc` |
 //! | replies and rubbish in place of calls | disconnected | `rpc` |
