@@ -60,7 +60,7 @@ async fn has_far_superblock(device: &dyn BlockDevice) -> bool {
 }
 
 /// The engine of the volume on a device, if it is not the engine of this design. None if the volume
-/// may be an older one that was overwritten.
+/// may be only a remainder of an earlier one.
 pub(crate) async fn other_on(design: &Design, device: &dyn BlockDevice) -> Option<&'static str> {
     let (other, found) = DESIGNS.look(device).await?;
     let is_sure = found.has_anchors != Some(false);

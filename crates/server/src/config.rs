@@ -77,7 +77,7 @@ pub struct Config {
     pub cache: Option<ByteSize>,
     /// Whether to announce the ports to rpcbind.
     pub rpcbind: bool,
-    /// Which clients may use which volume.
+    /// Rules about the clients of each volume.
     pub exports: BTreeMap<String, ExportSection>,
     /// Bounds on connections, calls and memory.
     pub limits: LimitsSection,

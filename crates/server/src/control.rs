@@ -3,7 +3,7 @@
 //! docs/admin.md describes the routes. Each served volume has a [`Desk`]: its socket, its state in
 //! the server, the handlers of its orders, and its [`Jobs`].
 //!
-//! # Who answers
+//! # Threads
 //! Sockets, HTTP and JSON run on a thread of their own, with a reactor of its own; so does code
 //! that reads the disk for an answer. The thread that serves does one thing for an asker: it reads
 //! counters that it owns ([`Desk::live`]), without waiting. Requests reach it through a queue, and
@@ -11,10 +11,10 @@
 //! counters that it publishes now and then: then it would wake while no one asks, or the answers
 //! would be old.
 //!
-//! # Patience
+//! # Timeouts
 //! A client has 5 seconds to send the head of a request and 30 for everything. The number of
-//! clients is bounded, and further ones wait in the kernel. None of this delays the server's end:
-//! the thread is told to stop and drops all its connections.
+//! clients is bounded, and further ones wait in the kernel. None of this delays the server's end: a
+//! flag stops the thread, which drops all its connections.
 //!
 //! Layers, from the bottom: `socket` is a path with its listener, `jobs` is long work, `head`
 //! checks a request before HTTP parses it, `routes` answers it, `client` sends requests.

@@ -1,9 +1,9 @@
 //! The server: listeners, connections, and a clean end.
 //!
-//! # The end
-//! When the server is told to stop, it accepts no more clients, and its connections read no more
-//! calls. Calls already read are answered, peers get [`door::GRACE`] to take their replies, calls
-//! that still run (a disk may be slow) run to their end, and every volume is shut down.
+//! # Shutdown
+//! A server that is stopped accepts no more clients, and its connections read no more calls. Calls
+//! already read are answered, peers get [`door::GRACE`] to take their replies, calls that still run
+//! (a disk may be slow) run to their end, and every volume is shut down.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -26,9 +26,9 @@ pub(super) struct LogInfo {
     /// Writes that brought the live entries into the log: entries by batches is the batching
     /// efficiency.
     pub(super) live_batches: u64,
-    /// Calls whose answers survive a crash.
+    /// Calls whose replies survive a crash.
     pub(super) answers: u64,
-    /// Calls that were repeated and answered from memory,
+    /// Calls that were repeated and got their replies from memory,
     pub(super) repeated_calls: u64,
     /// and those of them that were executed before the last start of the server.
     pub(super) repeated_over_a_start: u64,

@@ -338,8 +338,8 @@ fn a_bare_image_is_served_with_the_log_that_is_named() {
     assert_eq!(on("cat", &image, &["letter"]).good(), "dear friend");
     assert_clean(&image);
     let other = folder.path("other");
-    // A folder has a log of its own, and can be served with another; but only the last one used has
-    // its latest changes.
+    // A folder has a log of its own, and can be served with another; but only the log that it used
+    // last has its latest changes.
     on("mkfs", &other, &["--size", "16M"]).good();
     let serving = Serving::start(&[&other], &with_log);
     put(&serving, "other", "letter", b"dear other");

@@ -244,8 +244,8 @@ fn program_for_others(folder: &Folder) -> Option<PathBuf> {
     }
 }
 
-/// Starts a repair and kills it as soon as its mark is on the disk, after `more` further polls of
-/// the disk. Returns whether that was before its end.
+/// Starts a repair and kills it once its mark is on the disk and `more` further polls of the disk
+/// have passed. Returns whether that was before its end.
 fn cut_repair(volume: &Volume, more: u32) -> bool {
     let mut repair = Command::new(env!("CARGO_BIN_EXE_duramen"))
         .args(["fsck".as_ref(), volume.path.as_os_str(), "--repair".as_ref()])

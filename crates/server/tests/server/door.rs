@@ -34,7 +34,7 @@ fn the_next_client_is_looked_at_while_another_waits_for_a_place() {
         while fixture.data.executed() < 2 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        // A stranger is told at once that there is no place for it.
+        // A stranger learns at once that there is no place for it.
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
         let mut stranger = socket.connect(fixture.address).await.expect("the kernel accepts");

@@ -106,7 +106,7 @@ fn a_file_has_at_most_65500_names() {
         fixture
             .restart_after(|disk| {
                 let uid = disk.find(&0xfeed_beef_u32.to_le_bytes());
-                disk.put(uid - 2, &65_498_u16.to_le_bytes()); // the count stands before the owner
+                disk.put(uid - 2, &65_498_u16.to_le_bytes()); // the link count is before the owner
             })
             .await;
         let mut root = fixture.superuser().await;
