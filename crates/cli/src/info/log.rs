@@ -49,7 +49,8 @@ pub(super) fn look(path: &Path) -> Result<Option<LogInfo>, Failure> {
 }
 
 /// Inspects the log that a volume has in its underlying set; returns nothing if the set holds none.
-/// The set is open, so members' data and everything that their return restores are visible.
+/// The set is open: its members' data is visible, including records that a recovery writes in
+/// place.
 ///
 /// # Errors
 /// As [`look`].

@@ -5,8 +5,8 @@
 //!    deletions; [`schedule`] has it create snapshots by the hour and the day.
 //! 3. [`here`] runs them on a volume without a server.
 //!
-//! A command asks the server of a volume, and opens the volume itself if there is none. No engine
-//! is named here: an open volume either has snapshots or has none.
+//! A command asks the server of a volume, and opens the volume itself if there is none. No code
+//! here depends on the name of an engine: an open volume has snapshots, or has none.
 
 mod here;
 mod interrupt;

@@ -1,5 +1,5 @@
 //! Commands that are killed before each of their modifying system calls: afterwards the volume
-//! opens, or its creation can be completed, and no acknowledged data is lost.
+//! opens, or is completed, and no acknowledged data is lost.
 
 use std::cell::Cell;
 use std::fs;

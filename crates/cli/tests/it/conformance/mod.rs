@@ -42,7 +42,7 @@
 //!
 //! NXIO, NODEV, DQUOT, REMOTE and SERVERFAULT are never answered, and NOTSUPP is not either, since
 //! UFS2 supports all of the protocol. JUKEBOX is answered while reclaim looks for the leftovers of
-//! a cut: its own tests cover it.
+//! a cut: the tests of reclaim cover it.
 
 mod attributes;
 mod create;
