@@ -97,7 +97,7 @@ pub(crate) struct BenchArguments {
     gid: u32,
 }
 
-/// The help below the options.
+/// Help text printed below the options.
 pub(crate) fn after_help() -> String {
     let mut text = String::from("Workloads:\n");
     for Workload { name, about, .. } in workload::ALL.iter().chain(&workload::COMPOUND) {
@@ -119,10 +119,10 @@ Examples:
     text
 }
 
-/// Measures, and says what came of it.
+/// Runs the benchmark and prints its report.
 ///
 /// # Errors
-/// [`Failure`], when there was nothing to measure, or a call failed.
+/// [`Failure`] if there was nothing to measure, or a call failed.
 pub(crate) fn run(arguments: &BenchArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let order = order(arguments)?;
     let measured = reactor::block_on(|runtime| session::run(&order, runtime));
@@ -198,7 +198,7 @@ fn order(arguments: &BenchArguments) -> Result<Order, Failure> {
     })
 }
 
-/// A trace, read.
+/// Reads a recorded trace.
 fn recorded(path: &Path, speed: f64) -> Result<Piece, Failure> {
     let unreadable = |source| Failure::File { verb: "read", path: path.to_owned(), source };
     let file = std::fs::read(path).map_err(unreadable)?;

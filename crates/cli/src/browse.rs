@@ -1,8 +1,8 @@
-//! `duramen ls` and `duramen cat`: looks into a volume without serving it.
+//! `duramen ls` and `duramen cat`: read a volume without serving it.
 //!
-//! The volume is opened for reading alone and nothing on it changes, not even access times. Names
-//! are looked up as the superuser does. Symbolic links are followed inside the volume: an absolute
-//! target starts at its root.
+//! The volume is opened read-only and nothing on it changes, not even access times. Names are
+//! looked up as the superuser. Symbolic links are followed inside the volume: an absolute target
+//! starts at its root.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,17 +48,17 @@ pub(crate) struct CatArguments {
     pub(crate) path: String,
 }
 
-/// How many symbolic links a path may lead through.
+/// Maximum number of symbolic links on a path.
 const MAX_SYMLINKS: u32 = 40;
-/// How much of a file is read at once, in bytes.
+/// Size of one read, in bytes.
 const READ_SIZE: u32 = 1 << 20;
-/// Memory for what was read already, in bytes.
+/// Size of the cache, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Lists a directory, or shows a file.
+/// Lists a directory or one file.
 ///
 /// # Errors
-/// [`Failure`] when the volume or the path cannot be read.
+/// [`Failure`] if the volume or the path cannot be read.
 pub(crate) async fn list(
     arguments: &LsArguments,
     output: &mut dyn Write,
@@ -90,7 +90,7 @@ pub(crate) async fn list(
 /// Writes a file to standard output.
 ///
 /// # Errors
-/// [`Failure`] when the volume or the file cannot be read.
+/// [`Failure`] if the volume or the file cannot be read.
 pub(crate) async fn concatenate(
     arguments: &CatArguments,
     output: &mut dyn Write,
@@ -127,7 +127,7 @@ async fn open<T, W>(sealed: Sealed<Answer<T, W>>) -> Result<T, FsError> {
     sealed.open().await?.into_inner().result
 }
 
-/// Looks around in a file system.
+/// A file system opened for browsing.
 struct Browser {
     file_system: Rc<dyn FileSystem>,
     who: Credentials,
@@ -149,7 +149,7 @@ impl Browser {
         Ok(open(self.file_system.readlink(&self.who, id).await).await?.to_vec())
     }
 
-    /// The file that a path leads to.
+    /// Finds the file at a path.
     async fn find(&self, path: &str) -> Result<ObjectId, FsError> {
         // Names yet to be looked up, the next one last.
         let mut names: Vec<Vec<u8>> = components(path.as_bytes());
@@ -175,7 +175,7 @@ impl Browser {
         Ok(at)
     }
 
-    /// What a directory holds, with attributes if they are asked for.
+    /// Reads the entries of a directory, with attributes on request.
     async fn entries(&self, id: ObjectId, attributes: bool) -> Result<Vec<Line>, FsError> {
         let mut accept_all = |_: &DirectoryEntry| true;
         let (mut lines, mut cookie) = (Vec::new(), 0);
@@ -194,10 +194,10 @@ impl Browser {
         }
     }
 
-    /// A line of `ls -l`.
+    /// Formats a line of `ls -l`.
     async fn show(&self, line: &Line) -> Result<String, FsError> {
         let name = show_name(&line.name);
-        // A file that cannot be read does not hide the others.
+        // An unreadable file does not hide the others.
         let Some(attributes) = line.attributes else { return Ok(format!("?????????? {name}")) };
         let Attributes { nlink, uid, gid, .. } = attributes;
         let size = match attributes.kind {
@@ -216,7 +216,7 @@ impl Browser {
     }
 }
 
-/// What is listed of a file. Without attributes the number of its generation is not known.
+/// One listed file. Without attributes its generation number is unknown.
 struct Line {
     name: Vec<u8>,
     id: ObjectId,

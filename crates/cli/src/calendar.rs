@@ -1,18 +1,18 @@
-//! Dates of the Gregorian calendar, in Greenwich's time.
+//! Dates of the Gregorian calendar, in UTC.
 
 const SECONDS_PER_DAY: i64 = 86_400;
 /// Days of 400 years, after which the calendar repeats itself.
 const DAYS_PER_CYCLE: i64 = 146_097;
-/// From the first of March of the year 0 to 1970 began.
+/// Days from 1 March of year 0 to 1 January 1970.
 const DAYS_TO_1970: i64 = 719_468;
 
-/// A time as `2026-11-21 03:58:00`: seconds since 1970 began, in UTC.
+/// A time as `2026-11-21 03:58:00`, from seconds since 1970 in UTC.
 pub(crate) fn show_time(seconds: i64) -> String {
     let [hour, minute, second] = clock(seconds);
     format!("{} {hour:02}:{minute:02}:{second:02}", show_day(seconds))
 }
 
-/// The same as one word: `2026-11-21T03:58:00Z`.
+/// A time as one word: `2026-11-21T03:58:00Z`.
 pub(crate) fn show_stamp(seconds: i64) -> String {
     let [hour, minute, second] = clock(seconds);
     format!("{}T{hour:02}:{minute:02}:{second:02}Z", show_day(seconds))
@@ -36,15 +36,16 @@ fn clock(seconds: i64) -> [i64; 3] {
     [second / 3600, second / 60 % 60, second % 60]
 }
 
-/// Year, month and day of a day counted from 1970. Years here begin in March, so that the leap day
-/// is their last.
+/// Year, month and day of a day counted from 1970. Years here begin in March, so the leap day is
+/// their last day.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(DAYS_TO_1970);
     let (cycle, day) = (days.div_euclid(DAYS_PER_CYCLE), days.rem_euclid(DAYS_PER_CYCLE));
-    // A day for each leap year of four, but not of each hundred, that has passed in the cycle.
+    // One day for each leap year that has passed in the cycle: every fourth year, but not every
+    // hundredth.
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // Five months from March on have 153 days, and so have the next five.
+    // Five months from March on have 153 days in all, and so do the next five.
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };

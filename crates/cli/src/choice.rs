@@ -1,8 +1,7 @@
-//! The words of a command line that choose a design.
+//! Command-line words that choose a design.
 //!
-//! Any word is taken from the command line, and looked up when all of them are there: so the table
-//! itself says what there is instead of a word that it does not know. What there is stands in
-//! `--help` as well.
+//! The command line accepts any word, and the lookup runs once all words are known. So the table
+//! itself lists the alternatives to an unknown word. `--help` lists them as well.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
@@ -11,15 +10,15 @@ use designs::{DESIGNS, Design};
 
 use crate::failure::Failure;
 
-/// The columns of a help that is broken by us.
+/// Width of the help text that we wrap ourselves, in columns.
 const COLUMNS: usize = 96;
 
-/// The word of an option.
+/// Option whose value names a part of a design.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word {
-    /// That of an engine.
+    /// The name of an engine.
     Engine,
-    /// That of a policy.
+    /// The name of a policy.
     Policy,
 }
 
@@ -50,10 +49,10 @@ impl TypedValueParser for Word {
     }
 }
 
-/// The design that is chosen by these words.
+/// Finds the design that these words choose.
 ///
 /// # Errors
-/// [`Failure::Usage`], which says what there is instead.
+/// [`Failure::Usage`], which lists the alternatives.
 pub(crate) fn chosen(
     engine: Option<&str>,
     policy: Option<&str>,
@@ -61,10 +60,10 @@ pub(crate) fn chosen(
     DESIGNS.find(engine, policy).map_err(|unknown| Failure::Usage(unknown.to_string()))
 }
 
-/// Columns in front of what a policy promises: there is its name.
+/// Columns in front of a policy's promises, which hold its name.
 const INDENT: usize = 11;
 
-/// What each policy promises, and each engine that has none, for a person who has to choose.
+/// Promises of each policy, and of each engine that has none, to help a person choose.
 pub(crate) fn promises() -> String {
     let mut text = String::from("What each policy or engine promises:\n");
     for design in DESIGNS.all() {
@@ -77,7 +76,7 @@ pub(crate) fn promises() -> String {
     text
 }
 
-/// A sentence in lines that are not too long, each so far to the right.
+/// Wraps a sentence into lines of limited length, each indented by `indent`.
 fn broken(sentence: &str, indent: usize) -> String {
     let mut lines = vec![" ".repeat(indent)];
     for word in sentence.split(' ') {

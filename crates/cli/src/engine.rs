@@ -29,39 +29,39 @@ use crate::stack::{OpenSet, Stack};
 use crate::volume::Volume;
 use crate::words;
 
-/// How often it is looked whether there is something to say.
+/// How often to check whether there is something to report.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// How often it is said that what holds a disk is full.
+/// Minimum interval between reports that the host of a disk is full.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A volume that is open.
+/// An open volume.
 pub(crate) struct OpenVolume {
-    /// The file system's own number, which stays the same wherever it is served.
+    /// Number of the file system, which stays the same wherever it is served.
     pub(crate) id: u64,
-    /// What it holds.
+    /// The open file system.
     pub(crate) file_system: Rc<dyn FileSystem>,
-    /// What can be told of it while it is served.
+    /// Statistics of the volume while it is served.
     pub(crate) live: Live,
-    /// Its long work.
+    /// Background jobs of the volume.
     pub(crate) jobs: Jobs,
-    /// What scrubs it.
+    /// Scrubs of the volume.
     pub(crate) scrubs: Scrubs,
-    /// What changes the set of disks on which it stands, if it may be changed.
+    /// Orders that change the underlying set of disks, if it may be changed.
     pub(crate) orders: Option<Orders>,
-    /// What was found of it when it was opened.
+    /// Findings of the opening about the volume's disk.
     pub(crate) found: Found,
-    /// Reports, once it is stopped, what the stop has left for the next start.
+    /// Reports, once the volume is stopped, the work that the stop leaves for the next start.
     pub(crate) report_stop: ReportStop,
 }
 
-/// Says what a stop has left for the next start.
+/// Reports the work that a stop leaves for the next start.
 pub(crate) type ReportStop = Box<dyn Fn()>;
 
-/// Opens a volume on what `device` makes of its disk; one that was cut off is repaired first, with
-/// a progress bar for the user.
+/// Opens a volume on the device that `device` makes of its disk. A volume that was cut off is
+/// repaired first, with a progress bar for the user.
 ///
 /// # Errors
-/// [`Failure`] when it cannot be opened that way.
+/// [`Failure`] if the volume cannot be opened that way.
 pub(crate) async fn open_volume(
     volume: &Volume,
     access: Access,
@@ -84,7 +84,7 @@ pub(crate) async fn open_volume(
         refuse_saved(volume, &*stack.disk, log, &device).await?;
     }
     if let Some(log) = stack.log.take_if(|_| read_only) {
-        let _ = log.close().await; // it is not needed, and all parts of a set are to be closed
+        let _ = log.close().await; // the log is not needed, and all parts of a set must be closed
     }
     let log_size = volume.settings.log_size.unwrap_or_else(|| log_size_for(opening.size));
     let log = match log_path {
@@ -119,8 +119,8 @@ pub(crate) async fn open_volume(
     Ok(opened)
 }
 
-/// Opens a volume in memory, and lets go of it: a member of its set that is missing is called out
-/// only by a start that comes to its end. A damage that refuses it may be mended by that member.
+/// Opens a volume in memory and closes it again: only a start that completes declares a missing
+/// member of its set out. If damage refuses the volume, that member may repair it.
 async fn rehearse(
     volume: &Volume,
     device: &impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
@@ -134,28 +134,28 @@ async fn rehearse(
     let disks = Disks { log, ..Disks::alone(disk) };
     let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
     let opened = opened.map_err(|error| Failure::refused(&volume.path, volume.words(), error))?;
-    let _ = opened.files.shutdown().await; // it has changed nothing
+    let _ = opened.files.shutdown().await; // nothing was changed
     Ok(())
 }
 
-/// A volume whose disk has been looked at, on its way to be opened.
+/// A volume whose disk has been inspected and which is about to be opened.
 pub(crate) struct Opening {
     path: PathBuf,
-    /// What a command line says to mean it.
+    /// Command-line words that name the volume.
     words: String,
     id: u64,
-    /// Whether it was stopped cleanly.
+    /// Whether the volume was stopped cleanly.
     pub(crate) is_clean: bool,
-    /// Whether it may need what a log holds.
+    /// Whether the volume may need the contents of a log.
     pub(crate) needs_log: bool,
-    /// Bytes of its file system.
+    /// Size of the file system, in bytes.
     pub(crate) size: u64,
     start: Instant,
     found: Found,
 }
 
 impl Opening {
-    /// Looks at the volume that is open so far, which was begun at this time.
+    /// Inspects a partly opened volume. `start` is when its opening began.
     pub(crate) async fn begin(
         volume: &Volume,
         stack: &Stack,
@@ -167,7 +167,7 @@ impl Opening {
         Ok(Self { path, words, id, is_clean, needs_log, size, start, found })
     }
 
-    /// It is open, or was refused.
+    /// Completes the opening of the volume, or reports why it was refused.
     pub(crate) fn end(
         self,
         volume: &Volume,
@@ -191,8 +191,9 @@ impl Opening {
     }
 }
 
-/// Opens the log of a volume. One that was stopped cleanly, or used without a log, has lost nothing
-/// with it, and gets a new one; any other is refused without, and told what to do.
+/// Opens the log of a volume. A volume that was stopped cleanly, or was used without a log, has
+/// lost nothing with a missing log and gets a new one. Any other volume is refused without its log,
+/// with advice.
 async fn open_log(
     volume: &Volume,
     path: &Path,
@@ -209,8 +210,8 @@ async fn open_log(
     Ok(Some(log::open(path, volume.is_log_named, device).await?))
 }
 
-/// Refuses a volume to which something belongs that was saved beside its log: it comes back with
-/// that where the log is one to be shared.
+/// Refuses a volume if records that belong to it were saved beside its log: the volume recovers
+/// with them where its log is to be shared.
 async fn refuse_saved(
     volume: &Volume,
     disk: &dyn BlockDevice,
@@ -222,16 +223,17 @@ async fn refuse_saved(
     Err(Failure::Saved { path: volume.path.clone(), saved, words })
 }
 
-/// Is drawn on standard error from its first step on, if that is a terminal.
+/// Progress bar of a repair. It is drawn on standard error from the first step on, if that is a
+/// terminal.
 fn repair_bar(path: &Path) -> ProgressBar {
     let template = "repairing {msg} {bar:40} {percent}% {eta}";
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     ProgressBar::no_length().with_style(style).with_message(path.display().to_string())
 }
 
-/// Says when a call waits long for room in the log of a volume: the user should know that the disk
-/// does not keep up, or does not answer. And when what holds the disk is full, as long as it is.
-/// What a cut has left is reclaimed meanwhile, as a job.
+/// Reports a call that waits long for room in the log of a volume: the user should know that the
+/// disk does not keep up or does not answer. Also reports a full host of the disk, as long as it is
+/// full. Meanwhile reclaim runs as a job and frees the leftovers of a cut.
 fn watch(path: &Path, opened: &Opened, jobs: &Jobs, runtime: &Runtime) {
     let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.engine));
     let clock = runtime.clock.clone();
@@ -272,7 +274,7 @@ fn watch(path: &Path, opened: &Opened, jobs: &Jobs, runtime: &Runtime) {
     runtime.tasks.spawn(Box::pin(watch));
 }
 
-/// Says how it ended to look for what a cut left, if it has.
+/// Reports how reclaim ended, if it has ended.
 fn say_reclaimed(path: &Path, reclaimed: Reclaimed) -> Option<End> {
     let Reclaimed { state, fragments, inodes, links, .. } = reclaimed;
     let path = path.display();
@@ -296,7 +298,7 @@ fn say_reclaimed(path: &Path, reclaimed: Reclaimed) -> Option<End> {
     }
 }
 
-/// Says which damaged blocks an opening has done without.
+/// Reports the damaged blocks that an opening has done without.
 fn say_renewed(path: &impl std::fmt::Display, renewed: Renewed) {
     let Renewed { map_blocks, answer_blocks, has_lost_records, given_up, mended_runs } = renewed;
     if mended_runs > 0 {
@@ -324,7 +326,7 @@ fn say_renewed(path: &impl std::fmt::Display, renewed: Renewed) {
     }
 }
 
-/// Says how far reclaim was when the volume was stopped, if it was not through: the volume keeps
+/// Reports the progress of reclaim if the volume is stopped before it is complete: the volume keeps
 /// the mark that it was not stopped cleanly.
 fn report_stop_of(path: &Path, opened: &Opened) -> ReportStop {
     let (path, engine) = (path.to_owned(), Rc::downgrade(&opened.engine));
@@ -336,7 +338,7 @@ fn report_stop_of(path: &Path, opened: &Opened) -> ReportStop {
     })
 }
 
-/// The sentence about a stop that came before reclaim was through.
+/// Sentence about a stop before reclaim was complete.
 fn left_at_stop(path: &Path, reclaimed: Reclaimed) -> Option<String> {
     let Reclaimed { state, scanned, total, .. } = reclaimed;
     (state == ReclaimState::Running).then(|| {
@@ -349,7 +351,7 @@ fn left_at_stop(path: &Path, reclaimed: Reclaimed) -> Option<String> {
     })
 }
 
-/// What the administrator should know of a volume that opened.
+/// Reports to the administrator about a newly opened volume.
 fn report(path: &Path, opened: &Opened, took: Duration) {
     let path = path.display();
     if let Some(replayed) = &opened.replayed {

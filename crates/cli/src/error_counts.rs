@@ -1,13 +1,13 @@
-//! `set.errors`: how many errors each member of a set has met, over all starts.
+//! `set.errors`: the errors of each member of a set, counted over all starts.
 //!
-//! Counters of an open set begin with zero. What they gain is added here, by member: a disk that
-//! takes a place begins with none. The file is for administrators alone: a cut may cost the last
+//! The counters of an open set start at zero. Their increments are added here, by member: a disk
+//! that takes a slot starts with zero. The file is only for administrators: a cut may lose the last
 //! errors.
 //!
 //! Invariants:
 //! 1. Each error that an open set counts is added once.
 //!
-//! Not asserted: 1, which is what keeping the counters as they were last does.
+//! Not asserted: 1, which comparing the counters with their previous values ensures.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,12 +23,12 @@ use server::reactor::elsewhere;
 use crate::failure::Failure;
 use crate::volume::replace;
 
-/// The file in the folder of a volume.
+/// Name of the file in the folder of a volume.
 pub(crate) const ERRORS_NAME: &str = "set.errors";
-/// The same while it is written.
+/// Name of the file while it is written.
 pub(crate) const NEW_ERRORS_NAME: &str = ".set.errors.new";
 
-/// Errors that a member has met, by kind.
+/// Errors of a member, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ErrorCounts {
     pub(crate) read: u64,
@@ -58,26 +58,26 @@ impl ErrorCounts {
     }
 }
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Default, Serialize, Deserialize)]
 struct Keys {
     members: BTreeMap<String, ErrorCounts>,
 }
 
-/// Counts by member.
+/// Error counts by member.
 pub(crate) type ByMember = BTreeMap<Id, ErrorCounts>;
 
-/// The counts of a set that is open.
+/// Error counts of an open set.
 pub(crate) struct ErrorBook {
     folder: Option<PathBuf>,
     counts: RefCell<ByMember>,
-    /// The counters of the open set, by slot, as they were last.
+    /// Previous counters of the open set, by slot.
     last: RefCell<Vec<ErrorCounts>>,
-    /// What the file has.
+    /// Counts as the file has them.
     kept: RefCell<ByMember>,
 }
 
-/// What the folder of a volume has. A file that makes no sense has nothing.
+/// Reads the counts from the folder of a volume. An invalid file counts as empty.
 pub(crate) fn read(folder: &Path) -> ByMember {
     let text = fs::read_to_string(folder.join(ERRORS_NAME)).unwrap_or_default();
     let keys: Keys = toml::from_str(&text).unwrap_or_default();
@@ -85,7 +85,7 @@ pub(crate) fn read(folder: &Path) -> ByMember {
 }
 
 impl ErrorBook {
-    /// Goes on with what the folder of a volume has.
+    /// Continues from the counts in the folder of a volume.
     pub(crate) fn open(folder: Option<&Path>) -> Self {
         let counts = folder.map(read).unwrap_or_default();
         let folder = folder.map(Path::to_owned);
@@ -93,7 +93,7 @@ impl ErrorBook {
         Self { folder, counts: RefCell::new(counts), last: RefCell::default(), kept }
     }
 
-    /// Adds what an open set has counted since it was asked last, and gives the counts.
+    /// Adds the errors that an open set has counted since the last call, and returns the counts.
     pub(crate) fn note(&self, status: &Status) -> ByMember {
         let now: Vec<ErrorCounts> = status.met.iter().map(ErrorCounts::of).collect();
         let last = self.last.replace(now.clone());
@@ -108,7 +108,7 @@ impl ErrorBook {
         counts.clone()
     }
 
-    /// The same, kept in the file if there is something new.
+    /// Adds errors like [`Self::note`], and writes the file if the counts changed.
     pub(crate) async fn keep(&self, status: &Status) {
         let mut counts = self.note(status);
         counts.retain(|member, _| status.label.has_place_for(member));
@@ -116,7 +116,8 @@ impl ErrorBook {
             return;
         };
         self.kept.replace(counts.clone());
-        // Nobody hears of a failure: these are counts alone, and the next error tries again.
+        // A failure is not reported: the file holds only counts, and the next error retries the
+        // write.
         let _ = elsewhere(move || write(&folder, &counts).is_ok()).await;
     }
 }

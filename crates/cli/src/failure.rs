@@ -1,4 +1,4 @@
-//! What a command can fail with: sentences that say what is wrong, where, and what to do.
+//! Failures of commands: sentences that say what is wrong, where, and what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,127 +10,127 @@ use raid::assembly::Refused;
 use crate::partitions::Partition;
 use crate::words::quoted;
 
-/// Why a command did not do what it was asked.
+/// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The arguments do not fit each other, or what they name.
+    /// The arguments do not fit each other or the volume they name.
     #[error("{0}")]
     Usage(String),
-    /// What was named is no volume.
+    /// The path names no volume.
     #[error("{} is no volume: {why}", path.display())]
     NotAVolume {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it lacks, and how to get it.
+        /// The missing part, and how to provide it.
         why: String,
     },
-    /// Making a file system would destroy something.
+    /// A new file system would destroy existing data.
     #[error(
         "{} holds {what}, which would be destroyed; if that is meant, say --force",
         path.display()
     )]
     Occupied {
-        /// Where.
+        /// Path of the disk.
         path: PathBuf,
-        /// What.
+        /// The existing data.
         what: String,
     },
-    /// What was named as a log is something else.
+    /// The path of a log names something else.
     #[error(
         "{} holds {what}, and is no log: name another file or device",
         path.display()
     )]
     NotALog {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The data found there.
         what: &'static str,
     },
     /// The disk cannot be opened or created.
     #[error(transparent)]
     Open(#[from] block::file::OpenError),
-    /// The set of disks cannot be opened or made.
+    /// The set of disks cannot be opened or created.
     #[error("{}: {source}{}{}", path.display(), name_disks(disks), set_advice(source, disks))]
     Set {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// Why not; disks by their places in `disks`.
+        /// The reason. It names disks by their index in `disks`.
         source: raid::OpenError,
-        /// Those that were found.
+        /// Disks that were found.
         disks: Vec<PathBuf>,
     },
-    /// A set of disks is not well, which standard output has told.
+    /// A set of disks is unhealthy, as standard output has already said.
     #[error("the set is not well")]
     Unwell {
-        /// What the process ends with.
+        /// Exit code of the process.
         code: u8,
     },
-    /// How a set of disks stands cannot be told.
+    /// The state of a set of disks cannot be determined.
     #[error(transparent)]
     UnknownSet(Box<Failure>),
-    /// Members of a set have lost something together.
+    /// Members of a set have lost data that no redundancy restores.
     #[error("{}: {bytes} bytes are lost: more members than one are wrong there", path.display())]
     Lost {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// How much.
+        /// Bytes lost.
         bytes: u64,
     },
-    /// No disk of a set has a part of what was to be written as an image.
+    /// Part of the image to be written is on no disk of the set.
     #[error("{}: {bytes} bytes are lost, and are zeros in the image", path.display())]
     NotInImage {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// How much.
+        /// Bytes missing.
         bytes: u64,
     },
-    /// A log could not give what it held, and an image lacks that.
+    /// A log could not provide all of its contents, so an image lacks them.
     #[error("{}: the image lacks what could not be read of a log", path.display())]
     ShortImage {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
     },
-    /// Places do not fit their checksums, and no other version of them does.
+    /// Blocks do not match their checksums, and no other version of them does.
     #[error("{}: {places} places are lost: bring their files back from a backup", path.display())]
     Rotten {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// How many.
+        /// Number of places.
         places: usize,
     },
-    /// It was told to end before its time.
+    /// The command was ended before it was complete.
     #[error("{}: {what} was ended; nothing that was right has changed", path.display())]
     Ended {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// What was ended.
+        /// The work that was ended.
         what: &'static str,
     },
-    /// What is asked of a volume cannot be done as it is now.
+    /// The volume cannot carry out the request in its present state.
     #[error("{}: {why}", path.display())]
     NotDone {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The disk failed.
     #[error("{}: {source}", path.display())]
     Device {
-        /// Which disk.
+        /// Path of the disk.
         path: PathBuf,
-        /// How.
+        /// The error.
         source: block::IoError,
     },
-    /// The log cannot be read, or is none.
+    /// The log cannot be read, or the file is no log.
     #[error("{}: {source}", path.display())]
     Log {
-        /// Which.
+        /// Path of the log.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: journal::JournalError,
     },
-    /// A set was to be made, and whoever asked for it did not want it any more.
+    /// The caller withdrew the request to make a set.
     #[error("interrupted: no volume was made, and {0}")]
     Interrupted(&'static str),
     /// The disk holds no file system that we can use.
@@ -140,39 +140,39 @@ pub(crate) enum Failure {
         superblock_advice(source, *other, partition.as_deref())
     )]
     Superblock {
-        /// Which disk.
+        /// Path of the disk.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: LookError,
-        /// The engine of what it holds instead, if it is that of another one.
+        /// The engine of the volume on the disk, if it belongs to another engine.
         other: Option<&'static str>,
-        /// What is in a partition of it.
+        /// Contents of a partition of the disk.
         partition: Option<Box<Partition>>,
     },
-    /// No file system could be made.
+    /// A file system could not be created.
     #[error("cannot make a file system on {}: {source}", path.display())]
     Mkfs {
-        /// Where.
+        /// Path of the disk.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: designs::MkfsError,
     },
-    /// `volume.toml` makes no sense.
+    /// `volume.toml` is invalid.
     #[error("cannot use {}: {why}{advice}", path.display())]
     Settings {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not, with the line.
+        /// The reason, with the line.
         why: String,
-        /// How to write it anew, if its disk is there.
+        /// How to write it anew, if its disk exists.
         advice: String,
     },
-    /// A file or folder of the volume.
+    /// A file or folder of the volume cannot be used.
     #[error("cannot {verb} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         verb: &'static str,
-        /// With what.
+        /// Path of the file or folder.
         path: PathBuf,
         /// The operating system's reason.
         source: io::Error,
@@ -180,31 +180,31 @@ pub(crate) enum Failure {
     /// The volume cannot be opened.
     #[error("{}: {}", path.display(), spell_out(source, words))]
     Engine {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// What a command line says to mean it.
+        /// Command-line words that name the volume.
         words: String,
-        /// Why not, and what to do.
+        /// The reason, and advice.
         source: Box<designs::OpenError>,
     },
-    /// The server of a volume was asked, and does not tell.
+    /// The server of a volume gave no answer to the request.
     #[error("the server that listens on {} does not tell: {why}", path.display())]
     Control {
-        /// Where it was asked.
+        /// Path of the socket.
         path: PathBuf,
-        /// What it says instead.
+        /// The answer of the server instead.
         why: String,
     },
-    /// The server of a volume was there, and is not any more.
+    /// The server of a volume was running and has ended.
     #[error("{}: the server has ended", path.display())]
     ServerEnded {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
     },
-    /// The control channel cannot be had.
+    /// The control channel cannot be claimed.
     #[error(transparent)]
     Claim(#[from] server::control::ClaimError),
-    /// What a volume needs of its log is saved beside that.
+    /// Records that a volume needs were saved beside its log.
     #[error(
         "{}: the volume was not stopped cleanly, and what it did last is saved in {}: \
          'duramen serve {words}' brings it back",
@@ -212,14 +212,14 @@ pub(crate) enum Failure {
         saved.display()
     )]
     Saved {
-        /// Which volume.
+        /// Path of the volume.
         path: PathBuf,
-        /// Where.
+        /// Path of the saved records.
         saved: PathBuf,
-        /// What a command line says to mean the volume together with that log.
+        /// Command-line words that name the volume together with that log.
         words: String,
     },
-    /// A path in a volume.
+    /// A path in a volume cannot be used.
     #[error("{path}: {source}")]
     InVolume {
         /// The path, as it was given.
@@ -227,40 +227,41 @@ pub(crate) enum Failure {
         /// The file system's reason.
         source: vfs::FsError,
     },
-    /// The server cannot start, or ended badly.
+    /// The server cannot start, or ended with an error.
     #[error(transparent)]
     Serve(#[from] server::ServeError),
     /// A server could not be measured.
     #[error(transparent)]
     Unmeasured(#[from] Box<bench::session::BenchError>),
-    /// It was measured, and not all was well. The report says what.
+    /// A measurement had errors. The report lists them.
     #[error("{errors} calls failed, and {troubles} things could not be done: see above")]
     Bench {
-        /// Calls that failed.
+        /// Number of failed calls.
         errors: u64,
-        /// What else went wrong.
+        /// Number of other problems.
         troubles: usize,
     },
-    /// What should be a trace is none.
+    /// The file is no valid trace.
     #[error("{}: {source}", path.display())]
     Trace {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: trace::BadTrace,
     },
-    /// A picture could not be written.
+    /// A chart could not be written.
     #[error(transparent)]
     Plot(#[from] bench::report::PlotError),
-    /// The operating system gave no event queue.
+    /// The operating system provided no event queue.
     #[error("cannot start: {0}")]
     Start(io::Error),
-    /// Standard output.
+    /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
 
-/// A sentence of the engine knows the command that helps, and not on what: completes it.
+/// Completes the commands in a sentence of the engine, which knows the command that helps but not
+/// its arguments.
 pub(crate) fn spell_out(sentence: impl ToString, words: &str) -> String {
     const COMMAND: &str = "'duramen fsck";
     let sentence = sentence.to_string();
@@ -273,7 +274,7 @@ pub(crate) fn spell_out(sentence: impl ToString, words: &str) -> String {
     whole
 }
 
-/// What can be done about a set that is not opened.
+/// Advice on a set that cannot be opened.
 fn set_advice(error: &raid::OpenError, disks: &[PathBuf]) -> String {
     let advice = match error {
         raid::OpenError::Refused(Refused::Apart(one, other, _)) => {
@@ -299,7 +300,7 @@ fn set_advice(error: &raid::OpenError, disks: &[PathBuf]) -> String {
     advice.to_owned()
 }
 
-/// Which disk has which number.
+/// Lists the numbers and paths of disks.
 fn name_disks(disks: &[PathBuf]) -> String {
     let named = disks.iter().enumerate();
     let named: Vec<_> = named.map(|(place, path)| format!("{place}: {}", path.display())).collect();
@@ -309,7 +310,7 @@ fn name_disks(disks: &[PathBuf]) -> String {
     format!(" (disks: {})", named.join(", "))
 }
 
-/// What can be done about a superblock that is none: there may be a good one elsewhere.
+/// Advice on an invalid superblock: there may be a good copy elsewhere.
 fn superblock_advice(
     error: &LookError,
     other: Option<&str>,
@@ -326,7 +327,7 @@ fn superblock_advice(
     }
 }
 
-/// What can be done if a disk holds a volume of another engine than was said.
+/// Advice on a disk whose volume belongs to another engine than its settings say.
 pub(crate) fn other_advice(other: Option<&str>) -> String {
     let advice =
         |engine| format!("; the disk holds a volume of engine {engine}: correct the volume.toml");
@@ -334,12 +335,12 @@ pub(crate) fn other_advice(other: Option<&str>) -> String {
 }
 
 impl Failure {
-    /// What is there cannot be looked at.
+    /// A failure to inspect a path.
     pub(crate) fn look(path: &Path, source: io::Error) -> Self {
         Self::File { verb: "look at", path: path.to_owned(), source }
     }
 
-    /// The volume that a command line means by these words is not opened.
+    /// A refusal to open the volume that these command-line words name.
     pub(crate) fn refused(
         path: &Path,
         words: String,
@@ -348,23 +349,23 @@ impl Failure {
         Self::Engine { path: path.to_owned(), words, source: Box::new(error.into()) }
     }
 
-    /// There is no space for all of a disk or a log.
+    /// A lack of space to allocate all of a disk or a log.
     pub(crate) fn no_space(path: &Path, source: io::Error) -> Self {
         Self::File { verb: "take the space for", path: path.to_owned(), source }
     }
 
-    /// What the process ends with: 2 when the command line was wrong, 1 for most else.
+    /// Exit code of the process: 2 for a wrong command line, 1 for most other failures.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) | Self::UnknownSet(_) => ExitCode::from(2),
             Self::Unwell { code } => ExitCode::from(*code),
-            // The reader of a pipe had enough. Everything that it wanted went well.
+            // The reader of a pipe closed it early. All of its requests succeeded.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             _ => ExitCode::from(1),
         }
     }
 
-    /// Whether there is nothing to say about it.
+    /// Whether the failure needs no message.
     pub(crate) fn is_silent(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,

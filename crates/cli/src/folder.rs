@@ -1,4 +1,4 @@
-//! Folders of the host: what is in one, and its entries on stable storage.
+//! Folders of the host: their contents, and their entries on stable storage.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -7,32 +7,32 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Whether there is something of this name. A process that may not look does not know.
+/// Whether a path exists. A process without permission to look gets an error.
 ///
 /// # Errors
 /// [`Failure::File`].
 pub(crate) fn is_there(path: &Path) -> Result<bool, Failure> {
     match path.try_exists() {
-        // A file has nothing below it.
+        // A file has no entries.
         Err(source) if source.kind() == ErrorKind::NotADirectory => Ok(false),
         looked => looked.map_err(|source| Failure::look(path, source)),
     }
 }
 
-/// Makes a folder for this user alone.
+/// Creates a folder that only this user may access.
 ///
 /// # Errors
-/// The operating system's.
+/// The operating system's error.
 pub(crate) fn create_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Makes the file that is to take the place of another one as soon as it is written. One that a cut
-/// left behind goes first. Anything else of this name is refused: a FIFO would be waited for, and a
-/// link may lead to a file of somebody else.
+/// Creates the temporary file that replaces another file once it is written. A temporary file that
+/// a cut left behind is removed first. Anything else of this name is refused: opening a FIFO would
+/// block, and a link may lead to a file of another user.
 ///
 /// # Errors
-/// The operating system's, and what is refused.
+/// The operating system's error, or the refusal.
 pub(crate) fn make_temporary(path: &Path, mode: u32) -> io::Result<File> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => {
@@ -46,15 +46,15 @@ pub(crate) fn make_temporary(path: &Path, mode: u32) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(mode).open(path)
 }
 
-/// How many links may lead to one another, as on Linux.
+/// Maximum number of links in a chain, as on Linux.
 const LINKS: usize = 40;
 
-/// Where what has this path lies, or would if it were there: whatever links lead to it. As far as
-/// that cannot be found out, the path as it is.
+/// The real path of a file that may not exist yet, with all links followed. A path that cannot be
+/// resolved is returned as far as it could be.
 pub(crate) fn real_place(path: &Path) -> PathBuf {
     let mut place = path.to_owned();
     for _ in 0..LINKS {
-        // A link of which the end is missing is not made canonical as a whole.
+        // A dangling link cannot be canonicalized as a whole.
         let Ok(target) = fs::read_link(&place) else { break };
         place = parent(&place).join(target);
     }
@@ -67,13 +67,13 @@ pub(crate) fn real_place(path: &Path) -> PathBuf {
     }
 }
 
-/// Puts the entries of a folder on stable storage.
+/// Syncs the entries of a folder to stable storage.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), Failure> {
     let result = File::open(folder).and_then(|handle| handle.sync_all());
     result.map_err(|source| Failure::File { verb: "sync", path: folder.to_owned(), source })
 }
 
-/// The folder that holds a path.
+/// The folder of a path.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

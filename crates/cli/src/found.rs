@@ -1,4 +1,4 @@
-//! What stands on a disk that is looked at: asked of its design, or of all that there are.
+//! Inspects a disk for a volume of one design or of any.
 
 use std::mem::offset_of;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::membership::{membership_of, no_volume_alone};
 use crate::partitions::partition_on;
 use crate::reader::Reader;
 
-/// Looks at the volume of a design on a device.
+/// Inspects the volume of a design on a device.
 ///
 /// # Errors
-/// [`Failure`] when the disk cannot be read or has none that makes sense.
+/// [`Failure`] if the disk cannot be read or holds no valid volume.
 pub(crate) async fn found_on(
     design: &Design,
     device: &dyn BlockDevice,
@@ -47,7 +47,7 @@ pub(crate) async fn found_on(
     })
 }
 
-/// Whether a superblock of UFS2 is at the other of the two places that the format allows.
+/// Whether a UFS2 superblock is at the other of the two addresses that the format allows.
 async fn has_far_superblock(device: &dyn BlockDevice) -> bool {
     const ADDRESS: u64 = 256 << 10;
     if device.geometry().size < ADDRESS + SUPERBLOCK_ROOM {
@@ -59,15 +59,15 @@ async fn has_far_superblock(device: &dyn BlockDevice) -> bool {
     read.is_ok_and(|bytes| bytes[at..at + 4] == SUPERBLOCK_MAGIC.to_le_bytes())
 }
 
-/// The engine of what a device holds, if that is not the one of this design. Nothing if that may be
-/// what was there before.
+/// The engine of the volume on a device, if it is not the engine of this design. None if the volume
+/// may be only a remainder of an earlier one.
 pub(crate) async fn other_on(design: &Design, device: &dyn BlockDevice) -> Option<&'static str> {
     let (other, found) = DESIGNS.look(device).await?;
     let is_sure = found.has_anchors != Some(false);
     (is_sure && other.engine != design.engine).then_some(other.engine)
 }
 
-/// Looks at the volume of a design on a disk that is one file or device.
+/// Inspects the volume of a design on a disk that is one file or device.
 ///
 /// # Errors
 /// As [`found_on`].
@@ -76,15 +76,15 @@ pub(crate) fn found_in(design: &Design, disk: &DiskFile, path: &Path) -> Result<
     found.expect("a file is read at once")
 }
 
-/// Looks at the volume on a disk of which nothing else is known, and says what it is.
+/// Inspects a disk without knowing its design, and returns the design with the volume.
 pub(crate) fn anything_in(disk: &DiskFile) -> Option<(&'static Design, Found)> {
     DESIGNS.look(&Reader::of(disk)).now_or_never().expect("a file is read at once")
 }
 
-/// What stands on a disk whose first bytes say nothing, if they are lost.
+/// Identifies a volume on a disk whose first bytes are lost.
 ///
 /// # Errors
-/// Those of the disk.
+/// Errors of the disk.
 pub(crate) fn lost_in(disk: &DiskFile) -> Result<Option<&'static str>, IoError> {
     DESIGNS.find_lost(&Reader::of(disk)).now_or_never().expect("a file is read at once")
 }

@@ -1,20 +1,20 @@
-//! `duramen fsck`: checks a volume, and repairs it if asked to.
+//! `duramen fsck`: checks a volume, and repairs it on request.
 //!
 //! # Layers
-//! - `outcome`: what a check came to, and the code that the process ends with;
-//! - `text`: what people read; `json`: what programs read; `progress`: what a waiting user watches.
+//! - `outcome`: the result of a check, and the exit code of the process;
+//! - `text`: output for people; `json`: output for programs; `progress`: the progress bar.
 //!
 //! # Contract
-//! 1. Without `--repair` the disk is opened for reading and nothing on it changes. What is checked
-//!    is the volume with its log replayed, in memory.
+//! 1. Without `--repair` the disk is opened for reading and nothing on it changes. The check reads
+//!    the volume with its log replayed, in memory.
 //! 2. No other program writes the disk meanwhile: with `--repair` the lock is exclusive, without it
 //!    keeps writers out, and a volume that is served is refused.
 //! 3. A superblock need not be readable: the checker looks for copies by itself. So nothing here
-//!    asks for one before.
+//!    requires one before the check.
 //! 4. The exit code is that of the check, even if no program reads the output to its end.
-//! 5. Losses that scrubs have found are told until something has looked at the data again: a later
-//!    scrub, or a check of all data, which knows better.
-//! 6. What acknowledged changes a log holds is given up for `--without-log` alone.
+//! 5. Losses that scrubs have found are reported until the data is read again: by a later scrub, or
+//!    by a check of all data, whose result replaces them.
+//! 6. Only `--without-log` gives up acknowledged changes in a log.
 
 mod json;
 mod outcome;
@@ -51,7 +51,7 @@ use crate::words::{self, quoted};
 use outcome::Outcome;
 use progress::Watch;
 
-/// What `duramen fsck --help` says at its end.
+/// Text at the end of `duramen fsck --help`.
 pub(crate) const HELP: &str = "\
 Without --repair, fsck writes nothing and reports what a repair would do. A repair checks its own
 result before it writes anything, and lists what it cannot save, each item with the word 'loss'. It
@@ -71,7 +71,7 @@ Examples:
 Exit codes: 0 no errors; 1 all errors repaired; 4 errors left unrepaired; 8 the check could not run
 or finish; 16 usage error.";
 
-/// What the process ends with when the command line makes no sense, as fsck(8) has it.
+/// Exit code for an invalid command line, as in fsck(8).
 pub(crate) const USAGE_EXIT_CODE: u8 = 16;
 
 /// The arguments of `duramen fsck`.
@@ -96,20 +96,20 @@ pub(crate) struct FsckArguments {
     pub(crate) without_log: bool,
 }
 
-/// What was done, for the texts that tell it.
+/// A completed check, for the output.
 struct Done {
     report: Report,
     took: Duration,
-    /// What scrubs have found lost, where the data was not read by this check.
+    /// Losses found by scrubs in data that this check did not read.
     known: Vec<Loss>,
-    /// Why a repair would be refused because of the log.
+    /// Reason why the log would make a repair be refused.
     refused: Option<OpenError>,
 }
 
-/// A check of one volume, as it was asked for and as it went.
+/// A check of one volume: its request and its result.
 struct Run<'a> {
     volume: &'a Path,
-    /// What a command line says to mean the volume and its log.
+    /// Command-line words that name the volume and its log.
     words: String,
     repair: bool,
     without_log: bool,
@@ -122,12 +122,12 @@ impl Run<'_> {
     }
 }
 
-/// Why there is no report.
+/// Reason why there is no report.
 #[derive(Debug)]
 enum Unchecked {
-    /// Nothing was looked at: the sentence says where.
+    /// The check never began: the sentence names the cause.
     Volume(Failure),
-    /// The check did not come to its end; and what can be done, if that is known.
+    /// The check did not complete. The text is advice, if there is any.
     Check(PathBuf, CheckError, String),
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for Unchecked {
     }
 }
 
-/// Checks, tells, and says what the process ends with.
+/// Checks a volume, prints the result, and returns the exit code.
 pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode {
     let checked = reactor::block_on(|runtime| check_volume(arguments, runtime));
     let result = checked.map_err(Failure::Start).map_err(Unchecked::Volume).flatten();
@@ -158,7 +158,7 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
         words::say(unchecked);
     }
     match tell(&run, arguments.json, output) {
-        // The reader of a pipe had enough; the code still is that of the check.
+        // The reader of a pipe closed it early; the exit code is still that of the check.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             words::say(Failure::Output(error));
             Outcome::Failed.exit_code()
@@ -167,7 +167,7 @@ pub(crate) fn run(arguments: &FsckArguments, output: &mut dyn Write) -> ExitCode
     }
 }
 
-/// What a command line says to mean the volume that is checked, with its log.
+/// Command-line words that name the checked volume with its log.
 fn words(arguments: &FsckArguments) -> String {
     let is_meant = |log: &&Path| log.exists() || saved::has_saved(log);
     let log = arguments.log.as_deref().filter(is_meant);
@@ -216,7 +216,7 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
         Some(folder) if arguments.full => {
             let found_at = runtime.clock.wall().seconds;
             let lost = report.findings.list.iter().filter_map(|it| loss_of(it, found_at));
-            // Who may only read leaves it to another.
+            // A user who may only read leaves the file to another user.
             let _ = losses::write(folder, &lost.collect::<Vec<_>>());
             Vec::new()
         }
@@ -226,7 +226,7 @@ async fn check_volume(arguments: &FsckArguments, runtime: Runtime) -> Result<Don
     Ok(Done { report, took, known, refused: ready.refused })
 }
 
-/// The data that a finding says is lost, if it is one of data.
+/// The lost data of a finding, if the finding is about data.
 fn loss_of(finding: &Finding, found_at: i64) -> Option<Loss> {
     let DataPlace { offset, length, .. } = finding.data?;
     let (path, snapshot, other_paths) = (finding.path.clone(), finding.snapshot.clone(), vec![]);
@@ -238,17 +238,17 @@ struct Ready {
     design: &'static Design,
     device: Rc<dyn BlockDevice>,
     log: LogState,
-    /// See [`Done`].
+    /// Reason why the log would make a repair be refused, as in [`Done`].
     refused: Option<OpenError>,
-    /// What was saved of a log, and has been brought home for good or given up: it goes when the
-    /// check has come to its end.
+    /// Records that were saved of a log, and have been written in place for good or given up. The
+    /// file is removed when the check has completed.
     saved: Option<PathBuf>,
     /// The folder of the volume, if it has one.
     folder: Option<PathBuf>,
 }
 
-/// Opens the disk of a volume, whatever is on it, and has its log replayed: for good when it is to
-/// be repaired, else in memory.
+/// Opens the disk of a volume, whatever is on it, and replays its log: for good before a repair,
+/// otherwise in memory.
 async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready, Failure> {
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
     let volume = Volume::find(&arguments.volume)?.with_log(arguments.log.as_deref())?;
@@ -262,7 +262,7 @@ async fn get_ready(arguments: &FsckArguments, runtime: &Runtime) -> Result<Ready
         if let Some(last) = last.await? {
             log = Some(disks.device(DiskFile::open(&last, access)?));
         } else if volume.is_log_named && !arguments.without_log {
-            // What is named is there: a slip of the pen is not a log that is lost.
+            // The user named this log, so a missing file is a typing mistake and not a lost log.
             let source = io::ErrorKind::NotFound.into();
             return Err(Failure::File { verb: "open", path: path.clone(), source });
         }

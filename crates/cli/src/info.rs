@@ -1,6 +1,6 @@
-//! `duramen info`: what a volume is and how it is. Its server is asked, if there is one; else its
-//! superblock and its log are looked at. One that another program has is looked at, too: then what
-//! is on the disk is told, which may be some seconds old.
+//! `duramen info`: describes a volume and its state. The volume's server answers, if there is one;
+//! otherwise the superblock and the log are read. A volume that another program uses is read as
+//! well: its disk may then be some seconds out of date.
 
 mod live;
 mod log;
@@ -37,10 +37,10 @@ pub(crate) struct InfoArguments {
     pub(crate) control: Option<PathBuf>,
 }
 
-/// Prints what there is to tell.
+/// Prints the description of a volume.
 ///
 /// # Errors
-/// [`Failure`] when there is no volume, or its superblock makes no sense.
+/// [`Failure`] if there is no volume, or its superblock is invalid.
 pub(crate) fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = Volume::find(&arguments.volume)?;
     let socket = arguments.control.clone().or_else(|| volume.socket());
@@ -66,8 +66,8 @@ fn json(info: &Info) -> String {
     serde_json::to_string_pretty(info).expect("all keys are names")
 }
 
-/// What the server of a volume tells; nothing if there is none. One that cannot be asked is no
-/// reason to tell nothing: the disk is looked at then, as that of any other program.
+/// Asks the server of a volume, and returns nothing if there is none. If a server cannot be asked,
+/// the disk is read instead, like that of any other program.
 fn ask(volume: &Volume, socket: &Path) -> Result<Option<Info>, Failure> {
     let answer = match client::get(socket, "/v1/info") {
         Ok(answer) => answer,
@@ -83,14 +83,14 @@ fn ask(volume: &Volume, socket: &Path) -> Result<Option<Info>, Failure> {
     }
     let info = serde_json::from_str(&answer.body);
     let mut info: Info = info.map_err(|_| refused("its answer is of another version"))?;
-    // The server has its own words for where things are.
+    // The server names its paths differently.
     info.volume = volume.path.display().to_string();
     info.disk = volume.disk_path.display().to_string();
     Ok(Some(info))
 }
 
-/// What `GET /v1/info` answers of a volume, of which this was found when it was opened. A set of
-/// disks is not looked at beside the one that writes to it.
+/// Answers `GET /v1/info` for a volume. `found` is the result of its opening. The disks of a set
+/// are not read beside the server that writes to them.
 pub(crate) fn served(volume: &Volume, found: Found) -> control::Info {
     let whole = Volume {
         path: real_place(&volume.path),

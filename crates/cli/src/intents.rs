@@ -1,8 +1,8 @@
-//! The ring of intents of a volume: a file in its folder, or the room for a log at the end of its
-//! set of disks. A bare disk has no place for one.
+//! The intent ring of a volume: a file in its folder, or the room for a log at the end of its set
+//! of disks. A bare disk has no place for one.
 //!
-//! A ring holds nothing without which a volume could not be served: one that is not there is made,
-//! and where it cannot be made the volume goes without, and says so.
+//! A volume can be served without the contents of its ring. So a missing ring is created, and if
+//! that fails, the volume is served without one and a message says so.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -16,14 +16,14 @@ use crate::log::{self, log_size_for};
 use crate::volume::Volume;
 use crate::words;
 
-/// The file of a volume that holds its ring.
+/// Name of the file that holds a volume's ring.
 pub(crate) const INTENTS_NAME: &str = "intents.img";
 
-/// Opens the ring in the folder of a volume that is to be served, of so many bytes, and makes it
-/// if there is none.
+/// Opens the ring in the folder of a volume that is about to be served, and creates it if there is
+/// none. `size` is the size of the volume in bytes.
 ///
 /// # Errors
-/// [`Failure`] when what bears its name is something else, or is used by another program.
+/// [`Failure`] if the path is something else, or another program uses it.
 pub(crate) async fn open(
     volume: &Volume,
     size: u64,
@@ -44,7 +44,7 @@ pub(crate) async fn open(
     log::open(&path, false, device).await.map(Some)
 }
 
-/// Makes an empty ring for a volume of so many bytes.
+/// Creates an empty ring for a volume of `size` bytes.
 pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
     log::make(path, log_size_for(size).min(designs::INTENTS_SIZE))
 }

@@ -1,11 +1,10 @@
-//! The log of a volume: a file beside the disk, or wherever `--log` says.
+//! The log of a volume: a file beside the disk, or at the path of `--log`.
 //!
-//! A log is only written where it has been written before, so that the file system below it has
-//! nothing to note when a sector of it is made durable. A new log is short, and full of zeros; if
-//! what is to become one has holes, the space for them is taken when it is opened. So no write of a
-//! log finds that what holds it is full.
-//! While the volume is served it is made longer, with zeros again, and the next time all of it is
-//! used.
+//! The log is written only at offsets that have been written before, so that the file system below
+//! has no metadata to change when a sector of the log becomes durable. A new log is short and full
+//! of zeros. If a file that is to become a log has holes, their space is allocated when it is
+//! opened. So no write to a log finds its host full. While the volume is served, the log is
+//! extended, with zeros again, and the next start uses all of it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -28,29 +27,29 @@ use crate::redo_log::{self, LogError};
 use crate::signature::{known, recognise};
 use crate::words;
 
-/// The file of a volume that holds its log.
+/// Name of the file that holds a volume's log.
 pub(crate) const LOG_NAME: &str = "log.img";
-/// What the name of a log ends with while it is made: a cut may leave it behind.
+/// Suffix of a log's name while it is created: a cut may leave such a file behind.
 pub(crate) const NEW_SUFFIX: &str = ".new";
-/// The length to which a log grows unless it is told otherwise, in bytes.
+/// Default maximum size to which a log grows, in bytes.
 pub(crate) const LOG_SIZE: u64 = 256 << 20;
-/// The length of a new log, at most.
+/// Maximum size of a new log, in bytes.
 const NEW: u64 = 32 << 20;
-/// What is written at a time.
+/// Bytes written at a time.
 const STEP: usize = 1 << 20;
-/// A log grows by one part in so many of what is free beside it, at most.
+/// Divisor of the free space beside a log: the log grows by at most this share of it.
 const GROWN_SHARE: u64 = 4;
-/// Between two steps, so that clients do not feel it.
+/// Pause between two steps, so that clients do not notice.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long the log of a volume of this size is to become: a large log for a small disk would be
-/// mostly empty.
+/// Full size of the log for a volume of this size: a large log for a small disk would be mostly
+/// empty.
 pub(crate) fn log_size_for(volume_size: u64) -> u64 {
     (volume_size / 8 / SMALLEST_LOG * SMALLEST_LOG).clamp(8 << 20, LOG_SIZE)
 }
 
-/// Opens a log, or what is to become one: a file or a device that is empty, but nothing that is
-/// something else. In the folder of a volume, what bears the name of its log may be damaged.
+/// Opens a log, or an empty file or device that is to become one, and refuses anything else. If the
+/// folder of a volume holds a file with the log's name, that file may be damaged.
 ///
 /// # Errors
 /// [`Failure`].
@@ -78,10 +77,10 @@ pub(crate) async fn open(
     }
 }
 
-/// Takes the space for all of a log, where the file system below can do that.
+/// Allocates the space for all of a log, where the host's file system supports that.
 fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
     match file.allocate() {
-        _ if file.geometry().size == 0 => Ok(()), // too short for a log, which is told elsewhere
+        _ if file.geometry().size == 0 => Ok(()), // too short: reported elsewhere
         Err(source) if source.kind() != io::ErrorKind::Unsupported => {
             Err(Failure::no_space(path, source))
         }
@@ -89,12 +88,12 @@ fn allocate(file: &DiskFile, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Whether a file has the name of a log and nothing else: it is too short for one, and no byte in
-/// it means anything, or it is what is left of one that was cut short. A volume that needs nothing
-/// of it can have a new one in its place.
+/// Whether a file has only the name of a log: it is too short for a log and holds no meaningful
+/// byte, or it is a remainder of a log that was truncated. A volume that needs nothing from it can
+/// have a new log in its place.
 ///
 /// # Errors
-/// [`Failure`] when it cannot be looked at.
+/// [`Failure`] if the file cannot be inspected.
 pub(crate) fn is_void(path: &Path) -> Result<bool, Failure> {
     let found = fs::metadata(path).map_err(|source| Failure::look(path, source))?;
     if !found.is_file() || found.len() >= SMALLEST {
@@ -106,11 +105,11 @@ pub(crate) fn is_void(path: &Path) -> Result<bool, Failure> {
     Ok(bytes.starts_with(&SLOT_MAGIC) || bytes.iter().all(|&byte| byte == 0))
 }
 
-/// Whether a log is to be made here, for volumes of which one at least needs nothing of what was
-/// there: there is none, or a void one, of which this says that it is made anew.
+/// Whether a log must be created at this path, for volumes of which at least one needs nothing of
+/// an earlier log: there is none, or a void one, for which this reports that it is created anew.
 ///
 /// # Errors
-/// [`Failure`] when it is not known what is there.
+/// [`Failure`] if the path cannot be inspected.
 pub(crate) fn is_lacking(path: &Path) -> Result<bool, Failure> {
     if !is_there(path)? {
         return Ok(true);
@@ -125,10 +124,10 @@ pub(crate) fn is_lacking(path: &Path) -> Result<bool, Failure> {
     Ok(is_void)
 }
 
-/// Whether the log in a file holds changes that have not come home, of whatever volume.
+/// Whether the log in a file holds changes of any volume that are not yet written in place.
 ///
 /// # Errors
-/// [`Failure`] when it cannot be opened; within, when it cannot be read as a log.
+/// [`Failure`] if the file cannot be opened; the inner error if it cannot be read as a log.
 pub(crate) fn holds_changes(
     path: &Path,
     access: Access,
@@ -138,10 +137,10 @@ pub(crate) fn holds_changes(
     held.map_err(Failure::Start)
 }
 
-/// The number of the volume that has the log in a file alone, if the log says so.
+/// Number of the only volume that uses the log in a file, if the log says so.
 ///
 /// # Errors
-/// [`Failure`] when it cannot be opened or read.
+/// [`Failure`] if the file cannot be opened or read.
 pub(crate) fn owner(path: &Path) -> Result<Option<u64>, Failure> {
     let device = FileDevice::new(DiskFile::open(path, Access::ReadOnly)?);
     let newest = reactor::block_on(|_| async move { journal::peek(&device).await });
@@ -150,13 +149,13 @@ pub(crate) fn owner(path: &Path) -> Result<Option<u64>, Failure> {
     Ok(newest.and_then(|slot| slot.owner()))
 }
 
-/// Makes a log that may grow to `size` bytes, all of it or nothing: a short one would be taken for
-/// a log that cannot be used.
+/// Creates a log that may grow to `size` bytes, entirely or not at all: a short one would be taken
+/// for an unusable log.
 ///
 /// # Errors
-/// [`Failure::File`], when there is one already among others.
+/// [`Failure::File`], among others if a log exists already.
 pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
-    // A link stays, and with it the place beside which something was saved.
+    // A link is kept, and so is the path beside which records may have been saved.
     let path = &*real_place(path);
     let mut new = path.as_os_str().to_owned();
     new.push(NEW_SUFFIX);
@@ -173,11 +172,11 @@ pub(crate) fn make(path: &Path, size: u64) -> Result<(), Failure> {
     sync_folder(parent(path))
 }
 
-/// Makes a log longer, in a thread of its own, where that leaves most of what is free for disks.
-/// What was there when it was opened does not change.
+/// Extends a log in a thread of its own, as long as that leaves most of the free space to disks.
+/// Existing bytes do not change.
 pub(crate) fn grow(path: PathBuf, size: u64) {
     let lengthen = move || {
-        // A device has the length that it has, and takes what is appended for its beginning.
+        // A device has a fixed size, and appended bytes would overwrite its beginning.
         if !path.is_file() {
             return;
         }
@@ -189,7 +188,7 @@ pub(crate) fn grow(path: PathBuf, size: u64) {
         }
         #[expect(clippy::disallowed_methods, reason = "a thread of its own, for real files")]
         let pause = || thread::sleep(PAUSE);
-        // On a full disk the log stays as it is: it works all the same.
+        // On a full disk the log keeps its size, which is enough to work.
         let _ = fill(&mut file, missing, pause);
     };
     thread::spawn(lengthen);

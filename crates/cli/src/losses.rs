@@ -1,10 +1,9 @@
-//! `losses`: the places of a volume that scrubs have found lost, so that they are known when no
-//! server runs any more.
+//! `losses`: lost places of a volume that scrubs have found, for use when no server runs any more.
 //!
-//! A scrub that comes to its end, or a check of all data, has seen all there is: its list takes the
-//! place of the one before. One that is cut short adds to that. The file is for people and for
-//! `duramen fsck`: a cut may cost it, and the next scrub writes it again. A bare disk has no
-//! folder, and no list is kept.
+//! A scrub that completes, or a check of all data, has read everything: its list replaces the
+//! previous one. A scrub that is interrupted adds to the list. The file is for people and for
+//! `duramen fsck`: a cut may lose it, and the next scrub writes it again. A bare disk has no folder
+//! and keeps no list.
 
 use std::fmt;
 use std::fs;
@@ -18,24 +17,24 @@ use crate::failure::Failure;
 use crate::volume::replace;
 use crate::words;
 
-/// The file in the folder of a volume.
+/// Name of the file in the folder of a volume.
 pub(crate) const LOSSES_NAME: &str = "losses";
-/// The same while it is written.
+/// Name of the file while it is written.
 pub(crate) const NEW_LOSSES_NAME: &str = ".losses.new";
 
-/// A place of which nothing right was left. The names are those of JSON objects.
+/// A place with no good version left. The names are those of JSON objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Loss {
-    /// The file whose it is, if it is one's.
+    /// Path of the file with the loss, if a file has it.
     pub(crate) path: Option<String>,
-    /// Its other names, as far as they are known.
+    /// Other known paths of the file.
     #[serde(default)]
     pub(crate) other_paths: Vec<String>,
-    /// The snapshot that has it, if the files of now do not.
+    /// Name of the snapshot with the loss, if the live files do not have it.
     pub(crate) snapshot: Option<String>,
-    /// Where in the file, in bytes; on the volume, if it is no file's.
+    /// Offset in the file, in bytes; on the volume, if no file has the loss.
     pub(crate) offset: u64,
-    /// How many bytes, if that is known.
+    /// Length in bytes, if it is known.
     pub(crate) length: Option<u64>,
     /// When a scrub found it, in seconds since 1970.
     pub(crate) found_at: i64,
@@ -57,14 +56,14 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The losses that the folder of a volume knows of. A file that makes no sense has none.
+/// Reads the losses from the folder of a volume. An invalid file counts as empty.
 pub(crate) fn read(folder: &Path) -> Vec<Loss> {
     let text = fs::read_to_string(folder.join(LOSSES_NAME)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Keeps what a scrub has found lost; `is_all` says that it came to its end. Who has no folder
-/// keeps nothing. A failure is said, and changes nothing else.
+/// Saves the losses that a scrub has found; `is_all` says that it completed. Without a folder
+/// nothing is saved. A failure is reported and has no other effect.
 pub(crate) async fn keep(folder: Option<PathBuf>, losses: Vec<Loss>, is_all: bool) {
     let Some(folder) = folder else { return };
     let kept = elsewhere(move || {
@@ -73,7 +72,7 @@ pub(crate) async fn keep(folder: Option<PathBuf>, losses: Vec<Loss>, is_all: boo
     kept.await.unwrap_or_else(words::say);
 }
 
-/// What is known with what was found anew.
+/// Merges new losses into the known ones.
 fn with(mut known: Vec<Loss>, new: Vec<Loss>) -> Vec<Loss> {
     let is_same = |one: &Loss, other: &Loss| {
         (&one.path, &one.snapshot, one.offset) == (&other.path, &other.snapshot, other.offset)
@@ -83,7 +82,7 @@ fn with(mut known: Vec<Loss>, new: Vec<Loss>) -> Vec<Loss> {
     known
 }
 
-/// Writes the list of all that is known to be lost.
+/// Writes the list of all known losses.
 ///
 /// # Errors
 /// [`Failure::File`].
@@ -95,7 +94,7 @@ pub(crate) fn write(folder: &Path, losses: &[Loss]) -> Result<(), Failure> {
     replace(&folder.join(LOSSES_NAME), &folder.join(NEW_LOSSES_NAME), text.as_bytes())
 }
 
-/// Nothing is known to be lost any more.
+/// Removes the list: no loss is known any more.
 ///
 /// # Errors
 /// [`Failure::File`].

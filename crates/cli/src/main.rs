@@ -1,19 +1,19 @@
-//! `duramen`: what people run.
+//! `duramen`: the program that people run.
 //!
 //! # Layers
-//! - a file for each command: its arguments, its work, its words;
-//! - `choice`: the words that choose a design; what there is stands in the crate `designs`;
-//! - `log`: the log of a volume; `redo_log`: what only `ffs` knows of it;
-//! - `volume`: what a VOLUME on the command line is, and how it is opened;
-//! - `signature`: what is on a disk already; `size`, `calendar`: how people write numbers;
-//! - `failure`: what can go wrong, as sentences that say where, and what to do;
-//! - `words`: standard error, which never stops or ends the program.
+//! - a file for each command: its arguments, its work, its output;
+//! - `choice`: the words that choose a design; the designs are in the crate `designs`;
+//! - `log`: the log of a volume; `redo_log`: the parts of it that only `ffs` has;
+//! - `volume`: the VOLUME of a command line, and how it is opened;
+//! - `signature`: existing contents of a disk; `size`, `calendar`: numbers and dates for people;
+//! - `failure`: errors, as sentences that say where, and what to do;
+//! - `words`: standard error, which never blocks or ends the program.
 //!
 //! # Contract
-//! What was asked for goes to standard output, all else to standard error. Exit codes: 0 when all
-//! went well, 1 when it did not, 2 when the command line makes no sense; `fsck` has those of
-//! fsck(8). Nothing that exists is overwritten without `--force`, and a command that fails removes
-//! what it had created. A pipe whose reader has had enough is no failure.
+//! Requested output goes to standard output, everything else to standard error. Exit codes: 0 for
+//! success, 1 for failure, 2 for an invalid command line; `fsck` has those of fsck(8). Existing
+//! data is never overwritten without `--force`, and a command that fails removes whatever it had
+//! created. A pipe that its reader closes early is no failure.
 
 mod bench;
 mod browse;
@@ -67,8 +67,8 @@ use failure::Failure;
 use mimalloc::MiMalloc;
 use runtime::Runtime;
 
-/// Calls live short, in dozens of small pieces of memory; that of the system takes a quarter of
-/// their time.
+/// Calls are short and allocate dozens of small pieces of memory; the system's allocator would take
+/// a quarter of their time.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -155,11 +155,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line, or gives the help that it asks for.
+/// Reports an error in the command line, or prints the help that it asks for.
 fn refuse(error: &clap::Error) -> ExitCode {
-    // No reader is there to be told that nothing could be told.
+    // If standard error fails, there is nowhere to report it.
     let _ = error.print();
-    // No option of ours stands before the command, so the first word is one, or none is.
+    // No option of ours comes before the command, so the first word is the command, or there is
+    // none.
     let is_fsck = std::env::args_os().nth(1).is_some_and(|word| word == "fsck");
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
@@ -203,7 +204,7 @@ fn run(command: &Command, output: &mut dyn Write) -> ExitCode {
     }
 }
 
-/// Runs what needs the engine, and with it a reactor.
+/// Runs an asynchronous command in a reactor.
 fn in_reactor<F>(work: impl FnOnce(Runtime) -> F) -> Result<(), Failure>
 where
     F: Future<Output = Result<(), Failure>>,

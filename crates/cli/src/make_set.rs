@@ -1,9 +1,9 @@
-//! `duramen mkfs --raid*`: makes a set of disks, and a volume on it.
+//! `duramen mkfs --raid*`: creates a set of disks, and a volume on it.
 //!
-//! The disks are opened first, all of them, and looked at: what can be refused is so before
-//! anything is written. Then the set is made, the file system on it, and last the settings: a run
-//! that was cut off leaves disks with labels and no volume. What this run created goes again when
-//! it cannot end, or is interrupted: it runs on a thread of its own, beside one that hears signals
+//! All disks are opened and inspected first, so that every refusal comes before the first write.
+//! Then the set is created, the file system on it, and the settings last: a run that is cut off
+//! leaves disks with labels and no volume. A run that fails or is interrupted removes the files it
+//! has created: it has a thread of its own, beside a thread that handles signals
 //! ([`crate::making`]).
 
 use std::collections::BTreeSet;
@@ -36,12 +36,13 @@ use crate::stack::{at_once, fill};
 use crate::volume::{DISK_NAME, SETTINGS_NAME, write_settings};
 use server::reactor::elsewhere;
 
-/// Where the log begins does not hang on which members there are, of whatever sectors.
+/// Alignment of the log's size, in bytes. It makes the log's start independent of the members'
+/// sector sizes.
 const LARGEST_SECTOR: u64 = 4096;
-/// Bytes of a member for each byte of its log, where the usual log is too large for it.
+/// Minimum bytes of a member for each byte of its log, where the default log is too large for it.
 const LOG_SHARE: u64 = 16;
 
-/// The level that the command line asks for, and the disks.
+/// The level that the command line asks for, with the disks.
 pub(crate) fn wanted(arguments: &MkfsArguments) -> Option<(Level, &[PathBuf])> {
     let MkfsArguments { raid0, raid1, raid5, .. } = arguments;
     let all = [(Level::Striped, raid0), (Level::Mirrored, raid1), (Level::Parity, raid5)];
@@ -49,10 +50,10 @@ pub(crate) fn wanted(arguments: &MkfsArguments) -> Option<(Level, &[PathBuf])> {
     asked.map(|(level, disks)| (level, &disks[..]))
 }
 
-/// Makes the set and the volume on it.
+/// Creates the set and the volume on it.
 ///
 /// # Errors
-/// [`Failure`]; then there is no volume, and what this run created is gone.
+/// [`Failure`]; then there is no volume, and the files that this run created are removed.
 pub(crate) fn make(
     arguments: &MkfsArguments,
     level: Level,
@@ -79,7 +80,7 @@ pub(crate) fn make(
     made.map_err(Failure::Start).flatten().inspect_err(|_| making.take_away(&inside))
 }
 
-/// Refuses what can be seen to make no sense before anything is opened.
+/// Refuses invalid arguments before anything is opened.
 fn check(arguments: &MkfsArguments, level: Level, paths: &[PathBuf]) -> Result<(), Failure> {
     if level.spare_of(paths.len()) == 0 && !arguments.spare.is_empty() {
         return Err(Failure::Usage(format!("{level} has no use for a spare")));
@@ -168,12 +169,13 @@ fn make_all(
     let spares = arguments.spare.iter().map(|path| real_place(path)).collect();
     let raid = Some(RaidSettings { set: made.set, members, spares, ..RaidSettings::default() });
     write_settings(folder, &Settings { log_size: Some(log_size), raid, ..Settings::of(design) })?;
-    // Behind them: until then the volume is that of before, if there was one.
+    // The state is written after the settings: until they are written, the folder has its previous
+    // volume, if any.
     set_state::write(folder, &made.set, &made.witness)?;
     Ok(made.volume)
 }
 
-/// Refuses what cannot be made of these disks. The size of the log otherwise.
+/// Checks what the disks allow, and returns the size of the log.
 fn check_disks(
     (arguments, design): (&MkfsArguments, &Design),
     options: &MakeOptions,
@@ -204,7 +206,7 @@ fn check_disks(
     Ok(log_size)
 }
 
-/// Opens a disk that becomes a member, or creates it.
+/// Opens or creates a disk that becomes a member.
 fn open_member(
     arguments: &MkfsArguments,
     path: &Path,
@@ -227,7 +229,7 @@ fn open_member(
     Ok(disk)
 }
 
-/// What was made on the disks.
+/// A newly created set with its volume.
 struct MadeSet {
     volume: Made,
     set: raid::label::Id,
@@ -257,7 +259,7 @@ async fn make_on(
     let volume = arguments.make_on(&disk, &path, design, runtime).await?;
     let device = |source| Failure::Device { path: path.clone(), source };
     if arguments.sparse && design.has(DiskRole::Log) {
-        fill(&log).await.map_err(device)?; // it has its place, whatever fills the host
+        fill(&log).await.map_err(device)?; // allocates its space, so a full host cannot stop it
     }
     disk.flush().await.map_err(device)?;
     disk.close().await.map_err(device)?;

@@ -1,13 +1,13 @@
-//! A run that makes a set of disks, and may be interrupted.
+//! A run that creates a set of disks, and may be interrupted.
 //!
-//! What it creates is noted in the same step, so that whoever interrupts it can take all of that
-//! away again. What stood on disks that were there before stays until the run begins to write.
+//! Each creation is recorded in the same step, so that an interruption can remove all created
+//! files. Data on existing disks stays until the run begins to write.
 //!
 //! Invariants:
-//! 1. A run that was interrupted creates nothing more, and does not begin to write.
-//! 2. One that is about to end is not interrupted any more.
+//! 1. An interrupted run creates nothing more, and does not begin to write.
+//! 2. A run that is about to end is no longer interrupted.
 //!
-//! Not asserted: 1 and 2, which are what [`Making::create`] and [`Making::go_on`] compute.
+//! Not asserted: 1 and 2, which [`Making::create`] and [`Making::go_on`] compute.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,22 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::failure::Failure;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// What stood on the disks stands there.
+    /// Existing data on the disks is unchanged.
     #[default]
     Looking,
-    /// The disks are written.
+    /// The disks are being written.
     Writing,
-    /// What has the volume is named next.
+    /// The settings of the volume are written next.
     Ending,
-    /// It goes no further.
+    /// The run was interrupted and ends.
     Interrupted,
 }
 
 impl Stage {
-    /// A run has come so far, and no further.
+    /// The failure of a run that was interrupted at this stage.
     pub(crate) fn interrupted(self) -> Failure {
         Failure::Interrupted(match self {
             Self::Looking | Self::Interrupted => "nothing on the disks has changed",
@@ -41,14 +41,14 @@ impl Stage {
     }
 }
 
-/// See the module's prose.
+/// A run that may be interrupted. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Making(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     stage: Stage,
-    /// In the order in which that was.
+    /// Created files and folders, in the order of their creation.
     created: Vec<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ impl Making {
     /// Creates a file or a folder.
     ///
     /// # Errors
-    /// That of `create`; [`Failure::Interrupted`].
+    /// The failure of `create`; [`Failure::Interrupted`].
     pub(crate) fn create<T>(
         &self,
         path: &Path,
@@ -75,7 +75,7 @@ impl Making {
         Ok(created)
     }
 
-    /// Comes to the next stage.
+    /// Proceeds to the next stage.
     ///
     /// # Errors
     /// [`Failure::Interrupted`].
@@ -88,8 +88,8 @@ impl Making {
         Ok(())
     }
 
-    /// Interrupts the run, and takes away what it has created. How far it was; nothing if it is
-    /// about to end.
+    /// Interrupts the run, removes the files it has created, and returns the stage it had reached;
+    /// returns nothing and leaves the run alone if it is about to end.
     pub(crate) fn interrupt(&self, inside: &[PathBuf]) -> Option<Stage> {
         let stage = {
             let mut state = self.state();
@@ -102,15 +102,15 @@ impl Making {
         Some(stage)
     }
 
-    /// Takes away what was created, and what may be `inside` of a folder that was.
+    /// Removes the created files and folders, and the files `inside` such a folder.
     pub(crate) fn take_away(&self, inside: &[PathBuf]) {
         for path in self.state().created.drain(..).rev() {
             if path.is_dir() {
                 let its = inside.iter().filter(|file| file.starts_with(&path));
-                its.for_each(|file| drop(fs::remove_file(file))); // it may not be there
+                its.for_each(|file| drop(fs::remove_file(file))); // the file may not exist
                 let _ = fs::remove_dir(&path);
             } else {
-                let _ = fs::remove_file(&path); // it holds nothing
+                let _ = fs::remove_file(&path); // the file is empty
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The members and the spares of a set of disks: where they are.
+//! The members and the spares of a set of disks, and their paths.
 //!
-//! The settings say where they were last, and what stands on each says what it is. One that is not
-//! where it was is looked for in the folders where the others were. What is no member, or of
-//! another set, is passed over, and told of.
+//! The settings hold the last known paths, and the label on each disk identifies it. A disk that
+//! has moved is searched for in the folders of the other disks. A disk that is no member, or
+//! belongs to another set, is skipped and reported.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,15 +23,15 @@ use crate::failure::Failure;
 use crate::folder::parent;
 use crate::words;
 
-/// The least that a member can have, in bytes: a smaller file is none.
+/// Minimum size of a member, in bytes: a smaller file is none.
 const LEAST_MEMBER: u64 = 2 << 20;
-/// So many entries of a folder are looked at when disks are missing.
+/// Maximum number of entries read in each folder when disks are missing.
 const LOOKED_AT: usize = 4096;
-/// So many disks are asked at once, each by a thread.
+/// Maximum number of disks that are read at once, each by a thread.
 const ASKED_AT_ONCE: usize = 64;
-/// A disk that has not answered for so long is reported, and left out after as long again.
+/// Time after which a silent disk is reported. After the same time again it is left out.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Why nothing is waited for.
+/// Reason why a future is ready at once.
 const AT_ONCE: &str = "a file is read at once";
 
 /// A disk with a label of the set.
@@ -41,25 +41,25 @@ pub(crate) struct Member {
     pub(crate) label: Label,
     /// Whether the settings name its path.
     pub(crate) is_listed: bool,
-    /// Whether something else was written over a part of its label, and who knows what else.
+    /// Whether other data was written over a part of its label, and perhaps over more.
     pub(crate) is_overwritten: bool,
 }
 
 impl Member {
-    /// Grows with every write of its label.
+    /// A value that increases with every write of the label.
     pub(crate) fn age(&self) -> (u64, u64) {
         (self.label.generation, self.label.number)
     }
 }
 
-/// What the latest label says of each slot.
+/// The slots as the latest label describes them.
 pub(crate) struct Story {
     generation: u64,
     slots: Vec<Slot>,
 }
 
 impl Story {
-    /// That of the members that were found.
+    /// Takes the slots from the latest label of the members found.
     pub(crate) fn of(found: &[Member]) -> Self {
         let latest = found.iter().max_by_key(|member| member.label.generation);
         let label = latest.map(|member| &member.label);
@@ -69,7 +69,8 @@ impl Story {
         }
     }
 
-    /// Whether a disk was found for each slot; one that is up to date tells the latest.
+    /// Whether a disk was found for each slot, and each in-sync slot has a disk with the latest
+    /// label.
     fn is_whole(&self, found: &[Member]) -> bool {
         let is_its = |slot: &Slot, one: &Member| {
             let is_late = one.label.generation == self.generation;
@@ -79,24 +80,24 @@ impl Story {
         !self.slots.is_empty() && slots.all(|slot| found.iter().any(|one| is_its(slot, one)))
     }
 
-    /// Whether a member that is up to date is missing.
+    /// Whether an in-sync member is missing.
     pub(crate) fn lacks_one(&self, found: &[Member]) -> bool {
         let is_in = |slot: &&Slot| slot.standing == Standing::InSync;
         let is_found = |slot: &Slot| found.iter().any(|one| one.label.member() == slot.member);
         !self.slots.iter().filter(is_in).all(is_found)
     }
 
-    /// Whether this one is up to date.
+    /// Whether a member is in sync.
     pub(crate) fn has_in(&self, member: &Id) -> bool {
         have_in_sync(&self.slots, member)
     }
 }
 
-/// The disks of a set that there are: where they were last, or else beside the others. Those that
-/// are known not to answer are not read, and none is waited for without end.
+/// Finds the disks of a set: at their last known paths, or else in the folders of the other disks.
+/// Disks that are known to be silent are not read, and no disk is waited for indefinitely.
 ///
 /// # Errors
-/// [`Failure::Set`] if two disks are the same member, and neither is the later one.
+/// [`Failure::Set`] if two disks are the same member, and neither is newer.
 pub(crate) fn find_members(
     raid: &RaidSettings,
     witness: Option<&Witness>,
@@ -108,7 +109,7 @@ pub(crate) fn find_members(
     let listed = raid.members.iter().filter(|&path| !silent.contains(path));
     for (path, answer) in ask_each(listed, labels_at, PATIENCE) {
         let Some(labels) = answer else {
-            seen.insert(disk_at(path)); // another path to it is no better
+            seen.insert(disk_at(path)); // another path to this disk would not answer either
             continue;
         };
         match labels {
@@ -118,7 +119,7 @@ pub(crate) fn find_members(
                 let path = path.clone();
                 found.push(Member { path, label, is_listed: true, is_overwritten });
             }
-            Ok(read) if read.label.set == raid.set => {} // the same disk once more
+            Ok(read) if read.label.set == raid.set => {} // another path to the same disk
             Ok(_) if tells => {
                 words::say(format_args!("{}: it is of another set of disks", path.display()));
             }
@@ -149,8 +150,8 @@ pub(crate) fn find_members(
     Ok(found)
 }
 
-/// Asks each disk something, by a thread of its own: one that does not answer holds up nobody for
-/// longer than twice this. The answers in the order of the paths; silence is none.
+/// Asks each disk, in a thread of its own: a silent disk delays the result by no more than twice
+/// `patience`. Returns the answers in the order of the paths, and `None` for silence.
 fn ask_each<'p, T: Send + 'static>(
     paths: impl Iterator<Item = &'p PathBuf>,
     ask: impl Fn(&Path) -> T + Clone + Send + 'static,
@@ -172,7 +173,7 @@ fn ask_some<T: Send + 'static>(
     let (answer, answered) = mpsc::channel();
     for (place, (path, _)) in answers.iter().enumerate() {
         let (path, ask, answer) = ((*path).clone(), ask.clone(), answer.clone());
-        // Nobody listens any more to an answer that comes too late.
+        // The receiver may be gone when a late answer comes.
         thread::spawn(move || answer.send((place, ask(&path))));
     }
     let mut is_last = false;
@@ -195,8 +196,8 @@ fn ask_some<T: Send + 'static>(
     }
 }
 
-/// Of disks that are the same member the latest is it; the others are copies. Of two that are alike
-/// nobody can say which one that is, unless both are old.
+/// Keeps the latest of several disks that are the same member; the others are copies. Two equally
+/// recent disks are an error unless both are outdated.
 fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Member>, Failure> {
     let story = Story::of(&found);
     let is_current = |label: &Label| {
@@ -219,8 +220,8 @@ fn without_twins(found: Vec<Member>, witness: Option<&Witness>) -> Result<Vec<Me
     Ok(latest)
 }
 
-/// Where the spares of a set are: where they were last, or else beside the other disks. One that
-/// does not answer stays where it was.
+/// Finds the spares of a set: at their last known paths, or else in the folders of the other disks.
+/// A silent spare keeps its path.
 pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut seen: BTreeSet<_> = silent.iter().map(|path| disk_at(path)).collect();
     let (mut spares, mut missing) = (raid.spares.clone(), Vec::new());
@@ -244,14 +245,14 @@ pub(crate) fn find_spares(raid: &RaidSettings, silent: &BTreeSet<PathBuf>) -> Ve
     spares
 }
 
-/// Whether a disk says that it is a spare of this set.
+/// Whether a disk's label says that it is a spare of this set.
 pub(crate) fn is_spare(path: &Path, set: &Id) -> bool {
     let Ok(disk) = DiskFile::open(path, Access::Glance) else { return false };
     let found = raid::spare_of(&FileDevice::new(disk)).now_or_never();
     found.expect(AT_ONCE) == Ok(Some(*set))
 }
 
-/// Paths of a list of members where no disk is that has a slot of the set, or is to take one.
+/// Listed paths that hold no disk with a slot of the set, and none that is about to take one.
 pub(crate) fn absent(listed: &[PathBuf], members: &[Member], label: &Label) -> Vec<PathBuf> {
     let has_place = |one: &&Member| label.has_place_for(&one.label.member());
     let used: Vec<PathBuf> = members.iter().filter(has_place).map(|one| real(&one.path)).collect();
@@ -262,21 +263,22 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// What a path leads to: two that lead to one disk have the same. Nothing if nothing is there.
+/// Identity of the disk that a path leads to: equal for all paths to one disk. `None` if the path
+/// does not exist.
 fn disk_at(path: &Path) -> Option<(u64, Option<u64>)> {
     let found = fs::metadata(path).ok()?;
     let is_device = found.file_type().is_block_device();
     Some(if is_device { (found.rdev(), None) } else { (found.dev(), Some(found.ino())) })
 }
 
-/// Files and devices in the folders where disks of a set were that may be such.
+/// Files and devices that may be members, in all folders of listed disks.
 fn disks_beside(raid: &RaidSettings) -> impl Iterator<Item = PathBuf> {
     let listed = raid.members.iter().chain(&raid.spares);
     let folders: BTreeSet<PathBuf> = listed.map(|path| parent(path).to_owned()).collect();
     folders.into_iter().flat_map(|folder| disks_in(&folder))
 }
 
-/// Files and devices of a folder that may be members.
+/// Files and devices that may be members, in one folder.
 fn disks_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(LOOKED_AT);
     let may_be = |path: &PathBuf| {
@@ -287,31 +289,31 @@ fn disks_in(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(may_be).collect()
 }
 
-/// The member of a set that a path leads to, if it is this one.
+/// Reads the label at a path, and returns the disk if it is this member of the set.
 pub(crate) fn find_member(path: &Path, set: &Id, member: &Id) -> Option<Member> {
     let Read { label, is_overwritten, .. } = labels_at(path).ok()?;
     let is_it = label.set == *set && label.member() == *member && !is_overwritten;
     is_it.then(|| Member { path: path.to_owned(), label, is_listed: true, is_overwritten })
 }
 
-/// A disk that is this member of a set, open for writing. `None` if the path leads to none.
+/// Opens a member of a set for writing. `None` if the path does not lead to it.
 pub(crate) fn open_member(path: &Path, set: &Id, member: &Id) -> Option<(Member, DiskFile)> {
     let found = find_member(path, set, member)?;
     Some((found, DiskFile::open(path, Access::ReadWrite).ok()?))
 }
 
-/// The label that stands on a disk, whoever has it.
+/// The label of a disk, of whatever set.
 ///
 /// # Errors
-/// Why there is none, as a sentence.
+/// The reason why there is none, as a sentence.
 pub(crate) fn label_at(path: &Path) -> Result<Label, String> {
     labels_at(path).map(|read| read.label)
 }
 
-/// The same, and whether it was written over.
+/// The label of a disk, and whether it was overwritten in part.
 ///
 /// # Errors
-/// As [`label_at`].
+/// As for [`label_at`].
 pub(crate) fn labels_at(path: &Path) -> Result<Read, String> {
     let disk = DiskFile::open(path, Access::Glance).map_err(|error| error.to_string())?;
     let label = raid::labels_of(&FileDevice::new(disk)).now_or_never();

@@ -1,4 +1,5 @@
-//! What a single disk is to a set of disks: what its own label says, whoever has the others.
+//! The role of a single disk in a set of disks, as its own label describes it, without the other
+//! disks.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use duramen_settings::text_of;
 use raid::label::{Label, Standing};
 use serde::Serialize;
 
-/// The word for how a member stands.
+/// The word for the state of a member.
 pub(crate) fn word_for(standing: Standing) -> &'static str {
     match standing {
         Standing::InSync => "in_sync",
@@ -19,27 +20,27 @@ pub(crate) fn word_for(standing: Standing) -> &'static str {
     }
 }
 
-/// What a disk says of itself. The names are those of the JSON object.
+/// The role of a disk by its own label. The names are those of the JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Membership {
-    /// It has the label of a member.
+    /// The disk has the label of a member.
     Member {
-        /// The number of the set.
+        /// Number of the set.
         set: String,
         level: String,
-        /// How many slots the set has.
+        /// Number of slots in the set.
         slots: usize,
         slot: usize,
-        /// How the slot stands by this label, or `incoming` for a disk that is to take it.
+        /// State of the slot by this label, or `incoming` for a disk that is about to take it.
         state: String,
         generation: u64,
-        /// Something else was written over a part of the label.
+        /// Whether other data was written over a part of the label.
         is_overwritten: bool,
     },
-    /// It waits to become one.
+    /// The disk is a spare that waits to become a member.
     Spare {
-        /// The number of the set.
+        /// Number of the set.
         set: String,
     },
 }
@@ -77,7 +78,7 @@ impl fmt::Display for Membership {
     }
 }
 
-/// What a disk is to a set. Nothing if it is none of a set, or cannot be read.
+/// Reads the role of a disk. `None` if it belongs to no set, or cannot be read.
 pub(crate) async fn membership_of(device: &dyn BlockDevice) -> Option<Membership> {
     if let Ok(raid::Read { label, is_overwritten, .. }) = raid::labels_of(device).await {
         return Some(Membership::of(&label, is_overwritten));
@@ -86,7 +87,7 @@ pub(crate) async fn membership_of(device: &dyn BlockDevice) -> Option<Membership
     Some(Membership::Spare { set: text_of(&set) })
 }
 
-/// Why a disk of a set is not used as a volume.
+/// Sentence that explains why a single disk of a set is not used as a volume.
 pub(crate) fn no_volume_alone(membership: &Membership) -> String {
     format!(
         "the disk is {membership}; name the folder whose volume.toml has this set, and see \

@@ -1,41 +1,41 @@
-//! How much memory there is, and how much of it volumes take when the user does not say.
+//! Available memory, and the share of it that volumes take by default.
 
 use std::fs::read_to_string;
 use std::ops::RangeInclusive;
 
-/// Volumes together take one part in so many: programs beside us, and the page cache of the
-/// system, have the rest.
+/// Divisor of the memory that all volumes together take: other programs and the page cache of the
+/// system have the rest.
 const PART: u64 = 4;
-/// Bounds for a single volume, in bytes.
+/// Bounds of the cache of a single volume, in bytes.
 const BOUNDS: RangeInclusive<u64> = 64 << 20..=16 << 30;
-/// Where the system does not tell how much there is, in bytes.
+/// Assumed memory if the system does not report it, in bytes.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Bytes for the cache of each of so many volumes.
+/// Default cache size for each of `volumes` volumes, in bytes.
 pub(crate) fn usual_cache(volumes: usize) -> usize {
     let there_are = [of_machine(), of_group()].into_iter().flatten().min().unwrap_or(UNKNOWN);
     let share = there_are / PART / (volumes as u64).max(1);
     usize::try_from(share.clamp(*BOUNDS.start(), *BOUNDS.end())).unwrap_or(usize::MAX)
 }
 
-/// Bytes of memory of this machine.
+/// Memory of this machine, in bytes.
 fn of_machine() -> Option<u64> {
     total(&read_to_string("/proc/meminfo").ok()?)
 }
 
-/// Bytes of memory that a container lets us use.
+/// Memory limit of our container, in bytes.
 fn of_group() -> Option<u64> {
     let group = group(&read_to_string("/proc/self/cgroup").ok()?)?.to_owned();
     read_to_string(format!("/sys/fs/cgroup{group}/memory.max")).ok()?.trim().parse().ok()
 }
 
-/// What `/proc/meminfo` says of all memory.
+/// Total memory in the text of `/proc/meminfo`, in bytes.
 fn total(text: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Which group of the unified hierarchy we are in, by `/proc/self/cgroup`.
+/// Our group of the unified hierarchy, from the text of `/proc/self/cgroup`.
 fn group(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
 }

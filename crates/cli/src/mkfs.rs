@@ -1,4 +1,4 @@
-//! `duramen mkfs`: makes a volume, or a file system on a bare disk.
+//! `duramen mkfs`: creates a volume, or a file system on a bare disk.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ use crate::size::show_size;
 use crate::volume::{DISK_NAME, NEW_SETTINGS_NAME, SETTINGS_NAME, read_settings, write_settings};
 use crate::words::{self, quoted};
 
-/// What `duramen mkfs --help` says at its end.
+/// Text at the end of `duramen mkfs --help`.
 pub(crate) fn help() -> String {
     let promises = promises();
     format!(
@@ -52,10 +52,10 @@ Examples:
     )
 }
 
-/// Makes the volume and says what was made.
+/// Creates the volume and prints a description of it.
 ///
 /// # Errors
-/// [`Failure`]. What this run created and could not finish is removed again.
+/// [`Failure`]. Files that this run created and could not complete are removed again.
 pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let (made, design) = make(arguments)?;
     let policy = design.and_then(|design| design.policy);
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &MkfsArguments, output: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// What is to be said of what was made.
+/// Describes a new file system.
 fn shape(made: &Made, policy: Option<&str>) -> String {
     let parts = [
         Some(format!("{} of {}", show_size(made.size), made.format)),
@@ -79,7 +79,7 @@ fn shape(made: &Made, policy: Option<&str>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What to say of a disk that grows as it is filled, if it may become larger than there is space.
+/// Warning about a sparse disk that may grow beyond the free space of its host.
 fn lack_of_space(volume: &Path) -> Option<String> {
     let path = if volume.is_dir() { volume.join(DISK_NAME) } else { volume.to_owned() };
     let file = File::open(&path).ok()?;
@@ -96,10 +96,10 @@ fn lack_of_space(volume: &Path) -> Option<String> {
     })
 }
 
-/// Makes a volume of this size in a new folder, as `mkfs` does when it is told nothing else.
+/// Creates a volume of this size in a new folder, with the defaults of `mkfs`.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
     make_folder(&MkfsArguments::usual(volume, size))?;
     if let Some(note) = lack_of_space(volume) {
@@ -108,8 +108,8 @@ pub(crate) fn create(volume: &Path, size: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends what a run has begun that was to make a volume and was cut off: the folder has no settings,
-/// and nothing in it is of another origin. A file system that is there already stays as it is.
+/// Completes a volume whose creation was cut off: the folder has no settings, and nothing in it is
+/// foreign. An existing file system stays unchanged.
 ///
 /// # Errors
 /// [`Failure`].
@@ -143,29 +143,29 @@ pub(crate) fn finish(volume: &Path, size: u64) -> Result<(), Failure> {
     }
 }
 
-/// Whether an image is a file of its own: no run of ours makes a link, to a device or elsewhere.
+/// Whether an image is a plain file: no run of ours creates a link to a device or another file.
 fn is_own_file(image: &Path) -> bool {
     fs::symlink_metadata(image).is_ok_and(|found| found.is_file())
 }
 
-/// Whether there is nothing in an image that begins so but what a run that was cut off leaves there
-/// before there is a file system.
+/// Whether an image with this head holds no more than an interrupted run leaves before there is a
+/// file system.
 fn is_empty_file(image: &Path, head: &[u8]) -> bool {
     is_own_file(image) && (was_never_written(image, head) || is_begun(head))
 }
 
-/// Whether this is a folder as [`finish`] wants it.
+/// Whether this is an unfinished folder that [`finish`] can complete.
 pub(crate) fn is_unfinished(folder: &Path) -> bool {
     let is_own = |name: &OsStr| name == DISK_NAME || name != STATE_NAME && is_leftover(name);
     let Ok(entries) = fs::read_dir(folder) else { return false };
     let mut entries = entries.peekable();
-    // An empty folder may be one on which a disk should be mounted.
+    // An empty folder may be an unmounted mount point.
     entries.peek().is_some()
         && !folder.join(SETTINGS_NAME).exists()
         && entries.all(|entry| entry.is_ok_and(|entry| is_own(&entry.file_name())))
 }
 
-/// Makes the volume; the design is that of a folder, a bare disk has none that it could tell.
+/// Creates the volume. Returns the design for a folder; a bare disk cannot record its design.
 fn make(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
     let design = arguments.design()?;
@@ -176,7 +176,7 @@ fn make(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Fa
         Err(_) if arguments.bare => Ok((make_image(arguments, path)?, None)),
         Err(_) => make_folder(arguments),
         Ok(found) if !found.is_dir() => {
-            // An image that was to be given its length next has nothing in it.
+            // An empty image comes from a run that was about to set its length.
             let is_begun = arguments.bare && found.is_file() && found.len() == 0;
             Ok((remake_disk(arguments, path, is_begun)?, None))
         }
@@ -189,7 +189,7 @@ fn make(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Fa
     }
 }
 
-/// Makes a folder with a volume in it, or nothing at all.
+/// Creates a folder with a volume in it, or nothing at all.
 fn make_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
     let path = &arguments.volume;
     require_size(arguments)?;
@@ -199,12 +199,12 @@ fn make_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Desig
         source,
     })?;
     make_in_folder(arguments).inspect_err(|_| {
-        // Fails when the folder is not empty, and then it should stay.
+        // Fails if the folder is not empty, and then it should stay.
         let _ = fs::remove_dir(path);
     })
 }
 
-/// Makes a volume in a folder that is empty, or over the volume that is there.
+/// Creates a volume in an empty folder, or over its existing volume.
 fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static Design>), Failure> {
     let folder = &arguments.volume;
     let disk = folder.join(DISK_NAME);
@@ -219,7 +219,7 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static De
     let made = if disk.exists() {
         let made = remake_disk(arguments, &disk, is_unfinished(folder))?;
         settle_in(arguments, made.size)?;
-        losses::forget(folder)?; // those of the volume before
+        losses::forget(folder)?; // losses of the previous volume
         made
     } else {
         refuse_foreign_folder(folder)?;
@@ -228,7 +228,7 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static De
         made
     };
     if is_of_set {
-        // The set is not its any more.
+        // The set no longer belongs to this volume.
         for name in [STATE_NAME, ERRORS_NAME] {
             let _ = fs::remove_file(folder.join(name));
         }
@@ -236,14 +236,14 @@ fn make_in_folder(arguments: &MkfsArguments) -> Result<(Made, Option<&'static De
     Ok((made, Some(design)))
 }
 
-/// Whether the settings in a folder say that its volume stands on a set of disks.
+/// Whether the settings in a folder say that its volume is on a set of disks.
 fn names_a_set(folder: &Path) -> bool {
     let found = read_settings(&folder.join(SETTINGS_NAME));
     found.is_ok_and(|settings| settings.is_some_and(|it| it.raid.is_some()))
 }
 
-/// Gives the disk in a folder, whose file system has so many bytes, its log, and the folder its
-/// settings.
+/// Adds a log to the disk in a folder, and settings to the folder. `size` is the size of the file
+/// system in bytes.
 fn settle_in(arguments: &MkfsArguments, size: u64) -> Result<(), Failure> {
     let folder = &arguments.volume;
     let design = arguments.design()?;
@@ -260,8 +260,8 @@ fn settle_in(arguments: &MkfsArguments, size: u64) -> Result<(), Failure> {
     write_settings(folder, &Settings { log_size, ..Settings::of(design) })
 }
 
-/// A log that a server writes is never removed, and one that holds changes only by force: a volume
-/// that is elsewhere may need it.
+/// Refuses to remove a log that a server is writing. A log that holds changes is removed only with
+/// `force`: another volume may need it.
 fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
     if !path.exists() {
         return Ok(());
@@ -274,14 +274,14 @@ fn refuse_needed_log(path: &Path, force: bool) -> Result<(), Failure> {
                 "a log of version {version} of its format, which this program does not know: it \
                  may hold changes that a volume needs"
             ),
-            // What cannot be read as a log holds nothing that could be brought home.
+            // A file that is unreadable as a log holds nothing that a replay could write in place.
             None => return Ok(()),
         },
     };
     if force { Ok(()) } else { Err(Failure::Occupied { path: path.to_owned(), what }) }
 }
 
-/// The log of the volume that was there means nothing for the one that is made.
+/// Removes the log of the previous volume, which is useless to the new one.
 pub(crate) fn remove_log(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -291,19 +291,19 @@ pub(crate) fn remove_log(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Removes what this run has made in a folder, as far as it can: the failure that is told is why it
-/// goes.
+/// Removes the files that this run created in a folder. Errors are ignored: the failure that caused
+/// the removal is the one reported.
 fn remove_volume(folder: &Path) {
     for name in [SETTINGS_NAME, NEW_SETTINGS_NAME, LOG_NAME, INTENTS_NAME, DISK_NAME] {
         let _ = fs::remove_file(folder.join(name));
     }
 }
 
-/// Removes a volume that [`create`] has made, unless another program has it by now.
+/// Removes a volume that [`create`] made, unless another program has opened it.
 pub(crate) fn undo_create(volume: &Path) {
     let Ok(_disk) = DiskFile::open(&volume.join(DISK_NAME), Access::ReadWrite) else { return };
     remove_volume(volume);
-    let _ = fs::remove_dir(volume); // not if there is anything else in it
+    let _ = fs::remove_dir(volume); // fails if the folder holds other files
 }
 
 fn require_size(arguments: &MkfsArguments) -> Result<u64, Failure> {
@@ -321,13 +321,13 @@ fn make_image(arguments: &MkfsArguments, path: &Path) -> Result<Made, Failure> {
         Ok(made)
     });
     made.inspect_err(|_| {
-        // It was made by us and holds nothing.
+        // We created the file, and it holds nothing.
         let _ = fs::remove_file(path);
     })
 }
 
-/// Makes a file system on a disk that exists. One that a run which was cut off may have left, as
-/// its place says, is made anew if nothing is in it.
+/// Creates a file system on an existing disk. An empty one that an interrupted run may have left at
+/// this path is made anew.
 fn remake_disk(arguments: &MkfsArguments, path: &Path, may_be_left: bool) -> Result<Made, Failure> {
     let disk = DiskFile::open(path, Access::ReadWrite)?;
     let size = disk.geometry().size;
@@ -341,27 +341,26 @@ fn remake_disk(arguments: &MkfsArguments, path: &Path, may_be_left: bool) -> Res
         let verb = "remove";
         let removed = fs::remove_file(path);
         removed.map_err(|source| Failure::File { verb, path: path.to_owned(), source })?;
-        drop(disk); // no other program had it meanwhile
+        drop(disk); // held until now, so that no other program took it
         return make_image(arguments, path);
     }
     arguments.check_size(path, size)?;
     make_file_system(arguments, disk, path)
 }
 
-/// What is on a disk whose first bytes tell nothing: they may be lost, and the rest may be there.
+/// Describes a disk whose first bytes are not recognised: they may be lost while the rest remains.
 fn of_a_volume(disk: &Path) -> Option<&'static str> {
     let is_of_one = disk.ends_with(DISK_NAME) && disk.with_file_name(SETTINGS_NAME).exists();
     is_of_one.then_some("the disk of a volume, as volume.toml says")
 }
 
-/// Whether a run that was cut off leaves an image like this one: it was never written to, or the
-/// file system in it was begun, or it was made and never used.
+/// Whether an interrupted run could have left this image: it was never written, or its file system
+/// was begun, or was completed and never used.
 fn is_left(disk: &DiskFile, path: &Path, head: &[u8]) -> bool {
     is_empty_file(path, head) || is_own_file(path) && is_fresh(disk)
 }
 
-/// Whether a file system has nothing in it and never had: no server has served it since it was
-/// made.
+/// Whether a file system is empty and always was: no server has served it since its creation.
 fn is_fresh(disk: &DiskFile) -> bool {
     anything_in(disk).is_some_and(|(_, found)| found.is_fresh)
 }
@@ -377,7 +376,7 @@ fn make_file_system(
     let (device, design) = (FileDevice::new(disk), arguments.design()?);
     let made = server::reactor::block_on(|runtime| async move {
         let made = arguments.make_on(&device, path, design, &runtime).await?;
-        // Else the disk would pass for the member of a set that it was before.
+        // Otherwise the disk would still pass for a member of its previous set.
         let forgotten = raid::forget_member(&device).await;
         let path = path.to_owned();
         forgotten.map_err(|source| Failure::Device { path, source }).map(|()| made)

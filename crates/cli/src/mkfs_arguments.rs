@@ -1,4 +1,4 @@
-//! What `duramen mkfs` is told, and the file system that it makes of that.
+//! The arguments of `duramen mkfs`, and the file system that follows from them.
 
 use std::path::{Path, PathBuf};
 
@@ -82,7 +82,7 @@ pub(crate) struct MkfsArguments {
 }
 
 impl MkfsArguments {
-    /// What `mkfs` is told when it is told nothing but the size.
+    /// Arguments of an `mkfs` that gives nothing but the size.
     pub(crate) fn usual(volume: &Path, size: u64) -> Self {
         Self {
             volume: volume.to_owned(),
@@ -108,7 +108,7 @@ impl MkfsArguments {
         }
     }
 
-    /// Refuses a size for a log that is none, or too small for one.
+    /// Refuses a log size for a design without a log, and a size too small for a log.
     pub(crate) fn check_log_size(&self, design: &Design) -> Result<(), Failure> {
         if self.log_size.is_some() && !design.has(DiskRole::Log) {
             let name = design.name();
@@ -123,7 +123,7 @@ impl MkfsArguments {
         Ok(())
     }
 
-    /// Refuses a disk that is there and has another size than is wanted.
+    /// Refuses an existing disk whose size is not the requested one.
     pub(crate) fn check_size(&self, path: &Path, size: u64) -> Result<(), Failure> {
         if self.size.is_none_or(|wanted| wanted == size) {
             return Ok(());
@@ -134,12 +134,12 @@ impl MkfsArguments {
         )))
     }
 
-    /// What is to be made.
+    /// The requested design.
     pub(crate) fn design(&self) -> Result<&'static Design, Failure> {
         chosen(self.engine.as_deref(), self.policy.as_deref())
     }
 
-    /// What the file system is to be like.
+    /// The requested options of the file system.
     fn options(&self) -> MkfsOptions {
         MkfsOptions {
             block_size: self.block_size,
@@ -151,7 +151,7 @@ impl MkfsArguments {
         }
     }
 
-    /// Refuses a file system that cannot be made on so many bytes, before anything is written.
+    /// Refuses a file system that cannot be created on `size` bytes, before anything is written.
     pub(crate) fn check_file_system(
         &self,
         design: &Design,
@@ -162,7 +162,7 @@ impl MkfsArguments {
         planned.map_err(|source| Failure::Mkfs { path: self.volume.clone(), source })
     }
 
-    /// Makes the file system on a device, which is that of `path`.
+    /// Creates the file system on a device, whose path is `path`.
     pub(crate) async fn make_on(
         &self,
         device: &dyn BlockDevice,
@@ -172,12 +172,12 @@ impl MkfsArguments {
     ) -> Result<Made, Failure> {
         let size = device.geometry().size;
         let length = size.min(HEAD_SIZE as u64);
-        // What is known by neither end need not be looked for.
+        // If both ends are empty, no engine would recognise the disk, and the search is skipped.
         if !are_ends_empty(device, length).await
             && let Some((other, _)) = DESIGNS.look(device).await
             && other.engine != design.engine
         {
-            // Its mkfs would leave what the engine that was there is known by, at either end.
+            // The new engine's mkfs would leave the old engine's structures at either end.
             let device_failed = |source| Failure::Device { path: path.to_owned(), source };
             clear(device, 0..length).await.map_err(device_failed)?;
             clear(device, size - length..size).await.map_err(device_failed)?;
@@ -188,8 +188,8 @@ impl MkfsArguments {
     }
 }
 
-/// Whether nothing but zeros stands in so many bytes at each end of a disk, as far as that can be
-/// read.
+/// Whether `length` bytes at each end of a disk are all zeros. An unreadable end does not count as
+/// empty.
 async fn are_ends_empty(device: &dyn BlockDevice, length: u64) -> bool {
     for at in [0, device.geometry().size - length] {
         let read = device.read(at, Buffer::unfilled(length as usize)).await;

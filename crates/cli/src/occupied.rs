@@ -1,4 +1,4 @@
-//! What is in the way of a new volume: on a disk, or in a folder.
+//! Obstacles to a new volume: data on its disk or in its folder.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,13 +19,13 @@ use crate::set_state::{NEW_STATE_NAME, STATE_NAME};
 use crate::signature::{at_the_end, known, recognise};
 use crate::volume::{NEW_SETTINGS_NAME, SETTINGS_NAME};
 
-/// What is on a disk that begins so, if there is something. A file system whose making was cut off
-/// is nothing: the user that began it wanted what was there to go.
+/// Identifies the contents of a disk by its first bytes. A file system whose creation was
+/// interrupted does not count: its user wanted the previous contents to go.
 pub(crate) fn on_it(head: &[u8]) -> Option<&'static str> {
     if is_begun(head) { None } else { recognise(head) }
 }
 
-/// The first bytes of a disk, by which it is known what is on it.
+/// Reads the first bytes of a disk, which identify its contents.
 pub(crate) fn head(disk: &DiskFile, path: &Path) -> Result<block::Buffer, Failure> {
     let mut head = block::Buffer::zeroed(disk.geometry().size.min(HEAD_SIZE as u64) as usize);
     disk.read(0, &mut head).map_err(|source| Failure::Device { path: path.to_owned(), source })?;
@@ -37,7 +37,7 @@ pub(crate) fn is_begun(head: &[u8]) -> bool {
     known(head).is_none() && DESIGNS.is_begun(head)
 }
 
-/// What a disk of which nothing else is known holds, at its beginning or at its end.
+/// Identifies the contents of an unknown disk, at its beginning or at its end.
 ///
 /// # Errors
 /// [`Failure::Device`].
@@ -47,7 +47,7 @@ pub(crate) fn what_is_on(disk: &DiskFile, path: &Path) -> Result<Option<&'static
     Ok(on_it(&head).or_else(|| at_the_end(disk.geometry().size, read)))
 }
 
-/// Refuses a disk of which this is known, or that has something which has lost its first bytes.
+/// Refuses a disk with known contents, or with contents that have lost their first bytes.
 ///
 /// # Errors
 /// [`Failure::Occupied`]; [`Failure::Device`].
@@ -64,8 +64,8 @@ pub(crate) fn refuse_occupied(
     what.map_or(Ok(()), |what| Err(refused(what)))
 }
 
-/// What a disk holds that begins with zeros: its first bytes may be lost. Nothing is looked for on
-/// one that was never written.
+/// Identifies the contents of a disk that begins with zeros: its first bytes may be lost. A disk
+/// that was never written is not searched.
 fn what_is_lost_on(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>, Failure> {
     let head = head(disk, path)?;
     if head.iter().any(|&byte| byte != 0) || was_never_written(path, &head) {
@@ -74,15 +74,15 @@ fn what_is_lost_on(disk: &DiskFile, path: &Path) -> Result<Option<&'static str>,
     lost_in(disk).map_err(|source| Failure::Device { path: path.to_owned(), source })
 }
 
-/// Whether an image has nothing but the length that it was given. Files of some file systems have
-/// no blocks, whatever is in them: so its start is looked at, too.
+/// Whether an image was never written since its length was set. Some file systems report no blocks
+/// for a file with data, so its first bytes are checked as well.
 pub(crate) fn was_never_written(image: &Path, head: &[u8]) -> bool {
     let has_no_blocks =
         fs::metadata(image).is_ok_and(|found| found.is_file() && found.blocks() == 0);
     has_no_blocks && head.iter().all(|&byte| byte == 0)
 }
 
-/// A volume does not mix with other files: no server would serve them, and they would be removed by
+/// Refuses a folder with other files: no server would serve them, and they would be removed by
 /// mistake.
 pub(crate) fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     let failed = |source| Failure::File { verb: "read", path: folder.to_owned(), source };
@@ -100,8 +100,8 @@ pub(crate) fn refuse_foreign_folder(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a run that was cut off, or a server that was killed, may have left a file of this name
-/// beside the disk.
+/// Whether an interrupted run, or a killed server, may have left a file of this name beside the
+/// disk.
 pub(crate) fn is_leftover(name: &OsStr) -> bool {
     let new_log = format!("{LOG_NAME}{NEW_SUFFIX}");
     let of_sets = [STATE_NAME, NEW_STATE_NAME, ERRORS_NAME, NEW_ERRORS_NAME];

@@ -1,5 +1,4 @@
-//! What a command has the server of a volume do, through its control channel, and how it waits for
-//! that.
+//! Requests to the server of a volume through its control channel, and the wait for their jobs.
 
 use std::path::Path;
 use std::thread;
@@ -14,17 +13,17 @@ use server::control::client::{self, AskError};
 use crate::failure::Failure;
 use crate::volume::Volume;
 
-/// How often the server is asked how far a job is.
+/// Interval at which the server is asked for the progress of a job.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// The status of an answer about a job that the server does not know.
+/// HTTP status of a job that the server does not know.
 pub(crate) const UNKNOWN: u16 = 404;
 
-/// Sends an order for the volume of this path. `None` if nobody serves it.
+/// Sends a request for the volume at this path. `None` if no server serves it.
 ///
 /// # Errors
-/// With what the server says, [`Failure::Usage`] for what makes no sense, and
-/// [`Failure::NotDone`] for what cannot be done now; [`Failure::Control`].
+/// With the server's explanation, [`Failure::Usage`] for an invalid request, and
+/// [`Failure::NotDone`] for one that the server refuses for now; [`Failure::Control`].
 pub(crate) fn post(
     socket: &Path,
     volume: &Path,
@@ -53,8 +52,8 @@ pub(crate) fn post(
     }
 }
 
-/// Why a volume is not opened that a server could have been asked for. What asks the server of a
-/// bare disk has to be told where.
+/// Completes the failure to open a volume whose server could have been asked. The server of a bare
+/// disk is found only by its `--control` path.
 pub(crate) fn or_ask(failure: Failure, volume: &Volume, socket: Option<&Path>) -> Failure {
     match failure {
         Failure::Open(OpenError::Locked(_) | OpenError::Busy(_)) if socket.is_none() => {
@@ -66,10 +65,10 @@ pub(crate) fn or_ask(failure: Failure, volume: &Volume, socket: Option<&Path>) -
     }
 }
 
-/// Asks the server of the volume of this path, which was there just now.
+/// Asks the server of the volume at this path, which was running a moment ago.
 ///
 /// # Errors
-/// [`Failure::ServerEnded`] if it is not there any more; [`Failure::Control`].
+/// [`Failure::ServerEnded`] if it has ended; [`Failure::Control`].
 pub(crate) fn get(socket: &Path, volume: &Path, route: &str) -> Result<Answer, Failure> {
     client::get(socket, route).map_err(|error| match error {
         AskError::Nobody(_) => Failure::ServerEnded { path: volume.to_owned() },
@@ -77,10 +76,10 @@ pub(crate) fn get(socket: &Path, volume: &Path, route: &str) -> Result<Answer, F
     })
 }
 
-/// Waits for the end of a job of the server, with a bar, and does `look` each time it has asked.
+/// Waits for the end of a job of the server, with a progress bar, and runs `look` after each poll.
 ///
 /// # Errors
-/// [`Failure`] if it did not come to its end.
+/// [`Failure`] if the job did not complete.
 pub(crate) fn follow(
     socket: &Path,
     volume: &Path,
@@ -105,16 +104,16 @@ pub(crate) fn follow(
     }
 }
 
-/// Waits until it is time to ask a server again.
+/// Waits until the server is to be asked again.
 #[expect(clippy::disallowed_methods, reason = "a command that waits for a server")]
 pub(crate) fn pause() {
     thread::sleep(ASK_AGAIN);
 }
 
-/// Whether a job is done of which this is told; the bar says how far it is.
+/// Whether the job of this status is done. Updates its progress bar.
 ///
 /// # Errors
-/// Why it is not, and never will be.
+/// The reason why the job will never be done.
 pub(crate) fn is_done(view: &Value, bar: &ProgressBar) -> Result<bool, &'static str> {
     bar.set_length(view["total"].as_u64().unwrap_or_default());
     bar.set_position(view["done"].as_u64().unwrap_or_default());
@@ -126,7 +125,7 @@ pub(crate) fn is_done(view: &Value, bar: &ProgressBar) -> Result<bool, &'static 
     }
 }
 
-/// A bar for bytes.
+/// A progress bar for bytes.
 pub(crate) fn bar(doing: &'static str) -> ProgressBar {
     let template = "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(template).expect("the template is a constant");

@@ -1,7 +1,7 @@
-//! Volumes in the partitions of a disk, for whoever names the whole disk instead.
+//! Volumes in the partitions of a disk, for a user who names the whole disk instead.
 //!
-//! A GPT is read, an MBR, and the label of a FreeBSD slice. A table only says where to look: a
-//! partition is named if there is a volume in it.
+//! A GPT, an MBR and the label of a FreeBSD slice are read. A table only gives candidates: a
+//! partition is named only if it holds a volume.
 
 use std::fmt;
 
@@ -11,26 +11,27 @@ use designs::{DESIGNS, Found};
 use crate::reader::Reader;
 use crate::size::show_size;
 
-/// Sizes of sectors of which a GPT may speak.
+/// Sector sizes that a GPT may use, in bytes.
 const SECTORS: [u64; 2] = [512, 4096];
-/// An MBR and the label of a slice speak of these.
+/// Sector size that an MBR and the label of a slice use, in bytes.
 const SECTOR: u64 = 512;
-/// More partitions of a GPT than these are not looked at.
+/// Maximum number of GPT partitions that are inspected.
 const MOST: u32 = 128;
-/// The mark of a slice's label, and of how many partitions it may tell.
+/// Magic number of a slice's label, and the maximum number of its partitions.
 const LABEL: [u8; 4] = 0x8256_4557_u32.to_le_bytes();
 const OF_LABEL: usize = 8;
-/// The partition of a label that is the whole slice: places are told from the same origin as its.
+/// Index of the partition that is the whole slice: offsets of the others have the same origin as
+/// its own.
 const WHOLE: usize = 2;
 
 /// A partition with a volume in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Partition {
-    /// What it is called in its table.
+    /// Name of the partition in its table.
     name: String,
     start: u64,
     size: u64,
-    /// What is in it.
+    /// Engine of the volume in the partition.
     engine: &'static str,
 }
 
@@ -47,7 +48,7 @@ impl fmt::Display for Partition {
     }
 }
 
-/// The first partition of a disk that has a volume in it.
+/// Finds the first partition of a disk that holds a volume.
 pub(crate) async fn partition_on(device: &dyn BlockDevice) -> Option<Partition> {
     for (name, start, size) in all_on(device).await {
         let fits = start.checked_add(size).is_some_and(|end| end <= device.geometry().size);
@@ -66,7 +67,7 @@ pub(crate) async fn partition_on(device: &dyn BlockDevice) -> Option<Partition> 
     None
 }
 
-/// Name, start and size of each partition that a table tells.
+/// Name, start and size of each partition in a table of the disk.
 async fn all_on(device: &dyn BlockDevice) -> Vec<(String, u64, u64)> {
     for sector in SECTORS {
         let all = of_gpt(device, sector).await;
@@ -121,7 +122,7 @@ async fn of_mbr(device: &dyn BlockDevice) -> Vec<(usize, u64, u64)> {
     entries.filter_map(place).collect()
 }
 
-/// Those of the label in a slice, or on a disk without slices, which begins here.
+/// Partitions of the label in a slice, or on a disk without slices, that begins at `start`.
 async fn of_label(device: &dyn BlockDevice, slice: &str, start: u64) -> Vec<(String, u64, u64)> {
     let Some(label) = read(device, start + SECTOR, SECTOR).await else { return Vec::new() };
     if label[..4] != LABEL || label[132..136] != LABEL {
@@ -149,7 +150,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("within what was read"))
 }
 
-/// Some bytes of a disk, whatever its sectors; nothing if it does not have or give them.
+/// Reads bytes of a disk, regardless of its sectors. `None` if they lie beyond its end or are
+/// unreadable.
 async fn read(device: &dyn BlockDevice, offset: u64, length: u64) -> Option<Vec<u8>> {
     let sector = u64::from(device.geometry().logical_sector_size);
     let (start, end) = (offset / sector * sector, offset.checked_add(length)?);

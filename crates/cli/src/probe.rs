@@ -1,8 +1,9 @@
 //! Probes the disks of a set before a server starts on them.
 //!
-//! Each listed disk is read by a thread of its own, so that signals are heard meanwhile. A disk
-//! that has not answered for [`REPORT_AFTER`] is reported. After [`GIVE_UP_AFTER`] the start goes
-//! on without it if the others make a set by themselves; else it waits for the disk without end.
+//! Each listed disk is read by a thread of its own, so that signals are handled meanwhile. A disk
+//! that has not answered for [`REPORT_AFTER`] is reported. After [`GIVE_UP_AFTER`] the start
+//! continues without it if the others make a set by themselves; otherwise it waits for the disk
+//! indefinitely.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +25,9 @@ use crate::set_state;
 use crate::volume::Volume;
 use crate::words;
 
-/// A disk that has not answered for this long is reported.
+/// Time after which a silent disk is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
-/// A disk that the set does not need is waited for so long.
+/// Time after which a silent disk is left out if the set does not need it.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -35,10 +36,10 @@ type Answer = Option<Read>;
 /// Answers by the paths of the disks.
 type Answers = BTreeMap<PathBuf, Answer>;
 
-/// The disks of a volume's set that do not answer, and that the set does not need.
+/// Finds the silent disks of a volume's set that the set does not need.
 ///
 /// # Errors
-/// [`Failure`] when the state of the set cannot be read.
+/// [`Failure`] if the state of the set cannot be read.
 pub(crate) async fn silent_disks(
     volume: &Volume,
     runtime: &Runtime,
@@ -65,7 +66,7 @@ pub(crate) async fn silent_disks(
     Ok(silent_of(disks, read, is_enough, report, &*runtime.clock).await)
 }
 
-/// The disks that do not answer a read, when the others are enough.
+/// Finds the disks that do not answer a read, once the others are enough.
 async fn silent_of(
     disks: BTreeSet<PathBuf>,
     read: impl Fn(PathBuf) -> LocalBoxFuture<'static, Answer>,
@@ -113,8 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// Probes three disks, of which one answers after a while, or never. The disks that are given
-    /// up, and the reports with their seconds.
+    /// Probes three disks, of which one answers after some seconds or never. Returns the disks that
+    /// were given up, and the reports with their seconds.
     fn probed(
         answers_after: Option<u64>,
         is_needed: bool,

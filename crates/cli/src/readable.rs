@@ -1,5 +1,5 @@
-//! Whether what holds the data of a volume is open to other users of this machine: they would read
-//! there what the server does not give them.
+//! Warns if other users of this machine can read the files of a volume: they would see data that
+//! the server denies them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,8 +9,8 @@ use crate::folder::{parent, real_place};
 use crate::volume::Volume;
 use crate::words::{self, quoted};
 
-/// The bits of a mode that let others than the owner read a file, and those that let them reach
-/// what is in a folder: of the group, and of everybody.
+/// Mode bits that let the group and everybody read a file, each with the bit that lets them reach
+/// the contents of a folder.
 const OTHERS: [(u32, u32); 2] = [(0o040, 0o010), (0o004, 0o001)];
 
 /// Warns of each file of a volume that users other than its owner can read.
@@ -24,7 +24,7 @@ pub(crate) fn warn_of_readable(volume: &Volume) {
     }
 }
 
-/// The files that hold the data of a volume, as far as its settings name them.
+/// Files that hold the data of a volume, as far as its settings name them.
 fn files_of(volume: &Volume) -> Vec<PathBuf> {
     let disks = match &volume.settings.raid {
         Some(raid) => raid.members.iter().chain(&raid.spares).cloned().collect(),
@@ -33,8 +33,8 @@ fn files_of(volume: &Volume) -> Vec<PathBuf> {
     disks.into_iter().chain(volume.log_place()).collect()
 }
 
-/// Whether a file, and not a device, can be read by others. What cannot be looked at is told of
-/// when it is opened.
+/// Whether a plain file, and not a device, is readable by others. A file that cannot be inspected
+/// is reported when it is opened.
 fn is_readable(path: &Path) -> bool {
     let path = real_place(path);
     let (Ok(file), Ok(folder)) = (fs::metadata(&path), fs::metadata(parent(&path))) else {

@@ -1,4 +1,4 @@
-//! A disk, or a part of one, that is only read.
+//! A read-only device over a disk, or a part of one.
 
 use std::io::ErrorKind;
 
@@ -8,14 +8,14 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::ready;
 
-/// See the module's prose.
+/// A read-only device. See the module's documentation.
 pub(crate) struct Reader<'a> {
     geometry: Geometry,
     read: Box<dyn Fn(u64, Buffer) -> Io<Buffer> + 'a>,
 }
 
 impl<'a> Reader<'a> {
-    /// A file, which is read at once.
+    /// A reader of a file, which is read synchronously.
     pub(crate) fn of(disk: &'a DiskFile) -> Self {
         let read = |offset, mut buffer: Buffer| {
             let read = disk.read(offset, &mut buffer).map(|()| buffer);
@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         Self { geometry, read: Box::new(read) }
     }
 
-    /// The bytes of a device from a place on.
+    /// A reader of `size` bytes of a device from `start` on.
     pub(crate) fn of_part(device: &'a dyn BlockDevice, start: u64, size: u64) -> Self {
         let geometry = Geometry { size, read_only: true, ..device.geometry() };
         let read = move |offset, buffer: Buffer| match geometry.check(

@@ -1,5 +1,5 @@
-//! The redo log of `ffs`: all that the program asks of it. No other engine has it, so no entry of
-//! the table of designs can tell it; what each of them has is asked of its entry.
+//! The redo log of `ffs`, as far as this program uses it. No other engine has one, so the table of
+//! designs cannot offer it; features that every engine has are used through the table.
 
 pub(crate) use ffs::check_log::holds_changes;
 pub(crate) use ffs::logged::{Sharer, is_idle_of_another, is_needed, open_sharing, saved_under};

@@ -1,4 +1,4 @@
-//! What is saved of a log beside it: where it is, and whether a volume needs it.
+//! Records of a log that were saved beside it: their file, and whether a volume needs them.
 
 use std::fs;
 use std::io;
@@ -13,19 +13,19 @@ use crate::folder::{is_there, parent, real_place, sync_folder};
 use crate::redo_log::{is_needed, saved_under};
 use crate::words;
 
-/// Where something of this log is saved under this name: beside the log itself, wherever the links
-/// lie that lead to it.
+/// Path of the file with records of this log saved under this name. It is beside the log itself,
+/// with all links resolved.
 pub(crate) fn saved_path(log: &Path, name: u64) -> PathBuf {
     let mut file = real_place(log).into_os_string();
     file.push(format!(".{name:016x}"));
     file.into()
 }
 
-/// The file in which is saved what the volume on `disk` needs of this log, if the log itself has it
-/// no more.
+/// Finds the file of saved records that the volume on `disk` needs, if the log itself no longer has
+/// them.
 ///
 /// # Errors
-/// [`Failure`] when what was saved cannot be opened.
+/// [`Failure`] if the file cannot be opened.
 pub(crate) async fn saved_of(
     disk: &dyn BlockDevice,
     log: &Path,
@@ -36,11 +36,11 @@ pub(crate) async fn saved_of(
     Ok(place.filter(|place| *place == saved))
 }
 
-/// Where the volume on `disk` has what it logged last: in this log, or in `saved`; nowhere, if both
-/// are missing.
+/// Finds the latest logged changes of the volume on `disk`: in this log, or in `saved`; nowhere, if
+/// both are missing.
 ///
 /// # Errors
-/// [`Failure`] when what was saved cannot be opened.
+/// [`Failure`] if the saved file cannot be opened.
 pub(crate) async fn log_of(
     disk: &dyn BlockDevice,
     log: &Path,
@@ -49,7 +49,7 @@ pub(crate) async fn log_of(
 ) -> Result<Option<PathBuf>, Failure> {
     let holds = async |path: &Path| holds(disk, path, &device).await;
     let log = is_there(log)?.then_some(log);
-    // A volume that has come back with what was saved has its changes in the log since.
+    // After a recovery from the saved records, the volume's changes are in the log.
     let is_in_the_log = match log {
         Some(log) => holds(log).await?,
         None => false,
@@ -60,12 +60,13 @@ pub(crate) async fn log_of(
     }
 }
 
-/// The file in which something of this log was saved for the volume on `disk`, if there is one:
-/// what the volume needs, whatever else has one of its names. Where it needs none, the first there
-/// is may be what a volume has come back with before it was removed, or what one has left.
+/// Finds the file in which records of this log were saved for the volume on `disk`, if there is
+/// one. A file that the volume needs is chosen over another under one of its names. If the volume
+/// needs none, the first file is returned: a volume may have recovered from it before it could be
+/// removed, or may have left it behind.
 ///
 /// # Errors
-/// [`Failure`] when what was saved cannot be opened.
+/// [`Failure`] if the file cannot be opened.
 pub(crate) async fn saved_for(
     disk: &dyn BlockDevice,
     log: &Path,
@@ -84,37 +85,37 @@ pub(crate) async fn saved_for(
     Ok(Some(first))
 }
 
-/// Whether what was saved may be given up with what the log holds of the volume on `disk`: it is
-/// what the volume needs, or has come back with, or has left. Else it is of a copy of the volume,
-/// which has the same id.
+/// Whether the saved records may be given up together with the log's records of the volume on
+/// `disk`: the volume needs them, or has recovered from them, or has left them. Otherwise they
+/// belong to a copy of the volume, which has the same id.
 ///
 /// # Errors
-/// [`Failure`] when a file cannot be opened.
+/// [`Failure`] if a file cannot be opened.
 pub(crate) async fn is_its_own(
     disk: &dyn BlockDevice,
     log: &Path,
     saved: &Path,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<bool, Failure> {
-    // What was stopped cleanly bears nothing by which it could be told from its copies.
+    // A cleanly stopped volume has nothing that would distinguish it from its copies.
     let bears_none = saved_under(disk).await.is_ok_and(|[_, epoch]| epoch == 0);
     Ok(bears_none
         || holds(disk, saved, &device).await?
         || is_there(log)? && holds(disk, log, &device).await?)
 }
 
-/// Whether the volume on `disk` needs what is in this file, a log or what was saved of one.
+/// Whether the volume on `disk` needs this file, a log or records saved of one.
 async fn holds(
     disk: &dyn BlockDevice,
     path: &Path,
     device: impl Fn(DiskFile) -> Rc<dyn BlockDevice>,
 ) -> Result<bool, Failure> {
-    // Only its slots are looked at, and a server may be writing the rest.
+    // Only the slots are read, and a server may be writing the rest.
     let device = device(DiskFile::open(path, Access::Glance)?);
     Ok(is_needed(disk, &*device).await.unwrap_or(false))
 }
 
-/// Whether something was saved of this log, for whatever volume.
+/// Whether records of this log were saved for any volume.
 pub(crate) fn has_saved(log: &Path) -> bool {
     let log = real_place(log);
     let Ok(entries) = fs::read_dir(parent(&log)) else { return false };
@@ -127,7 +128,7 @@ pub(crate) fn has_saved(log: &Path) -> bool {
     })
 }
 
-/// Removes what was saved, for good.
+/// Removes saved records for good.
 ///
 /// # Errors
 /// [`Failure::File`].
@@ -138,16 +139,16 @@ pub(crate) fn remove(path: PathBuf) -> Result<(), Failure> {
     sync_folder(&folder)
 }
 
-/// Makes a file beside the log, and says so.
+/// Creates a file beside the log, and reports it.
 ///
 /// # Errors
-/// When the log is a device, or there is no room.
+/// If the log is a device, or there is no space.
 pub(crate) fn save_beside(log: &Path, name: u64, size: u64) -> io::Result<DiskFile> {
     if !log.is_file() {
         return Err(io::Error::other("the log is a device"));
     }
     let path = saved_path(log, name);
-    // One that is there was begun and never used, or the volume was stopped cleanly since.
+    // An existing file was begun and never used, or the volume was stopped cleanly since.
     if let Err(error) = fs::remove_file(&path)
         && error.kind() != io::ErrorKind::NotFound
     {

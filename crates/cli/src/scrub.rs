@@ -1,8 +1,8 @@
-//! `duramen scrub`: has everything on a volume compared with its checksum, and names the files of
-//! what is lost. The server of a volume does it while it serves, as a job.
+//! `duramen scrub`: compares all blocks of a volume with their checksums, and names the files with
+//! lost data. The server of a volume does it as a job while it serves.
 //!
 //! # Contract
-//! Nothing is changed but what is wrong and can be mended. It may end at any moment.
+//! Only bad blocks that can be repaired are written. The scrub may end at any moment.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -32,7 +32,7 @@ use crate::stack::Stack;
 use crate::volume::Volume;
 use server::reactor::elsewhere;
 
-/// What `duramen scrub --help` says at its end.
+/// Text at the end of `duramen scrub --help`.
 pub(crate) const HELP: &str = "\
 Reads all blocks in use, in disk order, and verifies their checksums. A bad block is rewritten if
 another copy exists, for example on a mirror. Lost data is listed by file name and byte offset. If
@@ -46,7 +46,8 @@ Examples:
 
 Exit codes: 0 no data is lost; 1 data is lost, or the scrub failed; 2 usage error.";
 
-/// So often a server is asked at last that does not tell of the scrub, as one that is about to end.
+/// Maximum number of final requests to a server that does not report the scrub, for example because
+/// it is about to end.
 const ASKED_AT_LAST: u32 = 25;
 
 /// The arguments of `duramen scrub`.
@@ -62,30 +63,30 @@ pub(crate) struct ScrubArguments {
     pub(crate) control: Option<PathBuf>,
 }
 
-/// How far a scrub is, and what it has found. The names are those of JSON objects.
+/// Progress and findings of a scrub. The names are those of JSON objects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Scrub {
     done_bytes: u64,
     total_bytes: u64,
     mended: u64,
     lost: Vec<Lost>,
-    /// Why it did not come to its end.
+    /// Reason why the scrub did not complete.
     error: Option<String>,
 }
 
-/// A place of which nothing right is left.
+/// A place with no good copy left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Lost {
-    /// The file whose it is, if it is one's.
+    /// Path of the file with the loss, if a file has it.
     path: Option<String>,
-    /// The snapshot that has it, if the files of now do not.
+    /// Name of the snapshot with the loss, if the live files do not have it.
     snapshot: Option<String>,
-    /// Where in the file, in bytes; on the volume, if it is no file's.
+    /// Offset in the file, in bytes; on the volume, if no file has the loss.
     offset: u64,
 }
 
 impl Scrub {
-    /// The places that are lost, as the folder of the volume keeps them.
+    /// The lost places in the form that the volume's folder keeps.
     fn losses(&self, found_at: i64) -> Vec<Loss> {
         let loss = |lost: &Lost| {
             let Lost { path, snapshot, offset } = lost.clone();
@@ -94,7 +95,7 @@ impl Scrub {
         self.lost.iter().map(loss).collect()
     }
 
-    /// Takes over what is told.
+    /// Takes over the findings of a progress report.
     fn see(&mut self, scrubbed: &Scrubbed) {
         let Scrubbed { done_bytes, total_bytes, mended, ref lost } = *scrubbed;
         (self.done_bytes, self.total_bytes, self.mended) = (done_bytes, total_bytes, mended);
@@ -106,13 +107,13 @@ impl Scrub {
     }
 }
 
-/// What a scrub has come to, and why that is not its end, if it is not.
+/// Findings of a scrub, and the reason why it did not complete, if it did not.
 type Outcome = (Scrub, Result<(), Failure>);
 
-/// Scrubs, and says what was found, also if it does not come to its end.
+/// Scrubs a volume and prints the findings, even if the scrub does not complete.
 ///
 /// # Errors
-/// [`Failure`], also when something is lost.
+/// [`Failure`], also if data is lost.
 pub(crate) fn run(arguments: &ScrubArguments, output: &mut dyn Write) -> Result<(), Failure> {
     match scrub(arguments) {
         Ok((volume, outcome)) => tell(outcome, &volume, arguments.json, output),
@@ -126,10 +127,10 @@ pub(crate) fn run(arguments: &ScrubArguments, output: &mut dyn Write) -> Result<
     }
 }
 
-/// Scrubs.
+/// Scrubs a volume.
 ///
 /// # Errors
-/// [`Failure`] if it was not begun.
+/// [`Failure`] if the scrub could not begin.
 fn scrub(arguments: &ScrubArguments) -> Result<(Volume, Outcome), Failure> {
     let volume = Volume::find(&arguments.volume)?;
     refuse_unsummed(&volume)?;
@@ -152,10 +153,10 @@ fn print_json(scrub: &Scrub, output: &mut dyn Write) -> Result<(), Failure> {
     Ok(writeln!(output, "{text}")?)
 }
 
-/// Says what a scrub has come to.
+/// Prints the findings of a scrub.
 ///
 /// # Errors
-/// Why that is not its end; [`Failure::Rotten`] when something is lost.
+/// The reason why the scrub did not complete; [`Failure::Rotten`] if data is lost.
 fn tell(
     (mut scrub, done): Outcome,
     volume: &Volume,
@@ -175,7 +176,7 @@ fn tell(
     if places > 0 { Err(Failure::Rotten { path: volume.path.clone(), places }) } else { Ok(()) }
 }
 
-/// An engine that keeps no checksums has nothing to compare with.
+/// Refuses a volume whose engine keeps no checksums.
 fn refuse_unsummed(volume: &Volume) -> Result<(), Failure> {
     let design = volume.design();
     if design.has_disks() && design.work().scrub.is_some() {
@@ -202,19 +203,19 @@ fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<()
     Ok(writeln!(output, "{path}: {size} compared with their checksums, {mended} places mended")?)
 }
 
-/// It was told to end, as Ctrl-C does.
+/// The failure of a scrub that was ended, for example by Ctrl-C.
 fn ended(volume: &Volume) -> Failure {
     let path = volume.path.clone();
     Failure::Ended { path, what: "the scrub" }
 }
 
-/// It does not go on, for this reason.
+/// The failure of a scrub that cannot continue for this reason.
 fn not_scrubbed(volume: &Volume, why: String) -> Failure {
     let (path, source) = (volume.path.clone(), std::io::Error::other(why));
     Failure::File { verb: "scrub", path, source }
 }
 
-/// Has the server of a volume do it; nothing if there is none.
+/// Asks the server of a volume to scrub it; returns nothing if there is no server.
 fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure> {
     let Some(answer) = order::post(socket, &volume.path, "/v1/scrub", &json!({}))? else {
         return Ok(None);
@@ -236,17 +237,17 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
     let followed = followed.map_err(Failure::Start)??;
     let (last, done) = followed.unwrap_or_else(|| {
         let route = format!("/v1/jobs/{}/cancel", answer["job"]);
-        let _ = client::post(socket, &route, String::new()); // it may have ended
+        let _ = client::post(socket, &route, String::new()); // the job may have ended
         (None, Err(ended(volume)))
     });
     let (scrub, done) = match (told_in_time(socket, &volume.path), last) {
         (Ok(scrub), _) => (scrub, done),
-        // What was found last may not be all.
+        // The last findings may be incomplete.
         (Err(failure @ Failure::ServerEnded { .. }), Some(last)) => (last, Err(failure)),
         (Err(failure), Some(last)) => (last, done.and(Err(failure))),
         (Err(failure), None) => return Err(done.err().unwrap_or(failure)),
     };
-    // What the server tells of a job is whether it failed, and not why.
+    // The status of a job has only the fact of a failure, so the reason comes from the scrub.
     let done = done.map_err(|failure| match (failure, &scrub.error) {
         (Failure::Control { .. }, Some(why)) => not_scrubbed(volume, why.clone()),
         (failure, _) => failure,
@@ -254,7 +255,7 @@ fn by_server(volume: &Volume, socket: &Path) -> Result<Option<Outcome>, Failure>
     Ok(Some((scrub, done)))
 }
 
-/// What the server of a volume tells of its last scrub. One that is about to end is waited for.
+/// The last scrub, as the server of a volume reports it. Retries while a server is about to end.
 fn told_in_time(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
     for _ in 0..ASKED_AT_LAST {
         match told_by(socket, volume) {
@@ -265,7 +266,7 @@ fn told_in_time(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
     told_by(socket, volume)
 }
 
-/// What the server of a volume tells of its last scrub.
+/// The last scrub, as the server of a volume reports it.
 fn told_by(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
     let refused = |why: &str| Failure::Control { path: socket.to_owned(), why: why.to_owned() };
     let told = order::get(socket, volume, "/v1/info")?;
@@ -274,7 +275,7 @@ fn told_by(socket: &Path, volume: &Path) -> Result<Scrub, Failure> {
     scrub.map_err(|_| refused("it tells nothing of the scrub"))
 }
 
-/// Does it where nobody serves the volume.
+/// Scrubs a volume that no server serves.
 async fn here(volume: &Volume, runtime: Runtime) -> Result<Outcome, Failure> {
     let disks = Disks::new().map_err(Failure::Start)?;
     let open = |disk: DiskFile| -> Rc<dyn BlockDevice> { disks.device(disk) };
@@ -289,7 +290,7 @@ async fn here(volume: &Volume, runtime: Runtime) -> Result<Outcome, Failure> {
     Ok((scrub, done))
 }
 
-/// Scrubs what is open, and closes it.
+/// Scrubs an open volume, and closes it.
 async fn scrub_all(volume: &Volume, stack: Stack) -> Outcome {
     let (bar, mut scrub) = (bar("scrubbing"), Scrub::default());
     let mut watch = |scrubbed: &Scrubbed| {
@@ -312,9 +313,9 @@ async fn scrub_all(volume: &Volume, stack: Stack) -> Outcome {
     (scrub, done.and(closed))
 }
 
-/// What scrubs a volume that is served, one time after the other.
+/// Scrubs of a volume that is served, one at a time.
 pub(crate) struct Scrubs {
-    /// The folder of the volume, if it has one.
+    /// Folder of the volume, if it has one.
     folder: Option<PathBuf>,
     engine: Weak<dyn OpenEngine>,
     jobs: Jobs,
@@ -324,7 +325,7 @@ pub(crate) struct Scrubs {
 }
 
 impl Scrubs {
-    /// Those of a volume that is open.
+    /// Creates the scrubs of an open volume.
     pub(crate) fn new(
         folder: Option<PathBuf>,
         opened: &Opened,
@@ -336,12 +337,12 @@ impl Scrubs {
         Self { folder, engine, jobs, runtime, is_under_way: Rc::default(), seen: Rc::default() }
     }
 
-    /// What the last one has come to so far.
+    /// State of the latest scrub.
     pub(crate) fn seen(&self) -> Rc<RefCell<Option<Scrub>>> {
         self.seen.clone()
     }
 
-    /// For the control channel.
+    /// Starts a scrub on behalf of the control channel.
     pub(crate) fn begin(self) -> Begin {
         Rc::new(move || self.begin_one())
     }

@@ -1,4 +1,4 @@
-//! `duramen serve`: serves volumes over NFS until it is told to stop.
+//! `duramen serve`: serves volumes over NFS until a signal or an error ends it.
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;
@@ -76,10 +76,10 @@ pub(crate) struct ServeArguments {
     pub(crate) create: Option<u64>,
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends the server.
 ///
 /// # Errors
-/// [`Failure`] when a volume cannot be opened, an address not be used, or the end was not clean.
+/// [`Failure`] if a volume cannot be opened, an address cannot be used, or the end was not clean.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     log_to_standard_error();
     end_with_a_panic();
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     served
 }
 
-/// Makes the volumes that do not exist, or not to their end, if that is wanted.
+/// Creates missing volumes and completes unfinished ones, if the arguments ask for it.
 fn create_missing<'a>(
     arguments: &'a ServeArguments,
     created: &mut Vec<&'a Path>,
@@ -126,8 +126,8 @@ async fn serve(
     };
     let served = open_and_serve(arguments, settings, &runtime, signals, &mut opened, ready).await;
     if !matches!(served, Err(Failure::Serve(ServeError::Interrupted))) {
-        // A server that did not even start leaves its volumes clean, too. Those that it has shut
-        // down are not hurt by being told again.
+        // A server that failed to start leaves its volumes clean, too. A second shutdown of a
+        // volume is harmless.
         for (file_system, report_stop) in opened {
             if file_system.shutdown().await.is_ok() {
                 report_stop();
@@ -147,7 +147,7 @@ async fn open_and_serve(
 ) -> Result<(), Failure> {
     let mut found = find_all(arguments)?;
     let Some(probed) = signals.unless_ended(probe_all(&mut found, runtime)).await else {
-        return Ok(()); // nothing is open yet
+        return Ok(()); // no volume is open yet
     };
     probed?;
     let opening = open_all(arguments, &settings, &found, runtime);
@@ -180,7 +180,7 @@ async fn open_and_serve(
                 volumes.push(Served { name, fsid: Fsid(id), file_system });
             }
             Err(failure) if all_refused => return Err(failure),
-            // A volume that is refused does not hold up the others.
+            // A refused volume does not delay the others.
             Err(failure) => {
                 words::say(format_args!("{failure}; the others are served without it"));
                 settings.refused.push(name);
@@ -194,8 +194,8 @@ async fn open_and_serve(
     Ok(server::serve(runtime, volumes, settings, desks, signals, ready).await?)
 }
 
-/// The socket on which questions about a volume are answered, if it has one. A folder in which
-/// there can be none is no reason not to serve what is in it.
+/// Claims the control socket of a volume, if it has one. A volume is served even if its folder
+/// cannot have a socket.
 fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>, Failure> {
     let Some(own) = volume.socket() else {
         return Ok(named.map(Socket::claim).transpose()?);
@@ -209,7 +209,7 @@ fn claim_socket(volume: &Volume, named: Option<&Path>) -> Result<Option<Socket>,
     }
 }
 
-/// That of a volume that stands on one disk, or may not be changed.
+/// Refuses orders for a volume on one disk, and for one that may not be changed.
 fn no_orders(volume: &Volume) -> Act {
     let why = match volume.settings.raid {
         None => "the volume does not stand on a set of disks",
@@ -218,7 +218,7 @@ fn no_orders(volume: &Volume) -> Act {
     Rc::new(move |_, _| ready(Err(Refused::Conflict(why.to_owned()))).boxed_local())
 }
 
-/// A socket is that of one disk.
+/// Refuses `--control` unless it can mean only one disk.
 fn refuse_unclear_control(found: &[Named], control: Option<&Path>) -> Result<(), Failure> {
     let bare = found.iter().filter(|(_, volume)| volume.folder.is_none()).count();
     if control.is_none() || bare == 1 {
@@ -228,10 +228,10 @@ fn refuse_unclear_control(found: &[Named], control: Option<&Path>) -> Result<(),
     Err(Failure::Usage(sentence.to_owned()))
 }
 
-/// A volume, and the name by which it is served.
+/// A volume and its name in the export list.
 type Named = (String, Volume);
 
-/// The volumes that are to be served.
+/// Finds the volumes to serve.
 fn find_all(arguments: &ServeArguments) -> Result<Vec<Named>, Failure> {
     let mut found = Vec::new();
     for path in &arguments.volumes {
@@ -244,7 +244,7 @@ fn find_all(arguments: &ServeArguments) -> Result<Vec<Named>, Failure> {
     Ok(found)
 }
 
-/// Waits for the disks of the volumes, as long as these need them.
+/// Waits for those disks of the volumes that they need.
 async fn probe_all(found: &mut [Named], runtime: &Runtime) -> Result<(), Failure> {
     for (_, volume) in found {
         volume.silent = silent_disks(volume, runtime).await?;
@@ -252,7 +252,7 @@ async fn probe_all(found: &mut [Named], runtime: &Runtime) -> Result<(), Failure
     Ok(())
 }
 
-/// Opens the volumes: what became of each.
+/// Opens the volumes and returns a result for each.
 async fn open_all(
     arguments: &ServeArguments,
     settings: &Settings,
@@ -277,7 +277,7 @@ async fn open_all(
                 match open_volume(volume, access, device.clone(), cache_bytes, runtime).await {
                     Ok(volume) => results.push(Ok(volume)),
                     Err(failure) => {
-                        // One that is refused leaves the others as they were.
+                        // After a refusal the other volumes are closed as they were.
                         for OpenVolume { file_system, .. } in results.into_iter().flatten() {
                             let _ = file_system.shutdown().await;
                         }
@@ -290,9 +290,9 @@ async fn open_all(
     Ok(results)
 }
 
-/// Has the process end when any task or thread panics: something is not as it must be, and nothing
-/// that follows from it may reach a disk or a client. What was promised is durable, and the next
-/// start goes on from there. Left alone, the reactor would drop the one task and serve on.
+/// Ends the process when any task or thread panics: an invariant is broken, and nothing that
+/// follows from it may reach a disk or a client. Promised changes are durable, and the next start
+/// recovers them. Without this hook, the reactor would drop that one task and continue serving.
 fn end_with_a_panic() {
     panic::set_hook(Box::new(move |panic| {
         words::say(format_args!("{panic}\n{}", Backtrace::capture()));
@@ -301,17 +301,17 @@ fn end_with_a_panic() {
     }));
 }
 
-/// What the server has to say while it runs goes to standard error; `RUST_LOG` says how much.
+/// Sends log messages of the running server to standard error; `RUST_LOG` sets the level.
 fn log_to_standard_error() {
     let filter =
         EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
     words::in_background();
     let lines = tracing_subscriber::fmt().with_writer(Lines).with_env_filter(filter);
-    // A complaint about a line that could not be written would be one more.
+    // An error about an unwritable line would be one more such line.
     lines.log_internal_errors(false).with_ansi(io::stderr().is_terminal()).init();
 }
 
-/// The configuration, as far as the command line does not know better.
+/// Reads the configuration. The command line overrides it.
 fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     let file = arguments.config.clone();
     let mut config = match &file {
@@ -327,7 +327,7 @@ fn read_settings(arguments: &ServeArguments) -> Result<Settings, Failure> {
     Ok(Settings { config, file, refused: Vec::new() })
 }
 
-/// A volume is served once, whatever it is called.
+/// Refuses to serve one volume twice under different names.
 fn refuse_twins(found: &[Named]) -> Result<(), Failure> {
     let disk = |volume: &Volume| fs::canonicalize(&volume.disk_path).ok();
     for (index, (_, volume)) in found.iter().enumerate() {
@@ -341,12 +341,12 @@ fn refuse_twins(found: &[Named]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The last part of a path, without the `.img` of an image. A link has its own name, not that of
-/// what it leads to.
+/// Name of a volume's export: the last component of its path, without the `.img` of an image. A
+/// link counts by its own name, not by that of its target.
 fn export_name(path: &Path) -> Result<String, Failure> {
     let whole = match path.file_name() {
         Some(_) => path.to_owned(),
-        // A path such as '.' has its name elsewhere.
+        // A path such as '.' takes its name from its canonical path.
         None => fs::canonicalize(path).map_err(|source| Failure::File {
             verb: "find",
             path: path.to_owned(),
@@ -358,8 +358,8 @@ fn export_name(path: &Path) -> Result<String, Failure> {
     Ok(name.strip_suffix(".img").unwrap_or(&name).to_owned())
 }
 
-/// Tells the starter of the server that it serves, and how to mount it. The first word of the
-/// first line is `ready`, for programs that wait for it.
+/// Announces that the server is ready, and how to mount its volumes. The first word of the first
+/// line is `ready:`, for programs that wait for it.
 fn announce(ready: &ReadyInfo) {
     let mut text = String::from("ready:");
     for volume in &ready.volumes {
@@ -373,7 +373,7 @@ fn announce(ready: &ReadyInfo) {
         text.push('\n');
     }
     let mut output = io::stdout().lock();
-    // It need not be read: a server whose output is closed serves as well.
+    // A server whose output is closed serves as well.
     let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
 }
 
@@ -384,7 +384,7 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    /// Says to the test that it is to panic, and how.
+    /// Environment variable that makes the test panic, and says how.
     const PANICS: &str = "DURAMEN_TEST_PANICS";
     const SIGABRT: i32 = 6;
 
@@ -398,13 +398,13 @@ mod tests {
                 assert_eq!(told.status.signal(), Some(SIGABRT), "{told:?}");
                 let words = String::from_utf8_lossy(&told.stderr);
                 assert!(words.contains("something is wrong"), "it says why: {words}");
-                // The bug that this must catch: the reactor goes on without the task.
+                // The bug that this test must catch: the reactor continues without the task.
                 assert!(again("untold").status.success());
             }
         }
     }
 
-    /// This test in a process of its own.
+    /// Runs this test in a process of its own.
     fn again(how: &str) -> process::Output {
         let mut test = Command::new(std::env::current_exe().expect("this program"));
         test.args(["--exact", "serve::tests::a_task_that_panics_ends_the_process", "--nocapture"]);

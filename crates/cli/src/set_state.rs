@@ -1,8 +1,9 @@
-//! `set.state`: what the folder of a volume knows of the set of disks on which it stands.
+//! `set.state`: the state of the underlying set of disks, as the folder of a volume records it.
 //!
-//! A member of a mirror that is found alone cannot know whether the others have gone on without it.
-//! So what became of the members is also kept here, durably before anything is acknowledged that
-//! one of them has missed ([`raid::Witnessed`]). The file is text, and replaced as a whole.
+//! A member of a mirror that is found alone cannot know whether the others have continued without
+//! it. So the states of the members are also kept here, and made durable before anything is
+//! acknowledged that one of them has missed ([`raid::Witnessed`]). The file is text, and replaced
+//! as a whole.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,16 +25,16 @@ use crate::membership::word_for;
 use crate::volume::replace;
 use crate::words;
 
-/// The file of a volume on a set of disks that holds it.
+/// Name of the file in the folder of a volume on a set of disks.
 pub(crate) const STATE_NAME: &str = "set.state";
-/// What it is called while it is written: a cut may leave it behind.
+/// Name of the file while it is written: a cut may leave such a file behind.
 pub(crate) const NEW_STATE_NAME: &str = ".set.state.new";
-/// No such file is longer, in bytes.
+/// Maximum size of the file, in bytes.
 const PROBED: usize = 8 << 10;
-/// After so long it is tried again to write it.
+/// Interval between attempts to write the file.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
@@ -47,7 +48,7 @@ struct Keys {
 struct SlotKeys {
     member: String,
     state: String,
-    /// The last generation of the set in which a member was up to date that is not.
+    /// For a member that is not in sync: the last generation of the set in which it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     in_sync_at: Option<u64>,
 }
@@ -82,11 +83,11 @@ fn parse(text: &str, set: &Id) -> Option<Witness> {
     Some(Witness { generation: keys.generation, slots })
 }
 
-/// What the folder of a volume knows of a set. A file that makes no sense, or is of another set,
-/// says nothing: then a half of a mirror is not believed.
+/// Reads the state of a set from the folder of a volume. An invalid file, or one of another set,
+/// counts as missing: then half of a mirror is not trusted.
 ///
 /// # Errors
-/// [`Failure`] when there is one that cannot be read.
+/// [`Failure`] if the file exists and cannot be read.
 pub(crate) fn read(folder: &Path, set: &Id) -> Result<Option<Witness>, Failure> {
     let path = folder.join(STATE_NAME);
     match fs::read_to_string(&path) {
@@ -97,8 +98,8 @@ pub(crate) fn read(folder: &Path, set: &Id) -> Result<Option<Witness>, Failure> 
     }
 }
 
-/// The last generation in which each member was up to date, as far as that is known. A disk with
-/// an earlier one was copied before.
+/// The last generation in which each member was in sync, as far as it is known. A disk with an
+/// earlier one is an old copy.
 pub(crate) fn last_in_sync(folder: &Path, set: &Id) -> BTreeMap<Id, u64> {
     let text = fs::read_to_string(folder.join(STATE_NAME)).unwrap_or_default();
     let Some(Keys { generation, slots, .. }) = parse_keys(&text, set) else {
@@ -111,7 +112,7 @@ pub(crate) fn last_in_sync(folder: &Path, set: &Id) -> BTreeMap<Id, u64> {
     slots.into_iter().filter_map(last).collect()
 }
 
-/// Writes it, durably.
+/// Writes the state durably.
 ///
 /// # Errors
 /// [`Failure::File`].
@@ -121,7 +122,7 @@ pub(crate) fn write(folder: &Path, set: &Id, witness: &Witness) -> Result<(), Fa
     replace(&path, &new, text.as_bytes())
 }
 
-/// Looks whether it could be written: a start that has to wait for that would seem to hang.
+/// Checks that the state can be written: a start that waited for that later would seem to hang.
 ///
 /// # Errors
 /// [`Failure::File`].
@@ -131,8 +132,8 @@ pub(crate) fn probe(folder: &Path) -> Result<(), Failure> {
     probed.map_err(|source| Failure::File { verb: "write", path, source })
 }
 
-/// Keeps it while the set is open. Where it cannot be written, nothing is acknowledged that a
-/// member has missed, until it can.
+/// Records the state while the set is open. If it cannot be written, nothing that a member has
+/// missed is acknowledged until it can.
 pub(crate) fn keep(folder: PathBuf, set: Id, clock: Rc<dyn Clock>) -> Witnessed {
     Rc::new(move |witness| {
         let (folder, clock) = (folder.clone(), clock.clone());
@@ -166,7 +167,7 @@ mod tests {
         write(&folder, &set, &witness).expect("there is room");
         assert_eq!(read(&folder, &set).expect("it is there"), Some(witness.clone()));
         assert_eq!(read(&folder, &[8; 16]).expect("it is there"), None, "it is of another set");
-        // The first one was in, and goes.
+        // The first slot is in sync, and becomes stale.
         let later = [3, 4].map(|generation| {
             let mut slots = witness.slots.clone();
             slots[0].standing = Standing::Stale;

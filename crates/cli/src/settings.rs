@@ -1,12 +1,12 @@
-//! What `volume.toml` says: the settings of a volume that are not on its disk.
+//! `volume.toml`: the settings of a volume that are not on its disk.
 //!
-//! The file is text that a person may have changed, so whatever it holds is either understood or
+//! The file is text that a person may have changed, so its contents are either understood or
 //! refused with the place and the reason. An unknown key is refused: it may be a typing error, or
-//! mean something to a version that came later. A name that no design has is refused with those
-//! that there are. A file without an engine is of the time when there was one alone.
+//! belong to a later version. An unknown engine or policy is refused with a list of the known ones.
+//! A file without an engine dates from the time when there was only one.
 //!
-//! A library of its own, though the program is all that uses it: so a fuzzer can reach it.
-//! Architecture invariant: text into types and back; no files, no disks.
+//! A library of its own, although only this program uses it: so a fuzzer can reach it. Architecture
+//! invariant: text into types and back; no files, no disks.
 
 #[path = "settings/raid.rs"]
 mod raid;
@@ -27,27 +27,27 @@ pub use snapshots::SnapshotsSettings;
 use softdep::SoftdepKeys;
 pub use softdep::SoftdepSettings;
 
-/// The shortest log that may be asked for, in bytes.
+/// Minimum size of a log that a user may request, in bytes.
 pub const SMALLEST_LOG: u64 = 2 << 20;
-/// The engine of a file that names none.
+/// Engine of a file that names none.
 const FIRST_ENGINE: &str = "ffs";
 
-/// What `volume.toml` says.
+/// Contents of `volume.toml`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The engine and the policy.
+    /// Engine and policy.
     pub design: &'static Design,
-    /// Bytes that the log grows to; on a set of disks, those that it has at the set's end.
+    /// Size to which the log grows, in bytes; on a set of disks, its fixed size at the set's end.
     pub log_size: Option<u64>,
-    /// The set of disks on which it stands, if it does not stand on one.
+    /// The underlying set of disks, if there is one.
     pub raid: Option<RaidSettings>,
-    /// How soft updates wait, for a design that has these. Others keep it for another day.
+    /// Delays of soft updates, for a design that has these. Other designs keep them for later.
     pub softdep: SoftdepSettings,
-    /// The snapshots that its server makes by itself.
+    /// Snapshots that the server creates by itself.
     pub snapshots: SnapshotsSettings,
 }
 
-/// The keys of the file.
+/// Keys of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys<T> {
@@ -66,7 +66,7 @@ struct Keys<T> {
 }
 
 impl Settings {
-    /// Those of a design of which nothing is said.
+    /// Default settings of a design.
     pub fn of(design: &'static Design) -> Self {
         let (softdep, snapshots) = (SoftdepSettings::default(), SnapshotsSettings::default());
         Self { design, log_size: None, raid: None, softdep, snapshots }
@@ -75,7 +75,7 @@ impl Settings {
     /// Reads the text of the file.
     ///
     /// # Errors
-    /// What is wrong with the text, and where.
+    /// Describes the error and its place in the text.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         let keys = toml::from_str::<Keys<Spanned<String>>>(text)?;
         let Keys { engine, policy, log_size, softdep, snapshots, raid } = keys;
@@ -109,16 +109,15 @@ impl Settings {
         Ok(Self { design, log_size, raid, softdep, snapshots })
     }
 
-    /// Whether a text, of which something else may be wrong, says of which engine and policy a
-    /// volume is.
+    /// Whether a text names an engine and a policy, even if other parts of it are invalid.
     pub fn names_a_design(text: &str) -> bool {
         let Ok(mut keys) = toml::from_str::<toml::Table>(text) else { return false };
         keys.retain(|key, _| matches!(key, "engine" | "policy"));
         Self::parse(&keys.to_string()).is_ok()
     }
 
-    /// The text of a file that says this. A section that the design has and of which nothing is
-    /// said stands there as a comment.
+    /// Text of a file with these settings. A missing section that the design could have appears as
+    /// a comment.
     pub fn to_text(&self) -> String {
         let Design { engine, policy, .. } = *self.design;
         let softdep = Some(self.softdep.keys()).filter(|_| !self.softdep.is_empty());
@@ -135,7 +134,7 @@ impl Settings {
     }
 }
 
-/// The number of the line in which a byte stands.
+/// Number of the line that contains a byte.
 fn line_of(text: &str, position: usize) -> usize {
     1 + text.bytes().take(position).filter(|&byte| byte == b'\n').count()
 }
@@ -234,7 +233,7 @@ mod tests {
         assert_eq!(ages.map(|age| age.as_millis()), [3000, 250, 120_000]);
         assert_eq!((options.memory, options.reclaim_share), (Some(3 << 20), 1.0));
         assert_eq!(Settings::parse(&settings.to_text()), Ok(settings.clone()));
-        // Another policy keeps it for the day on which it is softdep again.
+        // Another policy keeps the section for a return to softdep.
         let other = Settings { design: &FFS_LOG, ..settings };
         assert_eq!(Settings::parse(&other.to_text()), Ok(other));
     }
@@ -246,7 +245,7 @@ mod tests {
         let section: Vec<String> = text.lines().filter_map(says).collect();
         let text = format!("policy = \"softdep\"\n{}\n", section.join("\n"));
         let options = Settings::parse(&text).expect("it is a section").softdep.options();
-        let memory = Some(64 << 20); // an example: what holds depends on the cache
+        let memory = Some(64 << 20); // an example: the effective value depends on the cache
         assert_eq!(options, SoftUpdatesOptions { memory, ..SoftUpdatesOptions::default() });
         assert!(!Settings::of(&FFS_SYNC).to_text().contains("softdep"));
     }

@@ -1,9 +1,8 @@
 //! Volumes that share a log.
 //!
-//! What the log has of a volume that is not there when the others are opened, or that stops while
-//! they are served, is saved in a file beside it, whose name ends with the number by which the
-//! volume is known. There it is found when the volume is opened with the log again, and then the
-//! file goes.
+//! If a volume is missing when the others are opened, or stops while they are served, its records
+//! in the log are saved in a file beside it, whose name ends with the number of the volume. When
+//! the volume is opened with the log again, the file is used and then removed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,8 +25,8 @@ use crate::stack::{OpenSet, Stack};
 use crate::volume::Volume;
 use crate::words::{self, quoted};
 
-/// Files that have been saved since the log was opened: a volume that came back with an older one
-/// may have stopped already, and need what has its name now.
+/// Files that have been saved since the log was opened: a volume that recovered from an older file
+/// of the same name may have stopped already, and need the new one.
 #[derive(Clone, Default)]
 struct SavedAnew(Rc<RefCell<BTreeSet<PathBuf>>>);
 
@@ -37,18 +36,19 @@ impl SavedAnew {
         save_beside(log, name, size)
     }
 
-    /// Removes what a volume came back with, unless something else is there by now.
+    /// Removes the file from which a volume recovered, unless a new one has replaced it.
     fn remove_old(&self, path: PathBuf) -> Result<(), Failure> {
         if self.0.borrow().contains(&path) { Ok(()) } else { remove(path) }
     }
 }
 
-/// Whether several volumes write to this log, or are to. So do a volume for which something was
-/// saved of it, which comes back with that; and one that would take it from another volume, which
-/// has nothing in it and could not tell afterwards that nothing is lost.
+/// Whether several volumes write to this log, or are about to. This includes a volume with saved
+/// records of the log, which recovers from them; and a volume that would take the log over from
+/// another volume: the other has no records in the log, and without it could not know that nothing
+/// is lost.
 ///
 /// # Errors
-/// [`Failure`] when it cannot be read.
+/// [`Failure`] if the log cannot be read.
 pub(crate) async fn is_shared(
     log: &Path,
     volumes: &[Volume],
@@ -56,7 +56,7 @@ pub(crate) async fn is_shared(
     runtime: &Runtime,
 ) -> Result<bool, Failure> {
     let [volume] = volumes else { return Ok(true) };
-    // A disk that cannot be opened says so elsewhere.
+    // A failure to open the disk is reported elsewhere.
     let disk = volume.open(Access::ReadOnly, device, runtime).await.ok().map(|stack| stack.disk);
     if let Some(disk) = &disk
         && saved_of(&**disk, log, device).await?.is_some()
@@ -72,15 +72,15 @@ pub(crate) async fn is_shared(
     if newest.is_some_and(|slot| slot.is_shared()) {
         return Ok(true);
     }
-    // What cannot be saved beside a device could never be brought back.
+    // Records cannot be saved beside a device, so a log on a device cannot be taken over.
     let Some(disk) = disk else { return Ok(false) };
     Ok(log.is_file() && is_idle_of_another(&*disk, &*log_device).await.unwrap_or(false))
 }
 
-/// Opens volumes with the log that they share, each of them or none.
+/// Opens each of the volumes with the log that they share, or none of them.
 ///
 /// # Errors
-/// [`Failure`] when the log itself cannot be used.
+/// [`Failure`] if the log itself cannot be used.
 pub(crate) async fn open_together(
     volumes: &[Volume],
     log: &Path,
@@ -108,13 +108,14 @@ pub(crate) async fn open_together(
         move |name: u64, size: u64| anew.save(&log, name, size).map(&device)
     };
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-    // One bar for all would jump about: a volume under policy log is not checked when it returns.
+    // One bar for all volumes would jump about: a volume under policy log is not checked at its
+    // recovery.
     let opened =
         open_sharing(sharers, log_device, Rc::new(save), runtime, &options, &mut |_| ()).await;
     let words = format!("VOLUME --log {}", quoted(log));
     let opened = opened.map_err(|error| Failure::refused(log, words, error))?;
     if opened.iter().any(Result::is_ok) {
-        log::grow(log.to_owned(), LOG_SIZE); // it is one: what is none stays as it is
+        log::grow(log.to_owned(), LOG_SIZE); // the file is a log now, and only a log grows
     }
     let mut opened = opened.into_iter();
     let mut all = Vec::new();
@@ -129,7 +130,7 @@ pub(crate) async fn open_together(
                     orders.attend();
                 }
                 if let (Ok(_), Some((path, _))) = (&volume, saved) {
-                    // It is back.
+                    // The volume has recovered.
                     if let Err(failure) = anew.remove_old(path) {
                         words::say(format_args!("{failure}; it is not needed any more"));
                     }
@@ -141,7 +142,7 @@ pub(crate) async fn open_together(
     Ok(all)
 }
 
-/// What a volume is opened with, and what was saved for it of the log.
+/// A volume prepared for its opening, with the records that were saved of the log for it.
 type Prepared = (Opening, Rc<dyn BlockDevice>, Option<OpenSet>, Option<Saved>);
 type Saved = (PathBuf, Rc<dyn BlockDevice>);
 
@@ -165,8 +166,8 @@ async fn prepare(
     Ok((opening, disk, set, saved))
 }
 
-/// Makes the log if it can belong to some volume. Those that need one had another one, or what they
-/// need of it was saved.
+/// Creates the log if some volume can have a new one. A volume that needs its log used another one,
+/// or its records were saved.
 async fn make_log(
     volumes: &[Volume],
     log: &Path,
@@ -183,7 +184,7 @@ async fn make_log(
             return log::make(log, LOG_SIZE);
         }
     }
-    // The log that is named is not there.
+    // The named log is missing.
     Err(Failure::refused(&volumes[0].path, quoted(&volumes[0].path), LogError::LogMissing))
 }
 

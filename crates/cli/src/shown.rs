@@ -1,7 +1,7 @@
-//! Names of files as people read them.
+//! Names of files for people.
 
-/// A name as a terminal can show it and no reader is misled by it: what is no plain text is
-/// escaped.
+/// Escapes a name so that it neither controls a terminal nor misleads a reader: only plain text
+/// stays as it is.
 pub(crate) fn show_name(name: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in name.utf8_chunks() {

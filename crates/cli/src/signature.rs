@@ -1,8 +1,8 @@
-//! Recognises what is on a disk before it is overwritten.
+//! Recognises the contents of a disk before it is overwritten.
 
 use designs::DESIGNS;
 
-/// Bytes that a known format has in a known place.
+/// Magic bytes of a known format, at their offset.
 struct Signature {
     offset: usize,
     bytes: &'static [u8],
@@ -13,19 +13,19 @@ const fn signature(offset: usize, bytes: &'static [u8], name: &'static str) -> S
     Signature { offset, bytes, name }
 }
 
-/// A disk of a set of ours.
+/// A member of one of our sets.
 const MEMBER: &str = "a member of a set of disks";
-/// A disk that waits to become one.
+/// A spare of one of our sets.
 const SPARE: &str = "a spare of a set of disks";
-/// A disk of a set of Linux's md.
+/// A member of a set of Linux's md.
 const MD: &str = "a member of a Linux RAID";
-/// The first bytes of md's superblock.
+/// Magic number of md's superblock.
 const MD_MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
-/// What is read at once at the end of a disk.
+/// Size of a read at the end of a disk, in bytes.
 const SECTOR: u64 = 4096;
 
-/// What the end of a disk of so many bytes gives away; `read` fills bytes from a place on, and says
-/// whether it could.
+/// Recognises contents by the end of a disk of `size` bytes; `read` fills bytes from an offset on,
+/// and returns whether it succeeded.
 pub(crate) fn at_the_end(size: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<&'static str> {
     let md = [
         (size / SECTOR * SECTOR).checked_sub(2 * SECTOR), // version 1.0
@@ -42,7 +42,7 @@ pub(crate) fn at_the_end(size: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Op
     found.map(|(.., name)| name)
 }
 
-/// What says that a disk belongs to a set, whatever the set holds.
+/// Signatures of members and spares, whatever their set holds.
 const OF_SETS: [Signature; 4] = [
     signature(0, &raid::label::MAGIC, MEMBER),
     signature(0, &raid::SPARE_MAGIC, SPARE),
@@ -50,7 +50,7 @@ const OF_SETS: [Signature; 4] = [
     signature(4096, &MD_MAGIC, MD),
 ];
 
-/// What others leave on a disk. Our own designs know theirs.
+/// Signatures of other programs. Our own designs recognise their own.
 const OF_OTHERS: [Signature; 17] = [
     signature(8192 + 1372, &[0x54, 0x19, 0x01, 0x00], "a UFS1 file system"),
     signature(8192 + 1372, &[0x00, 0x01, 0x19, 0x54], "a UFS1 file system"),
@@ -71,13 +71,13 @@ const OF_OTHERS: [Signature; 17] = [
     signature(510, &[0x55, 0xaa], "a partition table or a boot sector"),
 ];
 
-/// What the first bytes of a disk give away; nothing when they are all zero.
+/// Recognises contents by the first bytes of a disk; `None` if they are all zero.
 pub(crate) fn recognise(head: &[u8]) -> Option<&'static str> {
     let data = || head.iter().any(|&byte| byte != 0).then_some("data of an unknown kind");
     known(head).or_else(data)
 }
 
-/// What they give away if it is something known.
+/// Recognises known formats by the first bytes of a disk.
 pub(crate) fn known(head: &[u8]) -> Option<&'static str> {
     let among = |signatures: &[Signature]| {
         let found = signatures.iter().find(|signature| {

@@ -1,12 +1,12 @@
-//! Sizes as people write and read them.
+//! Sizes for people.
 
-/// The units, each 1024 times the one before.
+/// Units, each 1024 times the previous one.
 const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
 
 /// Parses a number of bytes: `4096`, `512M`, `1.5G`, `2TiB`. Units are powers of 1024.
 ///
 /// # Errors
-/// A sentence about what is wrong, for clap to print behind the option.
+/// A sentence about the error, for clap to print behind the option.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "write a size like 4096, 512M, 1.5G or 2TiB (units of 1024)".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -26,7 +26,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "no disk is as large as that".to_owned())
 }
 
-/// So many decimal places of a unit, in bytes, rounded down; nothing of a byte can be had.
+/// Bytes of a decimal fraction of a unit, rounded down; `None` for a fraction of a byte.
 fn part_of(unit: u64, decimals: &str) -> Option<u64> {
     let places = u32::try_from(decimals.len()).ok().filter(|places| (1..=9).contains(places))?;
     let part: u64 = decimals.parse().ok()?;
@@ -36,7 +36,7 @@ fn part_of(unit: u64, decimals: &str) -> Option<u64> {
     u64::try_from(u128::from(part) * u128::from(unit) / u128::from(10_u64.pow(places))).ok()
 }
 
-/// Writes a number of bytes with the largest unit that leaves a number of one digit at least:
+/// Formats a number of bytes in the largest unit that leaves at least one digit before the point:
 /// `1.5 GiB`.
 pub(crate) fn show_size(bytes: u64) -> String {
     let power = (bytes.max(1).ilog2() / 10).min(UNITS.len() as u32);

@@ -1,13 +1,13 @@
-//! What a volume stands on, and how that is opened: one place for all commands.
+//! The disks of a volume and how they are opened: one place for all commands.
 //!
-//! A volume stands on one disk, or on a set of disks ([`raid`]), whose members are found by
-//! [`crate::members`]. Each start of a set that may be written begins a new generation: what was
-//! copied of a member before is known as a copy by that, and not read.
+//! A volume is on one disk, or on a set of disks ([`raid`]), whose members [`crate::members`]
+//! finds. Each start of a set for writing begins a new generation: by its older generation an
+//! earlier copy of a member is recognised, and not read.
 //!
-//! A set whose members may not be written is opened with what would be written kept in memory: so a
-//! reader sees what a return would come to. It is so with a set that is in use, too.
+//! If the members of a set may not be written, the set is opened with all writes kept in memory: so
+//! a reader sees the result of a recovery. The same is done with a set that is in use.
 //!
-//! At the end of a set there is room for a log, `log_size` bytes of it, whatever the policy.
+//! The end of a set is room for a log of `log_size` bytes, whatever the policy.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,62 +37,62 @@ use crate::set_state;
 use crate::volume::Volume;
 use crate::words;
 
-/// Disks that are open.
+/// Open disks.
 type Devices = Vec<Rc<dyn BlockDevice>>;
 
-/// What is open of a volume.
+/// The open disks of a volume.
 pub(crate) struct Stack {
-    /// What its file system stands on.
+    /// Device of the file system.
     pub(crate) disk: Rc<dyn BlockDevice>,
-    /// The room for its log in the set on which it stands, if its design has one.
+    /// Room for the log at the end of the set, if the design has a log.
     pub(crate) log: Option<Rc<dyn BlockDevice>>,
-    /// The same room for its ring of intents, if that is what its design has.
+    /// The same room for the intent ring, if the design has that.
     pub(crate) intents: Option<Rc<dyn BlockDevice>>,
-    /// That set.
+    /// The underlying set.
     pub(crate) set: Option<OpenSet>,
 }
 
-/// A disk, and where it is.
+/// A disk and its path.
 type Placed = (PathBuf, Rc<dyn BlockDevice>);
 
-/// A set that is open. A clone is the same one.
+/// An open set. A clone shares the same set.
 #[derive(Clone)]
 pub(crate) struct OpenSet {
     pub(crate) set: Rc<Set>,
-    /// Where its members are, and what they are, in no order.
+    /// Members and their paths, in no particular order.
     pub(crate) members: Rc<RefCell<Vec<Member>>>,
-    /// Where members are looked for at the next start.
+    /// Paths at which the next start looks for members.
     pub(crate) listed: Rc<RefCell<Vec<PathBuf>>>,
-    /// Where disks are that wait to become members.
+    /// Paths of the spares.
     pub(crate) spares: Rc<RefCell<Vec<PathBuf>>>,
-    /// Members and spares as the settings had them when this program read or wrote them last.
+    /// Members and spares as the settings had them when this program last read or wrote them.
     pub(crate) noted: Rc<RefCell<[Vec<PathBuf>; 2]>>,
-    /// How far the last look at all of it is, or was.
+    /// Progress and result of the last scrub.
     pub(crate) scrub: Rc<RefCell<Option<Scrub>>>,
-    /// Errors that the members have met, over all starts.
+    /// Errors of the members, over all starts.
     pub(crate) errors: Rc<ErrorBook>,
     /// Slots whose members were missing when the set was opened.
     pub(crate) late: Rc<RefCell<BTreeSet<usize>>>,
-    /// Members that are there, and out.
+    /// Members that are present but out.
     returned: Rc<RefCell<Vec<Returned>>>,
-    /// Disks of the set that are no members, and stay out: the set asks them for what it lacks.
+    /// Disks of the set that are no members, and stay out: the set reads from them what it lacks.
     strangers: Rc<RefCell<Vec<Placed>>>,
 }
 
-/// How far a look at all of a set is. The names are those of JSON objects.
+/// Progress and findings of a scrub of a set. The names are those of JSON objects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Scrub {
     pub(crate) done_bytes: u64,
     pub(crate) total_bytes: u64,
     pub(crate) mended: u64,
     pub(crate) lost: Vec<Lost>,
-    /// Bytes that no disk gave, and that one may give later: they are not lost.
+    /// Bytes that no disk could provide but one may provide later: they are not lost.
     #[serde(default)]
     pub(crate) unread_bytes: u64,
 }
 
 impl Scrub {
-    /// What is lost, as the folder of the volume keeps it.
+    /// The lost places in the form that the volume's folder keeps.
     pub(crate) fn losses(&self, found_at: i64) -> Vec<Loss> {
         let loss = |lost: &Lost| {
             let Lost { path, other_paths, offset, length } = lost.clone();
@@ -101,33 +101,33 @@ impl Scrub {
         self.lost.iter().map(loss).collect()
     }
 
-    /// How many bytes are lost.
+    /// Number of lost bytes.
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost.iter().map(|lost| lost.length).sum()
     }
 }
 
-/// What members cannot tell any more.
+/// A range of data that no member has any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lost {
-    /// The file whose it is, if that is known.
+    /// Path of the file with the data, if it is known.
     pub(crate) path: Option<String>,
-    /// Its other names: hard links.
+    /// Other paths of the file: hard links.
     #[serde(default)]
     pub(crate) other_paths: Vec<String>,
-    /// Where in the file, in bytes; in the volume, if that is not known.
+    /// Offset in the file, in bytes; in the volume, if the file is unknown.
     pub(crate) offset: u64,
     pub(crate) length: u64,
 }
 
 impl Lost {
-    /// Bytes of the volume, whoever has them.
+    /// A lost range of the volume whose file is unknown.
     pub(crate) fn somewhere(offset: u64, length: u64) -> Self {
         Self { path: None, other_paths: Vec::new(), offset, length }
     }
 }
 
-/// A member that was found and is out: it can be made again.
+/// A member that was found and is out: it can be rebuilt.
 pub(crate) struct Returned {
     pub(crate) slot: usize,
     pub(crate) member: Id,
@@ -136,7 +136,7 @@ pub(crate) struct Returned {
 }
 
 impl OpenSet {
-    /// A disk is to have another use: the set asks it for nothing any more, and closes it.
+    /// Releases a disk for another use: the set no longer reads it, and closes it.
     pub(crate) async fn release(&self, path: &Path) {
         let is_it = |(of, _): &Placed| real(of) == path;
         let released: Vec<_> = self.strangers.borrow_mut().extract_if(.., |it| is_it(it)).collect();
@@ -145,8 +145,8 @@ impl OpenSet {
         }
     }
 
-    /// One that is out, and whose slot has no other member since; or the new disk of a
-    /// replacement that was interrupted.
+    /// Takes the next returned member whose slot has no other member by now; or the new disk of an
+    /// interrupted replacement.
     pub(crate) fn next_returned(&self) -> Option<Returned> {
         let label = self.set.label();
         let (incoming, slots) = (label.incoming(), label.slots);
@@ -156,18 +156,19 @@ impl OpenSet {
         let is_offline = |one: &Returned| slots[one.slot].standing == Standing::Offline;
         let mut returned = self.returned.borrow_mut();
         returned.retain(|one| is_incoming(one) || is_out(one));
-        // A replacement goes on when the old disk is in. What a person took out waits for a person.
+        // A replacement continues when the old disk is in. A member that a user took out waits for
+        // the user.
         let next =
             returned.iter().rposition(|one| !is_offline(one) && is_out(one) || is_in(one))?;
         Some(returned.remove(next))
     }
 
-    /// A member that is out is there.
+    /// Adds a returned member that is out.
     pub(crate) fn has_returned(&self, returned: Returned) {
         self.returned.borrow_mut().push(returned);
     }
 
-    /// That of a slot, if it has this path.
+    /// Takes the returned member of a slot, if it has this path.
     pub(crate) fn take_returned(&self, slot: usize, path: &Path) -> Option<Returned> {
         let mut returned = self.returned.borrow_mut();
         let is_it = |one: &Returned| one.slot == slot && real(&one.path) == path;
@@ -175,22 +176,22 @@ impl OpenSet {
         Some(returned.swap_remove(place))
     }
 
-    /// What lies here does not come back.
+    /// Forgets the returned member at this path.
     pub(crate) fn forget_returned(&self, path: &Path) {
         self.returned.borrow_mut().retain(|one| real(&one.path) != path);
     }
 
-    /// Paths where members are looked for and none is.
+    /// Listed paths that hold no member.
     pub(crate) fn absent(&self) -> Vec<PathBuf> {
         absent(&self.listed.borrow(), &self.members.borrow(), &self.set.label())
     }
 }
 
 impl Volume {
-    /// Opens what it stands on, with a device of `device` for each disk.
+    /// Opens the disks of the volume. `device` makes the device of each disk.
     ///
     /// # Errors
-    /// [`Failure`] when that cannot be had, or not with this access.
+    /// [`Failure`] if they cannot be opened, or not with this access.
     pub(crate) async fn open(
         &self,
         access: Access,
@@ -199,15 +200,15 @@ impl Volume {
     ) -> Result<Stack, Failure> {
         let mut stack = self.open_to_serve(access, device, runtime).await?;
         if let Some(intents) = stack.intents.take() {
-            self.told(intents.close().await)?; // else the set would wait for it at its end
+            self.told(intents.close().await)?; // otherwise the set would never close
         }
         Ok(stack)
     }
 
-    /// The same, with the room for intents.
+    /// Opens the disks of the volume, and the room for its intents.
     ///
     /// # Errors
-    /// As [`Volume::open`].
+    /// As for [`Volume::open`].
     pub(crate) async fn open_to_serve(
         &self,
         access: Access,
@@ -240,15 +241,15 @@ impl Volume {
         } else if self.design().keeps_intents && access == Access::ReadWrite {
             stack.intents = Some(Rc::new(log));
         } else {
-            self.told(log.close().await)?; // else the set would wait for it at its end
+            self.told(log.close().await)?; // otherwise the set would never close
         }
         Ok(stack)
     }
 
-    /// Whether it stands on a set of which a member that is up to date is missing.
+    /// Whether the volume's set lacks an in-sync member.
     ///
     /// # Errors
-    /// [`Failure`] when that cannot be said.
+    /// [`Failure`] if that cannot be determined.
     pub(crate) fn lacks_a_member(&self) -> Result<bool, Failure> {
         let Some(raid) = &self.settings.raid else { return Ok(false) };
         let witness = self.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
@@ -308,7 +309,7 @@ impl Volume {
         })
     }
 
-    /// How a set is opened on these members.
+    /// Options to open a set with these members.
     fn set_options(
         &self,
         raid: &RaidSettings,
@@ -334,8 +335,8 @@ impl Volume {
         }
     }
 
-    /// Opens the disks of those that were found, without those that cannot be had if that does no
-    /// harm.
+    /// Opens the disks of the members found. A disk that cannot be opened is skipped if that does
+    /// no harm.
     fn open_members(
         &self,
         found: Vec<Member>,
@@ -352,7 +353,7 @@ impl Volume {
                 {
                     return Err(error.into());
                 }
-                // Else it would be out, and be made again, for want of a right.
+                // Otherwise a missing permission would take the member out and cause a rebuild.
                 Err(error @ OpenError::PermissionDenied(..))
                     if story.has_in(&member.label.member()) && !self.is_degraded_meant =>
                 {
@@ -379,17 +380,17 @@ impl Volume {
     }
 }
 
-/// The disks of a set that is open, by what becomes of them.
+/// The disks of an open set, sorted by their further use.
 struct Sorted {
-    /// Where members are that the settings do not name.
+    /// Paths of members that the settings do not name.
     moved: Vec<PathBuf>,
     returned: Vec<Returned>,
     strangers: Vec<Placed>,
 }
 
 impl Sorted {
-    /// What becomes of disks by the label that holds. `last` has the last generation in which each
-    /// member was up to date.
+    /// Sorts the disks by the label that holds. `last` has the last generation in which each member
+    /// was in sync.
     fn of(label: &Label, members: &[Member], devices: Devices, last: &BTreeMap<Id, u64>) -> Self {
         let mut sorted = Self { moved: Vec::new(), returned: Vec::new(), strangers: Vec::new() };
         let Self { moved, returned, strangers } = &mut sorted;
@@ -399,7 +400,7 @@ impl Sorted {
                 if !one.is_listed {
                     moved.push(one.path.clone());
                 }
-                // A replacement that was interrupted goes on.
+                // An interrupted replacement continues.
                 returned.push(Returned { slot, member, path: one.path.clone(), device });
                 continue;
             }
@@ -408,15 +409,15 @@ impl Sorted {
                 continue;
             };
             let is_in = its.standing == Standing::InSync;
-            // What lies elsewhere and is older than the member is somebody's copy; not so one that
-            // was never made to its end.
+            // An unlisted disk that is older than the member is a copy, unless its rebuild was
+            // never completed.
             let is_begun = one.label.slots[slot].standing.is_coming();
             let last = last.get(&member);
             let is_late = is_begun || last.is_some_and(|&last| one.label.generation >= last);
             if !one.is_listed && (is_in || is_late) {
                 moved.push(one.path.clone());
             }
-            // A member that a person has taken out is not made again unasked.
+            // A member that a user has taken out is rebuilt only on an order.
             if its.standing != Standing::Offline && !is_in && (one.is_listed || is_late) {
                 returned.push(Returned { slot, member, path: one.path.clone(), device });
             } else if !is_in {
@@ -428,7 +429,7 @@ impl Sorted {
 }
 
 impl Stack {
-    /// Closes all of it, for a caller that has used it alone.
+    /// Closes the disks, for a caller that was their only user.
     ///
     /// # Errors
     /// [`Failure::Device`].
@@ -441,7 +442,7 @@ impl Stack {
     }
 }
 
-/// What is found of a volume that nothing else is asked of, and what `look_more` sees there.
+/// Inspects a volume for which no server was asked, and returns the result of `look_more` as well.
 ///
 /// # Errors
 /// [`Failure`].
@@ -458,19 +459,19 @@ pub(crate) fn look<T>(
     looked.map_err(Failure::Start)?
 }
 
-/// Fills the room for a log with zeros: what was there means nothing for the one that comes, and a
-/// log never finds that there is no space for it.
+/// Fills the room for a log with zeros: old contents are meaningless to a new log, and a log must
+/// never find its host full.
 pub(crate) async fn fill(log: &dyn BlockDevice) -> Result<(), IoError> {
     clear(log, 0..log.geometry().size).await?;
     log.flush().await
 }
 
-/// A device whose calls are made by who makes them.
+/// A device whose calls run synchronously in the caller.
 pub(crate) fn at_once(disk: DiskFile) -> Rc<dyn BlockDevice> {
     Rc::new(FileDevice::new(disk))
 }
 
-/// The slots whose members are out and were not found.
+/// Slots whose members are out and were not found.
 fn late_of(slots: &[Slot], members: &[Member]) -> BTreeSet<usize> {
     let is_found = |slot: &Slot| members.iter().any(|one| one.label.member() == slot.member);
     let is_late =

@@ -1,12 +1,12 @@
-//! `duramen tune`: changes how an existing volume makes its changes durable, its label, or how much
-//! of it is root's alone.
+//! `duramen tune`: changes the policy of an existing volume, its label, or the space reserved for
+//! root.
 //!
 //! # Contract
-//! A volume is only changed when it was stopped cleanly, so that its log holds nothing. The reserve
-//! changes first, by its engine. The label is in the superblock, and changes next; so does the
-//! flag of soft updates, by which other systems, and we of a bare disk, know the policy. The
-//! settings are written last: whatever is cut off leaves the old policy or the new one, and either
-//! works, because a clean volume that misses its log gets a new one.
+//! A volume is changed only if it was stopped cleanly, so that its log holds nothing. Its engine
+//! changes the reserve first. The label is in the superblock, and changes next; so does the flag of
+//! soft updates, from which other systems know the policy, as we do for a bare disk. The settings
+//! are written last: a cut leaves the old policy or the new one, and either works, because a clean
+//! volume without its log gets a new one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use crate::size::show_size;
 use crate::stack::{Stack, at_once, fill};
 use crate::volume::{Volume, write_settings};
 
-/// What `duramen tune --help` says at its end.
+/// Text at the end of `duramen tune --help`.
 pub(crate) fn help() -> String {
     let promises = promises();
     format!(
@@ -46,7 +46,7 @@ Examples:
     )
 }
 
-/// What it changes: one of these at least.
+/// The options that change something: at least one must be given.
 const CHANGES: [&str; 3] = ["policy", "label", "reserve"];
 
 /// The arguments of `duramen tune`.
@@ -66,30 +66,30 @@ pub(crate) struct TuneArguments {
     pub(crate) reserve: Option<u64>,
 }
 
-/// Changes what is to be changed and says how it is now.
+/// Changes the volume and prints the new state.
 ///
 /// # Errors
-/// [`Failure`]; then the policy is as it was, and the label and the reserve are old or new.
+/// [`Failure`]; then the policy is unchanged, and the label and the reserve are old or new.
 pub(crate) fn run(arguments: &TuneArguments, output: &mut dyn Write) -> Result<(), Failure> {
     let volume = &Volume::find(&arguments.volume)?;
-    // Another policy of the same engine keeps the same format.
+    // Another policy of the same engine keeps the format.
     let engine = volume.design().engine;
     let design = arguments.policy.as_deref().map(|policy| chosen(Some(engine), Some(policy)));
     let design = design.transpose()?;
     refuse_impossible(volume, arguments, design)?;
     let changed = reactor::block_on(|runtime| async move {
-        // A set has room for a log, whatever its policy was.
+        // A set has room for a log, whatever its old policy.
         let mut will_be = volume.clone();
         will_be.settings.design = design.filter(|_| is_on_set(volume)).unwrap_or(volume.design());
         let stack = will_be.open(Access::ReadWrite, &at_once, &runtime).await?;
-        // Open to the end: no server begins to serve it meanwhile.
+        // The stack stays open to the end, so that no server serves the volume meanwhile.
         let changed = change(volume, arguments, design, (&stack, &runtime), output).await;
         changed.and(stack.close(volume).await)
     });
     changed.map_err(Failure::Start)?
 }
 
-/// Changes what is open, and then its settings, and says how it is now.
+/// Changes the open disks, then the settings, and prints the new state.
 async fn change(
     volume: &Volume,
     arguments: &TuneArguments,
@@ -120,7 +120,7 @@ async fn change(
     }
 }
 
-/// Refuses what no volume like this one can be.
+/// Refuses changes that are impossible for such a volume.
 fn refuse_impossible(
     volume: &Volume,
     arguments: &TuneArguments,
@@ -148,7 +148,7 @@ fn refuse_impossible(
     Ok(())
 }
 
-/// Refuses a volume that must not be changed, and changes what stands on its disk.
+/// Refuses a volume that must not be changed, and changes the contents of its disk.
 async fn change_disk(
     volume: &Volume,
     arguments: &TuneArguments,
@@ -197,7 +197,7 @@ fn is_on_set(volume: &Volume) -> bool {
     volume.settings.raid.is_some()
 }
 
-/// Changes the settings in a folder, and its log. What is to be said of that.
+/// Changes the settings in a folder, and its log. Returns a message about it.
 fn change_policy(
     volume: &Volume,
     folder: &Path,
@@ -216,9 +216,9 @@ fn change_policy(
     if let Some(size) = log_size.filter(|_| !is_on_set(volume) && !log.exists()) {
         log::make(&log, size)?;
     }
-    // Without a log, its size is that which it is to have another day.
+    // Without a log, the setting is kept as the size of a later log.
     let log_size_kept = log_size.or(volume.settings.log_size);
-    // Somebody may have changed the file while the disk was.
+    // Somebody may have edited the file meanwhile.
     let now = Volume::find(folder)?.settings;
     write_settings(folder, &Settings { design, log_size: log_size_kept, ..now })?;
     if !design.keeps_intents {
@@ -232,8 +232,8 @@ fn change_policy(
     Ok(format!("{path} has policy {name}"))
 }
 
-/// A log that goes holds nothing: no changes of this volume that were put away and brought back,
-/// and none of others that were served with it.
+/// Refuses to remove a log that holds changes: of this volume, saved and recovered since, or of
+/// other volumes that were served with it.
 fn refuse_needed(volume: &Volume, log: &Path, found: &Found) -> Result<(), Failure> {
     match log::holds_changes(log, Access::ReadOnly)? {
         Ok(false) => Ok(()),

@@ -1,15 +1,15 @@
-//! What a VOLUME on the command line is, and how it is opened.
+//! The VOLUME of a command line, and how it is opened.
 //!
 //! A volume is a folder with `volume.toml`, which names the engine and the policy, `disk.img`,
-//! which holds the file system, and under policy `log` also `log.img`. Where `volume.toml` names a
-//! set of disks, file system and log are there. Or it is a *bare* disk: an image file or a device
-//! with nothing beside it, such as one that FreeBSD made; then it is of the design that the disk
-//! itself tells, or else of one that needs nothing else. Where a log is named, the volume is of the
-//! design of its engine that has one. A `disk.img` with `volume.toml` beside it stands for its
-//! folder.
+//! which holds the file system, and under policy `log` also `log.img`. If `volume.toml` names a set
+//! of disks, file system and log are there. Or the volume is a *bare* disk: an image file or a
+//! device with nothing beside it, such as one that FreeBSD made; then its design is the one that
+//! the disk itself identifies, or else one that needs nothing but a disk. If a log is named, the
+//! design is the one of the same engine that has a log. A `disk.img` with `volume.toml` beside it
+//! means its folder.
 //!
-//! `volume.toml` is written last, and the folder is synced after it: a folder without it holds a
-//! volume that was never finished.
+//! `volume.toml` is written last, and the folder is synced after it: a folder without it holds an
+//! unfinished volume.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,45 +30,45 @@ use crate::found::anything_in;
 use crate::log::LOG_NAME;
 use crate::words::quoted;
 
-/// The file of a volume that holds its settings.
+/// Name of the file that holds a volume's settings.
 pub(crate) const SETTINGS_NAME: &str = "volume.toml";
-/// What it is called while it is written: a cut may leave it behind.
+/// Name of the file while it is written: a cut may leave such a file behind.
 pub(crate) const NEW_SETTINGS_NAME: &str = ".volume.toml.new";
-/// The file of a volume that holds its file system.
+/// Name of the file that holds a volume's file system.
 pub(crate) const DISK_NAME: &str = "disk.img";
 
-/// A volume that exists.
+/// An existing volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
-    /// What the command line says.
+    /// Path from the command line.
     pub(crate) path: PathBuf,
-    /// The image or device that holds the file system; of a set of disks the volume's folder.
+    /// Image or device that holds the file system; for a set of disks, the volume's folder.
     pub(crate) disk_path: PathBuf,
-    /// The file or device that holds its log, if it is to have one.
+    /// File or device that holds the log, if the volume is to have one.
     pub(crate) log_path: Option<PathBuf>,
-    /// Its settings.
+    /// Settings of the volume.
     pub(crate) settings: Settings,
-    /// The folder around it; a bare disk has none.
+    /// Folder of the volume; a bare disk has none.
     pub(crate) folder: Option<PathBuf>,
-    /// Whether the command line names its log.
+    /// Whether the command line names the log.
     pub(crate) is_log_named: bool,
-    /// Whether the command line says that no member of its set that is missing is newer.
+    /// Whether the command line says that no missing member of the set is newer.
     pub(crate) is_degraded_meant: bool,
-    /// Disks of its set that do not answer: they are not read.
+    /// Silent disks of the set: they are not read.
     pub(crate) silent: BTreeSet<PathBuf>,
-    /// Whether its opening waits for a disk that does not answer.
+    /// Whether the opening waits for a silent disk.
     pub(crate) is_waiting: Arc<AtomicBool>,
-    /// Whether the command line takes what is left of a set of which too few disks are there. It is
-    /// opened for reading alone.
+    /// Whether the command line accepts the remains of a set with too few disks. Such a set is
+    /// opened read-only.
     pub(crate) is_loss_accepted: bool,
 }
 
 impl Volume {
-    /// Finds out what a path of the command line is. Where its settings cannot be read, the failure
-    /// says what the disk tells of them.
+    /// Finds the volume at a path of the command line. If its settings are unreadable, the failure
+    /// says what the disk reveals of them.
     ///
     /// # Errors
-    /// [`Failure`] when it is no volume.
+    /// [`Failure`] if it is no volume.
     pub(crate) fn find(path: &Path) -> Result<Self, Failure> {
         if !is_there(path)? {
             let why = "there is nothing of that name; 'duramen mkfs' makes one".to_owned();
@@ -131,11 +131,11 @@ impl Volume {
         }
     }
 
-    /// The same with a log that the command line names, if it names one, whatever its settings say:
-    /// if that is not the one with which it was used last, and that matters, it will be refused.
+    /// Uses the log from the command line, if it names one, whatever the settings say. A log other
+    /// than the last one is refused later if that matters.
     ///
     /// # Errors
-    /// [`Failure::Usage`] when its engine has no use for a log.
+    /// [`Failure::Usage`] if the engine has no use for a log.
     pub(crate) fn with_log(mut self, log: Option<&Path>) -> Result<Self, Failure> {
         if let Some(log) = log {
             let engine = self.settings.design.engine;
@@ -150,25 +150,25 @@ impl Volume {
         Ok(self)
     }
 
-    /// What it is.
+    /// Design of the volume.
     pub(crate) fn design(&self) -> &'static Design {
         self.settings.design
     }
 
-    /// Where its log is, if there is one, whatever the settings say of it by now: that which is
-    /// named, or the one in the folder. That of a set of disks lies in the set.
+    /// Path of the log, if there is one, whatever the settings say by now: the named log, or the
+    /// one in the folder. On a set of disks the log is in the set and has no path.
     pub(crate) fn log_place(&self) -> Option<PathBuf> {
         let folder = self.folder.as_ref().filter(|_| self.settings.raid.is_none());
         let beside = || folder.map(|folder| folder.join(LOG_NAME));
         self.log_path.clone().or_else(beside)
     }
 
-    /// Where its server is asked, if it has a folder.
+    /// Path of the server's control socket, if the volume has a folder.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         self.folder.as_ref().map(|folder| folder.join(SOCKET_NAME))
     }
 
-    /// What a command line says to mean this volume with this log.
+    /// Command-line words that name this volume with its log.
     pub(crate) fn words(&self) -> String {
         let volume = quoted(&self.path);
         match &self.log_path {
@@ -178,13 +178,13 @@ impl Volume {
     }
 }
 
-/// What a bare disk is: it has nothing but itself.
+/// Default design of a bare disk, which has no other disks.
 fn alone() -> &'static Design {
     let found = DESIGNS.all().iter().find(|design| *design.disks == [DiskRole::Volume]);
     found.expect("a disk that is alone can be served")
 }
 
-/// The folder of a disk that is named itself, if it lies in that of a volume.
+/// Folder of a volume whose disk was named directly.
 fn folder_of(disk: &Path) -> Option<PathBuf> {
     let whole = fs::canonicalize(disk);
     let paths = [Some(disk.to_owned()), whole.ok()];
@@ -192,10 +192,10 @@ fn folder_of(disk: &Path) -> Option<PathBuf> {
     named.map(|path| parent(&path).to_owned()).find(|folder| folder.join(SETTINGS_NAME).exists())
 }
 
-/// The settings of a volume; nothing when the file is not there.
+/// Reads the settings of a volume; returns nothing if the file does not exist.
 pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        // Who opens a FIFO waits for a writer.
+        // Opening a FIFO would block until a writer comes.
         let source = Error::other("it is no regular file");
         return Err(Failure::File { verb: "read", path: path.to_owned(), source });
     }
@@ -203,7 +203,7 @@ pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
         Ok(text) => {
             let parsed = Settings::parse(&text);
             parsed.map(Some).map_err(|error| {
-                // Between the place and the reason stands the line itself.
+                // The message has the place, the faulty line, and the reason.
                 let told = error.to_string();
                 let (place, why) = (told.lines().next(), told.lines().skip(1).last());
                 let why = [place, why].into_iter().flatten().collect::<Vec<_>>().join(": ");
@@ -221,15 +221,15 @@ pub(crate) fn read_settings(path: &Path) -> Result<Option<Settings>, Failure> {
     }
 }
 
-/// The design of a disk without settings: what the disk itself says, whoever has it, else the one
-/// that needs nothing else. A disk that cannot be read is told of later.
+/// Design of a disk without settings: the one that the disk identifies, whichever program has it
+/// open, or else the one that needs nothing but a disk. An unreadable disk is reported later.
 fn design_of_bare(disk: &Path) -> &'static Design {
     let file = DiskFile::open(disk, Access::Glance).ok();
     let found = file.and_then(|file| anything_in(&file));
     found.map_or_else(alone, |(design, _)| design)
 }
 
-/// How to write the settings of this disk anew, if there is a volume on it.
+/// Advice to rewrite the settings of this disk, if it holds a volume.
 fn advice(disk: &Path) -> Option<String> {
     let file = DiskFile::open(disk, Access::ReadOnly).ok()?;
     let (design, found) = anything_in(&file)?;
@@ -252,8 +252,8 @@ fn advice(disk: &Path) -> Option<String> {
     })
 }
 
-/// Makes a folder a volume: writes its settings durably, and its own entries. A cut leaves what was
-/// there before, or all of this.
+/// Makes a folder a volume: writes its settings durably, and its own directory entry. A cut leaves
+/// either the previous state or the whole new one.
 ///
 /// # Errors
 /// [`Failure::File`].
@@ -269,8 +269,8 @@ pub(crate) fn write_settings(folder: &Path, settings: &Settings) -> Result<(), F
     sync_folder(parent(folder))
 }
 
-/// Gives a file this content, all or nothing: writes it under another name first. The file keeps
-/// its mode, and its owner if the process may give files to him.
+/// Replaces the content of a file atomically, through a file of another name. The file keeps its
+/// mode, and its owner if the process may give files away.
 pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Failure> {
     let failed = |source| Failure::File { verb: "write", path: path.to_owned(), source };
     let old = match fs::metadata(path) {
@@ -296,8 +296,8 @@ pub(crate) fn replace(path: &Path, new: &Path, content: &[u8]) -> Result<(), Fai
     sync_folder(parent(path))
 }
 
-/// Gives a new file to the owner of the old one. Only root may give files away; to others the
-/// folder belongs, in which they may have a file of their own instead.
+/// Gives a new file to the owner of the old one. Only root may give files away. Another user owns
+/// the folder, and may own the new file instead.
 fn keep_owner(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) == (old.uid(), old.gid()) {

@@ -1,12 +1,12 @@
-//! What the program says on standard error, which never stops or ends it.
+//! Messages of the program on standard error, which never blocks or ends it.
 //!
 //! A line that cannot be written, because a disk is full or a pipe has no reader, is dropped and
-//! counted. A server hands its lines to a thread of their own: a reader that has stopped reading
-//! keeps that thread waiting, and no client. What does not fit into the queue meanwhile is dropped,
-//! too. How many lines are missing is said as soon as one can be written again.
+//! counted. A server passes its lines to a thread of their own: a reader that has stopped reading
+//! blocks that thread, but no client. Lines that do not fit into the queue meanwhile are dropped,
+//! too. The number of missing lines is reported as soon as a line can be written again.
 //!
-//! Invariant: nothing here panics or waits for standard error, but the thread, and [`drain`] for a
-//! moment.
+//! Invariant: nothing here panics or waits for standard error, except the thread, and [`drain`] for
+//! a moment.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -19,34 +19,34 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait to be written at most.
+/// Maximum number of lines in the queue.
 const QUEUE: usize = 1024;
-/// How long the end of the process waits for the last lines.
+/// Time that the end of the process waits for the last lines.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The queue of the thread, once it was started.
+/// Queue of the thread, once it was started.
 static QUEUED: OnceLock<SyncSender<Message>> = OnceLock::new();
-/// Lines that could not be written, and that the user has not been told of.
+/// Number of dropped lines that were not reported yet.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 enum Message {
     Line(Vec<u8>),
-    /// Everything before is written when this is answered.
+    /// Answered when all lines before it are written.
     Mark(SyncSender<()>),
 }
 
-/// A path as a shell takes it: what means something to a shell has a backslash before it, so that a
-/// command in a sentence can be quoted as a whole.
+/// Quotes a path for a shell with a backslash before each special character, so that a command in a
+/// sentence can be quoted as a whole.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |letter: char| letter.is_alphanumeric() || "_@%+=:,./-".contains(letter);
     let mut word = String::with_capacity(text.len());
     if text.starts_with('-') {
-        word.push_str("./"); // else it is an option
+        word.push_str("./"); // otherwise it would be an option
     }
     for letter in text.chars() {
         match letter {
-            '\n' => word.push_str("\"\n\""), // a backslash would take it away
+            '\n' => word.push_str("\"\n\""), // a backslash would remove it
             plain if is_plain(plain) => word.push(plain),
             other => word.extend(['\\', other]),
         }
@@ -54,28 +54,28 @@ pub(crate) fn quoted(path: &Path) -> String {
     word
 }
 
-/// Says a sentence to the user of the program.
+/// Prints a message to the user.
 pub(crate) fn say(sentence: impl fmt::Display) {
     put(format!("duramen: {sentence}\n").into_bytes());
 }
 
-/// From now on lines are written by a thread of their own. Where none can be started they are
+/// Moves the writing of lines to a thread of its own. If no thread can be started, lines are
 /// written as before.
 pub(crate) fn in_background() {
     let (queue, messages) = mpsc::sync_channel(QUEUE);
     let thread = thread::Builder::new().name("words".to_owned());
     if thread.spawn(move || write_on(&messages, &mut io::stderr())).is_ok() {
-        let _ = QUEUED.set(queue); // it was started already: then this one ends
+        let _ = QUEUED.set(queue); // a second thread ends at once
     }
 }
 
-/// Waits until what has been said is written, if that does not take long.
+/// Waits for the queued lines to be written, but not for long.
 pub(crate) fn drain() {
     let (answer, answered) = mpsc::sync_channel(1);
     if let Some(queue) = QUEUED.get()
         && queue.try_send(Message::Mark(answer)).is_ok()
     {
-        // Late or never: the process ends in any case.
+        // The process ends in any case.
         let _ = answered.recv_timeout(LAST_WORDS);
     }
 }
@@ -114,7 +114,7 @@ fn write(line: &[u8], output: &mut dyn Write) {
     }
 }
 
-/// Takes the lines of `tracing`, each as one write.
+/// Writer for the lines of `tracing`, each as one write.
 pub(crate) struct Lines;
 
 impl<'a> MakeWriter<'a> for Lines {
@@ -140,7 +140,7 @@ impl Write for Lines {
 mod tests {
     use super::*;
 
-    /// Takes lines when it may.
+    /// An output that accepts lines unless it is full.
     #[derive(Default)]
     struct Paper {
         is_full: bool,

@@ -1,4 +1,4 @@
-//! What an entry of the table consists of.
+//! The parts of an entry of the table.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::opened::{Opened, Prepared};
 use crate::options::{CheckOptions, Disks, OpenOptions};
 use crate::report::{Progress, Report};
 
-/// What a disk of a volume is for.
+/// Purpose of a disk of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskRole {
     /// The file system.
@@ -26,57 +26,60 @@ pub enum DiskRole {
     Log,
 }
 
-/// How far into a disk the bytes reach by which a volume is known.
+/// Bytes at the beginning of a disk by which a volume is recognised.
 pub const HEAD_SIZE: usize = 128 << 10;
 
 /// An engine, the policy by which it orders its writes, and the disks that it needs.
 pub struct Design {
-    /// The word for the engine.
+    /// Name of the engine.
     pub engine: &'static str,
-    /// The word for the policy; none for an engine that has only one way.
+    /// Name of the policy; none for an engine without policies.
     pub policy: Option<&'static str>,
     /// How it makes changes durable, for a person who has to choose.
     pub about: &'static str,
-    /// What the superblock of a volume bears while it is in use, if that is one of UFS2.
+    /// Mark in the superblock of a volume in use, for a volume of UFS2.
     pub mark: Option<PolicyKind>,
     /// The disks that it needs, the volume first; none for an engine over memory.
     pub disks: &'static [DiskRole],
-    /// What a crash may leave, as a sentence without its stop.
+    /// Possible results of a crash, as a sentence without its full stop.
     pub after_crash: &'static str,
-    /// What a call is told that is repeated over a crash, as a sentence without its stop.
+    /// Reply to a call that is repeated after a crash, as a sentence without its full stop.
     pub retry: &'static str,
-    /// Whether it keeps intents in a ring beside the volume, if there is a place for one: then
-    /// answers survive a crash.
+    /// Whether it keeps an intent ring beside the volume, if there is a place for one: then replies
+    /// survive a crash.
     pub keeps_intents: bool,
-    /// Whether answers survive a crash, and what was begun is ended by the return.
+    /// Whether replies survive a crash, and recovery completes operations that had begun.
     pub remembers: bool,
-    /// Whether a crash while a large file is cut short may leave any length in between.
+    /// Whether a crash during the truncation of a large file may leave any size between the old and
+    /// the new one.
     pub may_stop_between: bool,
-    /// Whether, of changes that were not answered, a crash that leaves one leaves those that came
-    /// before it, but for parts of the last ones.
+    /// Whether unacknowledged changes survive a crash in order: if one survives, so do those before
+    /// it, except for parts of the last ones.
     pub keeps_order: bool,
-    /// Whether a crash takes the end of history alone, of what was answered and need not be durable
-    /// yet too: what it leaves has everything before it.
+    /// Whether a crash loses only the end of history, also of acknowledged changes that need not be
+    /// durable yet: a surviving change has all changes before it.
     pub keeps_history: bool,
-    /// Whether a return after a crash looks at all of the volume before it is served, and mends it.
+    /// Whether recovery after a crash checks and repairs the whole volume before it is served.
     pub checks_first: bool,
     /// Whether a check can mend what no cut leaves.
     pub repairs: bool,
-    /// Whether what is free and what files have are always as much: what leads to it counts as a
-    /// file's, or has its place from the start. Otherwise it is within one part in a hundred.
+    /// Whether the sum of free space and the files' space is constant: metadata that leads to data
+    /// counts as part of a file, or has its place from the start. Otherwise the sum is constant
+    /// within one part in a hundred.
     pub counts_all: bool,
-    /// Whether changes wait for company, as the section `[softdep]` of the settings says.
+    /// Whether changes are delayed to be combined, as the section `[softdep]` of the settings says.
     pub waits: bool,
-    /// Whether it has snapshots, which a server makes as the section `[snapshots]` says.
+    /// Whether it has snapshots, which a server creates as the section `[snapshots]` says.
     pub has_snapshots: bool,
-    /// How its disks are worked with; none for an engine over memory.
+    /// Operations on its disks; none for an engine over memory.
     pub work: Option<Work>,
 }
 
-/// Refuses a volume that cannot be made on so many bytes of a disk whose sectors have so many.
+/// Refuses a volume that cannot be created on a disk of this size, with sectors of this size, both
+/// in bytes.
 pub type Plan = fn(u64, u32, &MkfsOptions) -> Result<(), MkfsError>;
 
-/// Makes an empty volume.
+/// Creates an empty volume.
 pub type Make = for<'a> fn(
     &'a dyn BlockDevice,
     &'a MkfsOptions,
@@ -84,25 +87,25 @@ pub type Make = for<'a> fn(
     Timestamp,
 ) -> LocalBoxFuture<'a, Result<Made, MkfsError>>;
 
-/// Says what a disk is whose first bytes are these, if it is one of this engine: at least
-/// [`HEAD_SIZE`] bytes, or all that it has.
+/// Identifies a disk of this engine by its first bytes: at least [`HEAD_SIZE`] of them, or the
+/// whole disk.
 pub type Recognise = fn(&[u8]) -> Option<&'static str>;
 
-/// Says whether a disk that begins so bears a volume whose making was cut off.
+/// Whether a disk with these first bytes has a volume whose creation was interrupted.
 pub type IsBegun = fn(&[u8]) -> bool;
 
-/// Looks at a volume, whoever has it open.
+/// Inspects a volume, whichever program has it open.
 pub type Look = for<'a> fn(&'a dyn BlockDevice) -> LocalBoxFuture<'a, Result<Found, LookError>>;
 
-/// Says what is on a disk whose first bytes say nothing, since they are lost. It may read much.
+/// Identifies the contents of a disk whose first bytes are lost. It may read much of the disk.
 pub type FindLost =
     for<'a> fn(&'a dyn BlockDevice) -> LocalBoxFuture<'a, Result<Option<&'static str>, IoError>>;
 
-/// Notes on a volume at rest which of the policies of its engine it has from now on.
+/// Records on a volume at rest its new policy, which is another one of its engine.
 pub type NotePolicy =
     for<'a> fn(&'a dyn BlockDevice, &'a Design) -> LocalBoxFuture<'a, Result<(), OpenError>>;
 
-/// Opens a volume. One that was cut off is brought back first.
+/// Opens a volume. If it was cut off, it is recovered first.
 pub type Open = for<'a> fn(
     Disks,
     Runtime,
@@ -110,7 +113,7 @@ pub type Open = for<'a> fn(
     &'a mut dyn FnMut(Progress),
 ) -> LocalBoxFuture<'a, Result<Opened, OpenError>>;
 
-/// Brings home what other disks hold of a volume, before it is checked.
+/// Writes the records that other disks hold of a volume in place, before it is checked.
 pub type Prepare = for<'a> fn(
     &'a Rc<dyn BlockDevice>,
     Option<&'a Rc<dyn BlockDevice>>,
@@ -118,7 +121,7 @@ pub type Prepare = for<'a> fn(
     LogUse,
 ) -> LocalBoxFuture<'a, Result<Prepared, OpenError>>;
 
-/// Checks a volume, and repairs it if asked to.
+/// Checks a volume, and repairs it on request.
 pub type Check = for<'a> fn(
     &'a Rc<dyn BlockDevice>,
     &'a Runtime,
@@ -126,87 +129,87 @@ pub type Check = for<'a> fn(
     &'a mut dyn FnMut(Progress),
 ) -> LocalBoxFuture<'a, Result<Report, CheckError>>;
 
-/// Compares everything on a volume that is not open with its checksum, and mends it.
+/// Compares all blocks of a closed volume with their checksums, and repairs bad ones.
 pub type Scrub = for<'a> fn(
     &'a Rc<dyn BlockDevice>,
     Watch<'a>,
 )
     -> LocalBoxFuture<'a, Result<Result<Scrubbed, ScrubError>, CheckError>>;
 
-/// Gives a volume that is not open another label.
+/// Changes the label of a closed volume.
 pub type SetLabel =
     for<'a> fn(&'a dyn BlockDevice, &'a str) -> LocalBoxFuture<'a, Result<(), OpenError>>;
 
-/// Gives a volume that is not open another reserve for root, in percent.
+/// Changes the space that a closed volume reserves for root, in percent.
 pub type SetReserve = for<'a> fn(
     &'a Rc<dyn BlockDevice>,
     &'a Runtime,
     u64,
 ) -> LocalBoxFuture<'a, Result<(), OpenError>>;
 
-/// How the disks of a design are worked with.
+/// Operations on the disks of a design.
 #[derive(Clone, Copy)]
 pub struct Work {
-    /// Says whether one can be made, before anything is written.
+    /// Checks whether a volume can be created, before anything is written.
     pub plan: Plan,
-    /// Makes an empty volume.
+    /// Creates an empty volume.
     pub make: Make,
-    /// Knows one by its first bytes.
+    /// Recognises a volume by its first bytes.
     pub recognise: Recognise,
-    /// Knows one that was never finished.
+    /// Recognises an unfinished volume.
     pub is_begun: IsBegun,
-    /// Looks at it.
+    /// Inspects a volume.
     pub look: Look,
-    /// Knows one that has lost its first bytes.
+    /// Recognises a volume that has lost its first bytes.
     pub find_lost: FindLost,
-    /// Opens it, and brings it back.
+    /// Opens a volume after recovery.
     pub open: Open,
-    /// Makes it ready for a check.
+    /// Prepares a volume for a check.
     pub prepare: Prepare,
-    /// Checks it.
+    /// Checks a volume.
     pub check: Check,
-    /// Scrubs it; none for an engine that keeps no checksums.
+    /// Scrubs a volume; none for an engine without checksums.
     pub scrub: Option<Scrub>,
-    /// Changes its policy, as far as the disk tells it.
+    /// Changes the policy, if the disk records it.
     pub note_policy: NotePolicy,
-    /// Changes its label.
+    /// Changes the label.
     pub set_label: SetLabel,
-    /// Changes its reserve; none for an engine that keeps the one with which a volume was made.
+    /// Changes the reserve; none for an engine whose volumes keep their first one.
     pub set_reserve: Option<SetReserve>,
 }
 
 impl Design {
-    /// Whether it keeps what is durable on disks.
+    /// Whether it keeps durable data on disks.
     pub fn has_disks(&self) -> bool {
         !self.disks.is_empty()
     }
 
-    /// Whether one of its disks is for this.
+    /// Whether one of its disks has this role.
     pub fn has(&self, role: DiskRole) -> bool {
         self.disks.contains(&role)
     }
 
-    /// Its short name: that of the policy, or of an engine that has none.
+    /// Short name: of the policy, or of an engine without policies.
     pub fn name(&self) -> &'static str {
         self.policy.unwrap_or(self.engine)
     }
 
-    /// The words of a command line that choose it.
+    /// Command-line words that choose it.
     pub fn words(&self) -> String {
         let policy = self.policy.map(|policy| format!(" --policy {policy}"));
         format!("--engine {}{}", self.engine, policy.unwrap_or_default())
     }
 
-    /// How its disks are worked with.
+    /// Operations on its disks.
     ///
     /// # Panics
-    /// For an engine over memory.
+    /// If the engine is over memory.
     pub fn work(&self) -> &Work {
         self.work.as_ref().expect("an engine over memory has no disks to work with")
     }
 }
 
-/// An entry is known by its words.
+/// Entries are equal if their names are.
 impl PartialEq for Design {
     fn eq(&self, other: &Self) -> bool {
         (self.engine, self.policy) == (other.engine, other.policy)

@@ -53,7 +53,7 @@ pub static FFS_SOFTDEP: Design = Design {
     ..ORDERED
 };
 
-/// The engine that never overwrites what is needed.
+/// The engine that never overwrites live data.
 pub static SHADOW: Design = Design {
     engine: "shadow",
     policy: None,
@@ -77,7 +77,7 @@ pub static SHADOW: Design = Design {
     work: Some(of_shadow::WORK),
 };
 
-/// What writes in place, and is checked after a crash.
+/// A design that writes in place, and is checked after a crash.
 const ORDERED: Design = Design {
     engine: "ffs",
     policy: Some("sync"),

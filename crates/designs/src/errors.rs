@@ -1,23 +1,23 @@
-//! Why a volume is not made, looked at, opened or checked: the sentence of its engine, and what a
-//! caller does something about.
+//! Reasons why a volume cannot be created, inspected, opened or checked: the message of its engine,
+//! and the cases that a caller handles.
 
 use std::error::Error;
 
 use block::IoError;
 
-/// What an engine says.
+/// Message of an engine.
 type Sentence = Box<dyn Error + Send + Sync>;
 
-/// Why a volume was not opened. Each sentence says what to do.
+/// Reason why a volume was not opened. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A check was cut off while it repaired: another one has to go on.
+    /// A check was interrupted during its repairs: another check has to continue.
     #[error(transparent)]
     UnfinishedCheck(Sentence),
-    /// What it did last stands in a log, and none is at hand.
+    /// The latest changes are in a log, which is missing.
     #[error(transparent)]
     LogMissing(Sentence),
-    /// The log at hand has nothing of what it did last.
+    /// The log at hand has none of the latest changes.
     #[error(transparent)]
     LogForeign(Sentence),
     /// Anything else.
@@ -26,48 +26,48 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// One that is told, and nothing else.
+    /// An error that needs no special handling.
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Other(error.into())
     }
 }
 
-/// Why there is no telling what stands on a disk.
+/// Reason why the contents of a disk are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// The disk failed.
     #[error(transparent)]
     Device(#[from] IoError),
-    /// There is no volume that can be used.
+    /// There is no usable volume.
     #[error("{why}")]
     NoVolume {
-        /// What is there instead.
+        /// The actual contents of the disk.
         why: Sentence,
-        /// Whether a check would look for a copy of what is missing.
+        /// Whether a check would look for a copy of the missing part.
         has_copies: bool,
     },
 }
 
-/// Why no volume was made.
+/// Reason why no volume was created.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct MkfsError(Sentence);
 
 impl MkfsError {
-    /// As an engine tells it.
+    /// Wraps the message of an engine.
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self(error.into())
     }
 }
 
-/// Why a check did not come to its end. Nothing was written, unless the disk failed in the middle
-/// of the repairs; a new check goes on then.
+/// Reason why a check did not complete. Nothing was written, unless the disk failed in the middle
+/// of the repairs; then a new check continues.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct CheckError(Sentence);
 
 impl CheckError {
-    /// As a checker tells it.
+    /// Wraps the message of a checker.
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self(error.into())
     }

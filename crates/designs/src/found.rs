@@ -1,67 +1,67 @@
-//! What stands on the disk of a volume that is looked at, and not opened.
+//! Information about a volume that is inspected, but not opened.
 
-/// What is found of a volume. Its counts are true if it was stopped cleanly.
+/// Findings about a volume. The counts are correct if it was stopped cleanly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The number by which the volume is known, wherever it is.
+    /// Number of the volume, which it keeps on any disk.
     pub number: u64,
-    /// Its name; an empty one for none.
+    /// Label of the volume; empty if there is none.
     pub label: String,
-    /// The policy that the disk itself names, as a bare one may.
+    /// Policy that the disk itself records, as a bare one may.
     pub policy: Option<&'static str>,
-    /// Whether it was stopped cleanly.
+    /// Whether the volume was stopped cleanly.
     pub is_clean: bool,
-    /// Whether what says so was cut off while it was written.
+    /// Whether the record of that is torn by a cut.
     pub is_torn: bool,
-    /// Under which policy it was cut off, which this program may not have.
+    /// Policy under which the volume was cut off, possibly one that this program does not have.
     pub cut_off_under: Option<String>,
-    /// Whether it may need what a log holds.
+    /// Whether it may need the contents of a log.
     pub needs_log: bool,
     /// Whether a check is due.
     pub needs_check: bool,
-    /// Whether there is nothing in it, and never was.
+    /// Whether it is empty and always was.
     pub is_fresh: bool,
-    /// What it is that can only be read, if it is that.
+    /// Feature because of which it can only be read, if there is one.
     pub only_read: Option<&'static str>,
-    /// Whether anchors are left that say where its superblocks stand, if its engine has some.
+    /// Whether anchors are left that locate its superblocks, if its engine has anchors.
     pub has_anchors: Option<bool>,
-    /// Why not all may be true that it says.
+    /// Reason to doubt these findings, if there is one.
     pub doubt: Option<String>,
-    /// Bytes of the file system,
+    /// Size of the file system, in bytes.
     pub size: u64,
-    /// and of these that lie behind the end of the disk: it was cut short, or not all was copied.
+    /// Bytes of the file system behind the end of the disk: it was truncated, or not wholly copied.
     pub missing: u64,
-    /// Bytes of it that are free,
+    /// Free bytes.
     pub free: u64,
-    /// and that only root may fill.
+    /// Bytes that only root may fill.
     pub reserved: u64,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_size: u64,
-    /// Files, directories among them.
+    /// Number of files, including directories.
     pub files: u64,
-    /// Directories.
+    /// Number of directories.
     pub directories: u64,
-    /// Files for which there is room.
+    /// Number of files that can still be created.
     pub free_files: u64,
-    /// When it was written last, in seconds since 1970.
+    /// Time of the last write, in seconds since 1970.
     pub last_written: i64,
-    /// What a superblock of UFS2 tells besides.
+    /// Further information in a UFS2 superblock.
     pub ufs2: Option<FoundUfs2>,
 }
 
-/// What a superblock of UFS2 tells besides.
+/// Further information in a UFS2 superblock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundUfs2 {
-    /// Bytes in a fragment.
+    /// Size of a fragment, in bytes.
     pub fragment_size: u64,
-    /// Groups.
+    /// Number of groups.
     pub groups: u64,
-    /// Its byte order.
+    /// Byte order of the volume.
     pub byte_order: &'static str,
-    /// What bears check hashes.
+    /// Structures that have check hashes.
     pub check_hashes: Vec<&'static str>,
-    /// Flags that say how the disk is used.
+    /// Flags about the use of the disk.
     pub flags: Vec<&'static str>,
-    /// Where it was mounted last.
+    /// Last mount point.
     pub last_mounted_at: String,
 }

@@ -1,24 +1,25 @@
-//! The table of designs: what there is to make a volume of.
+//! The table of designs of volumes.
 //!
 //! A *design* is an engine, the policy by which it orders its writes, and the disks that it needs.
-//! [`DESIGNS`] has an entry for each that a volume can have. An entry says what the design is
-//! called, what its disks are, how a volume of it is made, opened, brought back and checked, what a
-//! crash may leave of it, and what a call is told that is repeated over a crash.
+//! [`DESIGNS`] has an entry for each design that a volume can have. An entry names the design and
+//! its disks, has the functions that create, open, recover and check a volume, and describes the
+//! possible results of a crash and the reply to a call that is repeated after a crash.
 //!
-//! Commands, tests and experiments look there, and ask an entry for what they have to know. A new
-//! design is a new entry, and the crate of its engine.
+//! Commands, tests and experiments take from an entry whatever depends on the design. A new design
+//! is a new entry, and the crate of its engine.
 //!
-//! What an entry takes and gives is the same for every engine: `Opened` is a volume that is open,
-//! `Found` one that is looked at, `Report` what a check tells, `OpenError` why nothing is open. A
-//! part that only one engine has, counts of soft updates for one, is absent where another tells.
+//! The types of an entry are the same for every engine: `Opened` is an open volume, `Found`
+//! describes an inspected one, `Report` is the result of a check, `OpenError` says why a volume is
+//! not open. A part that only one engine has, such as the counts of soft updates, is absent for
+//! another.
 //!
-//! Layers, from the bottom: `errors`, `found`, `made`, `options` and `report` are told and tell,
-//! `opened` is what is open, `design` is what an entry consists of, `table` looks entries up by the
-//! words of a command line, `of_ffs` and `of_shadow` put these engines into the words of the table,
-//! `entries` are those that exist.
+//! Layers, from the bottom: `errors`, `found`, `made`, `options` and `report` are the data types,
+//! `opened` is an open volume, `design` has the parts of an entry, `table` finds entries by the
+//! words of a command line, `of_ffs` and `of_shadow` adapt these engines to the table, `entries`
+//! has the existing entries.
 //!
 //! Architecture invariant: code that has an entry never asks for its name to decide what to do. An
-//! engine that no volume can have, that over memory for one, is not here: a crate that tries it
+//! engine that no volume can have, such as the one over memory, is not here: a crate that tests it
 //! makes an entry, and a [`Table`], of its own.
 
 mod design;

@@ -1,36 +1,36 @@
-//! How a volume is to be made, and what was made.
+//! Options for a new volume, and its description.
 
-/// How a volume is to be made. What is not said its engine chooses, and what it has no use for it
-/// refuses.
+/// Options for a new volume. The engine chooses a missing option, and refuses one that it has no
+/// use for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MkfsOptions {
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_size: Option<u64>,
-    /// Bytes in a zone, a part of the disk that is filled before the next.
+    /// Size of a zone, a part of the disk that is filled before the next, in bytes.
     pub zone_size: Option<u64>,
-    /// Bytes in the smallest piece of a file.
+    /// Size of the smallest piece of a file, in bytes.
     pub fragment_size: Option<u64>,
-    /// Room for one file for each so many bytes.
+    /// Bytes of space for each file that the volume has room for.
     pub bytes_per_inode: Option<u64>,
     /// Percent of the space that only root may fill.
     pub reserve_percent: Option<u64>,
-    /// A name for the volume, or none.
+    /// Label of the volume, or none.
     pub label: String,
 }
 
-/// What was made. What its format does not have is not there.
+/// Description of a new volume. Features that its format lacks are absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// The name of the format.
+    /// Name of the format.
     pub format: &'static str,
-    /// Bytes of the file system.
+    /// Size of the file system, in bytes.
     pub size: u64,
-    /// Bytes in a block.
+    /// Size of a block, in bytes.
     pub block_size: u64,
-    /// Bytes in the smallest piece of a file.
+    /// Size of the smallest piece of a file, in bytes.
     pub fragment_size: Option<u64>,
-    /// Groups.
+    /// Number of groups.
     pub groups: Option<u64>,
-    /// Files for which there is room, where that is fixed.
+    /// Maximum number of files, if that is fixed.
     pub most_files: Option<u64>,
 }

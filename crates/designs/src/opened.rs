@@ -1,8 +1,8 @@
-//! A volume that is open, whatever its engine.
+//! An open volume, regardless of its engine.
 //!
-//! Calls reach it through its files, which are one [`FileSystem`] for every engine: below that all
-//! is made for the engine itself, so that a call costs no more than if there were no other. What is
-//! asked beside, now and then, goes through [`OpenEngine`].
+//! Calls reach it through its files, which are one [`FileSystem`] for every engine: all code below
+//! that is compiled for the engine itself, so that a call costs no more than with a single engine.
+//! Occasional other requests go through [`OpenEngine`].
 
 use std::rc::Rc;
 
@@ -22,26 +22,27 @@ use crate::errors::OpenError;
 use crate::options::LogState;
 use crate::report::Report;
 
-/// A volume that is open.
+/// An open volume.
 pub struct Opened {
-    /// Its files, as they are served.
+    /// The files, for service.
     pub files: Rc<dyn FileSystem>,
-    /// What keeps them. It stays as long as the files do.
+    /// The engine that keeps the files. It lives as long as they do.
     pub engine: Rc<dyn OpenEngine>,
-    /// Why it is read-only although it was to be writable, as the end of a sentence.
+    /// Reason why it is read-only against the request, as the end of a sentence.
     pub read_only: Option<String>,
-    /// What a check after a cut found, if there was one.
+    /// Result of a check after a cut, if there was one.
     pub rebuilt: Option<Report>,
-    /// What was replayed of its log, if that was needed.
+    /// Summary of the log's replay, if that was necessary.
     pub replayed: Option<Replayed>,
-    /// Whether it is served before what a cut left was looked for; that is done beside.
+    /// Whether it is served before the leftovers of a cut are found; the search runs in the
+    /// background.
     pub reclaims: bool,
-    /// Why answers that were kept are not known any more, if what held them is damaged.
+    /// Reason why the kept replies are lost, if their file is damaged.
     pub lost_intents: Option<String>,
 }
 
 impl Opened {
-    /// The files of an engine, of which nothing else is to be told.
+    /// Wraps the files of an engine without further information.
     pub fn new<E: Engine + Told>(files: Rc<Files<E>>) -> Self {
         Self {
             files: Rc::new(Namespace::new(files.clone())),
@@ -55,38 +56,38 @@ impl Opened {
     }
 }
 
-/// What an engine tells of itself. A part that it does not have it leaves out.
+/// Statistics of an engine. Parts that it does not have are absent.
 pub trait Told {
-    /// How many directories there are.
+    /// Number of directories.
     fn directories(&self) -> u64;
 
-    /// What its log is doing.
+    /// Statistics of its log.
     fn log_statistics(&self) -> Option<LogStatistics> {
         None
     }
 
-    /// What soft updates have done.
+    /// Statistics of soft updates.
     fn soft_updates(&self) -> Option<SoftUpdatesCounts> {
         None
     }
 
-    /// How it is doing, if it writes to free places alone.
+    /// State of an engine that writes only to free places.
     fn shadow(&self) -> Option<ShadowStatus> {
         None
     }
 
-    /// How far it is to reclaim what a cut left, if one may have left something.
+    /// Progress of reclaim, if a cut may have left something.
     fn reclaimed(&self) -> Option<Reclaimed> {
         None
     }
 
-    /// Waits until that is done, or cannot go on; says which.
+    /// Waits until reclaim is done or cannot continue; returns whether it is done.
     fn wait_for_reclaim(&self) -> LocalBoxFuture<'_, bool> {
         ready(true).boxed_local()
     }
 
-    /// Compares everything with its checksum, mends it, and says what is lost, while it is used;
-    /// none for an engine that keeps no checksums.
+    /// Compares all blocks with their checksums in service, repairs bad ones, and reports losses;
+    /// none for an engine without checksums.
     fn scrub<'a>(&'a self, _watch: Watch<'a>) -> Option<Scrubbing<'a>> {
         None
     }
@@ -95,13 +96,13 @@ pub trait Told {
 /// A scrub under way.
 pub type Scrubbing<'a> = LocalBoxFuture<'a, Result<Scrubbed, ScrubError>>;
 
-/// What is asked of an engine that is open, beside its files.
+/// Requests to an open engine, beside its files.
 pub trait OpenEngine: Told {
-    /// How full it is, as the superuser sees it.
+    /// Free and used space, as the superuser sees it.
     fn space(&self) -> FsStat;
-    /// How often a change was refused because what holds the disk is full.
+    /// Number of changes refused because the host of the disk is full.
     fn refusals(&self) -> u64;
-    /// Brings home all that is in memory: see [`Files::quiesce`].
+    /// Writes everything in memory in place: see [`Files::quiesce`].
     fn quiesce(&self) -> LocalBoxFuture<'_, Result<(), FsError>>;
 }
 
@@ -149,15 +150,15 @@ impl<E: Engine + Told> OpenEngine for Files<E> {
     }
 }
 
-/// What has become of the other disks of a volume that is to be checked.
+/// State of the other disks of a volume before its check.
 #[derive(Debug)]
 pub struct Prepared {
-    /// For [`CheckOptions`](crate::CheckOptions).
+    /// Log state for [`CheckOptions`](crate::CheckOptions).
     pub state: LogState,
-    /// What was replayed, if anything was.
+    /// Summary of the replay, if there was one.
     pub replayed: Option<Replayed>,
-    /// Whether changes were given up that a log held, of whatever volume.
+    /// Whether changes in a log were given up, of any volume.
     pub has_given_up: bool,
-    /// Why a repair would be refused, where the volume is only looked at.
+    /// Reason why a repair would be refused, if the check is read-only.
     pub refused: Option<OpenError>,
 }

@@ -1,6 +1,6 @@
-//! What an engine is told: the disks, and how a volume is made, opened and checked.
+//! Parameters of an engine: the disks, and options to open and check a volume.
 //!
-//! Each engine takes of it what it has a use for.
+//! Each engine uses the ones it needs.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,37 +13,38 @@ pub use fsck::LogState;
 /// The disks of a volume.
 #[derive(Clone)]
 pub struct Disks {
-    /// That of the file system.
+    /// Device of the file system.
     pub volume: Rc<dyn BlockDevice>,
-    /// That of the log, if it has one.
+    /// Device of the log, if there is one.
     pub log: Option<Rc<dyn BlockDevice>>,
-    /// That of the ring of intents, if there is a place for one.
+    /// Device of the intent ring, if there is a place for one.
     pub intents: Option<Rc<dyn BlockDevice>>,
 }
 
 impl Disks {
-    /// A volume without a log.
+    /// Disks of a volume without a log.
     pub fn alone(volume: Rc<dyn BlockDevice>) -> Self {
         Self { volume, log: None, intents: None }
     }
 }
 
-/// How to open a volume.
+/// Options to open a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Change nothing.
     pub read_only: bool,
-    /// Bytes of memory for all that is kept of the volume.
+    /// Memory for all caches of the volume, in bytes.
     pub cache_bytes: usize,
-    /// Whether data is kept that may be read again.
+    /// Whether to cache file data for further reads.
     pub keeps_data: bool,
-    /// How often access times and old UNSTABLE data go to the disk.
+    /// Interval at which access times and old UNSTABLE data are written to the disk.
     pub housekeeping_interval: Duration,
-    /// Whether a stop waits until all is found that a cut left, and does not end the search.
+    /// Whether a stop waits until reclaim has found everything that a cut left, instead of ending
+    /// it.
     pub finishes_reclaim: bool,
-    /// How the log is kept small, if there is one.
+    /// Limits that keep the log small, if there is one.
     pub log: LogOptions,
-    /// How soft updates wait, if it has these.
+    /// Delays of soft updates, if it has these.
     pub softdep: SoftUpdatesOptions,
 }
 
@@ -61,13 +62,13 @@ impl Default for OpenOptions {
     }
 }
 
-/// How a volume is to be checked.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Write the repairs.
     pub repair: bool,
-    /// Read every block of every file too, and look at the whole disk for what says what it is.
+    /// Read every block of every file, and search the whole disk for a superblock.
     pub full: bool,
-    /// What has become of the log of the volume, if it needs one.
+    /// State of the volume's log, if it needs one.
     pub log: LogState,
 }

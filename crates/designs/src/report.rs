@@ -1,62 +1,62 @@
-//! What a check tells, whatever it checked.
+//! Results of a check, regardless of the engine.
 
 use std::fmt;
 
 pub use fsck::{Place, Severity};
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// A word for what is being done.
+    /// Word for the current phase.
     pub phase: &'static str,
-    /// Which round of passes this is, from 1 on.
+    /// Number of the round of passes, from 1 on.
     pub round: u32,
-    /// What is done, as the phase counts it.
+    /// Completed work, in the unit of the phase.
     pub done: u64,
-    /// The same in all.
+    /// Total work, in the same unit.
     pub total: u64,
 }
 
-/// What holds on a volume that is well.
+/// An invariant of an undamaged volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// A short name for people and programs.
+    /// Short name for people and programs.
     pub name: &'static str,
     /// The rule, as a sentence.
     pub sentence: &'static str,
 }
 
-/// Data of a file, and where it is. All in bytes.
+/// Location of a file's data. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataPlace {
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Where on the volume.
+    /// Offset on the volume.
     pub at: u64,
-    /// How much, and a last block of the file may have less.
+    /// Length; the last block of the file may have less.
     pub length: u64,
 }
 
-/// One thing that is not as it should be.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What does not hold.
+    /// The violated rule.
     pub rule: Rule,
-    /// How bad it is.
+    /// Severity of the violation.
     pub severity: Severity,
-    /// Where.
+    /// Place of the violation.
     pub place: Place,
-    /// Which data cannot be read, if it is that.
+    /// The unreadable data, if the finding is about data.
     pub data: Option<DataPlace>,
-    /// The snapshot in which it is, by its name; none for the live tree.
+    /// Name of the snapshot that has it; none for the live tree.
     pub snapshot: Option<String>,
-    /// A path to the file, where one is known; of the paths that it had when it was found.
+    /// A path of the file, if one is known; one of its paths at the time of the check.
     pub path: Option<String>,
-    /// What was found.
+    /// Value found.
     pub found: String,
-    /// What should be there.
+    /// Expected value.
     pub expected: String,
-    /// What the repair does about it; nothing when nothing can be done.
+    /// The repair; none if there is no repair.
     pub repair: Option<&'static str>,
 }
 
@@ -73,50 +73,50 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that was found.
+/// All findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The first ones and every loss, in the order in which they were found.
+    /// The first findings and every loss, in the order in which they were found.
     pub list: Vec<Finding>,
-    /// How often each rule did not hold, in the order of the rules.
+    /// Number of violations of each rule, in the order of the rules.
     pub counts: Vec<(Rule, u64)>,
-    /// The worst.
+    /// Severity of the worst finding.
     pub worst: Option<Severity>,
-    /// Something was found that no repair can be had for.
+    /// Whether a finding has no repair.
     pub unrepairable: bool,
-    /// Something was found that no cut of the power leaves.
+    /// Whether some finding cannot be the result of a power cut.
     pub damaged: bool,
 }
 
 impl Findings {
-    /// All of them, those that are not kept too.
+    /// Number of all findings, including those that are not in the list.
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// What a check found and did.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is not as it should be, or was not before the repair.
+    /// All violations, before the repair if there was one.
     pub findings: Findings,
-    /// Whether it was found not to be stopped cleanly.
+    /// Whether the volume was not stopped cleanly.
     pub was_unclean: bool,
-    /// Files that were found and kept, directories among them.
+    /// Number of files that were found and kept, including directories.
     pub files: u64,
-    /// Directories among them.
+    /// Number of directories.
     pub directories: u64,
-    /// Bytes that files hold.
+    /// Bytes held by files.
     pub held_bytes: u64,
-    /// Files that had no name and were freed.
+    /// Number of files without a name that were freed.
     pub freed: u64,
-    /// Files that had no name and got one in `lost+found`.
+    /// Number of files without a name that got one in `lost+found`.
     pub reconnected: u64,
-    /// Since when the volume was served, in seconds since 1970, if acknowledged changes of that
-    /// time may stand in a log alone which is not at hand, or is left out.
+    /// Time since which the volume was served, in seconds since 1970, if acknowledged changes of
+    /// that time may be only in a log that is missing or left out.
     pub log_since_seconds: Option<i64>,
     /// Whether the repairs were written.
     pub repaired: bool,
-    /// Why they were not, though they were wanted, and could be had.
+    /// Reason why possible and requested repairs were not written.
     pub unrepaired: Option<String>,
 }

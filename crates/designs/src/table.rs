@@ -1,4 +1,4 @@
-//! Entries, and how one is found by the words of a command line or of a file of settings.
+//! Entries, and how one is found by the words of a command line or a settings file.
 
 use std::fmt;
 
@@ -8,45 +8,45 @@ use ufs2::mark::PolicyKind;
 use crate::design::{Design, DiskRole, Work};
 use crate::found::Found;
 
-/// Designs in their order. The first is that of a command line which names none; the first of an
-/// engine is that of one which names the engine alone.
+/// Designs in their order. The first is the default of a command line that names none; the first of
+/// an engine is the default of one that names only the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Table(&'static [&'static Design]);
 
-/// A name that no design has. Each sentence lists those that there are.
+/// A name that no design has. Each message lists the known names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// Of an engine.
+    /// No engine has the name.
     Engine {
         /// The name.
         name: String,
-        /// Those of the engines.
+        /// Names of the engines.
         engines: Vec<&'static str>,
     },
-    /// Of a policy.
+    /// No policy of the engine has the name.
     Policy {
         /// The name.
         name: String,
-        /// The engine that was meant.
+        /// Name of the engine.
         engine: &'static str,
-        /// Those of its policies.
+        /// Names of its policies.
         policies: Vec<&'static str>,
     },
 }
 
 impl Table {
-    /// A table of these, of which there is one at least.
+    /// A table of these designs, at least one.
     pub const fn new(designs: &'static [&'static Design]) -> Self {
         assert!(!designs.is_empty(), "a command line that names no design means one");
         Self(designs)
     }
 
-    /// All of them.
+    /// All designs.
     pub fn all(self) -> &'static [&'static Design] {
         self.0
     }
 
-    /// The names of the engines, each once.
+    /// Names of the engines, each once.
     pub fn engines(self) -> Vec<&'static str> {
         let mut engines = Vec::new();
         for design in self.0 {
@@ -57,12 +57,12 @@ impl Table {
         engines
     }
 
-    /// Those of an engine.
+    /// All designs of an engine.
     pub fn of_engine(self, engine: &str) -> impl Iterator<Item = &'static Design> {
         self.0.iter().copied().filter(move |design| design.engine == engine)
     }
 
-    /// The design of these words. A word that is missing leaves the choice to the table.
+    /// Finds a design by its names. The table's order decides for a missing one.
     ///
     /// # Errors
     /// [`Unknown`].
@@ -83,12 +83,12 @@ impl Table {
         })
     }
 
-    /// The design whose volumes bear this mark while they are in use.
+    /// Finds the design whose volumes bear this mark while they are in use.
     pub fn marked(self, mark: PolicyKind) -> Option<&'static Design> {
         self.0.iter().copied().find(|design| design.mark == Some(mark))
     }
 
-    /// How to work with disks, once for each engine that has some.
+    /// Operations on disks, once for each engine that has any.
     fn works(self) -> impl Iterator<Item = (&'static Design, &'static Work)> {
         let engines = self.engines().into_iter();
         engines.filter_map(move |engine| {
@@ -97,18 +97,18 @@ impl Table {
         })
     }
 
-    /// What a disk that begins so has on it, if a volume is there that some engine knows.
+    /// Identifies a disk by its first bytes, if an engine recognises a volume.
     pub fn recognise(self, head: &[u8]) -> Option<&'static str> {
         self.works().find_map(|(_, work)| (work.recognise)(head))
     }
 
-    /// Whether a disk that begins so bears a volume whose making was cut off.
+    /// Whether a disk with these first bytes has a volume whose creation was interrupted.
     pub fn is_begun(self, head: &[u8]) -> bool {
         self.works().any(|(_, work)| (work.is_begun)(head))
     }
 
-    /// What stands on a disk of which nothing else is known, and the design by which it is served:
-    /// of its engine that which it names, else one that needs no other disk.
+    /// Inspects an unknown disk, and finds its design: the one of its engine that it names, or else
+    /// one that needs no other disk.
     pub async fn look(self, device: &dyn BlockDevice) -> Option<(&'static Design, Found)> {
         for (first, work) in self.works() {
             let Ok(found) = (work.look)(device).await else { continue };
@@ -120,11 +120,11 @@ impl Table {
         None
     }
 
-    /// What is on a disk whose first bytes say nothing, if they are lost and some engine knows by
-    /// others what is there. It may read much: some hundred MiB.
+    /// Identifies a disk whose first bytes are lost, if an engine recognises other bytes. It may
+    /// read much: some hundred MiB.
     ///
     /// # Errors
-    /// Those of the disk: what cannot be read may be what tells.
+    /// Errors of the disk: an unreadable part may be the one that identifies it.
     pub async fn find_lost(
         self,
         device: &dyn BlockDevice,
@@ -137,7 +137,7 @@ impl Table {
         Ok(None)
     }
 
-    /// The design of an engine that needs exactly these disks.
+    /// Finds the design of an engine that needs exactly these disks.
     pub fn with_disks(self, engine: &str, disks: &[DiskRole]) -> Option<&'static Design> {
         self.of_engine(engine).find(|design| design.disks == disks)
     }

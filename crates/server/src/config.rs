@@ -1,5 +1,5 @@
-//! The configuration file, `duramen.toml`. Everything has a default; an empty file is a good one.
-//! It is a regular file of at most 1 MiB.
+//! The configuration file, `duramen.toml`. Every key has a default, so an empty file is valid. It
+//! is a regular file of at most 1 MiB.
 //!
 //! ```toml
 //! listen = ["127.0.0.1:2049", "[::1]:2049"]  # "[::]:2049" is every address, IPv4 as well
@@ -36,9 +36,9 @@
 //! survives = true              # a crash or a restart, on volumes under policy log
 //! ```
 //!
-//! SIGHUP reads the exports anew; all else needs a restart. A file that lacks the rules of a volume
-//! that has some is refused as a whole: it may be empty by mistake, and would open the volume to
-//! every user of this machine. `clients = []` withdraws all access.
+//! SIGHUP reloads the exports; all other changes need a restart. A file that lacks the rules of a
+//! volume that has some is refused as a whole: it may be empty by mistake, and would open the
+//! volume to every user of this machine. `clients = []` withdraws all access.
 
 mod value;
 
@@ -57,33 +57,33 @@ use vfs::SnapshotsShown;
 
 pub use value::{ByteSize, Listen, Network, parse_address};
 
-/// The longest file, in bytes.
+/// Maximum size of the file, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// The most that a bound of memory can be, in bytes: what can be counted with a sign, and more than
-/// any machine has.
+/// Maximum value of a memory bound, in bytes: it fits a signed integer, and exceeds the memory of
+/// any machine.
 const MAX_MEMORY: u64 = 1 << 50;
 
 /// The port of NFS.
 pub const DEFAULT_PORT: u16 = 2049;
 
-/// What the file says. See the module's text.
+/// Contents of the file. See the module's documentation.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Addresses to listen on.
     pub listen: Listen,
-    /// Memory of each volume for metadata and data; without it, what suits the machine.
+    /// Cache of each volume for metadata and data; if absent, a size that suits the machine.
     pub cache: Option<ByteSize>,
     /// Whether to announce the ports to rpcbind.
     pub rpcbind: bool,
-    /// Which clients may use which volume.
+    /// Rules about the clients of each volume.
     pub exports: BTreeMap<String, ExportSection>,
-    /// Bounds of what is under way.
+    /// Bounds on connections, calls and memory.
     pub limits: LimitsSection,
-    /// How long a repeated call is recognised.
+    /// How long the reply to a call is remembered.
     pub reply_cache: ReplyCacheSection,
-    /// A new file that is to hold what clients ask.
+    /// A new file that records the clients' calls.
     pub trace: Option<PathBuf>,
 }
 
@@ -105,37 +105,37 @@ impl Default for Config {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ExportSection {
-    /// The clients that may use the volume. An empty list shuts all out. Without: this machine.
+    /// Clients that may use the volume. An empty list excludes all. If absent: this machine.
     pub clients: Option<Vec<ClientEntry>>,
-    /// Whether answers wait for the disk.
+    /// Whether replies wait for the disk.
     #[serde(default)]
     pub durability: DurabilityWord,
-    /// Where clients find snapshots, if the engine of the volume has them.
+    /// How clients find snapshots, if the engine of the volume has them.
     #[serde(default)]
     pub snapshots: SnapshotsWord,
 }
 
-/// The words of `snapshots`.
+/// Values of `snapshots`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum SnapshotsWord {
     /// Each directory lists its `.snapshot`.
     Visible,
-    /// Each directory has a `.snapshot`, which is found by its name alone.
+    /// Each directory has a `.snapshot`, which only a lookup of its name finds.
     #[default]
     Hidden,
-    /// Nowhere.
+    /// No directory has a `.snapshot`.
     Off,
 }
 
-/// The words of `durability`.
+/// Values of `durability`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum DurabilityWord {
-    /// What is answered survives a crash.
+    /// Acknowledged changes survive a crash.
     #[default]
     Durable,
-    /// What is answered may be lost in a crash, but for what a client asks to be made durable.
+    /// A crash may lose acknowledged changes, except those that a client asked to be made durable.
     Delayed,
 }
 
@@ -143,17 +143,17 @@ pub enum DurabilityWord {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ClientEntry {
-    /// Which clients: an address or a network.
+    /// The clients: an address or a network.
     pub network: Network,
-    /// What they may do.
+    /// Access rights of the clients.
     pub access: AccessWord,
-    /// The users whose claim of identity is not believed.
+    /// Users whose claimed identity is not trusted.
     #[serde(default)]
     pub squash: SquashWord,
-    /// The user that the squashed become.
+    /// User ID of squashed users.
     #[serde(default = "anonymous_uid")]
     pub anonymous_uid: u32,
-    /// The group that the squashed become.
+    /// Group ID of squashed users.
     #[serde(default = "anonymous_gid")]
     pub anonymous_gid: u32,
 }
@@ -166,27 +166,27 @@ fn anonymous_gid() -> u32 {
     Anonymous::default().gid
 }
 
-/// The words of `access`.
+/// Values of `access`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 pub enum AccessWord {
-    /// Reading alone.
+    /// Read-only access.
     #[serde(rename = "ro")]
     ReadOnly,
-    /// Reading and writing.
+    /// Read and write access.
     #[serde(rename = "rw")]
     ReadWrite,
 }
 
-/// The words of `squash`.
+/// Values of `squash`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum SquashWord {
     /// No user is squashed.
     None,
-    /// User and group 0 are.
+    /// User 0 and group 0 are squashed.
     #[default]
     Root,
-    /// Every user is.
+    /// Every user is squashed.
     All,
 }
 
@@ -194,11 +194,11 @@ pub enum SquashWord {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsSection {
-    /// The most connections.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// The most calls under way.
+    /// Maximum number of calls under way.
     pub calls: u32,
-    /// The most calls under way on one connection.
+    /// Maximum number of calls under way on one connection.
     pub calls_per_connection: u32,
     /// Memory for requests.
     pub request_memory: ByteSize,
@@ -223,17 +223,17 @@ impl Default for LimitsSection {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplyCacheSection {
-    /// The longest time that an answer is remembered.
+    /// Maximum time that a reply is remembered.
     pub seconds: u64,
-    /// The most answers.
+    /// Maximum number of replies.
     pub calls: usize,
-    /// The most memory.
+    /// Maximum memory for replies.
     pub memory: ByteSize,
-    /// The most answers of one client.
+    /// Maximum number of replies of one client.
     pub calls_per_client: usize,
-    /// The most memory of one client.
+    /// Maximum memory for the replies of one client.
     pub memory_per_client: ByteSize,
-    /// Whether answers survive a crash or a restart, on volumes that have a log.
+    /// Whether replies survive a crash or a restart, on volumes that have a log.
     pub survives: bool,
 }
 
@@ -257,17 +257,17 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the configuration {path}: {source}", path = path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// A key or a value is wrong. The text names line, key and what was expected.
+    /// A key or a value is wrong. The text names the line, the key and the expected value.
     #[error("in the configuration {path}: {source}", path = path.display())]
     Parse {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where and why.
+        /// The place and the reason.
         source: Box<toml::de::Error>,
     },
     /// Two entries of a volume name the same network.
@@ -278,34 +278,34 @@ pub enum ConfigError {
     Rules {
         /// The volume.
         volume: String,
-        /// Which network.
+        /// The network.
         source: AmbiguousRules,
     },
     /// A number that must not be 0.
     #[error("{key} is 0; expected: at least {least}")]
     TooSmall {
-        /// Which.
+        /// The key.
         key: &'static str,
-        /// What it must be at least.
+        /// Its minimum.
         least: u64,
     },
-    /// A number that no machine can keep.
+    /// A number that exceeds the memory of any machine.
     #[error("{key} is more than {most} bytes, which is the most that can be said")]
     TooLarge {
-        /// Which.
+        /// The key.
         key: &'static str,
-        /// What it may be at most.
+        /// Its maximum.
         most: u64,
     },
     /// Rules for a volume that is not served.
     #[error("exports.{volume}: no volume of this name is served; expected one of: {served}")]
     NoVolume {
-        /// The name.
+        /// Name of the volume.
         volume: String,
-        /// The names that are served.
+        /// Names of the served volumes.
         served: String,
     },
-    /// A reload that would open a volume to this machine, because its rules are gone.
+    /// A reload that would open a volume to this machine, because its rules are missing.
     #[error(
         "the rules of exports.{volume} are gone: nobody's access has changed; expected: the \
          section [exports.{volume}] with its clients (clients = [] withdraws the access of all)"
@@ -314,7 +314,7 @@ pub enum ConfigError {
         /// The volume.
         volume: String,
     },
-    /// Nowhere to listen.
+    /// No address to listen on.
     #[error("listen is empty; expected: at least one address such as \"127.0.0.1:2049\"")]
     Deaf,
 }
@@ -329,7 +329,7 @@ impl Config {
         Self::parse(&read_text(path).map_err(read)?, path)
     }
 
-    /// Reads the text of a file; `path` is for the words of an error.
+    /// Parses the text of a file; `path` is for error messages.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -395,7 +395,7 @@ impl Config {
         Ok(exports)
     }
 
-    /// Bounds of what is under way.
+    /// Bounds on calls and memory.
     pub fn limits(&self) -> Limits {
         Limits {
             calls: self.limits.calls,
@@ -404,7 +404,7 @@ impl Config {
         }
     }
 
-    /// How long a repeated call is recognised.
+    /// How long the reply to a call is remembered.
     pub fn window(&self) -> Window {
         let section = &self.reply_cache;
         let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
@@ -419,9 +419,9 @@ impl Config {
     }
 }
 
-/// What is no regular file may keep its reader waiting, or never end.
+/// Reads a regular file: reading any other might block or never end.
 fn read_text(path: &Path) -> io::Result<String> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY; // the writer of a FIFO is not waited for
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY; // opening a FIFO must not wait for a writer
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file"));

@@ -1,27 +1,28 @@
 //! The control channel: HTTP/1.1 with JSON on a socket of the volume, for administrators.
 //!
-//! docs/admin.md tells the routes. Each volume that is served has a [`Desk`]: its socket, what the
-//! server knows of it, what carries out orders, and its [`Jobs`].
+//! docs/admin.md describes the routes. Each served volume has a [`Desk`]: its socket, its state in
+//! the server, the handlers of its orders, and its [`Jobs`].
 //!
-//! # Who answers
-//! Sockets, HTTP and JSON run on a thread of their own, with a reactor of its own; so does what
-//! reads the disk to answer. The thread that serves does one thing for an asker: it reads counters
-//! that it owns ([`Desk::live`]), without waiting. It is asked through a queue, and woken by the
-//! event counter that its reactor has anyway. A snapshot that it publishes now and then was
-//! considered: then it would wake while no one asks, or tell what is old.
+//! # Threads
+//! Sockets, HTTP and JSON run on a thread of their own, with a reactor of its own; so does code
+//! that reads the disk for an answer. The thread that serves does one thing for an asker: it reads
+//! counters that it owns ([`Desk::live`]), without waiting. Requests reach it through a queue, and
+//! wake it by the event counter that its reactor has anyway. The alternative was a snapshot of the
+//! counters that it publishes now and then: then it would wake while no one asks, or the answers
+//! would be old.
 //!
-//! # Patience
-//! A client has 5 seconds to send the head of a request and 30 for everything; so many may be
-//! connected at once, the others wait in the kernel. None of this holds up the server's end: the
-//! thread is told to stop and drops all that it has.
+//! # Timeouts
+//! A client has 5 seconds to send the head of a request and 30 for everything. The number of
+//! clients is bounded, and further ones wait in the kernel. None of this delays the server's end: a
+//! flag stops the thread, which drops all its connections.
 //!
-//! Layers, from the bottom: `socket` is a path and what listens there, `jobs` is long work, `head`
-//! judges a request before HTTP does, `routes` answers it, `client` asks.
+//! Layers, from the bottom: `socket` is a path with its listener, `jobs` is long work, `head`
+//! checks a request before HTTP parses it, `routes` answers it, `client` sends requests.
 //!
-//! Invariant: the thread that serves waits for nothing here, but at its end for the other one to
-//! drop what it has.
+//! Invariant: the thread that serves waits for nothing here, except at its end, until the other
+//! thread has dropped its connections.
 //!
-//! Not asserted: it is about what is not waited for.
+//! Not asserted: it is about waits that do not occur.
 
 pub mod client;
 mod head;
@@ -56,80 +57,80 @@ pub use jobs::{End, Job, Jobs};
 use routes::Front;
 pub use socket::{ClaimError, Socket};
 
-/// The name of the socket in the folder of a volume.
+/// Name of the socket in the folder of a volume.
 pub const SOCKET_NAME: &str = "control.sock";
 
-/// How long a client may take for the head of its request.
+/// Time that a client has for the head of its request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take for everything.
+/// Time that a client has for its whole request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Clients at once, of each socket.
+/// Maximum number of clients at once on each socket.
 const CLIENTS: usize = 64;
-/// Threads for what reads disks.
+/// Number of threads for reading disks.
 const READERS: usize = 4;
-/// How long to wait after an accept that failed for want of resources.
+/// Pause after an accept that failed for lack of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a volume is asked about.
+/// The control interface of a volume.
 pub struct Desk {
-    /// The name by which the volume is served.
+    /// Name under which the volume is served.
     pub volume: String,
-    /// What is listened on.
+    /// Listening socket.
     pub socket: Socket,
-    /// What only the thread that serves knows, given what it is served as (`durable` or
-    /// `delayed`). Called there; it reads counters and waits for nothing.
+    /// Statistics that only the thread that serves has; the argument is the export's durability
+    /// (`durable` or `delayed`). Called on that thread; it reads counters and waits for nothing.
     pub live: Live,
-    /// Makes the whole answer of `GET /v1/info` of that, the text of JSON, or says why it cannot.
-    /// Called elsewhere; it may read disks.
+    /// Completes the statistics to the JSON text of `GET /v1/info`, or returns the reason why it
+    /// cannot. Called on another thread; it may read disks.
     pub info: Info,
-    /// Its long work.
+    /// Jobs of the volume.
     pub jobs: Jobs,
-    /// Begins to scrub it, as `POST /v1/scrub` asks. Called on the thread that serves.
+    /// Starts a scrub for `POST /v1/scrub`. Called on the thread that serves.
     pub scrub: Begin,
-    /// Carries out what is ordered with `POST /v1/raid/ORDER`. Called on the thread that serves.
+    /// Carries out the orders of `POST /v1/raid/ORDER`. Called on the thread that serves.
     pub act: Act,
-    /// The same of `POST /v1/snapshots/ORDER`; what `GET /v1/snapshots` asks for is its order
+    /// Carries out the orders of `POST /v1/snapshots/ORDER`; `GET /v1/snapshots` is its order
     /// `list`.
     pub snapshots: Act,
 }
 
-/// See [`Desk::live`].
+/// Type of [`Desk::live`].
 pub type Live = Rc<dyn Fn(&'static str) -> Value>;
-/// Begins long work, and gives the number of its job, or says why it does not.
+/// Starts long work, and returns the number of its job or the reason for a refusal.
 pub type Begin = Rc<dyn Fn() -> Result<u64, Refused>>;
-/// See [`Desk::act`]: the order, and what was said with it.
+/// Handler of orders, see [`Desk::act`]: the order and its arguments.
 pub type Act = Rc<dyn Fn(String, Value) -> LocalBoxFuture<'static, Result<Value, Refused>>>;
 
-/// Why an order is not carried out.
+/// Reason why an order is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no such order.
+    /// The order does not exist.
     #[error("there is no such order")]
     Unknown,
-    /// What was said with it makes no sense.
+    /// The arguments of the order are invalid.
     #[error("{0}")]
     Senseless(String),
-    /// It cannot be done now.
+    /// The order cannot be carried out now.
     #[error("{0}")]
     Conflict(String),
 }
 
-/// See [`Desk::info`].
+/// Type of [`Desk::info`].
 pub type Info = Arc<dyn Fn(Value) -> Result<String, String> + Send + Sync>;
 
-/// An answer, and what a client gets of it.
+/// An answer to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// That of HTTP.
+    /// HTTP status.
     pub status: u16,
-    /// The text of JSON: what was asked for, or `{"error": "a sentence"}`.
+    /// JSON text: the requested object, or `{"error": "a sentence"}`.
     pub body: String,
-    /// What would have been allowed, if that is why it was refused.
+    /// The allowed method, if another one was refused.
     allow: Option<&'static str>,
 }
 
 impl Answer {
-    /// The sentence of a refusal.
+    /// Error message of a refusal.
     pub fn error(&self) -> Option<String> {
         let body: Value = serde_json::from_str(&self.body).ok()?;
         Some(body.get("error")?.as_str()?.to_owned())
@@ -145,28 +146,28 @@ impl Answer {
     }
 }
 
-/// A question for the thread that serves: of which desk.
+/// A request to the thread that serves, with the index of its desk.
 struct Question {
     desk: usize,
     ask: Ask,
 }
 
-/// What is asked, and where the answer goes.
+/// Kind of a request, with the channel for its reply.
 enum Ask {
     Live(oneshot::Sender<Value>),
     Scrub(oneshot::Sender<Result<Value, Refused>>),
     Act(Part, String, Value, oneshot::Sender<Result<Value, Refused>>),
 }
 
-/// The part of a volume to which an order goes.
+/// Part of a volume that an order addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The set of disks on which it stands.
+    /// The underlying set of disks.
     Raid,
     Snapshots,
 }
 
-/// The channel while it is open. Dropped, it is closed, and its sockets are gone.
+/// The open channel. Dropping it closes it and removes its sockets.
 #[derive(Default)]
 pub struct Control {
     stop: watch::Sender<bool>,
@@ -175,11 +176,11 @@ pub struct Control {
 }
 
 impl Control {
-    /// Answers at these desks from now on; `durability` says how the volume of a name is served.
-    /// To be called on the thread that serves, within its reactor.
+    /// Starts to answer at these desks; `durability` returns the durability of the export of a
+    /// volume. Call it on the thread that serves, within its reactor.
     ///
     /// # Errors
-    /// The operating system's, when it gives no thread or no event queue.
+    /// The operating system's error, if it provides no thread or no event queue.
     pub fn open(
         desks: Vec<Desk>,
         durability: impl Fn(&str) -> &'static str + 'static,
@@ -202,7 +203,7 @@ impl Control {
         tokio::task::spawn_local(async move {
             while let Some(Question { desk, ask }) = asked.recv().await {
                 let (volume, live, scrub, raid, snapshots) = &lives[desk];
-                // The asker may be gone.
+                // The client may be gone.
                 match ask {
                     Ask::Live(reply) => drop(reply.send(live(durability(volume)))),
                     Ask::Scrub(reply) => drop(reply.send(scrub().map(|job| json!({ "job": job })))),
@@ -224,13 +225,13 @@ impl Control {
                 }
                 let _ = stopped.wait_for(|&stopped| stopped).await;
             });
-            reactor.shutdown_background(); // a disk that does not answer is not waited for
+            reactor.shutdown_background(); // does not wait for a disk that does not answer
         };
         let thread = thread::Builder::new().name("control".into()).spawn(attend)?;
         Ok(Self { stop, thread: Some(thread), sockets })
     }
 
-    /// Where it listens.
+    /// Paths of the sockets.
     pub fn sockets(&self) -> impl Iterator<Item = &Path> {
         self.sockets.iter().map(PathBuf::as_path)
     }
@@ -240,12 +241,12 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic there has been told
+            let _ = thread.join(); // a panic there was reported already
         }
     }
 }
 
-/// Accepts for ever.
+/// Accepts clients for ever.
 async fn listen(socket: Socket, front: Arc<Front>) {
     let listener = match socket.listener().and_then(UnixListener::from_std) {
         Ok(listener) => listener,
@@ -262,7 +263,7 @@ async fn listen(socket: Socket, front: Arc<Front>) {
             Ok((stream, _)) => {
                 let front = front.clone();
                 tokio::spawn(async move {
-                    // A client that is too slow, or gone, has had its chance.
+                    // A client that is too slow or gone is dropped.
                     let _ = timeout(PATIENCE, attend(stream, front)).await;
                     drop(place);
                 });
@@ -275,12 +276,12 @@ async fn listen(socket: Socket, front: Arc<Front>) {
     }
 }
 
-/// One request, and its answer.
+/// Handles one request.
 async fn attend(stream: UnixStream, front: Arc<Front>) {
     let (mut reader, mut writer) = stream.into_split();
     let late = || Err(Answer::refusal(StatusCode::REQUEST_TIMEOUT, "no request came in time"));
     let head = match timeout(HEAD_PATIENCE, head::read(&mut reader)).await {
-        Ok(Ok(None)) => return, // it went without a word
+        Ok(Ok(None)) => return, // the client closed without a request
         Ok(read) => read.map(|head| head.unwrap_or_default()),
         Err(_) => late(),
     };
@@ -296,7 +297,7 @@ async fn attend(stream: UnixStream, front: Arc<Front>) {
                 .keep_alive(false)
                 .half_close(true)
                 .serve_connection(TokioIo::new(io), service);
-            let _ = connection.await; // a client that is gone misses nothing
+            let _ = connection.await; // an error here means that the client is gone
         }
         Err(answer) => {
             let _ = writer.write_all(&by_hand(&answer)).await;
@@ -313,7 +314,7 @@ fn response(answer: &Answer) -> Response<Full<Bytes>> {
     response.body(Full::from(answer.body.clone())).expect("all of it is plain text")
 }
 
-/// The bytes of an answer to what was no request.
+/// Encodes the answer to an invalid request.
 fn by_hand(answer: &Answer) -> Vec<u8> {
     let status = StatusCode::from_u16(answer.status).expect("one of ours");
     let text = &answer.body;

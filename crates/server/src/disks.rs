@@ -1,9 +1,9 @@
 //! The disks of a reactor: devices whose calls never block it.
 //!
-//! With io_uring, what the tasks of one round ask of the disks goes to the kernel in one system
-//! call, when the reactor has run all that was ready and is about to wait. What is done is
-//! announced by an event counter that the reactor waits for beside its sockets. Where io_uring is
-//! forbidden, a few threads make the calls instead.
+//! With io_uring, the disk requests of one round of tasks go to the kernel in one system call, when
+//! the reactor has run all ready tasks and is about to wait. Completions are announced by an event
+//! counter, for which the reactor waits along with its sockets. If io_uring is forbidden, a few
+//! threads make the calls instead.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -23,13 +23,13 @@ use tokio::sync::Notify;
 
 use crate::reactor;
 
-/// How many calls are under way at once without io_uring.
+/// Maximum number of calls under way without io_uring.
 const THREADS: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
 
-/// How long to wait when the kernel takes nothing more.
+/// Pause before a retry when the kernel accepts no more requests.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// What the devices of one reactor share.
+/// Common state of the devices of one reactor.
 #[derive(Clone)]
 pub struct Disks(Driver);
 
@@ -40,10 +40,10 @@ enum Driver {
 }
 
 impl Disks {
-    /// By io_uring, or by threads where that is forbidden. To be called on the reactor, once.
+    /// Uses io_uring, or threads if that is forbidden. Call it on the reactor, once.
     ///
     /// # Errors
-    /// The operating system's, when it gives neither.
+    /// The operating system's error, if it provides neither.
     pub fn new() -> io::Result<Self> {
         Self::by_ring().or_else(|error| {
             tracing::info!(%error, "io_uring is not to be had here; threads drive the disks");
@@ -51,10 +51,10 @@ impl Disks {
         })
     }
 
-    /// By io_uring.
+    /// Uses io_uring.
     ///
     /// # Errors
-    /// The operating system's; io_uring is often forbidden in containers.
+    /// The operating system's error; io_uring is often forbidden in containers.
     pub fn by_ring() -> io::Result<Self> {
         let ring = Ring::new()?;
         #[expect(
@@ -76,15 +76,15 @@ impl Disks {
         Ok(Self(Driver::Ring(ring)))
     }
 
-    /// By threads.
+    /// Uses threads.
     ///
     /// # Errors
-    /// The operating system's, when it gives no threads.
+    /// The operating system's error, if it provides no threads.
     pub fn by_threads() -> io::Result<Self> {
         Ok(Self(Driver::Threads(Pool::new(THREADS)?)))
     }
 
-    /// A device for an opened disk.
+    /// Creates a device for an opened disk.
     pub fn device(&self, disk: DiskFile) -> Rc<dyn BlockDevice> {
         match &self.0 {
             Driver::Ring(ring) => Rc::new(UringDevice::new(ring, disk)),
@@ -93,7 +93,7 @@ impl Disks {
     }
 }
 
-/// The event counter of a ring, which the reactor watches for edges, as everything.
+/// The event counter of a ring, which the reactor watches for edges, like all its sources.
 struct Event(Rc<Ring>);
 
 impl AsRawFd for Event {
@@ -102,18 +102,18 @@ impl AsRawFd for Event {
     }
 }
 
-/// Answers what the kernel has done, for ever. When the kernel takes nothing more, waits a moment:
-/// before the reactor waits again, it tries again.
+/// Reaps completions, for ever. If the kernel accepts no more requests, waits a moment: before the
+/// reactor waits again, it tries again.
 async fn reap(event: AsyncFd<Event>, trouble: Rc<Notify>) {
     loop {
         let failed =
             match select(event.readable().boxed_local(), trouble.notified().boxed_local()).await {
                 Either::Left((Ok(mut guard), _)) => {
-                    guard.clear_ready(); // what is announced from here on is announced again
+                    guard.clear_ready(); // later completions signal it again
                     event.get_ref().0.reap().err()
                 }
                 Either::Left((Err(error), _)) => {
-                    // Only a reactor that is going down has no events.
+                    // Only a reactor that shuts down has no events.
                     tracing::debug!(%error, "the disks are watched no more");
                     return;
                 }
@@ -140,7 +140,7 @@ mod tests {
         let done = reactor::block_on(|_| async {
             let disks = disks().expect("seen to be available");
             let device = disks.device(DiskFile::create(&path, SIZE).expect("a temporary file"));
-            // More at once than a ring has room for, from tasks that wait side by side.
+            // More writes at once than a ring has room for, from tasks that wait side by side.
             let writes = (0..SIZE / 512).map(|sector| {
                 let data = Bytes::from(vec![sector as u8; 512]);
                 device.write(sector * 512, vec![data], Durability::Plain)

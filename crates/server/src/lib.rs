@@ -1,13 +1,13 @@
-//! All that touches the outside: sockets, signals, the configuration, the reactor.
+//! The only crate that touches the outside: sockets, signals, the configuration, the reactor.
 //!
 //! # Layers
 //! - [`serve`]: a server from its start to its end, with signals;
 //! - [`Server`]: listeners and connections, without signals, for a caller that brings its own;
 //! - `tcp`: the transport of the crate `door`, where connections are served;
-//! - `unsent`: what a connection may leave in the kernel;
-//! - `descriptors`: how many connections the system allows;
-//! - `rpcbind`: making the ports known, where that is wanted;
-//! - `recording`: a trace of what clients ask;
+//! - `unsent`: bound on the unsent bytes of a connection in the kernel;
+//! - `descriptors`: the number of connections that the system allows;
+//! - `rpcbind`: registration of the ports, if the configuration asks for it;
+//! - `recording`: a trace of the clients' calls;
 //! - [`control`]: the control channel of each volume, and the client of it;
 //! - [`config`]: the file `duramen.toml`;
 //! - [`reactor`]: tokio as a [`runtime::Runtime`], for the engines;
@@ -15,13 +15,13 @@
 //!
 //! # Contract
 //! Everything runs on the one thread that called [`reactor::block_on`]: volumes are opened there,
-//! with the runtime that it hands out, and served there. Beside it the control channel has a
-//! thread, which asks that one for counters and nothing else. The crate prints nothing; what it has
-//! to say goes to `tracing`, and what a user should see first is in [`ReadyInfo`].
+//! with the runtime that it provides, and served there. Beside it the control channel has a thread,
+//! which asks that one for counters and nothing else. The crate prints nothing: its messages go to
+//! `tracing`, and information for the user at the start is in [`ReadyInfo`].
 //!
-//! SIGTERM and SIGINT end the server in good order, a second one at once. SIGHUP reads the exports
-//! anew. Architecture invariant: only `bench`, which measures servers, knows tokio besides; and
-//! this crate knows no engine.
+//! SIGTERM and SIGINT end the server cleanly, a second one at once. SIGHUP reloads the exports.
+//! Architecture invariant: only `bench`, which measures servers, knows tokio besides; and this
+//! crate knows no engine.
 
 pub mod config;
 pub mod control;

@@ -1,7 +1,8 @@
-//! The outside world as a [`Runtime`]: tokio's clock and tasks, the operating system's chance.
+//! The outside world as a [`Runtime`]: tokio's clock and tasks, random numbers from the operating
+//! system.
 //!
 //! One thread runs everything: sockets, engines, devices. A second reactor would serve other
-//! volumes on a thread of its own; nothing is shared between them.
+//! volumes on a thread of its own; reactors share nothing.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,39 +18,39 @@ use runtime::{Clock, Instant, Random, Runtime, Spawn, Timestamp};
 use tokio::task::LocalSet;
 
 thread_local! {
-    /// What this thread's reactor does before it waits.
+    /// Work that this thread's reactor does before it waits.
     static BEFORE_WAITING: RefCell<Vec<Box<dyn Fn()>>> = const { RefCell::new(Vec::new()) };
-    /// Bytes that went through sockets since.
+    /// Bytes that went through sockets since that work was last done.
     static MOVED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Bytes through sockets that take so long that no task should wait for more: about 0.1 ms.
+/// Bytes through sockets that take about 0.1 ms: no task should have to wait for more.
 const STRETCH: usize = 256 << 10;
 
-/// Runs `main` on this thread until it ends, with all tasks that it starts. What still runs then
-/// is dropped.
+/// Runs `main` on this thread until it ends, with all tasks that it starts. Tasks that still run
+/// then are dropped.
 ///
 /// # Errors
-/// The operating system's, when it gives no event queue.
+/// The operating system's error, if it provides no event queue.
 pub fn block_on<F: Future>(main: impl FnOnce(Runtime) -> F) -> std::io::Result<F::Output> {
     let reactor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(before_waiting_now)
         .build()?;
     let main = async { main(production()).await };
-    let output = LocalSet::new().block_on(&reactor, seldom(main)); // else it is in every round
+    let output = LocalSet::new().block_on(&reactor, seldom(main)); // else it is polled each round
     BEFORE_WAITING.take();
     Ok(output)
 }
 
-/// Does `work` whenever this thread's reactor has run all that was ready, and now and then when it
-/// has much to move. It must not call this function.
+/// Registers work to be done whenever this thread's reactor has run all ready tasks, and now and
+/// then when it has much to move. The work must not call this function.
 pub(crate) fn before_waiting(work: impl Fn() + 'static) {
     BEFORE_WAITING.with_borrow_mut(|all| all.push(Box::new(work)));
 }
 
-/// Notes that bytes went through a socket. With enough of them the reactor never waits, and does
-/// all the same what it does before it would.
+/// Counts bytes that went through a socket. With enough of them the reactor never waits, so the
+/// work before a wait is done anyway.
 pub(crate) fn moved(bytes: usize) {
     let moved = MOVED.get() + bytes;
     MOVED.set(moved);
@@ -63,9 +64,9 @@ fn before_waiting_now() {
     BEFORE_WAITING.with_borrow(|all| all.iter().for_each(|work| work()));
 }
 
-/// Does on a thread of its own what may wait for a disk: one that dies takes its time, and clients
-/// are served meanwhile, and signals are heard. The thread is left to itself when its caller stops
-/// waiting.
+/// Runs work that may wait for a disk on a thread of its own: a dying disk takes its time, and
+/// meanwhile clients are served and signals are handled. If the caller stops waiting, the thread
+/// continues on its own.
 pub async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (answer, answered) = oneshot::channel();
     thread::spawn(move || drop(answer.send(work()))); // the caller may be gone
@@ -106,7 +107,7 @@ impl Clock for SystemClock {
         let (seconds, nanoseconds) = match now.duration_since(UNIX_EPOCH) {
             Ok(after) => (after.as_secs().cast_signed(), after.subsec_nanos()),
             Err(before) => {
-                // Timestamps count nanoseconds upwards from the second before.
+                // Timestamps count nanoseconds upwards from the previous second.
                 let before = before.duration();
                 match before.subsec_nanos() {
                     0 => (-before.as_secs().cast_signed(), 0),
@@ -122,10 +123,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// Bytes of chance that are asked for at a time: so many the kernel gives without interruption.
+/// Random bytes per system call: the kernel returns up to 256 without interruption.
 const DRAW: usize = 256;
 
-/// Chance from the operating system, some of it in advance: a block of new inodes takes a number
+/// Random numbers from the operating system, drawn in advance: a block of new inodes takes a number
 /// for each, and each would be a system call.
 #[derive(Default)]
 struct SystemRandom {
@@ -137,7 +138,7 @@ impl Random for SystemRandom {
         let mut drawn = self.drawn.borrow_mut();
         loop {
             if let Some(number) = drawn.pop() {
-                return number; // handed out once
+                return number; // used only once
             }
             let mut bytes = [0; DRAW];
             let given = getrandom::fill(&mut bytes);

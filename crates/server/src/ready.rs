@@ -1,21 +1,21 @@
-//! What a server that is ready can say of itself: where it listens, and how to mount.
+//! Information about a server that is ready: its addresses, and how to mount.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// A server that accepts connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyInfo {
-    /// Where it listens. A port that was given as 0 is the one that was chosen.
+    /// Listening addresses. A port that was given as 0 is replaced by the chosen one.
     pub addresses: Vec<SocketAddr>,
     /// The volumes, by name.
     pub volumes: Vec<String>,
-    /// Whether rpcbind knows the ports.
+    /// Whether the ports are registered with rpcbind.
     pub registered: bool,
 }
 
 impl ReadyInfo {
-    /// The commands that mount each volume on the systems of the day, and a word on locks; one
-    /// line each, to be shown to the user as they are.
+    /// Mount commands for each volume on common systems, and a hint about locks; one line each, to
+    /// be shown to the user unchanged.
     pub fn mount_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for address in &self.addresses {
@@ -59,7 +59,7 @@ fn macos(address: SocketAddr, volume: &str) -> String {
     )
 }
 
-/// Its mount asks rpcbind for the port of MOUNT and cannot be told it.
+/// FreeBSD's mount asks rpcbind for the port of MOUNT and has no option for it.
 fn freebsd(address: SocketAddr, volume: &str) -> String {
     let (port, host) = (address.port(), host(address.ip()));
     format!("FreeBSD: mount -t nfs -o nfsv3,tcp,port={port},nolockd {host}:/{volume} /mnt")
@@ -69,7 +69,8 @@ fn protocol(address: SocketAddr) -> &'static str {
     if address.is_ipv6() { "tcp6" } else { "tcp" }
 }
 
-/// What stands before the colon. A server that listens everywhere is called by its own name.
+/// The host in front of the colon. A server that listens on all addresses is called by its own
+/// name.
 fn host(address: IpAddr) -> String {
     match address {
         any if any.is_unspecified() => own_name().unwrap_or_else(|| "HOST".to_owned()),

@@ -1,8 +1,8 @@
-//! A trace of what clients ask, written while they are served: see docs/bench.md.
+//! A trace of the clients' calls, recorded while they are served: see docs/bench.md.
 //!
-//! It is a tool for measuring another server, or this one, with a load of one's own. The reactor
-//! itself writes the file, through a buffer: the recording of a load slows it a little. A file that
-//! can be written no more ends the recording, not the server.
+//! It is a tool to measure another server, or this one, with a realistic load. The reactor itself
+//! writes the file, through a buffer: the recording of a load slows it a little. If the file cannot
+//! be written, the recording ends, but not the server.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -15,7 +15,7 @@ use dispatch::CallObserver;
 use runtime::Instant;
 use trace::{Begun, Entry, MAGIC};
 
-/// How much is gathered before it is written.
+/// Size of the write buffer, in bytes.
 const BUFFER: usize = 1 << 20;
 
 /// A recording.
@@ -25,23 +25,23 @@ pub(crate) struct Recording {
     has_failed: Cell<bool>,
 }
 
-/// A new file for its owner alone: it names what others have.
+/// Creates a file for its owner only: it contains the names of other users' files.
 fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 impl Recording {
-    /// Begins a recording in a new file.
+    /// Starts a recording in a new file.
     ///
     /// # Errors
-    /// The operating system's; that there is a file already is one.
+    /// The operating system's error, also if the file exists already.
     pub(crate) fn begin(path: &Path, start: Instant) -> io::Result<Self> {
         let mut file = BufWriter::with_capacity(BUFFER, create(path)?);
         file.write_all(MAGIC)?;
         Ok(Self { file: RefCell::new(file), start, has_failed: Cell::new(false) })
     }
 
-    /// Writes what is still gathered.
+    /// Writes the rest of the buffer.
     pub(crate) fn finish(&self) {
         self.try_to(|file| file.flush());
     }

@@ -1,7 +1,7 @@
-//! Making the ports known to rpcbind on this machine, for clients that cannot be told them.
+//! Registers the ports with rpcbind on this machine, for clients that accept no port number.
 //!
-//! Purely a convenience: when rpcbind is not there or refuses, the server serves all the same. The
-//! calls come from a privileged port where we may have one, since most rpcbinds want that.
+//! Purely a convenience: if rpcbind is missing or refuses, the server serves all the same. The
+//! calls come from a privileged port if we may have one, since most rpcbinds require that.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,14 +16,14 @@ use runtime::Runtime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Where rpcbind of this machine listens.
+/// Address of rpcbind on this machine.
 pub(crate) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), portmap::PORT);
 
-/// The longest that a start or an end waits for rpcbind.
+/// Maximum time that a start or an end waits for rpcbind.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Why the ports are not known.
+/// Reason why the ports are not registered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RpcbindError {
     #[error("rpcbind cannot be reached: {0}")]
@@ -38,8 +38,8 @@ pub(crate) enum RpcbindError {
     Silent,
 }
 
-/// Registers both programs at `port`, in place of the server that had them. Where one is refused,
-/// the other is taken out again.
+/// Registers both programs at `port`, in place of the server that had them. If one is refused, the
+/// other is unregistered again.
 pub(crate) async fn register(
     runtime: &Runtime,
     rpcbind: SocketAddr,
@@ -61,7 +61,7 @@ pub(crate) async fn register(
     patiently(registration).await
 }
 
-/// Takes both programs out again.
+/// Unregisters both programs.
 pub(crate) async fn unregister(
     runtime: &Runtime,
     rpcbind: SocketAddr,
@@ -153,11 +153,10 @@ mod tests {
     use crate::reactor;
     use tokio::net::TcpListener;
 
-    /// What a port mapper was asked: procedure, program, port.
+    /// A call to a port mapper: procedure, program, port.
     type Asked = (u32, u32, u32);
 
-    /// Answers the calls of one connection, agreeing to the first so many, and gives what it was
-    /// asked.
+    /// Answers the calls of one connection and returns them. The first `agrees` calls succeed.
     async fn mapper(listener: TcpListener, agrees: usize) -> io::Result<Vec<Asked>> {
         let (mut stream, _) = listener.accept().await?;
         let mut asked = Vec::new();

@@ -1,9 +1,9 @@
-//! The server: listeners, connections, and an end in good order.
+//! The server: listeners, connections, and a clean end.
 //!
-//! # The end
-//! When it is told to stop, the server accepts no client any more, and its connections read no
-//! more calls. What was read is answered, [`door::GRACE`] is given to peers to take their replies,
-//! calls that still run (a disk may be slow) run to their end, and every volume is shut down.
+//! # Shutdown
+//! A server that is stopped accepts no more clients, and its connections read no more calls. Calls
+//! already read are answered, peers get [`door::GRACE`] to take their replies, calls that still run
+//! (a disk may be slow) run to their end, and every volume is shut down.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,21 +23,22 @@ use crate::recording::Recording;
 use crate::tcp::TcpListener;
 use crate::{descriptors, reactor, rpcbind};
 
-/// Connections that the kernel keeps for us while we are busy.
+/// Maximum number of connections that wait in the kernel while we are busy.
 const BACKLOG: u32 = 1024;
 
-/// A configuration, and where to read it again.
+/// A configuration, and the file to reload it from.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// What holds now.
+    /// The current configuration.
     pub config: Config,
-    /// The file that it came from; exports are read anew from there.
+    /// The file that it came from; a reload reads the exports from there.
     pub file: Option<PathBuf>,
-    /// Volumes that were to be served and are not: there may be rules for them all the same.
+    /// Volumes that were to be served and were refused: the file may have rules for them all the
+    /// same.
     pub refused: Vec<String>,
 }
 
-/// Why a server cannot start, or ended badly.
+/// Reason why a server cannot start, or ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration cannot be used.
@@ -49,17 +50,17 @@ pub enum ServeError {
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
-    /// There is no place for the trace.
+    /// The trace cannot be created.
     #[error("cannot write the trace {}: {source}", path.display())]
     Trace {
-        /// Where it was to be.
+        /// Path of the trace.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: std::io::Error,
     },
     /// Signals cannot be received.
@@ -74,9 +75,9 @@ pub enum ServeError {
     /// A volume could not be left clean. Its next start repairs it.
     #[error("the volume {volume} could not be shut down cleanly: {source}")]
     Shutdown {
-        /// Which.
+        /// Name of the volume.
         volume: String,
-        /// Why.
+        /// The error.
         source: FsError,
     },
     /// A second signal came before the end. Volumes are not clean; their next start repairs them.
@@ -84,7 +85,7 @@ pub enum ServeError {
     Interrupted,
 }
 
-/// A server that listens.
+/// A listening server.
 pub struct Server {
     runtime: Runtime,
     settings: Settings,
@@ -95,7 +96,7 @@ pub struct Server {
     stop: Switch,
 }
 
-/// What can be asked of a running server.
+/// Handle to control a running server.
 #[derive(Clone)]
 pub struct ServerHandle {
     stop: Switch,
@@ -105,7 +106,7 @@ pub struct ServerHandle {
 }
 
 impl Server {
-    /// Checks everything and listens. No client is served before [`Server::run`].
+    /// Checks the configuration and starts to listen. No client is served before [`Server::run`].
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -139,19 +140,19 @@ impl Server {
         Ok(Self { runtime, settings, dispatcher, listeners, ready, recording, stop })
     }
 
-    /// Where it listens, and what it serves.
+    /// Addresses and volumes of the server.
     pub fn ready(&self) -> &ReadyInfo {
         &self.ready
     }
 
-    /// What can be asked of it while it runs.
+    /// A handle to control the server while it runs.
     pub fn handle(&self) -> ServerHandle {
         let (stop, dispatcher) = (self.stop.clone(), self.dispatcher.clone());
         let Settings { file, refused, .. } = self.settings.clone();
         ServerHandle { stop, dispatcher, file, refused }
     }
 
-    /// Tells rpcbind the ports, if the configuration wants it. A failure is a warning.
+    /// Registers the ports with rpcbind, if the configuration asks for it. A failure is a warning.
     pub async fn register(&mut self) {
         if !self.settings.config.rpcbind {
             return;
@@ -166,10 +167,10 @@ impl Server {
         }
     }
 
-    /// Serves until [`ServerHandle::stop`], and then ends in good order.
+    /// Serves until [`ServerHandle::stop`], and then ends cleanly.
     ///
     /// # Errors
-    /// [`ServeError::Shutdown`] when a volume could not be left clean; the others still are.
+    /// [`ServeError::Shutdown`] if a volume could not be left clean; the others still are.
     pub async fn run(self) -> Result<(), ServeError> {
         let door = self.door();
         let accept = self.listeners.iter().map(|listener| door.accept(listener));
@@ -177,7 +178,8 @@ impl Server {
         self.unregister().await;
         drop(self.listeners);
         door.drain().await;
-        // Calls may wait for space that a search counts, or for a file that it looks through.
+        // Calls may wait for a background scan: for free space that it counts, or for a file that
+        // it is reading.
         self.dispatcher.volumes().ask_to_end();
         let _quiet = self.dispatcher.quiesce().await;
         self.recording.iter().for_each(|recording| recording.finish());
@@ -205,20 +207,20 @@ impl Server {
 
     fn registered_port(&self) -> Option<u16> {
         let mut addresses = self.ready.addresses.iter();
-        // A listener on all addresses of IPv6 is reached by those of IPv4, too.
+        // A listener on all IPv6 addresses also receives IPv4 connections.
         let serves = |address: &&SocketAddr| address.is_ipv4() || address.ip().is_unspecified();
         addresses.find(serves).map(SocketAddr::port)
     }
 }
 
 impl ServerHandle {
-    /// Begins the end. See the module.
+    /// Starts the end of the server. See the module's documentation.
     pub fn stop(&self) {
         self.stop.throw();
     }
 
-    /// Reads the exports anew. On an error the old ones stay. A file in which the rules of a served
-    /// volume are gone is one.
+    /// Reloads the exports. On an error the old ones stay. A file without the rules of a served
+    /// volume is an error.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -231,19 +233,20 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// How a volume is exported: `durable`, or `delayed` when answers do not wait for the disk.
+    /// Durability of a volume's export: `durable`, or `delayed` if replies do not wait for the
+    /// disk.
     pub fn durability(&self, volume: &str) -> &'static str {
         if self.dispatcher.is_delayed(volume) { "delayed" } else { "durable" }
     }
 
-    /// What the reply cache has seen.
+    /// Counters of the reply cache.
     pub fn reply_cache_counters(&self) -> dispatch::Counters {
         self.dispatcher.reply_cache_counters()
     }
 }
 
-/// Rules for a volume that is not there are a typing error, and a dangerous one: the volume that
-/// was meant would be open to this machine instead.
+/// Builds the exports. Rules for an unknown volume are a typing error, and a dangerous one: the
+/// intended volume would be open to this machine instead.
 fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exports, ConfigError> {
     let exports = config.exports()?;
     let is_known = |name: &str| {
@@ -265,8 +268,8 @@ fn exports(config: &Config, volumes: &Volumes, refused: &[String]) -> Result<Exp
     Ok(exports)
 }
 
-/// A served volume whose rules are gone would be open to every user of this machine. A start has
-/// no rules before it, and believes what the file says.
+/// Refuses a reload without the rules of a served volume, which would be open to every user of this
+/// machine. A start has no earlier rules, and trusts the file.
 fn refuse_lost_rules(old: &Exports, new: &Exports, volumes: &Volumes) -> Result<(), ConfigError> {
     let is_lost = |volume: &&Volume| {
         let name = &volume.name;
@@ -278,7 +281,7 @@ fn refuse_lost_rules(old: &Exports, new: &Exports, volumes: &Volumes) -> Result<
     }
 }
 
-/// Begins the trace, if the configuration wants one.
+/// Starts the trace, if the configuration asks for one.
 fn record(
     runtime: &Runtime,
     config: &Config,
@@ -294,12 +297,13 @@ fn record(
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?; // a restart must not wait for connections of the past
-    socket.set_keepalive(true)?; // and is inherited: a client that lost its power goes away
+    socket.set_keepalive(true)?; // inherited by connections: a client that lost its power goes away
     socket.bind(address)?;
     socket.listen(BACKLOG).map(TcpListener)
 }
 
-/// What the reply cache was good for: the network's losses, and ours, that no client noticed.
+/// Reports the repeated calls that the reply cache has answered: losses of the network, and ours,
+/// that no client noticed.
 fn tell_repetitions(counters: dispatch::Counters) {
     let dispatch::Counters { hits, in_progress_hits, restored_hits, .. } = counters;
     if hits + in_progress_hits > 0 {
@@ -312,7 +316,7 @@ fn tell_repetitions(counters: dispatch::Counters) {
     }
 }
 
-/// Shuts all volumes down; one that cannot stop keeps none of the others.
+/// Shuts all volumes down, even if one of them fails.
 pub(crate) async fn shut_down(volumes: impl Iterator<Item = &Volume>) -> Result<(), ServeError> {
     let mut outcome = Ok(());
     for volume in volumes {

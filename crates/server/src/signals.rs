@@ -1,7 +1,7 @@
-//! A server under the signals of a daemon, from its start to its end.
+//! A server that handles a daemon's signals, from its start to its end.
 //!
-//! [`Signals`] come first, before volumes are opened: a signal that no task waits for yet would
-//! kill the process. A signal to end that comes while they are opened is heeded when they are, so
+//! [`Signals`] come first, before volumes are opened: a signal without a handler would kill the
+//! process. A signal to end that arrives while volumes are being opened takes effect afterwards, so
 //! that they are left clean; a second one ends the start at once.
 
 use dispatch::Volume;
@@ -15,8 +15,8 @@ use crate::ready::ReadyInfo;
 use crate::server::{ServeError, Server, ServerHandle, Settings, shut_down};
 
 /// Serves `volumes` until SIGTERM or SIGINT, and shuts them down. Calls `ready` once, when clients
-/// are accepted. SIGHUP reads the exports anew. At the `desks` questions are answered until the
-/// volumes are shut down.
+/// are accepted. SIGHUP reloads the exports. The `desks` answer requests until the volumes are shut
+/// down.
 ///
 /// # Errors
 /// See [`ServeError`]. After [`ServeError::Interrupted`] the process should end at once.
@@ -51,8 +51,8 @@ pub async fn serve(
     }
 }
 
-/// Does something, unless a signal comes first: then what is left to do of it. From now on SIGTERM,
-/// SIGINT and SIGHUP do not kill the process. Within the reactor.
+/// Runs work unless a signal comes first: then returns the unfinished work. From now on SIGTERM,
+/// SIGINT and SIGHUP do not kill the process. Call it within the reactor.
 ///
 /// # Errors
 /// [`ServeError::Signals`].
@@ -65,17 +65,18 @@ pub async fn unless_ended<F: Future + Unpin>(work: F) -> Result<Either<F::Output
     })
 }
 
-/// SIGTERM, SIGINT and SIGHUP: as soon as these are there, none of them kills the process.
+/// Handlers of SIGTERM, SIGINT and SIGHUP: once they exist, none of these signals kills the
+/// process.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    /// The server was asked to end before it served.
+    /// Whether a signal to end came before the server served.
     was_asked: bool,
 }
 
 impl Signals {
-    /// Receives signals from now on. Within the reactor.
+    /// Handles signals from now on. Call it within the reactor.
     ///
     /// # Errors
     /// [`ServeError::Signals`].
@@ -89,9 +90,9 @@ impl Signals {
         })
     }
 
-    /// Does what comes before serving. A signal to end is heeded afterwards, a second one at once,
-    /// and so is the first while the start waits for a disk that does not answer. SIGHUP finds
-    /// nothing to be read anew yet.
+    /// Runs the work before serving. A signal to end takes effect afterwards. A second one takes
+    /// effect at once, and so does the first while the start waits for a disk that does not answer.
+    /// SIGHUP has nothing to reload yet.
     ///
     /// # Errors
     /// [`ServeError::Interrupted`]: the process should end at once.
@@ -113,7 +114,7 @@ impl Signals {
         }
     }
 
-    /// Does work that leaves nothing behind when it is dropped. `None` when a signal to end comes
+    /// Runs work that leaves nothing behind when it is dropped. `None` if a signal to end comes
     /// first.
     pub async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         pin_mut!(work);
@@ -139,8 +140,8 @@ impl Signals {
         futures::future::select_all(all).await.0
     }
 
-    /// Completes at the next signal to end, and heeds SIGHUP meanwhile, as often as it comes while
-    /// the file is read: once more after that.
+    /// Completes at the next signal to end, and handles SIGHUP meanwhile. Any number of SIGHUPs
+    /// during a reload cause one more reload after it.
     async fn end(&mut self, handle: &ServerHandle) {
         let mut reloading = pending().boxed_local();
         let (mut is_reading, mut is_asked_again) = (false, false);

@@ -1,4 +1,4 @@
-//! TCP as a transport of the door, through tokio.
+//! TCP as a transport of the crate `door`, through tokio.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::{descriptors, reactor, unsent};
 /// A connection.
 pub(crate) struct TcpStream(tokio::net::TcpStream);
 
-/// A socket that listens.
+/// A listening socket.
 pub(crate) struct TcpListener(pub(crate) tokio::net::TcpListener);
 
 impl Listener for TcpListener {
@@ -31,7 +31,7 @@ impl Listener for TcpListener {
 
 impl Stream for TcpStream {
     fn prepare(&mut self, is_stranger: bool) -> io::Result<()> {
-        // Replies are gathered already; one that waits for an acknowledgement helps no peer.
+        // Replies are gathered already, so delaying them for an acknowledgement helps no peer.
         self.0.set_nodelay(true)?;
         unsent::bound(&self.0, is_stranger)
     }
@@ -42,7 +42,7 @@ impl Stream for TcpStream {
         targets: [&mut [u8]; 2],
     ) -> Poll<io::Result<usize>> {
         let length = match targets {
-            // tokio sees from a short read that there is no more, and saves the next one.
+            // After a short read tokio assumes that there is no more, and saves the next read.
             [target, []] => {
                 let mut target = ReadBuf::new(target);
                 ready!(Pin::new(&mut self.0).poll_read(context, &mut target))?;
@@ -62,7 +62,7 @@ impl Stream for TcpStream {
         loop {
             ready!(self.0.poll_write_ready(context))?;
             let written = match pieces {
-                [piece] => self.0.try_write(piece), // the kernel takes it with less ado
+                [piece] => self.0.try_write(piece), // the kernel handles a plain write faster
                 pieces => self.0.try_write_vectored(pieces),
             };
             match written {
@@ -81,8 +81,8 @@ impl Stream for TcpStream {
     }
 }
 
-/// As tokio's `poll_read`, into several pieces of memory. What takes less than there is room for
-/// has taken all there is: then the next read waits, and need not be refused by the kernel first.
+/// Like tokio's `poll_read`, into several pieces of memory. A short read has taken all there is:
+/// then the next read waits, without a refusal by the kernel first.
 fn poll_read_vectored(
     stream: &tokio::net::TcpStream,
     context: &mut Context<'_>,

@@ -1,16 +1,16 @@
-//! A bound for replies in the kernel: what a connection may leave unsent in its send buffer.
+//! A bound on replies in the kernel: the unsent bytes in a connection's send buffer.
 //!
-//! Memory for replies goes back when the kernel has taken their last byte. The kernel then keeps
-//! the bytes until the peer takes them, and by itself it takes 4 MiB a connection and more. A few
-//! hundred peers that ask and do not read would fill the machine's memory, and no budget of ours
-//! would show it.
+//! Memory for replies is released when the kernel has accepted their last byte. The kernel then
+//! keeps the bytes until the peer receives them, and by default it accepts 4 MiB a connection and
+//! more. A few hundred peers that ask and do not read would fill the machine's memory, outside all
+//! our budgets.
 //!
 //! Invariants:
-//! 1. A connection has at most [`MAX_UNSENT_BYTES`] in the kernel that were never sent, and what
-//!    one write adds. Bytes on their way do not count, so the bound costs a fast and long line
-//!    nothing; a peer that acknowledges nothing has few of them on their way.
-//! 2. A stranger has at most [`STRANGERS_UNSENT_BYTES`] there, sent or not. A client that
-//!    the exports admit later keeps this bound until it connects anew.
+//! 1. A connection has in the kernel at most [`MAX_UNSENT_BYTES`] that were never sent, plus the
+//!    bytes that one write adds. Bytes in flight do not count, so the bound costs a fast and long
+//!    line nothing; a peer that acknowledges nothing has few bytes in flight.
+//! 2. A stranger has at most [`STRANGERS_UNSENT_BYTES`] there, sent or not. A client that the
+//!    exports admit later keeps this bound until it reconnects.
 //!
 //! Not asserted: 1 and 2, which the kernel keeps and the tests measure.
 
@@ -21,13 +21,13 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-/// The send buffer of a stranger. The kernel doubles it, for what it needs itself.
+/// Send buffer of a stranger, in bytes. The kernel doubles it for its own overhead.
 const STRANGERS_BUFFER_BYTES: usize = STRANGERS_UNSENT_BYTES / 2;
 
-/// Bounds what `stream` may leave unsent.
+/// Bounds the unsent bytes of `stream`.
 ///
 /// # Errors
-/// The operating system's, when the peer is gone.
+/// The operating system's error, if the peer is gone.
 pub(crate) fn bound(stream: &TcpStream, is_stranger: bool) -> io::Result<()> {
     SockRef::from(stream).set_tcp_notsent_lowat(MAX_UNSENT_BYTES as u32)?;
     if is_stranger {
@@ -43,11 +43,11 @@ mod tests {
     use super::*;
     use crate::reactor::block_on;
 
-    /// What the peer's kernel takes before it holds us back: twice this.
+    /// Half of the bytes that the peer's kernel accepts before it holds us back.
     const WINDOW_BYTES: u32 = 8 << 10;
     const PIECE_BYTES: usize = 64 << 10;
 
-    /// The bytes that the kernel takes for a peer that reads nothing.
+    /// Bytes that the kernel accepts for a peer that reads nothing.
     fn taken(is_stranger: bool) -> usize {
         let taken = block_on(async |_| {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -60,7 +60,7 @@ mod tests {
             loop {
                 match stream.try_write(&[7; PIECE_BYTES]) {
                     Ok(length) => taken += length,
-                    // tokio does not know before its first look that the socket is writable.
+                    // tokio learns only by waiting that the socket is writable.
                     Err(_) if taken == 0 => stream.writable().await?,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),

@@ -1,5 +1,5 @@
-//! The server under the signals of a daemon, sent to this very process: a program of its own, in
-//! which the scenarios take turns.
+//! The server under a daemon's signals, sent to this very process: a program of its own, in which
+//! the scenarios run one at a time.
 
 #[path = "../../dispatch/tests/dispatch/memory.rs"]
 #[allow(dead_code)]
@@ -25,7 +25,7 @@ use server::{Config, Fsid, ReadyInfo, ServeError, Settings, Signals, Volume, rea
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// A signal reaches every scenario that runs.
+/// Lock for one scenario at a time, because a signal reaches all that run.
 static TURN: Mutex<()> = Mutex::new(());
 
 struct Fixture {
@@ -97,7 +97,7 @@ fn a_second_signal_ends_it_at_once() {
         fixture.data.gate().close();
         assert!(can_mount(fixture.address).await);
         let address = fixture.address;
-        // A call that waits for the disk, and so keeps the server from its end.
+        // A call that waits for the disk, and so delays the server's end.
         tokio::task::spawn_local(async move {
             let mut stream = TcpStream::connect(address).await.expect("the server accepts");
             tokio::io::AsyncWriteExt::write_all(&mut stream, &mkdir()).await.expect("sent");
@@ -105,7 +105,7 @@ fn a_second_signal_ends_it_at_once() {
         });
         until(|| fixture.data.executed() == 1).await;
         send("-TERM");
-        // The first must have been heard before the second is sent, or they are one.
+        // The first signal must have been handled before the second is sent, or they count as one.
         while TcpStream::connect(fixture.address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

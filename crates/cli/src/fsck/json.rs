@@ -1,5 +1,5 @@
-//! What programs read: one object, whose keys stay as they are. `docs/fsck.md` tells them, and a
-//! test compares.
+//! Output for programs: one object with stable keys. `docs/fsck.md` describes them, and a test
+//! compares.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Done, Run};
 use crate::losses::Loss;
 
-/// What is said of every run.
+/// Fields of every run.
 #[derive(Serialize)]
 struct Object<'a> {
     volume: String,
@@ -27,7 +27,7 @@ enum Rest<'a> {
     Failed { error: String },
 }
 
-/// What is said of a check that came to its end.
+/// Fields of a check that completed.
 #[derive(Serialize)]
 struct Told<'a> {
     files: u64,

@@ -1,5 +1,5 @@
-//! What a check came to. The codes are those of fsck(8), so that a script which knows one checker
-//! knows this one.
+//! Results of a check. The codes are those of fsck(8), so that a script written for another checker
+//! works with this one.
 
 use std::process::ExitCode;
 
@@ -7,21 +7,21 @@ use designs::{Report, Severity};
 
 use crate::losses::Loss;
 
-/// What a check came to.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Nothing is wrong. There may be notes.
     Clean,
-    /// Something was wrong and is so no more.
+    /// All that was wrong has been repaired.
     Repaired,
     /// Something is wrong.
     Left,
-    /// It is not known.
+    /// The check failed, so the state is unknown.
     Failed,
 }
 
 impl Outcome {
-    /// That of a check which came to its end, and of losses that are known.
+    /// Result of a completed check, together with known losses.
     pub(super) fn of(report: &Report, known: &[Loss]) -> Self {
         let findings = &report.findings;
         if !known.is_empty() {
@@ -45,7 +45,7 @@ impl Outcome {
         }
     }
 
-    /// What the process ends with, as a number.
+    /// Exit code of the process, as a number.
     pub(super) fn code(self) -> u8 {
         match self {
             Self::Clean => 0,
@@ -55,7 +55,7 @@ impl Outcome {
         }
     }
 
-    /// What the process ends with.
+    /// Exit code of the process.
     pub(super) fn exit_code(self) -> ExitCode {
         ExitCode::from(self.code())
     }

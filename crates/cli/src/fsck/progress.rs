@@ -1,5 +1,5 @@
-//! What a user that waits for a check sees: one bar, of the phase that runs. It is drawn on
-//! standard error, and only if that is a terminal.
+//! Progress of a check for a waiting user: one bar for the current phase. It is drawn on standard
+//! error, and only if that is a terminal.
 
 use std::fmt;
 
@@ -8,25 +8,26 @@ use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 const TEMPLATE: &str = "{msg:<24} {bar:30} {human_pos}/{human_len}  {rate}/s  {eta} left";
 
-/// Shows how far a check is.
+/// Progress bar of a check.
 pub(super) struct Watch {
     bar: ProgressBar,
-    /// What the bar is about.
+    /// The phase and round that the bar shows.
     now: Option<(&'static str, u32)>,
 }
 
 impl Watch {
-    /// Nothing is drawn before the first step.
+    /// Creates a bar that is not drawn before the first step.
     pub(super) fn new() -> Self {
         let style = ProgressStyle::with_template(TEMPLATE).expect("the template is a constant");
         let style = style.with_key("rate", |state: &ProgressState, text: &mut dyn fmt::Write| {
-            // Without its decimals, which flicker. A bar that cannot be drawn is not drawn.
+            // The rate without decimals, which would flicker. A bar that cannot be drawn is
+            // skipped.
             let _ = write!(text, "{}", HumanCount(state.per_sec() as u64));
         });
         Self { bar: ProgressBar::no_length().with_style(style), now: None }
     }
 
-    /// Shows a step. A new phase has a rate and an end of its own.
+    /// Shows a step. A new phase has its own rate and end.
     pub(super) fn show(&mut self, progress: Progress) {
         let now = (progress.phase, progress.round);
         if self.now.replace(now) != Some(now) {
@@ -37,13 +38,13 @@ impl Watch {
         self.bar.set_position(progress.done);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn end(self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The phase; a round that is not the first checks what the repairs of those before have made.
+/// Title of a phase. Each round after the first checks the repairs of the rounds before it.
 fn title(progress: Progress) -> String {
     let phase = progress.phase;
     match progress.round {

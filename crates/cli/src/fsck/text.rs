@@ -1,8 +1,8 @@
-//! What people read: a line for each finding, what there is in all, and what to do next.
+//! Output for people: one line for each finding, the totals, and the next step.
 //!
-//! A disk on which one thing is wrong a million times should not hide the other that is wrong once:
-//! of each rule only the first lines are shown. What was lost is always shown in full, because
-//! nothing else will ever tell it.
+//! A disk with a million findings of one rule should not hide the only finding of another: each
+//! rule shows only its first lines. Losses are always shown in full, because nothing else will ever
+//! report them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::calendar::show_time;
 use crate::failure::spell_out;
 use crate::size::show_size;
 
-/// So many lines are shown of a rule.
+/// Maximum number of lines shown for a rule.
 const LINES: u64 = 20;
 
 pub(super) fn write(run: &Run<'_>, done: &Done, output: &mut dyn Write) -> io::Result<()> {
@@ -44,7 +44,7 @@ pub(super) fn write(run: &Run<'_>, done: &Done, output: &mut dyn Write) -> io::R
     writeln!(output, "{}", result(run, done))
 }
 
-/// What a log that was not used may hold.
+/// Sentence about the possible contents of a log that was not used.
 fn logged(done: &Done) -> Option<String> {
     let since = show_time(done.report.log_since_seconds?);
     let fate = match (&done.refused, done.report.repaired) {
@@ -55,10 +55,10 @@ fn logged(done: &Done) -> Option<String> {
     Some(format!("changes that were acknowledged since {since} UTC {fate}"))
 }
 
-/// The findings in their order, and how many of each rule are not among them.
+/// Lists the findings in their order, and counts the unlisted findings of each rule.
 fn list(findings: &Findings, written: bool, output: &mut dyn Write) -> io::Result<()> {
     let mut shown: BTreeMap<&str, u64> = BTreeMap::new();
-    // Losses are not counted against the limit: they would use it up.
+    // Losses do not count towards the limit: they would use it up.
     let mut limited: BTreeMap<&str, u64> = BTreeMap::new();
     for finding in &findings.list {
         let lines = limited.entry(finding.rule.name).or_default();
@@ -79,7 +79,7 @@ fn list(findings: &Findings, written: bool, output: &mut dyn Write) -> io::Resul
     Ok(())
 }
 
-/// What becomes, or would become, of a finding.
+/// The actual or planned repair of a finding.
 fn fate(finding: &Finding, written: bool) -> String {
     match finding.repair {
         Some(repair) if written => format!("repaired: {repair}"),
@@ -88,14 +88,14 @@ fn fate(finding: &Finding, written: bool) -> String {
     }
 }
 
-/// What the volume holds.
+/// Counts of files and space of the volume.
 fn held(done: &Done) -> String {
     let Report { files, directories, held_bytes, .. } = done.report;
     let space = show_size(held_bytes);
     format!("{}, {directories} of them directories, hold {space}", counted(files, "file"))
 }
 
-/// What became of files without a name.
+/// Sentences about files without a name.
 fn nameless(report: &Report) -> Vec<String> {
     let Report { freed, reconnected, repaired, .. } = *report;
     let what = |count, done: &str, planned: &str| {
@@ -112,7 +112,7 @@ fn nameless(report: &Report) -> Vec<String> {
     .collect()
 }
 
-/// How many findings there are of each severity, the worst first.
+/// Number of findings of each severity, the worst first.
 fn by_severity(findings: &Findings) -> String {
     let mut counts: BTreeMap<Severity, u64> = BTreeMap::new();
     for finding in &findings.list {
@@ -134,7 +134,7 @@ fn by_severity(findings: &Findings) -> String {
     parts.join(", ")
 }
 
-/// What it comes to, and what to do next.
+/// Summary of the check, and the next step.
 fn result(run: &Run<'_>, done: &Done) -> String {
     let (report, words) = (&done.report, plain(&run.words));
     let findings = &report.findings;
@@ -145,7 +145,7 @@ fn result(run: &Run<'_>, done: &Done) -> String {
     }
     match Outcome::of(report, &[]) {
         Outcome::Clean if !report.was_unclean => "nothing is wrong".to_owned(),
-        // No damage; but without the mark of a clean stop, not every server would use it.
+        // No damage. But some servers refuse a volume without the mark of a clean stop.
         Outcome::Clean if report.repaired => {
             "nothing is wrong, and the volume is marked as stopped cleanly".to_owned()
         }
@@ -194,7 +194,7 @@ fn result(run: &Run<'_>, done: &Done) -> String {
     }
 }
 
-/// What is to be done about losses that are known, if nothing else is wrong.
+/// Advice on known losses if nothing else is wrong.
 fn known(done: &Done, words: &str) -> Option<String> {
     let is_clean = Outcome::of(&done.report, &[]) != Outcome::Left;
     (is_clean && !done.known.is_empty()).then(|| {
@@ -206,7 +206,8 @@ fn known(done: &Done, words: &str) -> Option<String> {
     })
 }
 
-/// A volume is not repaired without its log, and hardly anything can be said of it.
+/// Sentence about a missing log: without it the volume is not repaired, and little can be said
+/// about it.
 fn refused(done: &Done, words: &str) -> String {
     let which = match &done.refused {
         Some(OpenError::LogForeign(_)) => {
@@ -231,8 +232,8 @@ fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Text as a terminal can show it and no reader is misled by it: names on a damaged disk may hold
-/// anything. Bytes that are no UTF-8 have been escaped before they came to be text.
+/// Escapes text so that it neither controls a terminal nor misleads a reader: names on a damaged
+/// disk may hold any bytes. Bytes that are not UTF-8 were escaped before.
 fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -245,7 +246,7 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// Whether a letter makes what stands behind it appear in front.
+/// Whether a letter makes the text behind it appear in front.
 fn turns_text_around(letter: char) -> bool {
     matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

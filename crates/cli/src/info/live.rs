@@ -1,7 +1,6 @@
-//! What only the thread that serves a volume knows: counters of the engine, read at once.
+//! Statistics that only the thread that serves a volume has: counters of the engine, read at once.
 //!
-//! An engine that has more to tell gives it here: a part of its own, which is null where there is
-//! none.
+//! An engine with more statistics adds a part of its own here, which is null for other engines.
 
 use std::rc::Rc;
 
@@ -14,7 +13,7 @@ use crate::scrub::{Scrub, Scrubs};
 use crate::sets::Status;
 use crate::stack::OpenSet;
 
-/// The names are those of the JSON object.
+/// Statistics of a served volume. The names are those of the JSON object.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Live {
     pub(super) durability: String,
@@ -29,7 +28,7 @@ pub(super) struct Live {
     pub(super) scrub: Option<Scrub>,
 }
 
-/// What soft updates have done: [`SoftUpdatesCounts`].
+/// Statistics of soft updates: [`SoftUpdatesCounts`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Softdep {
     pub(super) sync_writes: u64,
@@ -43,7 +42,7 @@ pub(super) struct Softdep {
     pub(super) waits: u64,
 }
 
-/// How engine `shadow` is doing: [`ShadowStatus`].
+/// Statistics of engine `shadow`: [`ShadowStatus`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Shadow {
     pub(super) update: u64,
@@ -81,7 +80,7 @@ impl From<ShadowStatus> for Shadow {
     }
 }
 
-/// How far it is to reclaim what a crash has leaked.
+/// Progress of reclaiming the space and inodes that a crash has leaked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reclaim {
     /// `running`, `done`, or `failed`.
@@ -145,8 +144,8 @@ impl Live {
     }
 }
 
-/// Reads the counters of an open volume, of the set on which it stands, and of its last scrub. Once
-/// it is closed they say nothing.
+/// Returns the counters of an open volume, of its underlying set, and of its last scrub. Once the
+/// volume is closed they are absent.
 pub(crate) fn live_of(opened: &Opened, set: Option<OpenSet>, scrubs: &Scrubs) -> control::Live {
     let (engine, seen) = (Rc::downgrade(&opened.engine), scrubs.seen());
     Rc::new(move |durability| {

@@ -1,4 +1,4 @@
-//! What the log of a volume holds, whether the volume is served or not.
+//! Contents of the log of a volume, whether the volume is served or not.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,27 +15,29 @@ use crate::redo_log::{Answers, Survived};
 use crate::stack::Stack;
 use crate::volume::Volume;
 
-/// The live part is what a replay would read now. The names are those of the JSON object.
+/// Contents of a log. The live part is what a replay would read now. The names are those of the
+/// JSON object.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LogInfo {
     pub(super) path: String,
     pub(super) size_bytes: u64,
     pub(super) live_bytes: u64,
     pub(super) live_entries: u64,
-    /// Writes by which those got there: entries by batches is the batching efficiency.
+    /// Writes that brought the live entries into the log: entries by batches is the batching
+    /// efficiency.
     pub(super) live_batches: u64,
-    /// Calls whose answers survive a crash.
+    /// Calls whose replies survive a crash.
     pub(super) answers: u64,
-    /// Calls that were repeated and answered from memory,
+    /// Calls that were repeated and got their replies from memory,
     pub(super) repeated_calls: u64,
-    /// and those of them that were carried out before the last start of the server.
+    /// and those of them that were executed before the last start of the server.
     pub(super) repeated_over_a_start: u64,
 }
 
-/// Looks at a log; nothing if there is none.
+/// Inspects a log; returns nothing if there is none.
 ///
 /// # Errors
-/// [`Failure`] when it cannot be read or is no log.
+/// [`Failure`] if the log cannot be read or is no log.
 pub(super) fn look(path: &Path) -> Result<Option<LogInfo>, Failure> {
     if !path.exists() {
         return Ok(None);
@@ -46,8 +48,9 @@ pub(super) fn look(path: &Path) -> Result<Option<LogInfo>, Failure> {
     looked.map(Some).map_err(|source| Failure::Log { path: path.to_owned(), source })
 }
 
-/// Looks at the log of a volume that has it in the set on which it stands; nothing if it has none
-/// there. That set is open: what its members hold, and what a return brings home, is in sight.
+/// Inspects the log that a volume has in its underlying set; returns nothing if the set holds none.
+/// The set is open: its members' data is visible, including records that a recovery writes in
+/// place.
 ///
 /// # Errors
 /// As [`look`].
@@ -85,7 +88,7 @@ async fn count(path: &Path, device: &dyn BlockDevice) -> Result<LogInfo, Journal
     info.repeated_calls = repetitions.answered;
     info.repeated_over_a_start = repetitions.over_a_start;
     if slot.state() != State::Open {
-        return Ok(info); // no change in it is needed
+        return Ok(info); // an empty log: no change in it is needed
     }
     info.live_bytes = live.bytes();
     let mut batches = BTreeSet::new();
@@ -99,7 +102,7 @@ async fn count(path: &Path, device: &dyn BlockDevice) -> Result<LogInfo, Journal
 }
 
 impl LogInfo {
-    /// Entries by write.
+    /// Entries per write.
     pub(super) fn batching(&self) -> f64 {
         self.live_entries as f64 / self.live_batches.max(1) as f64
     }

@@ -1,5 +1,5 @@
-//! What there is to tell of a volume, as one object. Its text in JSON is what `duramen info --json`
-//! prints and what `GET /v1/info` answers.
+//! Description of a volume, as one object. `duramen info --json` prints it as JSON, and `GET
+//! /v1/info` answers with the same text.
 
 use block::file::{Access, OpenError};
 use designs::Found;
@@ -13,7 +13,7 @@ use crate::sets::Status;
 use crate::stack::look;
 use crate::volume::Volume;
 
-/// What there is to tell. The names are those of the JSON object; what is absent is null.
+/// Description of a volume. The names are those of the JSON object; an absent value is null.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Info {
     pub(super) volume: String,
@@ -50,27 +50,27 @@ pub(super) struct Info {
     pub(super) log: Option<LogInfo>,
 }
 
-/// Whether a volume has to come back before it is used.
+/// Whether a volume needs recovery before it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// A server has it, and has told all this.
+    /// A server has the volume and provided all of this.
     Served,
-    /// Another program has it now.
+    /// Another program is using the volume.
     InUse,
-    /// It was stopped cleanly.
+    /// The volume was stopped cleanly.
     Clean,
-    /// It was not.
+    /// The volume was not stopped cleanly.
     Unclean,
-    /// A part of it lies behind the end of its disk.
+    /// Part of the volume lies beyond the end of its disk.
     CutShort,
 }
 
 impl Info {
-    /// Looks at a volume that no server tells of.
+    /// Inspects a volume without a server.
     ///
     /// # Errors
-    /// [`Failure`] when its superblock or its log makes no sense.
+    /// [`Failure`] if the superblock or the log is invalid.
     pub(super) fn look(volume: &Volume) -> Result<Self, Failure> {
         let look =
             |access| look(volume, access, async |stack| log::look_in_set(volume, stack).await);
@@ -90,8 +90,8 @@ impl Info {
         info.look_at_log(volume)
     }
 
-    /// What stands on the disk of a volume that is served, or is known of that, and what its server
-    /// knows better.
+    /// Describes a served volume: from its disk, or from what is known of that, and from the
+    /// server's own statistics.
     ///
     /// # Errors
     /// As [`Info::look`].
@@ -101,7 +101,7 @@ impl Info {
         live: Live,
     ) -> Result<Self, Failure> {
         let on_disk = match known {
-            // Its opening wrote anchors, if it has any.
+            // The opening wrote anchors, if the volume has any.
             Some(known) => {
                 Self { has_anchors: known.has_anchors.map(|_| true), ..gather(volume, known) }
             }
@@ -175,7 +175,7 @@ fn gather(volume: &Volume, found: &Found) -> Info {
     }
 }
 
-/// Text of the disk, without what a terminal would act on.
+/// Text from the disk, with control characters escaped for a terminal.
 fn text(text: &str) -> String {
     text.escape_debug().to_string()
 }

@@ -1,4 +1,4 @@
-//! The lines that `duramen info` prints for people.
+//! Output of `duramen info` for people.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use crate::sets::Status;
 use crate::size::show_size;
 use crate::words::quoted;
 
-/// What is said of anchors that are not there.
+/// Text about missing anchors.
 const LOST: &str = "lost, all four or both copies of one; what follows is from superblocks that \
                     were found, and the next server, or 'duramen fsck --repair', writes anchors \
                     anew";
 
-/// Whether a volume with this policy, in a folder, keeps replies without a log.
+/// Whether a volume in a folder with this policy keeps replies without a log.
 fn keeps_intents(info: &Info) -> bool {
     let Some(policy) = &info.policy else { return false };
     DESIGNS.find(Some(&info.engine), Some(policy)).is_ok_and(|design| design.keeps_intents)
 }
 
-/// The lines for people.
+/// Describes a volume in lines for people.
 pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     let state = match info.state {
         State::Served => "served".to_owned(),
@@ -67,7 +67,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
             )
         },
     );
-    // What no design of its engine has is left out.
+    // Lines about features that no design of the engine has are left out.
     let has = |what: fn(&Design) -> bool| DESIGNS.of_engine(&info.engine).any(what);
     let (has_policies, may_log) =
         (has(|design| design.policy.is_some()), has(|design| design.has(DiskRole::Log)));
@@ -88,7 +88,7 @@ pub(super) fn describe(info: &Info) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Whether the volume has its log in a set of disks that a server has, and that is not looked at.
+/// Whether the volume has its log in a set of disks that a server is using, which is not inspected.
 fn has_unseen_log(info: &Info) -> bool {
     let is_its = |design: &Design| design.policy == info.policy.as_deref();
     let may_log = |design: &Design| is_its(design) && design.has(DiskRole::Log);
@@ -96,7 +96,7 @@ fn has_unseen_log(info: &Info) -> bool {
     is_served && info.log.is_none() && DESIGNS.of_engine(&info.engine).any(may_log)
 }
 
-/// What stands on the disk. What its format does not have is left out.
+/// Describes the format on the disk. Features that the format lacks are left out.
 fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
     let list = |names: &[String]| if names.is_empty() { "none".into() } else { names.join(", ") };
     let or_none = |text: &str| if text.is_empty() { "none".into() } else { text.to_owned() };
@@ -131,12 +131,12 @@ fn describe_shape(info: &Info) -> Vec<(&'static str, String)> {
     told(lines)
 }
 
-/// Those lines that there are.
+/// Keeps only the lines that have a value.
 fn told<const N: usize>(lines: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
     lines.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// What only a server knows.
+/// Describes the statistics that only a server has.
 fn describe_serving(info: &Info) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     match info.durability.as_deref() {

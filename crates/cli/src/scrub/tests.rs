@@ -1,4 +1,4 @@
-//! Scrubs that end before their end, and what is kept of them.
+//! Scrubs that end early, and the findings that are kept.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::*;
 use crate::mkfs;
 use crate::mkfs_arguments::MkfsArguments;
 
-/// A bare disk that goes with this value.
+/// A bare disk whose file is removed on drop.
 struct Bare(PathBuf);
 
 impl Bare {
@@ -36,7 +36,7 @@ impl Drop for Bare {
     }
 }
 
-/// A disk that cannot be let go of.
+/// A disk that fails to close.
 struct Kept(FileDevice);
 
 impl BlockDevice for Kept {
@@ -97,7 +97,7 @@ fn what_was_found_is_told_before_the_failure() {
     }
 }
 
-/// An engine that stops in the middle of a scrub, of which it alone is asked.
+/// An engine that stops in the middle of a scrub. Nothing else of it is called.
 struct Stops;
 
 impl Told for Stops {

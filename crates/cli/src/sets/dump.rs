@@ -1,7 +1,7 @@
-//! `duramen raid dump`: the volume as one plain image, for programs that know no sets.
+//! `duramen raid dump`: writes the volume as one plain image, for programs that do not know sets.
 //!
-//! A disk that cannot give something ends it. [`remains`] goes on, and takes also what too few
-//! disks have.
+//! An unreadable disk ends it. [`remains`] continues without the lost data, even if too few disks
+//! are left.
 
 pub(super) mod remains;
 
@@ -21,15 +21,15 @@ use crate::size::show_size;
 use crate::stack::at_once;
 use crate::volume::Volume;
 
-/// Bytes that are read at once.
+/// Bytes read at a time.
 const STEP: u64 = 1 << 20;
-/// What a person can do whose disks do not have all.
+/// Advice to a user whose disks do not have all of the data.
 const ADVICE: &str = "'duramen raid dump --accept-loss' writes what the disks still have";
 
-/// Writes the image, with holes where there are zeros.
+/// Writes the image, with holes for zeros.
 ///
 /// # Errors
-/// [`Failure`]; the file is gone then, if it was made.
+/// [`Failure`]; then the file is removed, if it was created.
 pub(super) fn run(volume: &Volume, file: &Path, output: &mut dyn Write) -> Result<(), Failure> {
     let written = |source| Failure::File { verb: "write", path: file.to_owned(), source };
     let image = new_image(file)?;
@@ -64,13 +64,13 @@ pub(super) fn run(volume: &Volume, file: &Path, output: &mut dyn Write) -> Resul
     Ok(())
 }
 
-/// A new file for an image.
+/// Creates the file of an image.
 fn new_image(file: &Path) -> Result<File, Failure> {
     let image = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     image.map_err(|source| Failure::File { verb: "write", path: file.to_owned(), source })
 }
 
-/// An image that is not whole helps nobody.
+/// Removes an incomplete image, which would be useless.
 fn remove(file: &Path) {
     drop::<io::Result<()>>(std::fs::remove_file(file));
 }
@@ -85,7 +85,7 @@ fn tell_size(
     Ok(writeln!(output, "wrote {} of {volume} to {file}", show_size(size))?)
 }
 
-/// The same failure, with what can be done where too few disks are there.
+/// Adds advice to the failure of a set with too few disks.
 fn advised(volume: &Volume, failure: Failure) -> Failure {
     match failure {
         Failure::Set {

@@ -1,4 +1,4 @@
-//! `duramen raid find`: says of each disk to which set it belongs, and how it stands there.
+//! `duramen raid find`: reports for each disk its set and its state in that set.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use super::print_json;
 use crate::failure::Failure;
 use crate::membership::{Membership, membership_of};
 
-/// What was found on a disk. The names are those of the JSON object.
+/// Result for one disk. The names are those of the JSON object.
 #[derive(Serialize)]
 struct DiskReport<'p> {
     path: &'p PathBuf,
-    /// Null if the disk is of no set.
+    /// Null if the disk belongs to no set.
     disk: Option<Membership>,
 }
 
-/// Looks at each disk, whoever has it, and tells what it is.
+/// Reads the label of each disk, of whatever set, and prints the role of the disk.
 ///
 /// # Errors
-/// [`Failure`] of a disk that cannot be opened; those before it are told.
+/// [`Failure`] if a disk cannot be opened; the disks before it are printed.
 pub(super) fn run(disks: &[PathBuf], json: bool, output: &mut dyn Write) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for path in disks {

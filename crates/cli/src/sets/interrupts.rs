@@ -1,4 +1,4 @@
-//! `duramen raid cancel`, `pause` and `resume`: what a person does about long work of a server.
+//! `duramen raid cancel`, `pause` and `resume`: control the background jobs of a server.
 
 use std::io::Write;
 
@@ -9,13 +9,13 @@ use super::orders::{Cancelled, WorkName};
 use crate::failure::Failure;
 use crate::volume::Volume;
 
-/// Why nothing is done where nobody serves a volume.
+/// Reason why nothing can be interrupted on a volume without a server.
 const UNSERVED: &str = "nobody serves it, so nothing is under way";
 
-/// Ends a rebuild or a scrub.
+/// Cancels a rebuild or a scrub.
 ///
 /// # Errors
-/// [`Failure`], also when none is under way.
+/// [`Failure`], also if none is under way.
 pub(super) fn cancel(
     volume: &Volume,
     work: Option<WorkName>,
@@ -27,10 +27,10 @@ pub(super) fn cancel(
     Ok(writeln!(output, "{}: it is cancelled", volume.path.display())?)
 }
 
-/// Has rebuilds and scrubs wait, or go on.
+/// Pauses or resumes rebuilds and scrubs.
 ///
 /// # Errors
-/// [`Failure`], also when that is so already.
+/// [`Failure`], also if they are paused or running already.
 pub(super) fn pause(
     volume: &Volume,
     is_paused: bool,

@@ -1,8 +1,8 @@
-//! `duramen raid fail` and `duramen raid online`: a member goes, and comes back, because a person
-//! says so.
+//! `duramen raid fail` and `duramen raid online`: take a member out and bring it back, on a user's
+//! order.
 //!
 //! Taking a member out costs the set a part of its redundancy, or all of it. So a person is asked
-//! first; a program says `--force`.
+//! for confirmation; a program passes `--force`.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::{ask, change, follow, rebuild};
 use crate::failure::Failure;
 use crate::volume::Volume;
 
-/// Takes the member of a slot out.
+/// Takes the member of a slot out of the set.
 ///
 /// # Errors
-/// [`Failure`], also when a person does not want that.
+/// [`Failure`], also if the user does not confirm.
 pub(super) fn fail(
     volume: &Volume,
     slot: usize,
@@ -38,7 +38,7 @@ pub(super) fn fail(
     Ok(writeln!(output, "{path}: the member of slot {slot} is out")?)
 }
 
-/// Has the member of a slot come back, which is on this disk or where the settings have it.
+/// Brings back the member of a slot, from this disk or from the path in the settings.
 ///
 /// # Errors
 /// [`Failure`].
@@ -65,10 +65,10 @@ pub(super) fn bring_online(
     Ok(writeln!(output, "{path}: the member of slot {slot} is in again")?)
 }
 
-/// Asks a person a question, of which the answer is yes or no.
+/// Asks a person a yes-or-no question.
 ///
 /// # Errors
-/// Why it is not done.
+/// The reason why the answer is no.
 fn confirm(
     question: &str,
     is_person: bool,

@@ -1,14 +1,14 @@
-//! `duramen raid`: looks at the set of disks on which a volume stands, and changes it.
+//! `duramen raid`: inspects the underlying set of disks of a volume, and changes it.
 //!
-//! 1. [`status`] is how a set stands, as people and programs read it.
-//! 2. [`orders`] is what is done to a set that is open: by the server of the volume, which is asked
-//!    through its control channel, or here where nobody serves it.
-//! 3. [`scrub`] has all of it looked at, and names the files of what is lost.
-//! 4. [`find`] says what single disks are, without their volume.
-//! 5. [`members`] has a member go or come back because a person says so.
+//! 1. [`status`] describes the state of a set for people and programs.
+//! 2. [`orders`] changes an open set: in the volume's server on request through its control
+//!    channel, or in this process if no server serves the volume.
+//! 3. [`scrub`] verifies all of it, and names the files with lost data.
+//! 4. [`find`] identifies single disks, without their volume.
+//! 5. [`members`] takes a member out or brings it back on a user's order.
 //! 6. [`dump`] writes the volume as one plain image.
 //!
-//! A volume that is served is changed by its server alone; its members are locked.
+//! Only its server changes a volume that is served; its members are locked.
 
 mod dump;
 mod find;
@@ -40,7 +40,7 @@ pub(crate) use orders::Orders;
 use orders::{Removed, Replacing, WorkName};
 pub(crate) use status::Status;
 
-/// What `duramen raid --help` says at its end.
+/// Text at the end of `duramen raid --help`.
 pub(crate) const HELP: &str = "\
 Create a set with 'duramen mkfs VOLUME --raid5 DISK DISK DISK'. Disks are identified by their labels
 and may be renamed. All of these commands work on a volume in service, except 'dump'.
@@ -204,7 +204,7 @@ enum Command {
     },
 }
 
-/// Does what is asked for.
+/// Runs a subcommand.
 ///
 /// # Errors
 /// [`Failure`].
@@ -272,7 +272,7 @@ pub(crate) fn run(arguments: &RaidArguments, output: &mut dyn Write) -> Result<(
     }
 }
 
-/// A volume that stands on a set.
+/// Finds a volume on a set of disks.
 fn volume_of(path: &Path) -> Result<Volume, Failure> {
     let volume = Volume::find(path)?;
     if volume.settings.raid.is_none() {
@@ -282,14 +282,14 @@ fn volume_of(path: &Path) -> Result<Volume, Failure> {
     Ok(volume)
 }
 
-/// What the server of a volume says of its set, if there is one.
+/// Asks the server of a volume, if there is one, for the status of its set.
 fn told(volume: &Volume) -> Option<Status> {
     let answer = client::get(volume.socket().as_deref()?, "/v1/info").ok()?;
     let info: Value = serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)?;
     serde_json::from_value(info.get("raid")?.clone()).ok()
 }
 
-/// Tells how a set stands. The failure is what the exit code says of that.
+/// Prints the status of a set. The failure determines the exit code.
 fn tell(path: &Path, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
     let unknown = |failure: Failure| Failure::UnknownSet(Box::new(failure));
     let volume = volume_of(path).map_err(unknown)?;
@@ -300,7 +300,7 @@ fn tell(path: &Path, json: bool, output: &mut dyn Write) -> Result<(), Failure> 
     let text = if json { to_json(&status) } else { status.describe() };
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(Failure::from) {
         Err(failure) if !failure.is_silent() => return Err(unknown(failure)),
-        _ => {} // without a reader the exit code counts all the same
+        _ => {} // a closed output does not change the exit code
     }
     match status.exit_code() {
         0 => Ok(()),
@@ -316,7 +316,7 @@ fn print_json(value: &impl Serialize, output: &mut dyn Write) -> Result<(), Fail
     Ok(output.write_all(to_json(value).as_bytes())?)
 }
 
-/// Orders the server of a volume to do something. `None` if nobody serves it.
+/// Sends an order to the server of a volume. `None` if there is no server.
 fn ask(volume: &Volume, order: &str, said: &Value) -> Result<Option<Value>, Failure> {
     let Some(socket) = volume.socket() else { return Ok(None) };
     order::post(&socket, &volume.path, &format!("/v1/raid/{order}"), said)
@@ -328,7 +328,7 @@ fn follow(volume: &Volume, answer: &Value, doing: &'static str) -> Result<(), Fa
     order::follow(&socket, &volume.path, answer, doing, || ())
 }
 
-/// Opens the set of a volume that nobody serves, and changes it.
+/// Opens the set of a volume without a server, and changes it.
 fn change<T>(
     volume: &Volume,
     work: impl AsyncFnOnce(&Orders, &Stack) -> Result<T, Refused>,

@@ -1,12 +1,12 @@
-//! What is done to a set that is open.
+//! Orders that change an open set.
 //!
 //! A new member is put on the list of `volume.toml` before anything else: a start after a cut finds
-//! it there, and goes on with it. A good member that is replaced stays in until the new one has
-//! everything. It goes from the list when the new one is made.
+//! it there, and continues with it. A good member that is being replaced stays in until the new one
+//! has everything. It leaves the list when the new member is complete.
 //!
-//! **A crash here means**, for a spare: it is listed as a spare and as a member. On it is what
-//! makes it a spare, or what wiping leaves, or a label that the others do not know yet: then it is
-//! taken again ([`is_left`]). Or the others know it: then it is a member that comes back.
+//! **A crash here means**, for a spare: it is listed as a spare and as a member. The disk holds its
+//! label as a spare, or the remainder of a wipe, or a label that the others do not know yet: then
+//! it is taken again ([`is_left`]). Or the others know its label: then it is a returning member.
 
 mod interrupts;
 mod lists;
@@ -45,37 +45,37 @@ use crate::words;
 pub(super) use interrupts::{Cancelled, WorkName};
 pub(super) use lists::Removed;
 
-/// How often it is looked whether a member is out.
+/// How often to check whether a member is out.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// A disk that has not answered for so long is passed over.
+/// Time after which a silent disk is skipped.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// Tasks that attend to a set, each with a reference to it.
+/// Number of tasks that attend to a set, each with a reference to it.
 const ATTENDANTS: usize = 2;
-/// Why no member is made at this moment.
+/// Reason to refuse a rebuild while another one is under way.
 const BUSY: &str = "a member is being made already";
-/// How long it is waited for a disk that is let go of.
+/// Time to wait for a removed disk to close.
 const LET_GO_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A set that is open, and all that it takes to change it. A clone is of the same set.
+/// Orders for an open set, with all that is needed to carry them out. A clone shares the same set.
 #[derive(Clone)]
 pub(crate) struct Orders {
     open: OpenSet,
     volume: Rc<Volume>,
     jobs: Jobs,
-    /// A member is being made.
+    /// Whether a member is being rebuilt.
     is_busy: Rc<Cell<bool>>,
     is_scrubbing: Rc<Cell<bool>>,
-    /// Disks that are being looked at, and have not answered yet.
+    /// Disks that are being read, and have not answered yet.
     looked_at: Rc<RefCell<BTreeSet<PathBuf>>>,
-    /// Spares of which it was told that they cannot be used.
+    /// Spares already reported as unusable.
     troubled: Rc<RefCell<BTreeSet<PathBuf>>>,
     device: Rc<dyn Fn(DiskFile) -> Rc<dyn BlockDevice>>,
     runtime: Runtime,
-    /// When the set was opened.
+    /// Time when the set was opened.
     begun: Instant,
 }
 
-/// What is said with an order.
+/// Arguments of an order about a slot.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
@@ -85,7 +85,7 @@ struct Said {
     force: bool,
 }
 
-/// What is said of a new spare.
+/// Arguments of an order about a new spare.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SaidOfSpare {
@@ -98,31 +98,31 @@ fn parse<T: DeserializeOwned>(said: Value) -> Result<T, Refused> {
     serde_json::from_value(said).map_err(|error| Refused::Senseless(error.to_string()))
 }
 
-/// A path that does not hang on where the server was started.
+/// Refuses a relative path, which would depend on the server's working directory.
 fn whole(path: PathBuf) -> Result<PathBuf, Refused> {
     let why = "the path of a disk is a whole one, from / on";
     if path.is_absolute() { Ok(path) } else { Err(Refused::Senseless(why.to_owned())) }
 }
 
-/// It cannot be done now, for this reason.
+/// Refuses the request with `409 Conflict` and this reason.
 fn refusal(why: impl ToString) -> Refused {
     Refused::Conflict(why.to_string())
 }
 
-/// A disk that is to be made a member.
+/// A disk that is about to become a member.
 pub(super) struct Replacing {
     pub(super) slot: usize,
     pub(super) device: Rc<dyn BlockDevice>,
     pub(super) member: Id,
-    /// The member whose place it takes, which is in.
+    /// The in-sync member that it replaces, if any.
     pub(super) replaced: Option<Id>,
-    /// Where the disk is whose place it takes, if a person has taken that out: it stays a source
-    /// until the new one is in.
+    /// Path of the replaced disk, if a user has taken that out: it stays a source until the new one
+    /// is in.
     pub(super) offline: Option<PathBuf>,
 }
 
 impl Replacing {
-    /// Makes the disk a member, in the place of the one that is in, if one is.
+    /// Rebuilds the disk as a member, in place of an in-sync member if there is one.
     pub(super) async fn carry_out(
         self,
         set: &Set,
@@ -137,7 +137,7 @@ impl Replacing {
 }
 
 impl Orders {
-    /// For the set of this volume, with a device of `device` for each new disk.
+    /// Creates the orders for the set of this volume. `device` makes the device of each new disk.
     pub(crate) fn new(
         volume: &Volume,
         open: &OpenSet,
@@ -160,7 +160,7 @@ impl Orders {
         }
     }
 
-    /// What a control channel orders.
+    /// Handler of the control channel's orders.
     pub(crate) fn act(self) -> Act {
         Rc::new(move |order, said| {
             let orders = self.clone();
@@ -205,22 +205,23 @@ impl Orders {
         }
     }
 
-    /// Takes a member out. It keeps its slot, and its place on the list, and does not come back by
+    /// Takes a member out. It keeps its slot and its place on the list, and does not come back by
     /// itself.
     pub(super) async fn fail(&self, slot: usize) -> Result<(), Refused> {
-        // It stays open: it may have what the others lack when another disk takes its place.
+        // The disk stays open: it may have data that the others lack when another disk replaces it.
         self.open.set.fail(slot).await.map_err(refusal)?;
-        self.note_list(); // it is out, whatever the list says
+        self.note_list(); // the member is out, even if the list is not updated
         Ok(())
     }
 
-    /// Lets others open the disk of a slot that is out. One that is about to die is not waited for.
+    /// Lets other programs open the disk of a slot that is out. A failing disk may take too long,
+    /// so the wait is bounded.
     async fn let_go(&self, slot: usize) {
         let patience = self.runtime.clock.sleep(LET_GO_PATIENCE);
         select(self.open.set.let_go(slot).boxed_local(), patience).await;
     }
 
-    /// Has a disk wait until a member fails.
+    /// Adds a spare, which waits until a member fails.
     pub(super) async fn add_spare(&self, path: &Path, force: bool) -> Result<(), Refused> {
         let Label { layout, set, .. } = self.open.set.label();
         if layout.level.spare_of(layout.members) == 0 {
@@ -230,29 +231,29 @@ impl Orders {
         let path = real_place(path);
         let place = path.clone();
         let is_listed = self.open.spares.borrow().iter().any(|spare| real(spare) == path);
-        // A cut may have left one that is listed, and none.
+        // A cut may have left the path on the list without making the disk a spare.
         if is_listed && elsewhere(move || is_spare(&place, &set)).await {
             return Err(refusal(format_args!("{} is a spare already", path.display())));
         }
         let device = self.open_new(&path, force).await?;
-        // First, so that nothing has become of the disk if that cannot be.
+        // The list is written first, so that the disk is untouched if that fails.
         let mut spares = self.open.spares.borrow().clone();
         spares.retain(|spare| real(spare) != path);
         spares.push(path.clone());
         self.write(&self.open.listed.borrow(), &spares).map_err(refusal)?;
         if let Err(error) = raid::make_spare(&*device, &set).await {
-            self.note_list(); // as it was
+            self.note_list(); // restores the old list
             return Err(refusal(format_args!("{}: {error}", path.display())));
         }
-        let _ = device.close().await; // what it says is durable
+        let _ = device.close().await; // its label is durable
         let mut spares = self.open.spares.borrow_mut();
         spares.retain(|spare| real(spare) != path);
         spares.push(path);
         Ok(())
     }
 
-    /// Opens a disk that is to become a spare or a member. It must be large enough, and hold
-    /// nothing unless that may go.
+    /// Opens a disk that is about to become a spare or a member. It must be large enough, and empty
+    /// unless `force` permits losing its contents.
     async fn open_new(&self, path: &Path, force: bool) -> Result<Rc<dyn BlockDevice>, Refused> {
         // It may be a disk of the set that is out.
         self.open.release(path).await;
@@ -280,7 +281,7 @@ impl Orders {
         Ok(device)
     }
 
-    /// Makes members again that were found and are out.
+    /// Rebuilds returned members that are out.
     async fn bring_back(&self) {
         while !self.is_busy.get()
             && let Some(Returned { slot, member, device, .. }) = self.open.next_returned()
@@ -302,8 +303,8 @@ impl Orders {
         }
     }
 
-    /// Looks for members that were missing when the set was opened: one that is plugged in since
-    /// comes back as it went.
+    /// Looks for members that were missing when the set was opened: one that has been plugged in
+    /// since then returns like any other.
     async fn find_late(&self) {
         let Label { slots, set, .. } = self.open.set.label();
         let is_out = |&slot: &usize| slots[slot].standing == Standing::Stale;
@@ -328,8 +329,8 @@ impl Orders {
         }
     }
 
-    /// Looks at a disk while others do their work. `None` if it does not answer in time: until it
-    /// has, it is not asked again.
+    /// Reads a disk without blocking other work. `None` if it does not answer in time: until it
+    /// does, it is not read again.
     async fn look_at<T: Send + 'static>(
         &self,
         path: &Path,
@@ -343,7 +344,7 @@ impl Orders {
         let work = async move {
             let found = elsewhere(look).await;
             looked_at.borrow_mut().remove(&place);
-            let _ = answer.send(found); // nobody may wait any more
+            let _ = answer.send(found); // the receiver may have timed out
         };
         self.runtime.tasks.spawn(work.boxed_local());
         match select(answered, self.runtime.clock.sleep(LOOK_LIMIT)).await {
@@ -352,7 +353,7 @@ impl Orders {
         }
     }
 
-    /// Whether a member was missing when the set was opened, and may still come.
+    /// Whether a member was missing when the set was opened, and is still waited for.
     fn is_awaited(&self, slot: usize) -> bool {
         let raid = self.volume.settings.raid.as_ref();
         let patience = raid.map(RaidSettings::spare_after).unwrap_or_default();
@@ -360,14 +361,14 @@ impl Orders {
         !is_late && self.open.late.borrow().contains(&slot)
     }
 
-    /// Has a spare take the place of a member that is out, or else of one that is failing, if there
-    /// are both.
+    /// Lets a spare replace a member that is out, or else one that is failing, if there are both a
+    /// spare and such a member.
     async fn take_over(&self) {
         let status = self.open.set.status();
         let Label { slots, set, layout, .. } = &status.label;
         let left = slots.iter().filter(|slot| slot.standing == Standing::InSync).count();
         if left < layout.needed() || self.open.set.is_closed() {
-            return; // it has stopped
+            return; // the set has stopped
         }
         let out = (0..slots.len()).find(|&it| is_out(&status, it) && !self.is_awaited(it));
         let failing = || (0..slots.len()).find(|&it| status.met[it].is_failing);
@@ -383,7 +384,7 @@ impl Orders {
             let is_removed = !self.open.spares.borrow().contains(&spare);
             let needs_one = is_out(&now, slot) || now.met[slot].is_failing;
             if has_begun || is_removed || !needs_one {
-                return; // that may have taken a while
+                return; // the wait may have taken a while
             }
             let begun = if is_one {
                 self.begin(slot, &spare, true).await
@@ -401,7 +402,7 @@ impl Orders {
                 Err(refused) if self.troubled.borrow_mut().insert(spare.clone()) => {
                     words::say(format_args!("{path}: the spare {shown} cannot be used: {refused}"));
                 }
-                Err(_) => {} // it was told; it may come back
+                Err(_) => {} // reported already; the spare may come back
             }
         }
     }
@@ -443,7 +444,7 @@ impl Orders {
         let device = self.open_new(&path, force).await?;
         let member = new_id(&*self.runtime.random);
         self.put_on_list(member, &path, slot).map_err(refusal)?;
-        // A good one stays on the list until the new one has taken its place.
+        // A good member stays on the list until the new one has taken its place.
         let replaced = Some(old.member).filter(|_| is_good);
         let offline = self.path_of_offline(&old).filter(|place| *place != path);
         if !is_good {
@@ -452,19 +453,19 @@ impl Orders {
         Ok(Replacing { slot, device, member, replaced, offline })
     }
 
-    /// Where the disk of a member is that a person has taken out, if that is known.
+    /// Last known path of a member's disk, if a user has taken that member out.
     fn path_of_offline(&self, slot: &Slot) -> Option<PathBuf> {
         self.path_of_member(&slot.member).filter(|_| slot.standing == Standing::Offline)
     }
 
-    /// Where the disk of a member was seen last.
+    /// Last known path of a member's disk.
     fn path_of_member(&self, member: &Id) -> Option<PathBuf> {
         let members = self.open.members.borrow();
         let its = members.iter().find(|one| one.label.member() == *member);
         its.map(|its| real(&its.path))
     }
 
-    /// A slot whose member can be made again, if none is being made.
+    /// Returns a slot whose member can be rebuilt, unless a rebuild is under way.
     fn made_again(&self, slot: usize) -> Result<Slot, Refused> {
         let Label { slots, layout, .. } = self.open.set.label();
         let Some(old) = slots.get(slot).copied() else {
@@ -481,7 +482,7 @@ impl Orders {
         Ok(old)
     }
 
-    /// Makes a member, as a job that other tasks go on beside. Its number.
+    /// Starts a rebuild as a background job, and returns the job's number.
     fn rebuild(&self, replacing: Replacing) -> u64 {
         let job = self.jobs.begin("rebuild", 0, "bytes", true);
         let (id, orders) = (job.id(), self.clone());
@@ -515,16 +516,16 @@ impl Orders {
             }
             Err(error) => {
                 words::say(format_args!("{path}: slot {slot} is not made again: {error}"));
-                // At the next start it may be a spare again.
+                // The disk may serve as a spare again from the next start on.
                 self.is_no_spare(member);
-                self.let_go(slot).await; // a good member stays
+                self.let_go(slot).await; // a good member stays in
                 if error == RebuildError::Cancelled { End::Cancelled } else { End::Failed }
             }
         };
-        Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the rebuild let go of it
+        Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the rebuild is over
     }
 
-    /// Looks at all of the set, as a job that other tasks go on beside. Its number.
+    /// Starts a scrub of the whole set as a background job, and returns the job's number.
     fn begin_scrub(&self) -> Result<u64, Refused> {
         if self.open.set.layout().level == Level::Striped {
             return Err(unscrubbed(ScrubError::Striped));
@@ -557,13 +558,14 @@ impl Orders {
                     if error == ScrubError::Cancelled { End::Cancelled } else { End::Failed }
                 }
             };
-            Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the scrub let go of it
+            Rc::into_inner(job).into_iter().for_each(|job| job.end(end)); // the scrub is over
         };
         self.runtime.tasks.spawn(work.boxed_local());
         Ok(id)
     }
 
-    /// The same here and now. Bytes that are done, and all there are, are told as it goes on.
+    /// Scrubs the set and waits for the end. `progress` receives the bytes done and the bytes in
+    /// all.
     pub(super) async fn scrub(
         &self,
         progress: impl Fn(u64, u64) + 'static,
@@ -583,8 +585,7 @@ impl Orders {
         Ok(self.open.scrub.borrow().clone().unwrap_or_default())
     }
 
-    /// The same with the files of what is lost. Clients are served while it is found out whose that
-    /// is.
+    /// Adds the files with lost data to a scrub. Clients are served while the files are searched.
     pub(super) async fn named(&self, scrub: Scrub) -> Scrub {
         let (folder, found_at) = (self.volume.folder.clone(), self.runtime.clock.wall().seconds);
         if scrub.lost.is_empty() {
@@ -598,7 +599,7 @@ impl Orders {
         scrub
     }
 
-    /// Says what a new member has, and what it lacks.
+    /// Reports whether a new member is complete, and which blocks it lacks.
     fn tell_made(&self, slot: usize, lost_before: u64) {
         let (path, status) = (self.volume.path.display(), self.open.set.status());
         let lost = status.done.lost_blocks - lost_before.min(status.done.lost_blocks);
@@ -620,7 +621,7 @@ impl Orders {
         }
     }
 
-    /// Says which slots are out when the set is opened, and since when.
+    /// Reports the slots that are out when the set is opened, and since when.
     fn tell_start(&self) {
         let (label, path) = (self.open.set.label(), self.volume.path.display());
         let members = self.open.members.borrow();
@@ -644,11 +645,11 @@ impl Orders {
         }
     }
 
-    /// Makes members again that were found and are out, and tells of members that go.
+    /// Starts the tasks that rebuild returned members and report changes of members.
     pub(crate) fn attend(&self) {
         self.tell_start();
         let orders = self.clone();
-        // A disk that does not answer holds up nothing else.
+        // A task of its own, so that a silent disk delays nothing else.
         let look = async move {
             let (set, clock) = (Rc::downgrade(&orders.open.set), orders.runtime.clock.clone());
             while set.strong_count() > ATTENDANTS {
@@ -685,8 +686,9 @@ impl Orders {
     }
 }
 
-/// Whether a cut left a spare that had begun to take a place, if the list has it as a member, too:
-/// on it is nothing, or a label of the set. A member that is in is refused by who takes it.
+/// Whether a cut may have left this spare after it had begun to replace a member. The caller has
+/// checked that it is listed as a member, too. Such a disk is empty, or has a label of the set. The
+/// replacement itself refuses an in-sync member.
 fn is_left(spare: &Path, set: &Id) -> bool {
     match label_at(spare) {
         Ok(label) => label.set == *set,
@@ -695,13 +697,13 @@ fn is_left(spare: &Path, set: &Id) -> bool {
     }
 }
 
-/// Whether the member of a slot is out, or was to come in and does not.
+/// Whether the member of a slot is out, or its rebuild has stopped.
 fn is_out(status: &Status, slot: usize) -> bool {
     let standing = status.label.slots[slot].standing;
     standing.is_out() || standing.is_coming()
 }
 
-/// Says what has happened to the members of a set.
+/// Reports changes of the members of a set.
 fn tell_changes(path: &Path, before: &Status, now: &Status) {
     let path = path.display();
     let slots = before.label.slots.iter().zip(&now.label.slots);

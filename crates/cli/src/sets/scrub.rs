@@ -1,10 +1,10 @@
-//! `duramen raid scrub`: has all of a set looked at, and names the files of what is lost.
+//! `duramen raid scrub`: verifies the whole set, and names the files with lost data.
 //!
-//! Who has the set open does the looking, and names what is lost. Those are places of the volume;
-//! whose they are, the checker knows ([`fsck`]): it looks at the volume through a device that
-//! cannot read just these, and says of each file what it misses. A server goes on meanwhile. All
-//! names of such a file are found by a walk through the directories ([`names`]); where that is not
-//! possible, the one that the checker knows has to do.
+//! The process that has the set open verifies it, and names the lost data. The set reports lost
+//! places as offsets of the volume. The checker ([`fsck`]) finds their files: it reads the volume
+//! through a device on which exactly these places are unreadable, and reports the missing parts of
+//! each file. A server continues meanwhile. A walk through the directories ([`names`]) finds all
+//! names of such a file; if it fails, the one name from the checker is used.
 
 mod names;
 
@@ -30,10 +30,10 @@ use crate::stack::{Lost, Scrub, at_once};
 use crate::volume::Volume;
 use crate::words;
 
-/// Does it, and says what was found.
+/// Scrubs the set and prints the findings.
 ///
 /// # Errors
-/// [`Failure`], also when something is lost.
+/// [`Failure`], also if data is lost.
 pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
     let scrub = match ask(volume, "scrub", &json!({}))? {
         Some(answer) => {
@@ -65,7 +65,7 @@ pub(super) fn run(volume: &Volume, json: bool, output: &mut dyn Write) -> Result
     if bytes > 0 { Err(Failure::Lost { path: volume.path.clone(), bytes }) } else { Ok(()) }
 }
 
-/// A set is not scrubbed, for this reason.
+/// Refuses a scrub with this reason.
 pub(super) fn unscrubbed(why: ScrubError) -> Refused {
     match why {
         ScrubError::Striped => Refused::Senseless(why.to_string()),
@@ -93,7 +93,7 @@ fn describe(scrub: &Scrub, volume: &Volume, output: &mut dyn Write) -> Result<()
     Ok(writeln!(output, "{path}: looked at {size} of each disk, {mended} blocks mended")?)
 }
 
-/// These places of a volume by whose they are, as far as that can be told.
+/// Splits these lost places by the files that own them, as far as the files can be found.
 pub(super) fn named(volume: &Volume, lost: Vec<Lost>) -> Vec<Lost> {
     name(volume, lost.clone()).unwrap_or_else(|failure| {
         let path = volume.path.display();
@@ -102,7 +102,7 @@ pub(super) fn named(volume: &Volume, lost: Vec<Lost>) -> Vec<Lost> {
     })
 }
 
-/// Whose these places of a volume are.
+/// Finds the files that own these lost places.
 fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
     let named = reactor::block_on(|runtime: Runtime| async move {
         let stack = volume.open(Access::Glance, &at_once, &runtime).await?;
@@ -132,24 +132,24 @@ fn name(volume: &Volume, lost: Vec<Lost>) -> Result<Vec<Lost>, Failure> {
     named.map_err(Failure::Start)?
 }
 
-/// Blocks of a file that cannot be read.
+/// Unreadable blocks of a file.
 struct Run {
-    /// The names of the file, one at least.
+    /// Names of the file, at least one.
     paths: Vec<String>,
-    /// Its number, if it is a file of now.
+    /// Inode number of the file, if it is a live file.
     ino: Option<u64>,
-    /// Where in the file, and in the volume, in bytes.
+    /// Offsets in the file and in the volume, in bytes.
     at: u64,
     from: u64,
     length: u64,
 }
 
-/// The parts of a lost place, by the files whose they are.
+/// Splits a lost place into parts, one for each file that owns a part of it.
 fn whose(lost: &Lost, runs: &[Run]) -> Vec<Lost> {
     let end = lost.offset + lost.length;
     let (mut parts, mut at): (Vec<Lost>, u64) = (Vec::new(), lost.offset);
     while at < end {
-        // Several files may have fragments of one block.
+        // One block may hold fragments of several files.
         let those = runs.iter().filter(|run| run.from <= at && at < run.from + run.length);
         let run = those.max_by_key(|run| run.from);
         let next = runs.iter().map(|run| run.from).filter(|&from| from > at).min();
@@ -167,7 +167,7 @@ fn whose(lost: &Lost, runs: &[Run]) -> Vec<Lost> {
     parts
 }
 
-/// The same, file by file, and what lies side by side in a file as one.
+/// Sorts parts by file, and joins those that are adjacent in a file.
 fn merged(mut parts: Vec<Lost>) -> Vec<Lost> {
     parts.sort_by(|one, other| {
         let place = |part: &Lost| (part.path.is_none(), part.path.clone(), part.offset);
@@ -185,7 +185,7 @@ fn merged(mut parts: Vec<Lost>) -> Vec<Lost> {
     merged
 }
 
-/// A disk of which some places cannot be read, and nothing may be written.
+/// A read-only disk on which some places are unreadable.
 struct Without {
     disk: Rc<dyn BlockDevice>,
     lost: Vec<Lost>,
@@ -239,7 +239,7 @@ mod tests {
         let parts = vec![
             part(one, 4096, 4096),
             part(None, 4096, 4096),
-            part(two, 8192, 4096), // beside the first in the volume, and of another file
+            part(two, 8192, 4096), // adjacent in the volume, but of another file
             part(one, 0, 4096),
             part(None, 8192, 512),
             part(one, 12_288, 4096),

@@ -1,4 +1,4 @@
-//! How a set stands: `duramen raid status`, and `raid` in what `duramen info` tells.
+//! State of a set, as `duramen raid status` prints it, and as `raid` in `duramen info`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::stack::{OpenSet, Scrub};
 use crate::volume::Volume;
 use crate::words;
 
-/// The names are those of the JSON object. Sizes are bytes.
+/// State of a set. The names are those of the JSON object. Sizes are in bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Status {
     uuid: String,
@@ -28,17 +28,17 @@ pub(crate) struct Status {
     generation: u64,
     stripe_unit_bytes: u64,
     slots: Vec<SlotStatus>,
-    /// Disks that wait to become members.
+    /// Spares, which wait to become members.
     spares: Vec<PathBuf>,
-    /// Paths on the list of members where no member is.
+    /// Listed paths of members that hold no member.
     absent: Vec<PathBuf>,
     rebuild: Option<Rebuild>,
-    /// Whether a person has rebuilds and scrubs wait.
+    /// Whether a user has paused rebuilds and scrubs.
     #[serde(default)]
     paused: bool,
     pub(super) scrub: Option<Scrub>,
     io: Io,
-    /// Errors that the members have met, over all starts.
+    /// Errors of the members, over all starts.
     errors: Option<ErrorCounts>,
     losses: Option<Losses>,
 }
@@ -46,23 +46,25 @@ pub(crate) struct Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// All members are there and up to date.
+    /// All members are present and up to date.
     Clean,
-    /// It works with fewer.
+    /// The set works with fewer members.
     Degraded,
-    /// One is made again.
+    /// A member is being rebuilt.
     Rebuilding,
-    /// All members are in, and blocks of them could not be read or made: they are not lost.
+    /// All members are in, but some blocks of them could not be read or rebuilt yet: they are not
+    /// lost.
     Incomplete,
     /// All members are in, and one has had too many read errors.
     Failing,
     /// All members are in, and writes of one wait until its host has room.
     WaitsForRoom,
-    /// There are too few.
+    /// Too few members are left.
     Failed,
 }
 
-/// A slot, and what its member has met: errors over all starts, all else since the set was opened.
+/// A slot and its member's statistics: errors over all starts, everything else since the set was
+/// opened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SlotStatus {
     slot: usize,
@@ -70,15 +72,16 @@ struct SlotStatus {
     uuid: String,
     /// `in_sync`, `missing`, `stale`, `rebuilding` or `empty`.
     state: String,
-    /// The last generation in which a slot that is out was up to date, if the labels tell.
+    /// For a slot that is out: the last generation in which it was up to date, if the labels have
+    /// it.
     since: Option<u64>,
     read_errors: u64,
     write_errors: u64,
     checksum_errors: u64,
     mended: u64,
-    /// For so long it has not answered, if that is long.
+    /// Seconds for which it has not answered, if they are many.
     silent_seconds: u64,
-    /// Blocks of 4 KiB that it lacks, and that disks may have which could not be read.
+    /// Missing blocks of 4 KiB that other disks may have but could not read.
     #[serde(default)]
     unread: u64,
     /// Whether it had too many read errors within an hour.
@@ -98,7 +101,7 @@ impl SlotStatus {
             uuid,
             state: state.to_owned(),
             since: None,
-            read_errors: 0, // these are those of all starts
+            read_errors: 0, // errors are counted over all starts elsewhere
             write_errors: 0,
             checksum_errors: 0,
             mended,
@@ -117,19 +120,19 @@ struct Rebuild {
     total_bytes: u64,
 }
 
-/// Data that the members have lost, as far as that was met.
+/// Data lost by all members, as far as it has been noticed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Losses {
-    /// Reads that failed for it.
+    /// Reads that failed because of lost data.
     reads: u64,
-    /// Blocks of 4 KiB that a new member was to have and no disk gave.
+    /// Blocks of 4 KiB that a new member lacks because no disk could provide them.
     #[serde(default)]
     blocks: u64,
-    /// What the last scrub has found, if there was one.
+    /// Bytes that the last scrub found lost, if there was one.
     bytes: Option<u64>,
 }
 
-/// Since it was opened.
+/// I/O counters since the set was opened.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Io {
     reads: u64,
@@ -140,7 +143,7 @@ struct Io {
 }
 
 impl Status {
-    /// That of a set that is open.
+    /// State of an open set.
     pub(crate) fn of(open: &OpenSet) -> Self {
         let status = open.set.status();
         let counts = open.errors.note(&status);
@@ -168,7 +171,7 @@ impl Status {
         status.with_errors(&label, &counts)
     }
 
-    /// The same with the errors that the members have met.
+    /// Adds the error counts of the members.
     fn with_errors(mut self, label: &Label, counts: &ByMember) -> Self {
         let mut all = ErrorCounts::default();
         for (slot, known) in self.slots.iter_mut().zip(&label.slots) {
@@ -181,9 +184,9 @@ impl Status {
         Self { errors: Some(all), ..self }
     }
 
-    /// What `duramen raid status` ends with: 0 if all is well, 1 if the set has lost its
-    /// redundancy, lacks blocks that may be read later, or has a member that is failing or waits
-    /// for room; 2 if it has too few members or has lost data.
+    /// Exit code of `duramen raid status`: 0 if all is well, 1 if the set has lost its redundancy,
+    /// lacks blocks that may be read later, or has a member that is failing or waits for room; 2 if
+    /// it has too few members or has lost data.
     pub(super) fn exit_code(&self) -> u8 {
         let has_lost =
             |it: &Losses| it.reads + it.blocks > 0 || it.bytes.is_some_and(|bytes| bytes > 0);
@@ -195,10 +198,10 @@ impl Status {
         }
     }
 
-    /// That of a set that no server tells of: what its labels say.
+    /// State of a set without a server, as its labels describe it.
     ///
     /// # Errors
-    /// [`Failure`] when no member is found.
+    /// [`Failure`] if no member is found.
     pub(crate) fn look(volume: &Volume) -> Result<Self, Failure> {
         let raid = volume.settings.raid.as_ref().expect("it stands on a set");
         let witness = volume.folder.as_deref().map(|folder| set_state::read(folder, &raid.set));
@@ -223,8 +226,8 @@ impl Status {
                 (latest, None, Some(failure(refused, paths())))
             }
         };
-        // A copy that was made before has missed writes, whatever its label says; and what was
-        // written over is not read if the others are enough.
+        // An old copy has missed writes, whatever its label says; and an overwritten disk is not
+        // read if the others are enough.
         let is_old =
             |member: &Member| witness.as_ref().is_some_and(|it| it.is_before(&member.label));
         for (slot, known) in label.slots.iter_mut().enumerate() {
@@ -259,13 +262,14 @@ impl Status {
             let member = members.iter().find(|member| member.label.member() == known.member);
             let state = match (known.standing, member) {
                 (Standing::InSync, None) => "missing",
-                // Its label says so, and not yet those of the others. One that is replaced is in.
+                // Its own label says in sync, those of the others do not yet. A member that is
+                // being replaced is in.
                 (Standing::InSync, _)
                     if label.replacement.is_none() && rebuild.is_some_and(|it| it.slot == slot) =>
                 {
                     word_for(Standing::Rebuilding)
                 }
-                // A cut came in between: it has to be begun anew.
+                // If a cut has interrupted the rebuild, it has to start again.
                 (coming, _) if coming.is_coming() => {
                     let is_under_way = rebuild.is_some_and(|it| it.slot == slot);
                     word_for(if is_under_way { Standing::Rebuilding } else { Standing::Stale })
@@ -307,7 +311,7 @@ impl Status {
         }
     }
 
-    /// One line about all of it.
+    /// Summary in one line.
     pub(crate) fn summary(&self) -> String {
         let state = match self.state {
             State::Clean => "clean",
@@ -321,11 +325,11 @@ impl Status {
         format!("{} of {} disks, {state}", self.level, self.slots.len())
     }
 
-    /// The lines for people.
+    /// Description in lines for people.
     pub(super) fn describe(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "{name:<16}{value}"); // a string takes everything
+            let _ = writeln!(text, "{name:<16}{value}"); // writing to a string cannot fail
         };
         line("set", self.uuid.clone());
         line("state", self.summary());

@@ -1,7 +1,7 @@
-//! The section `[raid]` of `volume.toml`: the set of disks on which a volume stands.
+//! The section `[raid]` of `volume.toml`: the underlying set of disks of a volume.
 //!
-//! Labels on the disks say what the set is and how its members stand. Here is only which set is
-//! meant, and where its members were seen last.
+//! The labels on the disks describe the set and the states of its members. This section only
+//! identifies the set, and holds the last known paths of its members.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use std::time::Duration;
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a set's number.
+/// Size of a set's number, in bytes.
 const ID: usize = 16;
-/// Seconds that a member may be late at a start, unless the section says otherwise.
+/// Default time that a member may be late at a start, in seconds.
 const SPARE_AFTER_S: u64 = 60;
 
-/// What the section says.
+/// Contents of the section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaidSettings {
-    /// The number of the set.
+    /// Number of the set.
     pub set: [u8; ID],
-    /// Where its members were last. A path is a hint: the label of what is there counts.
+    /// Last known paths of its members. A path is a hint: the label of the disk counts.
     pub members: Vec<PathBuf>,
-    /// Where disks are that wait to become members.
+    /// Paths of the spares.
     pub spares: Vec<PathBuf>,
-    /// Seconds that a member which is missing at a start may be late, before a spare takes its
-    /// place. `None` for the usual time.
+    /// Seconds that a missing member may be late at a start before a spare replaces it. `None` for
+    /// the default.
     pub spare_after_s: Option<u64>,
     /// Blocks that a disk may fail to read within an hour before it counts as failing. `None` for
-    /// the usual number.
+    /// the default.
     pub read_errors_per_hour: Option<usize>,
 }
 
-/// The keys of the section.
+/// Keys of the section.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RaidKeys {
@@ -58,25 +58,25 @@ impl RaidKeys {
 }
 
 impl RaidSettings {
-    /// The keys that say this.
+    /// Keys of these settings.
     pub(crate) fn keys(&self) -> RaidKeys {
         let RaidSettings { set, members, spares, spare_after_s, read_errors_per_hour } =
             self.clone();
         RaidKeys { set: text_of(&set), members, spares, spare_after_s, read_errors_per_hour }
     }
 
-    /// How long a member that is missing at a start may be late.
+    /// Time that a missing member may be late at a start.
     pub fn spare_after(&self) -> Duration {
         Duration::from_secs(self.spare_after_s.unwrap_or(SPARE_AFTER_S))
     }
 }
 
-/// The digits of a number of a set or of a member.
+/// Hexadecimal digits of the number of a set or a member.
 pub fn text_of(id: &[u8; ID]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The number that has these digits.
+/// Parses the number of a set or a member.
 pub fn id_of(text: &str) -> Option<[u8; ID]> {
     let digits: Vec<u8> = text.bytes().collect();
     if digits.len() != 2 * ID || !digits.iter().all(u8::is_ascii_hexdigit) {

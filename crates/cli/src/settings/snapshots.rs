@@ -1,30 +1,30 @@
-//! The section `[snapshots]` of `volume.toml`: which snapshots a server makes by itself, and how
-//! many of them it keeps.
+//! The section `[snapshots]` of `volume.toml`: the snapshots that a server creates by itself, and
+//! how many of them it keeps.
 
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-/// What a settings file is told of the section that it does not have.
+/// Comment for a settings file without the section.
 pub(crate) const HINT: &str = "
 # [snapshots]   # what the server makes by itself, and how many of each kind it keeps:
 # hourly = 24   # one when an hour begins,
 # daily = 30    # and one when a day does
 ";
 
-/// The most that may be kept of a kind.
+/// Maximum number of snapshots kept of a kind.
 const MOST: u32 = 10_000;
 
-/// What the section says. A kind of which it says nothing is not made.
+/// Contents of the section. Kinds that it does not name are not created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotsSettings {
-    /// So many are kept of those that are made each hour.
+    /// Number of hourly snapshots to keep.
     pub hourly: Option<u32>,
-    /// So many are kept of those that are made each day.
+    /// Number of daily snapshots to keep.
     pub daily: Option<u32>,
 }
 
-/// The keys of the section. Values are looked at by hand: so a mistake names its key.
+/// Keys of the section. Values are checked by hand, so that an error names its key.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SnapshotsKeys {
@@ -42,12 +42,12 @@ impl SnapshotsKeys {
 }
 
 impl SnapshotsSettings {
-    /// Whether none are to be made.
+    /// Whether no snapshots are to be created.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The keys that say this.
+    /// Keys of these settings.
     pub(crate) fn keys(&self) -> SnapshotsKeys {
         let value = |number: u32| Value::Integer(number.into());
         SnapshotsKeys { hourly: self.hourly.map(value), daily: self.daily.map(value) }

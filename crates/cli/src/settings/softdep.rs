@@ -1,7 +1,7 @@
-//! The section `[softdep]` of `volume.toml`: how soft updates wait.
+//! The section `[softdep]` of `volume.toml`: the delays of soft updates.
 //!
-//! What it does not say is as [`SoftUpdatesOptions`] has it by default. Each mistake is told with
-//! the name of its key, and with what was expected.
+//! Missing keys have the defaults of [`SoftUpdatesOptions`]. Each error names its key and the
+//! expected value.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use server::config::ByteSize;
 use toml::Value;
 
-/// The least memory that may be asked for, in bytes: a few Updates have to fit.
+/// Minimum memory that a user may request, in bytes: a few Updates have to fit.
 const LEAST_MEMORY: u64 = 1 << 20;
-/// What a settings file is told of the section that it does not have.
+/// Comment for a settings file without the section.
 pub(crate) const HINT: &str = "
 # [softdep]                 # how long changes wait for company, by what they change:
 # inode_age = \"10 s\"        # an inode or a map,
@@ -23,7 +23,7 @@ pub(crate) const HINT: &str = "
 # reclaim_share = 0.1       # the disk's time that reclaiming may take from clients
 ";
 
-/// What the section says.
+/// Contents of the section.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SoftdepSettings {
     inode_age: Option<Duration>,
@@ -33,7 +33,7 @@ pub struct SoftdepSettings {
     reclaim_share: Option<f64>,
 }
 
-/// The keys of the section. Values are looked at by hand: so a mistake names its key.
+/// Keys of the section. Values are checked by hand, so that an error names its key.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SoftdepKeys {
@@ -62,12 +62,12 @@ impl SoftdepKeys {
 }
 
 impl SoftdepSettings {
-    /// Whether it says nothing.
+    /// Whether the section is empty.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The keys that say this.
+    /// Keys of these settings.
     pub(crate) fn keys(&self) -> SoftdepKeys {
         let text = |age: Duration| match age.as_millis() {
             ms if ms.is_multiple_of(1000) => Value::String(format!("{} s", ms / 1000)),
@@ -82,7 +82,7 @@ impl SoftdepSettings {
         }
     }
 
-    /// What the engine is told.
+    /// Options for the engine.
     pub fn options(&self) -> SoftUpdatesOptions {
         let mut options = SoftUpdatesOptions::default();
         let ages = &mut options.ages;
@@ -113,7 +113,7 @@ const AGE: &str = "a time longer than 0, such as \"10 s\", \"500 ms\" or \"2 min
 const MEMORY: &str = "a number of bytes, or text such as \"64 MiB\", and 1 MiB at least";
 const SHARE: &str = "a number over 0 and up to 1, such as 0.1";
 
-/// The longest time that is taken: a year.
+/// Maximum age, in milliseconds: a year.
 const LONGEST_MS: u64 = 366 * 24 * 3600 * 1000;
 
 fn age(value: &Value) -> Option<Duration> {

@@ -1,5 +1,5 @@
-//! What is done with the snapshots of a volume that nobody serves: it is opened for that, and shut
-//! down again, whatever comes of it.
+//! Snapshot commands on a volume without a server: the volume is opened for the command, and shut
+//! down afterwards whether it succeeds or not.
 
 use std::rc::Rc;
 
@@ -16,17 +16,17 @@ use crate::found::found_on;
 use crate::order::bar;
 use crate::stack::at_once;
 
-/// Memory for what was read already, in bytes.
+/// Size of the cache, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// A volume that is open for a moment.
+/// A volume that is open for one command.
 pub(super) struct Here<'a> {
     pub(super) place: &'a Place,
     pub(super) files: Rc<dyn FileSystem>,
 }
 
-/// All snapshots. What the opening of a volume writes stays in memory, and nothing on it changes:
-/// so one that was cut off is listed as it will be when it is back.
+/// Lists all snapshots. All writes of the opening stay in memory, and nothing on the volume
+/// changes: so a volume that was cut off is listed in its recovered state.
 ///
 /// # Errors
 /// [`Failure`].
@@ -47,7 +47,7 @@ pub(super) async fn list(place: &Place) -> Result<Vec<Told>, Failure> {
 }
 
 impl<'a> Here<'a> {
-    /// Opens it to change it.
+    /// Opens the volume for a change.
     ///
     /// # Errors
     /// [`Failure`].
@@ -57,7 +57,7 @@ impl<'a> Here<'a> {
         Ok(Self { place, files: opened.file_system })
     }
 
-    /// Shuts the volume down, and says what came of it.
+    /// Shuts the volume down, and returns the result.
     async fn end<T>(self, done: Result<T, Failure>) -> Result<T, Failure> {
         let ended = self.files.shutdown().await;
         let done = done?;
@@ -65,12 +65,12 @@ impl<'a> Here<'a> {
         Ok(done)
     }
 
-    /// Refuses to go on if that is not wanted any more.
+    /// Refuses to continue after an interrupt.
     fn check(&self, left: &str) -> Result<(), Failure> {
         if self.place.interrupt.is_heard() { Err(self.place.failure(left)) } else { Ok(()) }
     }
 
-    /// Makes a snapshot.
+    /// Creates a snapshot.
     ///
     /// # Errors
     /// [`Failure`].
@@ -82,7 +82,7 @@ impl<'a> Here<'a> {
         self.end(made).await
     }
 
-    /// Deletes a snapshot, and all that were begun to be deleted.
+    /// Deletes a snapshot, and completes all deletions that were begun.
     ///
     /// # Errors
     /// [`Failure`].
@@ -98,7 +98,8 @@ impl<'a> Here<'a> {
         Ok(told)
     }
 
-    /// Makes the volume what a snapshot holds. The names of those that were deleted for it.
+    /// Rolls the volume back to a snapshot. Returns the names of the newer snapshots that were
+    /// deleted for it.
     ///
     /// # Errors
     /// [`Failure`].
@@ -137,7 +138,8 @@ impl<'a> Here<'a> {
         done.map_err(|wrong| self.place.failure(wrong))
     }
 
-    /// Takes all steps of all deletions, with a bar. `more` is said as well if it is interrupted.
+    /// Takes all steps of all deletions, with a progress bar. `more` is appended to the message if
+    /// it is interrupted.
     async fn delete_all(&self, more: &str) -> Result<(), Failure> {
         let bar = bar("deleting");
         loop {

@@ -1,7 +1,7 @@
-//! Ctrl-C, as a command hears it that is to leave a volume clean.
+//! Ctrl-C in a command that must leave a volume clean.
 //!
-//! The first one is heeded where the work can end without harm; the second ends the process at
-//! once, and the volume is as after a cut.
+//! The first one takes effect where the work can end without harm; the second ends the process at
+//! once, and the volume is left as after a cut.
 
 use std::cell::Cell;
 use std::process;
@@ -16,20 +16,20 @@ use server::Signals;
 use crate::failure::Failure;
 use crate::words;
 
-/// How soon it is heard while something is waited for.
+/// Interval at which a wait checks for an interrupt.
 const SOON: Duration = Duration::from_millis(50);
 
-/// See the module's prose.
+/// Whether Ctrl-C was pressed. See the module's documentation.
 pub(super) struct Interrupt {
     pub(super) is_heard: Rc<Cell<bool>>,
     pub(super) runtime: Runtime,
 }
 
 impl Interrupt {
-    /// Heeds it from now on. Within the reactor.
+    /// Handles Ctrl-C from now on. Call it within the reactor.
     ///
     /// # Errors
-    /// [`Failure::Serve`] when the operating system does not tell of signals.
+    /// [`Failure::Serve`] if the operating system reports no signals.
     pub(super) fn heed(runtime: &Runtime) -> Result<Self, Failure> {
         let (mut signals, is_heard) = (Signals::new()?, Rc::new(Cell::new(false)));
         let heard = is_heard.clone();
@@ -44,12 +44,12 @@ impl Interrupt {
         Ok(Self { is_heard, runtime: runtime.clone() })
     }
 
-    /// Whether there was one.
+    /// Whether Ctrl-C was pressed.
     pub(super) fn is_heard(&self) -> bool {
         self.is_heard.get()
     }
 
-    /// Waits for something, unless one comes: then for nothing.
+    /// Waits for `work`, or returns `None` on Ctrl-C.
     pub(super) async fn unless_heard<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let heard = async {
             while !self.is_heard() {

@@ -1,17 +1,17 @@
-//! The snapshots of a volume that is served: what its control channel orders, and deletions, which
-//! go on beside its clients.
+//! Snapshots of a volume that is served: the orders of its control channel, and deletions, which
+//! run beside its clients.
 //!
 //! One task takes the steps of all deletions, one after the other, in the order of the snapshots;
-//! each step is durable before the next begins. So clients wait for a step at most. A step that
-//! fails is tried again later. What a stop or a cut left of a deletion is gone on with when the
-//! volume is served again.
+//! each step is durable before the next begins. So clients wait for one step at most. A failed step
+//! is retried later. When the volume is served again, deletions that a stop or a cut interrupted
+//! continue.
 //!
 //! Invariants:
-//! 1. One task at most takes steps.
-//! 2. A deletion that somebody asks for is seen by that task: who asks sets [`Work::again`], and
-//!    the task ends only if it is not set since it last looked.
+//! 1. At most one task takes steps.
+//! 2. That task sees every requested deletion: the requester sets [`Work::again`], and the task
+//!    ends only if that was not set since it last looked.
 //!
-//! Not asserted: 2, which is about what is not overlooked.
+//! Not asserted: 2, which is about requests that must not be overlooked.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,16 +31,16 @@ use vfs::FileSystem;
 use super::verbs::{self, Told, Wrong};
 use crate::words;
 
-/// How long who asks for a snapshot waits for it. One that takes longer becomes a job.
+/// Time that a request to create a snapshot waits for the result. A longer creation becomes a job.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a step is tried that finds no room below the volume's disk.
+/// Interval between retries of a step that finds the host of the volume's disk full.
 const ROOM_LOOK: Duration = Duration::from_secs(1);
 
-/// How often one is tried that fails.
+/// Interval between retries of a failed step.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// See the module's prose. A clone is of the same volume.
+/// Creates and deletes snapshots. See the module's documentation. A clone serves the same volume.
 #[derive(Clone)]
 pub(crate) struct Keeper {
     path: Rc<PathBuf>,
@@ -50,20 +50,20 @@ pub(crate) struct Keeper {
     pub(super) runtime: Runtime,
 }
 
-/// What the task that deletes has to do.
+/// State of the deletion task.
 #[derive(Default)]
 struct Work {
-    /// The task runs.
+    /// Whether the task runs.
     runs: Cell<bool>,
-    /// A step is being taken.
+    /// Whether a step is being taken.
     steps: Cell<bool>,
-    /// There may be something that it has not seen.
+    /// Whether there may be deletions that the task has not seen.
     again: Cell<bool>,
-    /// A job for each deletion, by the number of the snapshot.
+    /// One job for each deletion, by the number of the snapshot.
     jobs: RefCell<BTreeMap<u64, Job>>,
 }
 
-/// What is said with an order.
+/// Arguments of an order.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
@@ -80,7 +80,7 @@ impl From<Wrong> for Refused {
 }
 
 impl Keeper {
-    /// For a volume that is open, and that people know by this path.
+    /// Creates the keeper of an open volume, which users know by this path.
     pub(crate) fn new(
         path: PathBuf,
         files: Rc<dyn FileSystem>,
@@ -91,12 +91,12 @@ impl Keeper {
         Self { path, files, jobs, work, runtime }
     }
 
-    /// Whether there can be any.
+    /// Whether the engine has snapshots.
     pub(crate) fn has_any(&self) -> bool {
         self.files.snapshots().is_some()
     }
 
-    /// What a control channel orders.
+    /// Handler of the control channel's orders.
     pub(crate) fn act(self) -> Act {
         Rc::new(move |order, said| {
             let keeper = self.clone();
@@ -128,7 +128,7 @@ impl Keeper {
         }
     }
 
-    /// Makes a snapshot, as a job if it takes long.
+    /// Creates a snapshot, as a job if it takes long.
     async fn create_in_time(&self, name: String) -> Result<Value, Refused> {
         let (answer, answered) = oneshot::channel();
         let late: Rc<RefCell<Option<Job>>> = Rc::default();
@@ -141,7 +141,7 @@ impl Keeper {
                 }
                 job.end(if made.is_ok() { End::Done } else { End::Failed });
             }
-            drop(answer.send(made)); // who asked may have its answer
+            drop(answer.send(made)); // the requester may have its reply already
         };
         self.runtime.tasks.spawn(work.boxed_local());
         match select(answered, self.runtime.clock.sleep(PATIENCE)).await {
@@ -155,30 +155,30 @@ impl Keeper {
         }
     }
 
-    /// Makes a snapshot.
+    /// Creates a snapshot.
     pub(super) async fn create(&self, name: &str) -> Result<Told, Wrong> {
         verbs::create(&*self.files, name).await
     }
 
-    /// All that there are.
+    /// Lists all snapshots.
     pub(super) async fn list(&self) -> Result<Vec<Told>, Wrong> {
         verbs::list(&*self.files).await
     }
 
-    /// Has a snapshot found no more. What it holds becomes free by and by.
+    /// Hides a snapshot and starts to free its space in the background.
     pub(super) async fn delete(&self, name: &str) -> Result<Told, Wrong> {
         let told = verbs::delete(&*self.files, name).await;
         if let Ok(told) = &told {
             self.begin_job(told);
         }
-        // If there is no room below, it may be deleted later.
+        // If the host is full, the deletion may still succeed later.
         if matches!(told, Ok(_) | Err(Wrong::NoRoomBelow(_))) {
             self.go_on();
         }
         told
     }
 
-    /// Goes on with all deletions that were begun, beside everything else.
+    /// Continues all deletions that were begun, in the background.
     pub(crate) fn go_on(&self) {
         self.work.again.set(true);
         if self.work.runs.replace(true) {
@@ -194,9 +194,9 @@ impl Keeper {
         self.runtime.tasks.spawn(work.boxed_local());
     }
 
-    /// Takes steps until nothing is being deleted any more, or the volume has stopped.
+    /// Takes steps until no deletion is left, or the volume has stopped.
     async fn delete_all(&self) {
-        // Those of which a step failed since all were tried, and those of which that was told.
+        // Deletions with a failed step in this round, and deletions whose failure was reported.
         let (mut failed, mut are_told) = (BTreeSet::new(), BTreeSet::new());
         loop {
             let all = match self.list().await {
@@ -205,7 +205,7 @@ impl Keeper {
                     self.runtime.clock.sleep(ROOM_LOOK).await;
                     continue;
                 }
-                Err(_) => return self.work.jobs.borrow_mut().clear(), // each has failed
+                Err(_) => return self.work.jobs.borrow_mut().clear(), // all of them have failed
             };
             let deleting = || all.iter().filter(|told| told.is_deleting());
             let next = deleting().find(|told| !failed.contains(&told.number));
@@ -215,7 +215,7 @@ impl Keeper {
                 continue;
             }
             let Some(one) = next else {
-                // What was over before its job began is done, too.
+                // Deletions that were complete before their jobs began are done, too.
                 let ended = self.work.jobs.take();
                 return ended.into_values().for_each(|job| job.end(End::Done));
             };
@@ -239,7 +239,7 @@ impl Keeper {
                 }
                 Err(Wrong::NoRoomBelow(_)) => self.runtime.clock.sleep(ROOM_LOOK).await,
                 Err(wrong) => {
-                    // Others come first then: what fails is in nobody's way.
+                    // Other deletions come first: a failed one must not block them.
                     failed.insert(one.number);
                     are_told.insert(one.number);
                     self.fail_job(one, &wrong);
@@ -248,7 +248,7 @@ impl Keeper {
         }
     }
 
-    /// Waits before deletions that failed are tried again, unless another is asked for.
+    /// Waits before failed deletions are retried, unless another deletion is requested.
     async fn pause(&self) {
         self.work.again.set(false);
         for _ in 0..PAUSE.as_secs() {
@@ -259,7 +259,7 @@ impl Keeper {
         }
     }
 
-    /// Tells who waits for a deletion that a step of it has failed. There will be others.
+    /// Ends the job of a deletion with a failure. Further steps will follow.
     fn fail_job(&self, one: &Told, wrong: &Wrong) {
         let failed = self.work.jobs.borrow_mut().remove(&one.number);
         if let Some(job) = failed {
@@ -272,7 +272,7 @@ impl Keeper {
         }
     }
 
-    /// Has the job of a deletion tell how far it is.
+    /// Starts or updates the job of a deletion.
     fn begin_job(&self, told: &Told) {
         let (done, total) = told.progress();
         let mut jobs = self.work.jobs.borrow_mut();

@@ -1,12 +1,12 @@
-//! `duramen snapshot`: what a volume held at a moment, kept to be looked at and gone back to.
+//! `duramen snapshot`: snapshots of a volume, to inspect and to roll back to.
 //!
-//! 1. [`verbs`] is what can be done, and the words for what cannot.
-//! 2. [`keeper`] does it on a volume that is served, when its control channel orders it, and goes
-//!    on with deletions; [`schedule`] has it make snapshots by the hour and the day.
-//! 3. [`here`] does it on a volume that nobody serves.
+//! 1. [`verbs`] has the operations, and the messages for their refusals.
+//! 2. [`keeper`] runs them on a served volume on the orders of its control channel, and continues
+//!    deletions; [`schedule`] has it create snapshots by the hour and the day.
+//! 3. [`here`] runs them on a volume without a server.
 //!
-//! A command asks the server of a volume, and opens the volume itself where there is none. Which
-//! engines have snapshots is not asked by name: a volume that is open has them, or has none.
+//! A command asks the server of a volume, and opens the volume itself if there is none. No code
+//! here depends on the name of an engine: an open volume has snapshots, or has none.
 
 mod here;
 mod interrupt;
@@ -40,7 +40,7 @@ pub(crate) use keeper::Keeper;
 pub(crate) use schedule::attend;
 use verbs::{Told, Wrong};
 
-/// What `duramen snapshot --help` says at its end.
+/// Text at the end of `duramen snapshot --help`.
 pub(crate) const HELP: &str = "\
 A snapshot takes almost no space at first: it shares all unchanged data with the volume. Clients
 find it, read-only, as '.snapshot/NAME' in every directory. Engine shadow has snapshots; engine ffs
@@ -58,7 +58,7 @@ To have the server take snapshots automatically, add to volume.toml:
   hourly = 24                                   one per hour; keep the last 24
   daily = 30                                    one per day; keep the last 30";
 
-/// So many names are tried that begin with the same time.
+/// Maximum number of names that are tried with the same time.
 const MOST_AT_ONCE: u32 = 1000;
 
 /// The arguments of `duramen snapshot`.
@@ -129,7 +129,7 @@ struct Common {
     control: Option<PathBuf>,
 }
 
-/// A volume, and where its server is asked.
+/// A volume and the control socket of its server.
 struct Place {
     volume: Volume,
     socket: Option<PathBuf>,
@@ -137,7 +137,7 @@ struct Place {
     interrupt: Interrupt,
 }
 
-/// Does what is asked for. Within the reactor.
+/// Runs a subcommand. Call it within the reactor.
 ///
 /// # Errors
 /// [`Failure`].
@@ -245,7 +245,7 @@ impl Place {
         made.ok_or_else(|| self.failure(format_args!("snapshot '{}' has gone", shown(name))))
     }
 
-    /// Makes one under this name, or under one that begins with it and is free.
+    /// Creates a snapshot under this name, or under a free name that begins with it.
     async fn create_at(&self, stamp: &str) -> Result<Told, Failure> {
         let mut name = stamp.to_owned();
         for number in 2..=MOST_AT_ONCE {
@@ -266,7 +266,7 @@ impl Place {
         }
     }
 
-    /// Opens the volume, which no server has that was asked.
+    /// Opens a volume if no server answered for it.
     async fn open_here(&self) -> Result<Here<'_>, Failure> {
         Here::open(self).await.map_err(|failure| self.or_ask(failure))
     }
@@ -290,7 +290,7 @@ impl Place {
         Ok(gone)
     }
 
-    /// Gives the names of those that were deleted for it.
+    /// Rolls the volume back, and returns the names of the snapshots that were deleted for it.
     async fn roll_back(&self, name: &str, delete_newer: bool) -> Result<Vec<String>, Failure> {
         verbs::parse(name).map_err(|wrong| self.failure(wrong))?;
         match self.order("rollback", json!({ "name": name })).await? {
@@ -299,13 +299,14 @@ impl Place {
         }
     }
 
-    /// Orders the server of the volume to do something. `None` if no server has it.
+    /// Sends an order to the server of the volume. `None` if there is no server.
     async fn order(&self, order: &str, said: Value) -> Result<Option<Value>, Failure> {
         let route = format!("/v1/snapshots/{order}");
         self.ask(move |socket| client::post(&socket, &route, said.to_string())).await
     }
 
-    /// Asks the server of the volume. `None` if no server has it.
+    /// Sends a request to the server of the volume, and returns the body of its answer. `None` if
+    /// there is no server.
     async fn ask(
         &self,
         ask: impl FnOnce(PathBuf) -> Result<Answer, AskError> + Send + 'static,
@@ -313,7 +314,8 @@ impl Place {
         self.answer(ask).await?.map(|answer| self.body(&answer)).transpose()
     }
 
-    /// The same with the whole answer, whatever its status is.
+    /// Sends a request to the server of the volume, and returns the whole answer with any status.
+    /// `None` if there is no server.
     async fn answer(
         &self,
         ask: impl FnOnce(PathBuf) -> Result<Answer, AskError> + Send + 'static,
@@ -339,7 +341,7 @@ impl Place {
         Err(if is_told { self.failure(why) } else { self.refused(why) })
     }
 
-    /// The server was asked, and does not do it.
+    /// Failure of a request that the server did not carry out.
     fn refused(&self, why: impl ToString) -> Failure {
         let path = self.socket.clone().unwrap_or_default();
         Failure::Control { path, why: why.to_string() }
@@ -349,8 +351,8 @@ impl Place {
         serde_json::from_value(answer).map_err(|_| self.refused("its answer is of another version"))
     }
 
-    /// Waits for the end of a job of the server. `left` is said if it is not waited for any more.
-    /// Says whether it is known that the job is done: the server forgets those that have ended.
+    /// Waits for the end of a job of the server. `left` is the message if an interrupt ends the
+    /// wait. Returns whether the job is known to be done: the server forgets jobs that have ended.
     async fn follow(
         &self,
         answer: &Value,

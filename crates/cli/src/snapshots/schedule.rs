@@ -1,14 +1,15 @@
-//! Snapshots that a server makes by itself: one each hour, one each day, as `[snapshots]` of
-//! `volume.toml` says, in Greenwich's time.
+//! Automatic snapshots of a server: one each hour, one each day, as `[snapshots]` of `volume.toml`
+//! says, in UTC.
 //!
-//! Each bears its kind and its hour or day as its name: by that it is known, and the oldest of a
-//! kind go when there are more than are to be kept. The oldest is the one that was made first,
-//! whatever the clock said: after a clock that was wrong, names are no order.
+//! The name of a snapshot is its kind with its hour or day. The name identifies the kind, and the
+//! oldest snapshots of a kind are deleted when there are more than the settings keep. The oldest is
+//! the one created first, whatever the clock said: after the clock was wrong, names are in no
+//! order.
 //!
-//! An hour that begins while the volume is not served is not made up for. A clock that is set
-//! back comes to the same hour again, and finds its snapshot there.
+//! An hour that begins while the volume is not served gets no snapshot later. A clock that is set
+//! back reaches the same hour again, and finds its snapshot there.
 //!
-//! Invariant: a snapshot goes only if its name is one that this gives.
+//! Invariant: a snapshot is deleted only if its name is one that this module gives.
 //!
 //! Not asserted: it is what [`Kind::is_of`] computes.
 
@@ -22,16 +23,16 @@ use super::keeper::Keeper;
 use super::verbs::Wrong;
 use crate::calendar::{show_day, show_hour};
 
-/// How often the clock is looked at, at least: somebody may set it.
+/// Maximum interval at which the clock is read: a user may set it.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// One of the kinds.
+/// A kind of automatic snapshots.
 #[derive(Clone, Copy)]
 struct Kind {
     seconds: i64,
-    /// What its name begins with.
+    /// Prefix of its names.
     word: &'static str,
-    /// What follows, of a time.
+    /// Formats the rest of the name from a time.
     show: fn(i64) -> String,
 }
 
@@ -39,12 +40,13 @@ const HOURLY: Kind = Kind { seconds: 3600, word: "hourly-", show: show_hour };
 const DAILY: Kind = Kind { seconds: 24 * 3600, word: "daily-", show: show_day };
 
 impl Kind {
-    /// The name of the snapshot that belongs to a time.
+    /// Name of the snapshot for a time.
     fn name(self, seconds: i64) -> String {
         format!("{}{}", self.word, (self.show)(seconds))
     }
 
-    /// Whether a snapshot of this name is one of them: digits stand where they have digits.
+    /// Whether a snapshot of this name is of this kind: the name has digits exactly where the
+    /// kind's names have digits.
     fn is_of(self, name: &str) -> bool {
         let shape = |text: &str| text.replace(|letter: char| letter.is_ascii_digit(), "0");
         shape(name) == shape(&self.name(0))
@@ -55,8 +57,8 @@ impl Kind {
     }
 }
 
-/// Makes and deletes snapshots as the settings say, beside everything else, for as long as the
-/// reactor runs.
+/// Creates and deletes snapshots in the background as the settings say, for as long as the reactor
+/// runs.
 pub(crate) fn attend(keeper: Keeper, settings: SnapshotsSettings) {
     let kinds = [(HOURLY, settings.hourly), (DAILY, settings.daily)];
     let kinds = kinds.into_iter().filter_map(|(kind, keep)| Some((kind, keep? as usize)));
@@ -88,14 +90,14 @@ async fn keep(keeper: &Keeper, kinds: &[(Kind, usize)]) {
     }
 }
 
-/// How long to sleep: until the next hour, if it comes soon.
+/// Time to sleep: until the next hour, if it is close.
 fn until_next(now: Timestamp) -> Duration {
     let left = HOURLY.seconds - now.seconds.rem_euclid(HOURLY.seconds);
     let left = Duration::from_secs(left.unsigned_abs());
     left.saturating_sub(Duration::from_nanos(now.nanoseconds.into())).min(LOOK)
 }
 
-/// Makes the snapshot of a time, and has the oldest go.
+/// Creates the snapshot for a time, and deletes the oldest ones.
 async fn take(keeper: &Keeper, kind: Kind, most: usize, seconds: i64) {
     let name = kind.name(seconds);
     match keeper.create(&name).await {
@@ -108,7 +110,7 @@ async fn take(keeper: &Keeper, kind: Kind, most: usize, seconds: i64) {
     let more = all.len().saturating_sub(most);
     for told in &all[..more] {
         match keeper.delete(&told.name).await {
-            // Somebody else was faster.
+            // Another request deleted it first.
             Ok(_) | Err(Wrong::Absent { .. }) => {}
             Err(wrong) => {
                 keeper.say(format_args!("snapshot '{}' is not deleted: {wrong}", told.name));

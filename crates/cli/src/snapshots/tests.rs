@@ -1,4 +1,4 @@
-//! The snapshots of a served volume, over the engine in memory, in virtual time.
+//! Snapshots of a served volume, over the engine in memory, in virtual time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::volume::Volume;
 const SIZE: u64 = 4 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A clock that somebody sets.
+/// A clock that the test can set.
 struct Set {
     clock: Rc<dyn Clock>,
     by_seconds: Rc<Cell<i64>>,
@@ -76,7 +76,7 @@ impl Served {
         Self::of(executor, disk, RamOptions::default()).await
     }
 
-    /// The same after a cut, or after hours in which it was not served.
+    /// Serves the volume again after a cut, or after hours without a server.
     async fn again(executor: &Executor, platter: Platter) -> Self {
         Self::of(executor, Disk::of(SIZE, platter), RamOptions::default()).await
     }
@@ -89,7 +89,7 @@ impl Served {
         self.runtime.clock.sleep(time).await;
     }
 
-    /// Sleeps so long behind the beginning of the next hour.
+    /// Sleeps until `time` after the beginning of the next hour.
     async fn sleep_into_the_next_hour(&self, time: Duration) {
         let left = 3600 - self.now().rem_euclid(3600).unsigned_abs();
         self.sleep(Duration::from_secs(left) + time).await;
@@ -99,12 +99,12 @@ impl Served {
         self.runtime.clock.wall().seconds
     }
 
-    /// The hourly one that was made so many hours ago.
+    /// Name of the hourly snapshot from `ago` hours ago.
     fn hour(&self, ago: i64) -> String {
         format!("hourly-{}", show_hour(self.now() - 3600 * ago))
     }
 
-    /// The names of those that are found, and how many there are in all.
+    /// The names of the snapshots that are not being deleted, and the number of all.
     async fn names(&self) -> (Vec<String>, usize) {
         let all = verbs::list(&*self.files).await.expect("it has snapshots");
         let found = all.iter().filter(|told| !told.is_deleting());
@@ -122,7 +122,7 @@ impl Served {
         made.expect("it runs").into_inner().result.expect("it is new");
     }
 
-    /// A command at work on it, and its user, who may interrupt it.
+    /// A command at work on the volume, and the interrupt of its user.
     fn place(&self) -> (Place, Rc<Cell<bool>>) {
         let (runtime, is_heard) = (self.runtime.clone(), Rc::new(Cell::new(false)));
         let interrupt = Interrupt { is_heard: is_heard.clone(), runtime: runtime.clone() };
@@ -141,7 +141,7 @@ impl Served {
         (Place { volume, socket: None, runtime, interrupt }, is_heard)
     }
 
-    /// How the jobs are, in the order in which they began.
+    /// States of the jobs, in the order in which they began.
     fn states(&self) -> Vec<Value> {
         self.jobs
             .told()
@@ -354,7 +354,7 @@ async fn on_a_disk(runtime: &Runtime, disk: &Rc<sim::Disk>) -> (Keeper, Jobs) {
     (Keeper::new("volume".into(), files, jobs.clone(), runtime), jobs)
 }
 
-/// The same with a new volume, of which a snapshot is just being deleted.
+/// Creates a new volume on a disk, with a snapshot whose deletion has begun.
 async fn that_deletes(executor: &Executor) -> (Rc<sim::Disk>, Keeper, Jobs) {
     let disk = sim::Disk::new(executor, Image::zeroed(SIZE));
     let runtime = executor.runtime();
@@ -466,7 +466,7 @@ fn a_volume_goes_back_when_those_in_its_way_are_wholly_gone() {
         assert_eq!(deleted.expect("it is meant"), ["c"]);
         let served = Served::again(executor, platter).await;
         assert_eq!(served.names().await, (vec!["a".to_owned(), "b".to_owned()], 2));
-        served.touch("b").await; // which is not there any more
+        served.touch("b").await; // the file no longer exists
     });
 }
 

@@ -1,8 +1,8 @@
-//! What is done with the snapshots of a volume that is open, and what is told of them. The command
-//! uses it on a volume that it has opened itself, the server on one that it serves: so both have
-//! the same words.
+//! Operations on the snapshots of an open volume, and their descriptions. The command uses them on
+//! a volume that it has opened itself, the server on a volume that it serves: so both give the same
+//! messages.
 //!
-//! Each verb waits until what it has done is durable.
+//! Each operation waits until its changes are durable.
 
 use serde::{Deserialize, Serialize};
 use vfs::{
@@ -12,10 +12,10 @@ use vfs::{
 
 use crate::shown::show_name;
 
-/// So many snapshots are named in a sentence.
+/// Maximum number of snapshots named in a sentence.
 const MOST_NAMED: usize = 10;
 
-/// What is told of a snapshot. The names are those of the JSON object.
+/// Description of a snapshot. The names are those of the JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) name: String,
@@ -28,7 +28,7 @@ pub(super) struct Told {
     pub(super) freed_bytes: u64,
 }
 
-/// The words for how a snapshot is.
+/// State of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
@@ -36,7 +36,7 @@ pub(super) enum State {
     Deleting,
 }
 
-/// Why something is not done, as a sentence without its stop.
+/// Reason for a failed operation, as a sentence without its full stop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Wrong {
     #[error("its engine has no snapshots")]
@@ -66,7 +66,7 @@ pub(super) enum Wrong {
     Other(FsError),
 }
 
-/// Names, and of many how many there are and the last of them.
+/// Lists names; of many, only their number and the last ones.
 fn listed(names: &[String]) -> String {
     let last = &names[names.len().saturating_sub(MOST_NAMED)..];
     let shown = last.iter().map(|name| show_name(name.as_bytes())).collect::<Vec<_>>().join(", ");
@@ -115,19 +115,19 @@ impl From<(Snapshot, SnapshotUsage)> for Told {
 }
 
 impl Told {
-    /// Whether it goes.
+    /// Whether the snapshot is being deleted.
     pub(super) fn is_deleting(&self) -> bool {
         self.state == State::Deleting
     }
 
-    /// Bytes that are free again, and all that will be, as far as is known.
+    /// Bytes freed so far, and bytes that will be freed in all, as far as is known.
     pub(super) fn progress(&self) -> (u64, u64) {
         (self.freed_bytes, self.freed_bytes.saturating_add(self.unique_bytes))
     }
 }
 
-/// Why a volume does not do something. `later` says what comes of it if its disk only waits for
-/// room.
+/// Explains an error of a volume. `later` says what may still happen if the volume only waits for
+/// room on its host.
 fn because(error: FsError, of: &dyn Snapshots, later: &'static str) -> Wrong {
     match error {
         FsError::Io if of.has_no_room_below() => Wrong::NoRoomBelow(later),
@@ -142,7 +142,7 @@ fn of(files: &dyn FileSystem) -> Result<&dyn Snapshots, Wrong> {
     files.snapshots().ok_or(Wrong::HasNone)
 }
 
-/// A name that a snapshot may have.
+/// Parses the name of a snapshot.
 pub(super) fn parse(text: &str) -> Result<Name, Wrong> {
     let why = match text.as_bytes() {
         [] => "it is empty",
@@ -160,7 +160,7 @@ async fn opened<T>(sealed: Sealed<Result<T, FsError>>) -> Result<T, FsError> {
     sealed.open().await.map_err(FsError::from)?.into_inner()
 }
 
-/// All snapshots, in the order in which they were made.
+/// Lists all snapshots in the order of their creation.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -171,7 +171,7 @@ pub(super) async fn list(files: &dyn FileSystem) -> Result<Vec<Told>, Wrong> {
     Ok(all.into_inner().into_iter().map(Told::from).collect())
 }
 
-/// Makes a snapshot.
+/// Creates a snapshot.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -183,11 +183,11 @@ pub(super) async fn create(files: &dyn FileSystem, name: &str) -> Result<Told, W
         error => because(error, of, LATER),
     })?;
     let told = list(files).await?.into_iter().find(|told| told.number == made.number.0);
-    Ok(told.unwrap_or_else(|| (made, SnapshotUsage::default()).into())) // it may be deleted again
+    Ok(told.unwrap_or_else(|| (made, SnapshotUsage::default()).into())) // it may be deleted already
 }
 
-/// Has a snapshot found no more, and says what is known of it. One that is on its way out already
-/// is told again.
+/// Hides a snapshot, starts its deletion, and describes it. A snapshot that is already being
+/// deleted is described again.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -217,7 +217,7 @@ fn absent(name: &str, all: &[Told]) -> Wrong {
     Wrong::Absent { name: name.to_owned(), known: known.collect() }
 }
 
-/// Takes one step of a deletion; says whether it was the last.
+/// Takes one step of a deletion; returns whether it was the last.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -228,7 +228,7 @@ pub(super) async fn delete_step(files: &dyn FileSystem, number: u64) -> Result<b
     step.map_err(|error| because(error, of, LATER))
 }
 
-/// The snapshots that are newer than one, which is found.
+/// Lists the snapshots that are newer than the named one, which must exist and not be in deletion.
 ///
 /// # Errors
 /// [`Wrong`].
@@ -241,7 +241,7 @@ pub(super) async fn newer(files: &dyn FileSystem, name: &str) -> Result<Vec<Told
     Ok(all)
 }
 
-/// Makes the volume what a snapshot holds, once it is opened anew.
+/// Rolls the volume back to a snapshot; it takes effect when the volume is opened again.
 ///
 /// # Errors
 /// [`Wrong`].

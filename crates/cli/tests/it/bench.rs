@@ -1,4 +1,4 @@
-//! `duramen bench`, run as people run it, against `duramen serve`.
+//! Runs `duramen bench` as people do, against `duramen serve`.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::common::serving::Serving;
 use crate::common::{Folder, duramen, on};
 
-/// Little of everything.
+/// Arguments for a short measurement.
 const SHORT: [&str; 8] =
     ["--connections", "2", "--depth", "4", "--count", "160", "--file-size", "1M"];
 
-/// Measures a new volume; gives the report.
+/// Measures a new volume and returns the report.
 fn measure(workloads: &[&str]) -> Value {
     let folder = Folder::new();
     let volume = folder.path("data");
@@ -25,7 +25,7 @@ fn measure(workloads: &[&str]) -> Value {
     report
 }
 
-/// How many calls of each procedure a result has.
+/// Number of calls of each procedure in a result.
 fn calls(result: &Value) -> Vec<(&str, u64)> {
     let calls = result["calls"].as_array().expect("a list");
     let count = |calls: &Value| calls["count"].as_u64().expect("a number");
@@ -58,7 +58,7 @@ fn a_count_of_steps_is_that_many_calls_and_none_fails() {
 
 #[test]
 fn the_same_workload_makes_the_same_calls_as_in_the_simulated_world() {
-    // The counts of the test of the same workload in crate load.
+    // The expected counts come from the test of the same workload in crate load.
     let report = measure(&["smallfile"]);
     let results = report["workloads"].as_array().expect("a list");
     let all: Vec<_> = results.iter().map(calls).collect();

@@ -1,4 +1,4 @@
-//! `duramen ls` and `duramen cat`, run as people run them.
+//! Runs `duramen ls` and `duramen cat` as people do.
 
 use crate::common::{Folder, duramen, freebsd_disk, on};
 
@@ -40,7 +40,7 @@ fn symbolic_links_are_followed() {
     let Some(image) = freebsd_disk("little", &folder) else { return };
     let target = on("cat", &image, &["dir1/dir2/dir3/file2"]).good();
     assert_eq!(on("cat", &image, &["link1"]).good(), target);
-    // Its target is longer than an inode.
+    // The target is longer than fits into an inode.
     assert_eq!(on("cat", &image, &["long-link"]).good(), "This is a simple file.\n");
 }
 

@@ -1,4 +1,4 @@
-//! Volumes that are served, asked by `duramen info` and by hand.
+//! Volumes in service, queried by `duramen info` and through raw requests.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,21 +14,21 @@ use serde_json::Value;
 use crate::common::serving::{Serving, good, put};
 use crate::common::{Folder, on, pause};
 
-/// A new volume with soft updates.
+/// Creates a volume with soft updates.
 fn soft_volume(folder: &Folder) -> std::path::PathBuf {
     let volume = folder.path("data");
     on("mkfs", &volume, &["--size", "16M", "--policy", "softdep"]).good();
     volume
 }
 
-/// What `duramen info --json` says.
+/// The output of `duramen info --json`.
 #[track_caller]
 fn info(volume: &Path, more: &[&str]) -> Value {
     let said = on("info", volume, &[&["--json"], more].concat()).good();
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// Makes an empty file.
+/// Creates an empty file.
 fn create(serving: &Serving, name: &str) {
     let (mut client, root) = serving.mount("data");
     let where_ = diropargs3 { dir: root, name: name.as_bytes().into() };
@@ -36,7 +36,7 @@ fn create(serving: &Serving, name: &str) {
     good(block_on(client.create(&CREATE3args { where_, how })).expect("a reply"));
 }
 
-/// A configuration whose export answers before the disk has it.
+/// A configuration whose export answers before data is on the disk.
 fn delayed(folder: &Folder) -> String {
     let config = folder.path("duramen.toml");
     fs::write(&config, "[exports.data]\ndurability = \"delayed\"\n").expect("there is room");
@@ -114,7 +114,7 @@ fn a_delayed_export_is_told_and_leaves_changes_pending() {
     assert!(serving.stop().success());
 }
 
-/// What the server of a volume answers to a request for a path.
+/// The server's answer to a request for a path.
 fn ask(volume: &Path, path: &str) -> Value {
     let mut stream = UnixStream::connect(volume.join("control.sock")).expect("it listens");
     let head = format!("GET {path} HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n");
@@ -164,7 +164,7 @@ fn the_settings_of_soft_updates_are_heeded() {
     fs::write(&settings, short).expect("there is room");
     let serving = Serving::start(&[&volume], &["--config", &delayed(&folder)]);
     create(&serving, "file");
-    // Without these settings it would be pending for 10 seconds at least.
+    // With default settings it would be pending for at least 10 seconds.
     let mut oldest = 0;
     loop {
         let softdep = info(&volume, &[])["softdep"].clone();
@@ -196,7 +196,7 @@ fn the_socket_of_a_killed_server_is_replaced() {
     assert_eq!(mode & 0o777, 0o600);
     assert!(serving.stop().success());
     assert!(!socket.exists());
-    // What a killed server leaves is nothing that a new volume would destroy.
+    // Files that a killed server leaves do not count as data that a new volume would destroy.
     fs::remove_dir_all(&volume).expect("it is there");
     fs::create_dir(&volume).expect("there is room");
     drop(UnixListener::bind(&socket).expect("the folder is empty"));

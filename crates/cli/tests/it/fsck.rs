@@ -1,4 +1,4 @@
-//! `duramen fsck`, run as people run it, on volumes that are well; and its page of documentation.
+//! Runs `duramen fsck` as people do, on undamaged volumes; and tests its documentation page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::common::{Folder, duramen, on};
 
 const PAGE: &str = include_str!("../../../../docs/fsck.md");
 
-/// The first cell of each row of the table of the page whose head starts with `head`.
+/// First cells of the rows of the page's table whose head starts with `head`.
 fn first_cells(head: &str) -> BTreeSet<&'static str> {
     let rows = PAGE.split_once(&format!("| {head} |")).expect("the table is there").1.lines();
     let rows = rows.skip(2).take_while(|row| row.starts_with('|'));
@@ -114,7 +114,7 @@ fn a_command_line_that_makes_no_sense_ends_with_16() {
         assert_eq!(run.code, 16, "{arguments:?}");
         assert!(run.errors.contains("Usage: duramen fsck"), "{}", run.errors);
     }
-    // Only there: to all else it is one of the other commands.
+    // Exit code 16 is for the command fsck only: elsewhere `fsck` is an argument.
     assert_eq!(duramen(&["mkfs", "fsck", "--luck"]).code, 2);
     assert_eq!(duramen(&["--luck", "fsck"]).code, 2);
 }

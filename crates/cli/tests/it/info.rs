@@ -1,4 +1,4 @@
-//! `duramen info`, run as people run it.
+//! Runs `duramen info` as people do.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -151,7 +151,7 @@ fn a_damaged_superblock_is_told_from_a_good_one() {
     let image = folder.path("disk.img");
     on("mkfs", &image, &["--bare", "--size", "16M"]).good();
     let file = File::options().write(true).open(&image).expect("it is there");
-    // The label: it matters to nothing but the hash.
+    // The label: it affects nothing but the hash.
     file.write_all_at(b"x", 65_536 + 680).expect("there is room");
     assert!(on("info", &image, &[]).good().contains("does not fit its own"));
     // The size of a block.

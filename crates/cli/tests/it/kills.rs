@@ -1,5 +1,5 @@
-//! Commands that are killed before each of their calls that change something: afterwards the volume
-//! opens, or is made to its end, and nothing that was acknowledged is gone.
+//! Commands that are killed before each of their modifying system calls: afterwards the volume
+//! opens, or is completed, and no acknowledged data is lost.
 
 use std::cell::Cell;
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use crate::common::serving::{Serving, put};
 use crate::common::{Folder, assert_clean, on, skip};
 
-/// The calls that change files.
+/// System calls that change files.
 const CALLS: &[&str] = &[
     "write",
     "pwrite64",
@@ -24,21 +24,21 @@ const CALLS: &[&str] = &[
     "unlink",
     "mkdir",
 ];
-/// The call with which the kernel is given what is on its ring: the writes of disks.
+/// System call that submits the ring's operations to the kernel: the writes to disks.
 const RING: &[&str] = &["io_uring_enter"];
 const SIZE: &str = "16M";
 
-/// Starts `duramen`, which is killed when it makes this call for the `nth` time, from 1.
+/// Starts `duramen`, which is killed at its `nth` call of this kind, counted from 1.
 fn start(arguments: &[&str], call: &str, nth: usize) -> Child {
     let mut strace = Command::new("strace");
-    // The program is our child, and what traces it is not.
+    // With -D the program is our child, and the tracer is not.
     strace.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
     strace.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]);
     strace.arg(env!("CARGO_BIN_EXE_duramen")).args(arguments);
     strace.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("strace is there")
 }
 
-/// Whether it was killed before it had ended; or, if it serves, before it was ready.
+/// Whether the program was killed before it ended; or, if it serves, before it was ready.
 fn is_killed(arguments: &[&str], call: &str, nth: usize) -> bool {
     let mut child = start(arguments, call, nth);
     let mut first = String::new();
@@ -54,13 +54,13 @@ fn is_killed(arguments: &[&str], call: &str, nth: usize) -> bool {
     !status.success()
 }
 
-/// Kills a command on `volume` before each call, each time after `prepare`, and looks at what is
-/// left with `check`. There are `least` calls at least.
+/// Kills a command on `volume` before each call, each time after `prepare`, and checks the remains
+/// with `check`. There are at least `least` calls.
 fn kill_each(volume: &Path, words: &[&str], prepare: impl Fn(), check: impl Fn(), least: usize) {
     kill_each_of(&[CALLS, RING].concat(), volume, words, prepare, check, least);
 }
 
-/// The same, of these calls.
+/// Kills a command before each of these calls.
 fn kill_each_of(
     calls: &[&str],
     volume: &Path,
@@ -90,14 +90,14 @@ fn kill_each_of(
     assert!(killed >= least, "only {killed} calls");
 }
 
-/// Makes `to` the same as `from`.
+/// Replaces `to` by a copy of `from`.
 fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     let copied = Command::new("cp").args(["-a", "--sparse=always"]).args([from, to]).status();
     assert!(copied.expect("cp is there").success());
 }
 
-/// Serves the volume as a user would who tries once more, and asserts that it is whole.
+/// Serves the volume like a user who tries once more, and asserts that it is whole.
 fn serves(volume: &Path, letter: Option<&[u8]>) {
     let serving = Serving::start(&[volume], &["--create", SIZE]);
     put(&serving, "data", "later", b"yours");
@@ -126,9 +126,9 @@ fn a_making_that_is_killed_can_be_repeated_or_made_to_its_end() {
     let prepare = || drop(fs::remove_dir_all(&volume));
     let is_repeated = Cell::new(false);
     let check = || {
-        // Every second one is served as it was left.
+        // Every second remainder is served as it was left.
         is_repeated.set(!is_repeated.get());
-        // What was made to its end is a volume that nobody makes anew unasked.
+        // A completed volume is not made anew without `--force`.
         if is_repeated.get() && !volume.join("volume.toml").exists() {
             on("mkfs", &volume, &["--size", "8M"]).good();
         }
@@ -147,7 +147,7 @@ fn a_making_that_is_killed_can_be_repeated_or_made_to_its_end() {
     kill_each(&disk, &words, prepare, check, 5);
 }
 
-/// A volume with a letter in it, cut off or stopped well.
+/// A volume with a letter in it, cut off or cleanly stopped.
 fn written(folder: &Folder, cut: bool) -> std::path::PathBuf {
     let (volume, kept) = (folder.path("data"), folder.path("kept"));
     let serving = Serving::start(&[&volume], &["--create", SIZE]);
@@ -189,7 +189,7 @@ fn a_repair_that_is_killed_takes_nothing_that_was_answered() {
         }
     };
     let check = || serves(&volume, Some(b"dear friend"));
-    // Before its disk is written it can be served, or repaired again: whoever comes first.
+    // Before its disk is written the volume can be served or repaired again, in either order.
     let is_first = Cell::new(false);
     let one_of_both = || {
         is_first.set(!is_first.get());

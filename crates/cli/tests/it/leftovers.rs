@@ -1,5 +1,5 @@
-//! What is left of an administrator's ordinary day: volumes that were never finished, settings that
-//! nobody can read, files that were named by mistake.
+//! Remains of an administrator's ordinary day: unfinished volumes, unreadable settings, files named
+//! by mistake.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use nfs3_types::nfs3::{CREATE3args, Nfs3Result, createhow3, diropargs3, nfsstat3
 use crate::common::serving::{Serving, put};
 use crate::common::{Folder, Loop, assert_clean, duramen, follow, freebsd_disk, on, pause};
 
-/// What a superblock has in the place of its number while its file system is made.
+/// Magic number in a superblock while its file system is being made.
 const UNFINISHED: [u8; 4] = [0x08, 0x04, 0x96, 0x19];
 const LISTEN: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
@@ -66,7 +66,7 @@ fn a_folder_with_anything_else_in_it_is_never_finished() {
     on("serve", &other, &create).failed(1, "disk.img");
     on("serve", &foreign, &create).failed(1, "volume.toml");
     on("serve", &empty, &create).failed(1, "volume.toml");
-    // It may have been a volume whose superblock is lost.
+    // The folder may have been a volume whose superblock is lost.
     fs::write(zeroed.join("disk.img"), vec![0; 1 << 20]).expect("there is room");
     on("serve", &zeroed, &create).failed(1, "volume.toml");
     assert!(fs::read(other.join("disk.img")).expect("it is there") == image);
@@ -79,7 +79,7 @@ fn a_file_system_of_others_with_a_few_bytes_of_ours_is_not_replaced() {
     let volume = folder.path("data");
     fs::create_dir(&volume).expect("new");
     let mut image = vec![7; 16 << 20];
-    image[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]); // the number of ext4
+    image[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]); // the magic number of ext4
     image[65_536 + 1372..65_536 + 1376].copy_from_slice(&UNFINISHED);
     fs::write(volume.join("disk.img"), &image).expect("there is room");
     on("serve", &volume, &["--create", "128M", "--listen", "127.0.0.1:0"]).failed(1, "disk.img");
@@ -153,7 +153,7 @@ fn a_short_file_that_is_named_as_a_log_stays_as_it_is() {
     let (first, second) = (one.to_str().expect("a name"), other.to_str().expect("a name"));
     let run = duramen(&["serve", first, second, "--log", log, "--listen", "127.0.0.1:0"]);
     assert_ne!(run.code, 0, "{}", run.errors);
-    pause(Duration::from_millis(300)); // a log that grows does so by now
+    pause(Duration::from_millis(300)); // by now a log would have grown
     assert_eq!(fs::read(&notes).expect("it is there").len(), 28);
 }
 
@@ -360,7 +360,7 @@ fn what_is_served_read_only_is_not_written_to() {
     on("serve", &volume, &[&["--read-only"], &LISTEN[..]].concat()).failed(1, "");
 }
 
-/// The folder of a volume without its settings, and with a letter in its disk.
+/// The folder of a volume without its settings, and with a letter on its disk.
 #[test]
 fn a_disk_that_was_used_is_not_taken_for_one_whose_making_was_cut_off() {
     let folder = Folder::new();
@@ -402,7 +402,7 @@ fn an_empty_log_is_made_anew_where_nothing_of_it_is_needed() {
         let serving = Serving::start(&[path], more);
         put(&serving, name, "last", b"dear friend");
         serving.kill();
-        // Now the volume needs it.
+        // Now the volume needs its log.
         fs::write(log, b"").expect("there is room");
         on("serve", path, &[more, &LISTEN].concat()).failed(1, "");
         assert_eq!(fs::metadata(log).expect("it is there").len(), 0);
@@ -418,7 +418,8 @@ fn what_cannot_be_looked_at_is_not_said_to_be_missing() {
         let run = on(command, &round, if command == "serve" { &LISTEN } else { &[] });
         assert!(run.errors.contains("cannot look at"), "{command}: {}", run.errors);
     }
-    // Nobody knows whether there is a log, so that none is said to be lost.
+    // If the folder is unreadable, nobody can know whether there is a log, so none is reported as
+    // lost.
     let volume = folder.path("data");
     let serving = Serving::start(&[&volume], &["--create", "64M"]);
     put(&serving, "data", "letter", b"dear friend");
@@ -434,7 +435,7 @@ fn what_cannot_be_looked_at_is_not_said_to_be_missing() {
     on("info", &volume.join("volume.toml").join("x"), &[]).failed(1, "nothing of that name");
 }
 
-/// As large as that of a folder of the same size: half a GiB has 64 MiB of it.
+/// Half a GiB gets a log of 64 MiB in a folder, and so it does here.
 #[test]
 fn the_log_of_a_bare_disk_grows_as_that_of_a_folder_does() {
     let folder = Folder::new();
@@ -462,7 +463,7 @@ fn a_command_that_is_advised_can_be_given_to_a_shell() {
     put(&serving, "it's my disk", "letter", b"dear friend");
     serving.kill();
     let look = on("fsck", &disk, &with_log);
-    // A quotation mark of the path is not one of the sentence.
+    // A quotation mark in the path does not end the quoted command.
     let told = look.output.replace("it\\'s", "it?s");
     let repair = follow(&told, "duramen fsck --repair");
     assert_eq!(repair.code, 0, "{}{}", repair.output, repair.errors);
@@ -475,7 +476,7 @@ fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
 }
 
-/// Says of a log that a later version of its format has it.
+/// Sets the format version of a log to a later one.
 fn make_later(log: &Path) {
     let mut bytes = fs::read(log).expect("it is there");
     for slot in [0, 32 << 10] {

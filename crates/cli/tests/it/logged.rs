@@ -1,5 +1,5 @@
-//! Volumes with a log, as people meet them: served, killed, checked, converted, and separated from
-//! their log.
+//! Volumes with a log in everyday use: served, killed, checked, converted, and separated from their
+//! log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common::serving::{Serving, put};
 use crate::common::{Folder, assert_clean, on};
 
-/// A volume that was killed when it had answered for one file.
+/// Creates a volume and kills its server after it acknowledged one file.
 fn killed(volume: &Path) {
     let serving = Serving::start(&[volume], &["--create", "64M"]);
     put(&serving, "data", "letter", b"dear friend");
@@ -104,7 +104,7 @@ fn a_log_with_something_in_it_is_not_forgotten() {
     assert!(repair.code == 0 && !repair.errors.contains("given up"), "{}", repair.errors);
     assert!(fs::read(second.join("log.img")).expect("it stays") == its, "it was written");
     on("tune", &second, &["--policy", "sync"]).failed(1, "another volume's");
-    // So is one that was cut off, of which nobody can say what it holds.
+    // A log that was truncated is kept as well, because its contents are unknown.
     let log = fs::File::options().write(true).open(second.join("log.img"));
     log.expect("it is there").set_len(3 << 20).expect("shorter");
     on("serve", &second, &["--listen", "127.0.0.1:0"]).failed(1, "another volume's");
@@ -150,7 +150,7 @@ fn a_disk_that_was_cut_off_without_a_log_gets_the_one_that_is_named() {
     assert_eq!(on("ls", &disk, &[]).good(), "answer\nletter\n");
 }
 
-/// Two bare disks, and where a log for them is to be.
+/// Two bare disks, and the path of a log for them.
 fn two_images() -> (Folder, [PathBuf; 3]) {
     let folder = Folder::new();
     let paths = ["one.img", "other.img", "log"].map(|name| folder.path(name));
@@ -175,7 +175,7 @@ fn images_that_were_cut_off_without_a_log_get_the_one_that_they_are_to_share() {
     }
 }
 
-/// A copy has the number of the volume that it is one of, and lacks what the log holds for that.
+/// A copy has the same number as its original, and lacks the changes in the original's log.
 #[test]
 fn a_copy_that_comes_to_share_a_log_takes_nothing_from_the_volume_that_had_it_alone() {
     let (folder, [one, other, log]) = two_images();
@@ -195,7 +195,7 @@ fn a_copy_that_comes_to_share_a_log_takes_nothing_from_the_volume_that_had_it_al
     assert_eq!(on("cat", &one, &["letter"]).good(), "dear friend");
 }
 
-/// Volumes that need nothing of a log that they shared, of which only a part is left.
+/// Volumes that need nothing from their shared log, of which only a part is left.
 #[test]
 fn a_shared_log_that_was_cut_off_is_made_anew_when_none_needs_it() {
     let (_folder, [one, other, log]) = two_images();
@@ -222,7 +222,7 @@ fn a_shared_log_that_was_cut_off_is_made_anew_when_none_needs_it() {
     assert_eq!(on("cat", &one, &["letter"]).good(), "dear friend");
 }
 
-/// What was saved of the log for disks that were not there.
+/// Files saved beside the log for disks that were absent.
 fn saved_beside_the_log(folder: &Folder) -> Vec<PathBuf> {
     let names = fs::read_dir(folder.path(".")).expect("it is there");
     let names = names.map(|entry| entry.expect("readable").path());
@@ -238,12 +238,12 @@ fn images_share_a_log_and_none_holds_up_the_others() {
     put(&serving, "one", "letter", b"dear friend");
     put(&serving, "other", "letter", b"dear other");
     serving.kill();
-    // One of them comes back alone, and what the log has of the other is saved.
+    // One of them recovers alone, and the records of the other are saved.
     let serving = Serving::start(&[&one], &with_log);
     put(&serving, "one", "second", b"dear both");
     serving.kill();
     assert_eq!(saved().len(), 1, "{:?}", saved());
-    // It is refused without its log, can be checked with it, and comes back with it.
+    // The other is refused without its log, can be checked with it, and recovers with it.
     let run = on("fsck", &other, &with_log);
     assert_eq!(run.code, 0, "{}", run.errors);
     assert!(run.errors.contains("replayed"), "{}", run.errors);
@@ -267,7 +267,7 @@ fn a_check_asks_the_log_before_what_was_saved_of_it() {
     put(&serving, "other", "letter", b"dear other");
     serving.kill();
     let copies = [&one, &log].map(|path| (path, fs::read(path).expect("it is there")));
-    // What the log has of the absent one is saved, and the power goes before that counts.
+    // The records of the absent volume are saved, and the power fails before the saved file counts.
     Serving::start(&[&one], &with_log).kill();
     for (path, content) in copies {
         fs::write(path, content).expect("it is there");
@@ -301,7 +301,7 @@ fn a_damaged_image_is_refused_and_the_others_of_its_log_are_served() {
     assert!(Serving::start(&[&one, &other], &with_log).stop().success());
     assert_eq!(on("cat", &other, &["letter"]).good(), "dear other");
     assert_eq!(on("ls", &one, &[]).good(), "letter\nsecond\n");
-    // What the log has of one of them is given up, and the other keeps what is its own.
+    // The records of one of them are given up, and the other keeps its own.
     let serving = Serving::start(&[&one, &other], &with_log);
     put(&serving, "one", "third", b"1");
     put(&serving, "other", "third", b"2");
@@ -310,7 +310,7 @@ fn a_damaged_image_is_refused_and_the_others_of_its_log_are_served() {
     assert!([0, 1].contains(&on("fsck", &other, &give_up).code));
     assert!(Serving::start(&[&one, &other], &with_log).stop().success());
     assert_eq!(on("cat", &one, &["third"]).good(), "1");
-    // A check with the log brings home what is one's own, and leaves the rest where it is.
+    // A check with the log replays the volume's own records in place, and leaves the others.
     let serving = Serving::start(&[&one, &other], &with_log);
     put(&serving, "one", "fourth", b"1");
     put(&serving, "other", "fourth", b"2");
@@ -338,8 +338,8 @@ fn a_bare_image_is_served_with_the_log_that_is_named() {
     assert_eq!(on("cat", &image, &["letter"]).good(), "dear friend");
     assert_clean(&image);
     let other = folder.path("other");
-    // A folder has a log of its own, and can be served with another; but what the last one holds
-    // is in that alone.
+    // A folder has a log of its own, and can be served with another; but only the log that it used
+    // last has its latest changes.
     on("mkfs", &other, &["--size", "16M"]).good();
     let serving = Serving::start(&[&other], &with_log);
     put(&serving, "other", "letter", b"dear other");

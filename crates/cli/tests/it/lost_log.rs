@@ -1,4 +1,5 @@
-//! Logs that are not where the volume had them: checked, repaired, and never given up unasked.
+//! Logs that are missing from where the volume had them: checked, repaired, and never given up
+//! unasked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("temporary folders have plain names")
 }
 
-/// Serves volumes, makes five files on each of them, and kills the server.
+/// Serves volumes, creates five files on each of them, and kills the server.
 fn killed(volumes: &[(&Path, &str)], more: &[&str]) {
     let paths: Vec<&Path> = volumes.iter().map(|(path, _)| *path).collect();
     let serving = Serving::start(&paths, more);
@@ -24,7 +25,7 @@ fn killed(volumes: &[(&Path, &str)], more: &[&str]) {
     serving.kill();
 }
 
-/// A bare disk that was killed while it was served with a log.
+/// A bare disk whose server was killed, with its log.
 fn bare(folder: &Folder) -> (PathBuf, PathBuf) {
     let (disk, log) = (folder.path("bd.img"), folder.path("bl"));
     on("mkfs", &disk, &["--bare", "--size", "64M"]).good();
@@ -32,7 +33,7 @@ fn bare(folder: &Folder) -> (PathBuf, PathBuf) {
     (disk, log)
 }
 
-/// A folder that was killed.
+/// A volume in a folder whose server was killed.
 fn in_a_folder(folder: &Folder) -> PathBuf {
     let volume = folder.path("data");
     on("mkfs", &volume, &["--size", "64M"]).good();
@@ -40,8 +41,7 @@ fn in_a_folder(folder: &Folder) -> PathBuf {
     volume
 }
 
-/// Asserts that a volume without its log is told to be so, and that nothing of it is touched by
-/// whoever wants to repair it.
+/// Asserts that the missing log of a volume is reported, and that a repair changes nothing.
 #[track_caller]
 fn assert_is_kept(disk: &Path, named: &Path) {
     let before = fs::read(disk).expect("it is there");
@@ -157,7 +157,7 @@ fn who_gives_up_a_log_is_told_what_may_be_lost() {
     assert_clean(&volume.join("disk.img"));
 }
 
-/// It turns up when the volume has been used further, with a log of the same name.
+/// The log turns up again after the volume was used further, with a log of the same name.
 #[test]
 fn a_log_that_was_given_up_is_never_replayed() {
     let folder = Folder::new();
@@ -204,8 +204,9 @@ fn a_destroyed_superblock_gives_up_no_log() {
     assert!(Serving::start(&[&volume], &[]).stop().success());
 }
 
-/// Two volumes were used with one log, one after the other: what the one was answered is not
-/// overwritten by the other, which has nothing in it any more, and is not told that it has.
+/// Two volumes were used with one log, one after the other. The acknowledged changes of the later
+/// one are not overwritten by the earlier one, which has no records in the log any more and is not
+/// reported to have any.
 #[test]
 fn a_log_that_another_volume_has_used_since_is_lost_to_neither() {
     let folder = Folder::new();
@@ -230,7 +231,8 @@ fn a_log_that_another_volume_has_used_since_is_lost_to_neither() {
     assert_eq!(names.count(), 3, "what was saved has gone");
 }
 
-/// What is advised to whoever names the log of another volume keeps what that holds.
+/// Follows the advice for a volume that was named with the log of another one: that log keeps its
+/// contents.
 #[test]
 fn the_log_of_another_volume_is_not_given_up() {
     let folder = Folder::new();
@@ -249,7 +251,7 @@ fn the_log_of_another_volume_is_not_given_up() {
     assert_eq!(on("ls", &late, &[]).good(), LISTED);
 }
 
-/// Of the log of `first` what it has of `second` was saved beside it, and it has gone.
+/// The records of `second` in the log of `first` were saved beside it, and the log was removed.
 fn saved_of_second(folder: &Folder) -> [PathBuf; 3] {
     let [first, second] = ["first", "second"].map(|name| folder.path(name));
     for volume in [&first, &second] {
@@ -272,7 +274,7 @@ fn what_was_saved_beside_a_log_is_found_without_the_log() {
     let look = on("fsck", &second, &with_log);
     assert_eq!(look.code, 0, "{}{}", look.output, look.errors);
     assert!(!look.output.contains("loss"), "{}", look.output);
-    // Nothing else may be meant by a name that was misspelt.
+    // A misspelt name must not be taken for anything else.
     on("fsck", &first, &with_log).failed(8, "cannot open");
     assert!(Serving::start(&[&second], &with_log).stop().success());
     assert_eq!(on("ls", &second, &[]).good(), LISTED);
@@ -290,7 +292,7 @@ fn what_was_saved_beside_a_log_is_brought_home_by_a_repair() {
     assert_eq!(fs::read_dir(&first).expect("it is there").count(), 2, "it is not needed any more");
 }
 
-/// The log lies in the folder of the volume, and nobody has named it.
+/// The log is in the folder of a volume, and no command line named it.
 #[test]
 fn a_volume_is_told_where_what_it_needs_is_saved() {
     let folder = Folder::new();
@@ -311,7 +313,7 @@ fn a_volume_is_told_where_what_it_needs_is_saved() {
     assert_eq!(on("ls", &second, &[]).good(), LISTED);
 }
 
-/// A log may be a device, which has the length that it has.
+/// A log may be a device, which has a fixed size.
 #[test]
 fn a_device_is_a_log_that_does_not_grow() {
     let folder = Folder::new();
@@ -323,7 +325,7 @@ fn a_device_is_a_log_that_does_not_grow() {
     for number in 0..3 {
         let serving = Serving::start(&[&volume], &arguments);
         put(&serving, "data", &format!("letter-{number}"), b"dear friend");
-        // A log that grows does so by now.
+        // By now a log would have grown.
         pause(Duration::from_millis(500));
         put(&serving, "data", &format!("second-{number}"), b"dear both");
         serving.kill();

@@ -1,5 +1,4 @@
-//! Disks whose first blocks are lost, and those of which nothing was ever written: what `mkfs` and
-//! `info` make of them.
+//! `mkfs` and `info` on disks whose first blocks are lost, and on disks that were never written.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -11,10 +10,10 @@ use crate::common::serving::{Serving, put};
 use crate::common::{Folder, bytes_read, duramen, follow, on};
 
 const SIZE: u64 = 64 << 20;
-/// Bytes of the anchors at each end.
+/// Bytes of the anchors at each end of the disk.
 const ANCHORS: u64 = 8192;
 
-/// A bare image.
+/// Creates a volume on a bare image.
 fn made(folder: &Folder, words: &[&str]) -> PathBuf {
     let image = folder.path("disk.img");
     on("mkfs", &image, &[&["--bare", "--size", "64M"], words].concat()).good();
@@ -86,7 +85,7 @@ fn nothing_is_looked_for_on_a_disk_that_was_never_written() {
     };
     let [hole, shadow, one, other] = ["hole", "shadow", "one", "other"].map(sparse);
     let [new, set, served] = ["new", "set", "served"].map(path);
-    // Nobody here has this address.
+    // No host here has this address.
     let nowhere = ["--listen", "192.0.2.1:1"];
     let runs: [&[&str]; 5] = [
         &["mkfs", &new, "--size", "64M"],
@@ -103,7 +102,7 @@ fn nothing_is_looked_for_on_a_disk_that_was_never_written() {
     for made in [&new, &hole, &shadow, &set] {
         assert_eq!(duramen(&["info", made]).code, 0, "{made} was made");
     }
-    // Zeros that somebody wrote may be all that is left in front.
+    // Written zeros may be all that is left in front of lost data.
     let zeros = path("zeros.img");
     fs::write(&zeros, vec![0; SIZE as usize]).expect("there is room");
     let read = bytes_read(&["mkfs", &zeros]).expect("it was counted before");

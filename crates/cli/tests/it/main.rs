@@ -1,4 +1,4 @@
-//! The tests of this crate as one program: what they share is compiled and linked once.
+//! The tests of this crate as one program, so that their common code is compiled and linked once.
 
 mod bench;
 mod browse;

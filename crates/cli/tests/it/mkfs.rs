@@ -1,4 +1,4 @@
-//! `duramen mkfs`, run as people run it.
+//! Runs `duramen mkfs` as people do.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -198,7 +198,7 @@ fn help_says_what_a_volume_is_and_shows_examples() {
     }
 }
 
-/// What a folder holds.
+/// Names of the entries of a folder.
 fn names(folder: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");
     let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
@@ -217,7 +217,7 @@ fn a_disk_that_is_larger_than_any_file_may_be_leaves_no_file() {
 fn a_command_that_fails_removes_the_volume_that_it_made_and_no_other() {
     let folder = Folder::new();
     on("mkfs", &folder.path("old"), &["--size", "16M"]).good();
-    // Nobody here has this address.
+    // No host here has this address.
     let more = ["--create", "16M", "--listen", "192.0.2.1:1"];
     for volume in ["new", "old"] {
         let mut arguments = vec!["serve".to_owned(), folder.path(volume).display().to_string()];
@@ -240,7 +240,7 @@ fn one_volume_under_two_names_is_told_and_stays_clean() {
     assert_clean(&disk);
 }
 
-/// As on a host that is full: a folder in which there is room for the disk and not for the log.
+/// A nearly full host: the folder has room for the disk, but not for the log.
 #[test]
 fn a_full_host_leaves_neither_disk_nor_log() {
     let Some(host) = SmallHost::new("6M") else { return };
@@ -266,7 +266,7 @@ fn a_disk_that_is_larger_than_its_host_is_told_or_refused() {
     assert!(disk.blocks() * 512 >= 32 << 20, "{} blocks", disk.blocks());
 }
 
-/// A log that somebody has made of holes gets its space before anything depends on it.
+/// A sparse log gets its space before anything depends on it.
 #[test]
 fn a_log_of_holes_is_filled_or_refused() {
     let Some(host) = SmallHost::new("48M") else { return };
@@ -286,7 +286,7 @@ fn a_log_of_holes_is_filled_or_refused() {
     }
 }
 
-/// A log grows by part of what is free, and leaves the rest to disks.
+/// A log grows into part of the free space, and leaves the rest to disks.
 #[test]
 fn a_log_does_not_fill_its_host() {
     let Some(host) = SmallHost::new("100M") else { return };

@@ -1,4 +1,4 @@
-//! Who may read what `duramen` makes, and what stands in the way of a file that it writes.
+//! Permissions of the files that `duramen` creates, and obstacles at their paths.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -17,7 +17,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// Runs `duramen` as a user whose files are open to all unless a program says otherwise.
+/// Runs `duramen` with a umask that leaves new files open to all users.
 fn openly(arguments: &[&str]) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_duramen")]);
@@ -76,13 +76,13 @@ fn what_bears_the_name_of_a_temporary_file_is_neither_followed_nor_waited_for() 
         tune().failed(1, "no regular file");
         fs::remove_file(&new).expect("it was left alone");
         assert!(Command::new("mkfifo").arg(&new).status().expect("coreutils").success());
-        let _ = fs::remove_file(&log); // the one that was made before the settings were refused
+        let _ = fs::remove_file(&log); // the log that was made before the settings were refused
         tune().failed(1, "no regular file");
         fs::remove_file(&new).expect("it was left alone");
         let _ = fs::remove_file(&log);
         assert_eq!(fs::read_to_string(&victim).expect("it is there"), "precious");
     }
-    // What a cut left behind is no obstacle.
+    // A file that a cut left behind is no obstacle.
     for name in [".volume.toml.new", "log.img.new"] {
         fs::write(volume.join(name), "half").expect("there is room");
     }
@@ -90,7 +90,7 @@ fn what_bears_the_name_of_a_temporary_file_is_neither_followed_nor_waited_for() 
     assert!(!volume.join(".volume.toml.new").exists());
 }
 
-/// What a server of this volume says until it has stopped.
+/// Standard error of a server of this volume until it has stopped.
 fn said_by_a_server(volume: &Path) -> String {
     let mut serving = Serving::start_saying(&[volume], &[], &[], Stdio::piped());
     let mut errors = serving.standard_error().expect("it was asked for");

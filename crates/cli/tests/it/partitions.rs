@@ -1,4 +1,4 @@
-//! A disk with partitions that is named as a whole: what is said names the one with a volume in it.
+//! A disk with partitions that is named as a whole: messages name the partition with a volume.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Folder, on};
 
 const SECTOR: u64 = 512;
-/// The first sector of the partition, and how many it has.
+/// First sector and number of sectors of the partition.
 const FIRST: u64 = 2048;
 const SECTORS: u64 = (16 << 20) / SECTOR;
 
@@ -22,7 +22,7 @@ fn disk(folder: &Folder) -> (PathBuf, File) {
     (whole, file)
 }
 
-/// Every command that opens it names the partition.
+/// Asserts that every command that opens the disk names the partition.
 fn names(disk: &Path, partition: &str) {
     let expected = format!("in its partition {partition} is a volume of engine ffs, 16 MiB from");
     on("info", disk, &[]).failed(1, &expected);
@@ -45,7 +45,7 @@ fn one_of_a_gpt_is_named() {
     header[80..84].copy_from_slice(&128_u32.to_le_bytes());
     header[84..88].copy_from_slice(&128_u32.to_le_bytes());
     file.write_all_at(&header, SECTOR).expect("it is open");
-    // One for the loader, then the volume, which is known by what is in it.
+    // A partition for the loader, then the volume, which is recognised by its contents.
     for (number, first, sectors) in [(1_u64, 34, 1024), (2, FIRST, SECTORS)] {
         let mut entry = [0; 128];
         entry[..16].fill(number as u8);
@@ -54,7 +54,7 @@ fn one_of_a_gpt_is_named() {
         file.write_all_at(&entry, 2 * SECTOR + (number - 1) * 128).expect("it is open");
     }
     names(&path, "2");
-    // An entry that says more than there is leads nowhere.
+    // An entry that exceeds the disk is ignored.
     file.write_all_at(&u64::MAX.to_le_bytes(), 2 * SECTOR + 128 + 40).expect("it is open");
     let told = on("info", &path, &[]);
     assert!(!told.errors.contains("partition"), "{}", told.errors);

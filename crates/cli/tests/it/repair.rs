@@ -1,4 +1,4 @@
-//! `duramen fsck`, run as people run it, on volumes that something has happened to.
+//! Runs `duramen fsck` as people do, on damaged volumes.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -15,12 +15,12 @@ use crate::common::{Folder, Run, assert_clean, on, skip};
 const LETTER: &[u8] = b"dear friend";
 const ANSWER: &[u8] = b"dear you";
 
-/// Where the superblock says who had the volume last, and whether it was stopped cleanly.
+/// Addresses in the superblock: the last mount point, and the flag of a clean stop.
 const LAST_MOUNT: u64 = SUPERBLOCK_ADDRESS + 212;
 const CLEAN: u64 = SUPERBLOCK_ADDRESS + 209;
 const MARK: &[u8] = b"duramen:fsck:";
 
-/// A bare volume with two files in it, stopped cleanly.
+/// A bare volume with two files, stopped cleanly.
 struct Volume {
     path: PathBuf,
     disk: File,
@@ -50,7 +50,7 @@ impl Volume {
         Self { path, disk, geometry }
     }
 
-    /// The byte of the disk at which the block of a group starts.
+    /// Disk address of the header block of a group.
     fn group_block(&self, group: u64) -> u64 {
         self.geometry.byte_address(self.geometry.group_header_fragment(group))
     }
@@ -75,7 +75,8 @@ impl Volume {
         on("fsck", &self.path, more)
     }
 
-    /// Asserts that it is found to be wrong, is repaired, and is well then, with both files.
+    /// Asserts that the damage is found and repaired, and that the volume is then undamaged, with
+    /// both files.
     #[track_caller]
     fn assert_repairs(&self) {
         let before = fs::read(&self.path).expect("it is there");
@@ -102,7 +103,7 @@ trait Ended {
 }
 
 impl Ended for Run {
-    /// Asserts that the check came to its end and to this; gives the output.
+    /// Asserts that the check completed with this code, and returns its output.
     #[track_caller]
     fn ended(self, code: i32) -> String {
         assert_eq!((self.code, self.errors.as_str()), (code, ""), "{}", self.output);
@@ -115,7 +116,7 @@ fn a_flipped_bit_in_a_group_is_found_and_repaired() {
     let folder = Folder::new();
     let volume = Volume::small(&folder);
     let group = volume.group_block(1);
-    // The hash; a count; a bit of the inode map; one behind all maps.
+    // The hash; a count; a bit of the inode map; a byte behind all maps.
     let last = volume.geometry.group_block_size - 1;
     for (byte, bit) in [(132, 0), (24, 3), (168, 1), (last, 7)] {
         eprintln!("bit {bit} of byte {byte}");
@@ -140,7 +141,7 @@ fn programs_are_told_where_it_was_and_that_it_is_repaired() {
             panic!("one finding is one: {object}");
         };
         assert_eq!((&finding["group"], &finding["repaired"]), (&1.into(), &repaired.into()));
-        // The root, two files.
+        // The root and two files.
         assert_eq!((&object["files"], &object["directories"]), (&3.into(), &1.into()));
         assert!(object["held_bytes"].as_u64().expect("the superblock is well") > 0);
     }
@@ -167,7 +168,7 @@ fn without_any_superblock_there_is_nothing_to_check() {
         fs::write(&image, &content).expect("there is room");
         for more in [&[][..], &["--full"], &["--repair"]] {
             let said = on("fsck", &image, more);
-            // An image of which all was read has no more to look through.
+            // After a full read of the image, nothing is left to search.
             let looks_further =
                 !more.contains(&"--full") && content.len() > SUPERBLOCK_ADDRESS as usize;
             let advice =
@@ -197,7 +198,7 @@ fn what_is_lost_is_listed() {
     let folder = Folder::new();
     let volume = Volume::small(&folder);
     let image = fs::read(&volume.path).expect("it is there");
-    // An entry of a directory: the inode's number, length, type and length of the name; the name.
+    // A directory entry: inode number, length, type and length of the name; the name.
     let entry = |at: &usize| image[*at..].starts_with(b"\x08\x06letter\0");
     let at = (0..image.len()).find(entry).expect("it is in the root");
     let ino = u32::from_le_bytes(image[at - 6..at - 2].try_into().expect("four bytes"));
@@ -222,7 +223,7 @@ fn what_is_write_protected_is_not_repaired() {
     let run = |more: &[&str]| {
         let mut command = Command::new(&program);
         if fs::metadata(&volume.path).expect("it is there").uid() == 0 {
-            command.uid(65_534).gid(65_534); // nothing is protected from the superuser
+            command.uid(65_534).gid(65_534); // nothing is protected from root
         }
         command.arg("fsck").arg(&volume.path).args(more).output().expect("it can be run")
     };
@@ -233,18 +234,18 @@ fn what_is_write_protected_is_not_repaired() {
     assert!(errors.contains("for writing; it may"), "{errors}");
 }
 
-/// The program where any user may run it: the folder that it was built in may be private.
+/// A copy of the program that any user may run: the folder that it was built in may be private.
 fn program_for_others(folder: &Folder) -> Option<PathBuf> {
     let program = folder.path("duramen");
-    // By a program of its own: what this one has open for writing, it could not run.
+    // Another program copies it, because a program that we have open for writing could not be run.
     match Command::new("cp").arg(env!("CARGO_BIN_EXE_duramen")).arg(&program).status() {
         Ok(status) if status.success() => Some(program),
         other => skip(&format!("the program cannot be copied: {other:?}")),
     }
 }
 
-/// Starts a repair and kills it as soon as its mark is on the disk and `more` further looks at the
-/// disk are over. Says whether that was before its end.
+/// Starts a repair and kills it once its mark is on the disk and `more` further polls of the disk
+/// have passed. Returns whether that was before its end.
 fn cut_repair(volume: &Volume, more: u32) -> bool {
     let mut repair = Command::new(env!("CARGO_BIN_EXE_duramen"))
         .args(["fsck".as_ref(), volume.path.as_os_str(), "--repair".as_ref()])
@@ -264,7 +265,7 @@ fn cut_repair(volume: &Volume, more: u32) -> bool {
 #[test]
 fn a_repair_that_is_killed_is_made_whole_by_the_next() {
     let folder = Folder::new();
-    // Small blocks make many groups, and much to repair.
+    // Small blocks make many groups, and so many repairs.
     let volume = Volume::new(&folder, &["--size", "256M", "--block-size", "4K"]);
     let groups = volume.geometry.group_count;
     assert!(groups > 10, "{groups}");
@@ -279,11 +280,11 @@ fn a_repair_that_is_killed_is_made_whole_by_the_next() {
         let cut = cut_repair(&volume, 1 << (attempt % 12));
         cuts += u32::from(cut);
         if cut {
-            // Were it not refused, it would fail all the same, and not serve for ever.
+            // Without the refusal the command would still fail, rather than serve for ever.
             on("serve", &volume.path, &listen).failed(1, "' again before it is served");
         }
         let Run { code, output, errors } = volume.fsck(&["--repair"]);
-        // When all that was wrong had been written, only the mark of a clean stop is missing.
+        // If all repairs had been written, only the mark of a clean stop is missing.
         let is_marked = output.contains("sb.state: fs_clean: found 0, expected 1; repaired: set");
         assert_eq!((is_marked, &*errors), (cut, ""), "{attempt}: {output}");
         assert!(code == 0 || cut && code == 1, "{attempt}: {code}: {output}");

@@ -1,5 +1,5 @@
 //! Calls that a client repeats after its server was killed: under every policy and engine, on a
-//! plain disk and on a set, they get the replies that they had.
+//! plain disk and on a set, they get the same replies as before.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ fn named<'a>(dir: &nfs_fh3, name: &'a str) -> diropargs3<'a> {
     diropargs3 { dir: dir.clone(), name: filename3(Opaque::borrowed(name.as_bytes())) }
 }
 
-/// Makes files, renames one and removes one. The records of the calls.
+/// Creates files, renames one and removes one. Returns the records of the calls.
 fn calls(peer: &mut Peer) -> Vec<Vec<u8>> {
     let root = peer.mount(b"/data").expect("it is exported");
     let create = |name| CREATE3args {
@@ -39,7 +39,7 @@ fn calls(peer: &mut Peer) -> Vec<Vec<u8>> {
     calls.map(|(_, record)| record).into()
 }
 
-/// Sends calls, one after the other: what each is answered.
+/// Sends calls, one after the other, and returns the status of each.
 fn answers(peer: &mut Peer, calls: &[Vec<u8>]) -> Vec<nfsstat3> {
     let answer = |record: &Vec<u8>| {
         peer.send(record);
@@ -48,7 +48,8 @@ fn answers(peer: &mut Peer, calls: &[Vec<u8>]) -> Vec<nfsstat3> {
     calls.iter().map(answer).collect()
 }
 
-/// All calls get their replies again, twice, and the volume holds what one execution leaves.
+/// Asserts that all calls get the same replies again, twice, and that the volume has the result of
+/// one execution.
 fn assert_repeated(volume: &Path, what: &str) {
     let connect = |serving: &Serving| -> Peer {
         let address: SocketAddr = serving.address();
@@ -68,7 +69,7 @@ fn assert_repeated(volume: &Path, what: &str) {
     assert!(Serving::start(&[volume], &[]).stop().success(), "{what}");
     let listed = on("ls", volume, &["/"]).good();
     assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["folder", "new"], "{what}");
-    // A stop does not wait for what soft updates reclaim.
+    // A stop does not wait for the reclaim of soft updates.
     let checked = on("fsck", volume, &["--repair"]);
     assert!(checked.code <= 1, "{what}: {checked:?}");
     let told = on("info", volume, &[]).good();

@@ -1,4 +1,4 @@
-//! What is saved beside a log that volumes share: for whom it is, and where it is found.
+//! Files saved beside a log that volumes share: their owners, and how they are found.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -32,7 +32,7 @@ fn served(volumes: &[&Path], more: &[&str]) {
     assert!(Serving::start(volumes, more).stop().success());
 }
 
-/// What lies beside the log, and has a name that begins with its.
+/// Files beside the log whose names begin with its name.
 fn beside(log: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(log.parent().expect("a folder")).expect("it is there");
     let paths = entries.map(|entry| entry.expect("it is there").path());
@@ -48,7 +48,7 @@ fn what_was_given_up_hides_nothing_that_was_saved_since() {
     killed(&[&first, &second], "second", "old", &with_log);
     served(&[&first], &with_log);
     assert_eq!(beside(&log).len(), 1, "the case is there");
-    // Nobody says which log, so what was saved beside it stays.
+    // The command names no log, so the file saved beside it stays.
     on("fsck", &second, &["--repair", "--without-log"]);
     fs::rename(&log, folder.path("away")).expect("it is there");
     killed(&[&second], "second", "letter", &with_log);
@@ -61,8 +61,8 @@ fn what_was_given_up_hides_nothing_that_was_saved_since() {
     assert_clean(&second.join("disk.img"));
 }
 
-/// A volume and its copy, which have one id. The copy was killed with the log, and the volume with
-/// its own, which it has lost.
+/// A volume and its copy, which have one id. The copy was killed with the shared log, and the
+/// volume with its own, which is lost.
 fn killed_copies(folder: &Folder) -> [PathBuf; 4] {
     let [volume, neighbour] = volumes(folder, ["volume", "neighbour"]);
     let (copy, log) = (folder.path("copy"), folder.path("its.log"));
@@ -123,7 +123,7 @@ fn what_was_saved_is_given_up_by_whose_it_is() {
     served(&[&first, &second], &with_log);
 }
 
-/// What a link leads to is there or not, when something is looked for that was saved beside it.
+/// The target of a link may exist or not when a file saved beside it is looked for.
 #[test]
 fn a_link_to_a_log_leads_to_what_was_saved_beside_it() {
     for is_there in [true, false] {

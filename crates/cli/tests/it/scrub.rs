@@ -1,4 +1,4 @@
-//! Scrubs that do not come to their end: what they have found is told all the same.
+//! Scrubs that do not complete: their findings are still reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ fn made(folder: &Folder) -> PathBuf {
     volume
 }
 
-/// Answers on the socket of a volume as a server whose scrub is in this state, and has this error.
-/// Gives the routes that are asked for.
+/// Answers on the socket of a volume like a server whose scrub has this state and error. Returns
+/// the requested routes.
 fn scrubbing(volume: &Path, state: &'static str, error: Value) -> Receiver<String> {
     let lost = json!([{ "path": "/bad", "snapshot": null, "offset": 4096 }]);
     let done = json!({ "done_bytes": 4096, "total_bytes": 8192, "mended": 1 });
@@ -34,7 +34,7 @@ fn scrubbing(volume: &Path, state: &'static str, error: Value) -> Receiver<Strin
     })
 }
 
-/// What is told as text of what the server has found.
+/// Text output for the findings of the server.
 const FOUND: &str = "lost: /bad: from byte 4096 on\n";
 const DONE: &str = "4 KiB of 8 KiB compared with their checksums, 1 places mended\n";
 
@@ -65,7 +65,7 @@ fn a_volume_that_is_busy_is_no_fault_of_the_command_line() {
     let volume = made(&folder);
     let serving = Serving::start(&[&volume], &[]);
     put(&serving, "data", "a", b"first");
-    // The image alone does not say that it is that of a folder.
+    // The image alone does not show that it belongs to a folder.
     let link = folder.path("link");
     fs::hard_link(volume.join("disk.img"), &link).expect("there is room");
     for command in ["scrub", "tune"] {
@@ -113,7 +113,7 @@ fn what_a_server_has_found_is_told_if_the_server_ends() {
         scrub.arg("scrub").arg(&volume).args(is_json.then_some("--json"));
         let scrub = scrub.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let scrub = scrub.expect("the program was just built");
-        // It has answered one of these wholly by the time of the other.
+        // At the second request, the first was answered completely.
         let told = routes.iter().filter(|asked| asked == "/v1/info").take(2).count();
         assert_eq!(told, 2, "it is asked what it has found");
         drop(routes);

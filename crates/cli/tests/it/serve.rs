@@ -1,4 +1,4 @@
-//! `duramen serve`, run as people run it, with an independent NFS client.
+//! Runs `duramen serve` as people do, with an independent NFS client.
 
 use std::fs;
 use std::io::Read;
@@ -102,7 +102,7 @@ fn a_volume_that_is_declared_delayed_is_served_with_a_warning_and_keeps_stable_w
     for letter in ["one", "two"] {
         put(&serving, "data", letter, letter.as_bytes());
     }
-    // The declaration is withdrawn, and given back.
+    // The declaration is withdrawn, and restored.
     for text in ["", "[exports.data]\ndurability = \"delayed\"\n"] {
         fs::write(&config, text).expect("there is room");
         serving.signal("-HUP");

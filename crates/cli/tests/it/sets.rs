@@ -1,4 +1,4 @@
-//! Volumes on sets of disks: made, served, cut off, with a disk lost, made again, and refused.
+//! Volumes on sets of disks: created, served, cut off, with a disk lost, rebuilt, and refused.
 
 mod changes;
 mod online;
@@ -18,16 +18,16 @@ use serde_json::Value;
 use crate::common::serving::{Serving, link, put};
 use crate::common::{Folder, Run, assert_clean, bytes_read, duramen, on, pause};
 
-/// Between two looks at a server.
+/// Interval between two polls of a server.
 const TRY: Duration = Duration::from_millis(100);
-/// Bytes of a member.
+/// Size of a member, in bytes.
 const SIZE: u64 = 24 << 20;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("temporary folders have plain names")
 }
 
-/// A folder, a volume in it that is not there yet, and disks for it.
+/// A folder, the path of a volume in it that does not exist yet, and disks for it.
 struct Place {
     folder: Folder,
     volume: PathBuf,
@@ -57,7 +57,7 @@ impl Place {
         place
     }
 
-    /// Has the settings say how long a member may be late.
+    /// Sets in the settings how long a member may be late.
     fn set_spare_after(&self, seconds: u64) {
         self.set("spare_after_s", seconds);
     }
@@ -91,7 +91,7 @@ impl Place {
         serde_json::from_str(&told).expect("it is JSON")
     }
 
-    /// Waits until something is so that a server brings about.
+    /// Waits until a server reaches a state.
     #[track_caller]
     fn wait(&self, is_so: impl Fn(&Self) -> bool) {
         let most = 300;
@@ -99,7 +99,7 @@ impl Place {
         assert!(tries < most, "it does not come: {}", self.status());
     }
 
-    /// Waits until nothing is left to reclaim of what a cut left, if anything was.
+    /// Waits for the end of a reclaim after a cut, if one runs.
     #[track_caller]
     fn wait_for_reclaim(&self) {
         self.wait(|place| place.info()["reclaim"]["state"] != "running");
@@ -109,7 +109,7 @@ impl Place {
         self.status()["slots"][slot]["state"].as_str().expect("a word").to_owned()
     }
 
-    /// Disks that wait to become members.
+    /// The spares of the set.
     fn spares(&self) -> Vec<PathBuf> {
         serde_json::from_value(self.status()["spares"].clone()).expect("a list of paths")
     }
@@ -118,7 +118,7 @@ impl Place {
         duramen(&[&["raid", words[0], text(&self.volume)], &words[1..]].concat())
     }
 
-    /// What stands on the disks is a file system that every judge accepts.
+    /// Asserts that the disks hold a file system that every checker accepts.
     #[track_caller]
     fn assert_whole(&self, files: &[(&str, &[u8])]) {
         let checked = on("fsck", &self.volume, &[]);
@@ -127,7 +127,7 @@ impl Place {
             assert_eq!(on("cat", &self.volume, &[name]).output.as_bytes(), *data);
         }
         let image = self.folder.path("dump.img");
-        let _ = fs::remove_file(&image); // the first has none
+        let _ = fs::remove_file(&image); // the first call finds none
         let dumped = self.raid(&["dump", text(&image)]);
         assert_eq!(dumped.code, 0, "{}", dumped.errors);
         assert_clean(&image);
@@ -136,13 +136,13 @@ impl Place {
     }
 }
 
-/// Has a disk hold nothing but zeros.
+/// Overwrites a disk with zeros.
 fn wipe(disk: &Path) {
     let file = File::create(disk).expect("it is ours");
     file.set_len(SIZE).expect("it is sparse");
 }
 
-/// Changes what the labels of a member say.
+/// Changes the labels of a member.
 fn relabel(disk: &Path, change: impl FnOnce(&mut Label)) {
     let mut bytes = fs::read(disk).expect("it is ours");
     let mut label = Label::decode(&bytes).expect("it is a member");
@@ -153,13 +153,13 @@ fn relabel(disk: &Path, change: impl FnOnce(&mut Label)) {
     fs::write(disk, bytes).expect("there is room");
 }
 
-/// Text without an end that is like no other.
+/// A text without a newline that differs from all others.
 fn letter(number: u8) -> Vec<u8> {
     (0..40_000_u32).map(|at| b'a' + (at.wrapping_mul(7 + u32::from(number)) % 23) as u8).collect()
 }
 
-/// Makes a set, writes to it, kills its server, loses a disk, serves it again, and makes the disk
-/// anew, under each policy.
+/// Creates a set, writes to it, kills its server, loses a disk, serves the set again, and rebuilds
+/// the disk, under each policy.
 fn lose_a_disk(level: &str, disks: usize, policy: &str) {
     let place = Place::made(level, disks, &["--policy", policy]);
     let (one, two, three) = (letter(1), letter(2), letter(3));
@@ -180,7 +180,7 @@ fn lose_a_disk(level: &str, disks: usize, policy: &str) {
     assert_eq!(status["state"], "clean", "{status}");
     put(&serving, "data", "three", &three);
     serving.kill();
-    // The new one is as good as any: another goes now.
+    // The new disk is as good as any: now another one is lost.
     wipe(&place.disks[0]);
     let serving = Serving::start(&[&place.volume], &[]);
     place.wait_for_reclaim();
@@ -214,7 +214,7 @@ fn disks_know_what_they_are_wherever_they_lie() {
     let serving = Serving::start(&[&place.volume], &[]);
     put(&serving, "data", "one", &letter(1));
     serving.kill();
-    // Two are exchanged, and one has another name.
+    // Two disks are exchanged, and one is renamed.
     let away = place.folder.path("away");
     fs::rename(&place.disks[0], &away).expect("it is there");
     fs::rename(&place.disks[1], &place.disks[0]).expect("it is there");
@@ -260,7 +260,7 @@ fn a_member_that_is_out_is_found_under_another_name() {
     fs::copy(&old, &copy).expect("there is room");
     let before = fs::read(&copy).expect("it is ours");
     let serving = Serving::start(&[&place.volume], &[]);
-    place.raid(&["fail", "1", "--force"]).good(); // where all disks are is written anew
+    place.raid(&["fail", "1", "--force"]).good(); // writes the list of all paths anew
     assert!(serving.stop().success());
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
     assert!(fs::read(&copy).expect("it is ours") == before, "a copy of before is left alone");
@@ -287,11 +287,11 @@ fn of_a_disk_and_its_copy_the_later_one_is_the_member() {
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
     assert_eq!(place.status()["state"], "clean");
     place.assert_whole(&[("one", &letter(1))]);
-    // Alone the copy is none, and nobody serves it.
+    // The copy alone is no member, and is not served.
     fs::remove_file(&new).expect("it is there");
     let status = place.status();
     assert_eq!((&status["state"], place.state_of(1).as_str()), (&"degraded".into(), "stale"));
-    // Of two that are alike nobody can say which one it is.
+    // Neither of two equally recent disks can be preferred.
     let place = Place::made("--raid5", 3, &[]);
     fs::copy(&place.disks[1], place.folder.path("twin")).expect("there is room");
     fs::remove_file(&place.disks[2]).expect("it is there");
@@ -308,7 +308,8 @@ fn a_rebuild_that_was_cut_off_is_none() {
     let away = place.folder.path("away");
     fs::create_dir(&away).expect("a new folder");
     let member = place.status()["slots"][2]["uuid"].clone();
-    // The others say that the member is made again, as a server that is killed leaves it.
+    // The labels of the others say that the member is being rebuilt, as a killed server leaves
+    // them.
     for disk in &place.disks {
         relabel(disk, |label| label.slots[2].standing = Standing::Rebuilding);
     }
@@ -321,7 +322,7 @@ fn a_rebuild_that_was_cut_off_is_none() {
     assert_eq!(status["slots"][2]["uuid"], member);
     assert_eq!(place.state_of(2), "stale");
     assert!(serving.stop().success());
-    // It is begun anew, whatever the disk is called now.
+    // The rebuild starts again, whatever the name of the disk.
     fs::remove_file(place.volume.join("set.state")).expect("it is kept");
     fs::rename(away.join("disk"), place.folder.path("renamed")).expect("it is there");
     let serving = Serving::start(&[&place.volume], &[]);
@@ -344,7 +345,7 @@ fn a_member_that_was_taken_out_stays_out() {
     assert!(serving.stop().success());
     assert_eq!([0, 1].map(|slot| place.state_of(slot)), ["offline", "offline"]);
     place.assert_whole(&[("one", &letter(1))]);
-    // Without a server it is made again here and now.
+    // Without a server the command itself rebuilds it.
     place.raid(&["replace", "1", text(&place.disks[1])]).failed(1, "a member of a set of disks");
     place.raid(&["replace", "1", text(&place.disks[1]), "--force"]).good();
     assert_eq!(place.state_of(1), "in_sync");
@@ -368,7 +369,7 @@ fn half_a_mirror_is_served_if_the_folder_knows_that_it_is_the_newer() {
     fs::write(&state, known).expect("there is room");
     put(&Serving::start(&[&place.volume], &[]), "data", "two", &letter(2));
     fs::remove_file(&state).expect("it is kept");
-    // What is alone by its own word may go on.
+    // A member that is alone by its own label may continue.
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
     let other = Place::made("--raid1", 2, &[]);
     fs::remove_file(other.volume.join("set.state")).expect("it is there");
@@ -376,7 +377,7 @@ fn half_a_mirror_is_served_if_the_folder_knows_that_it_is_the_newer() {
     assert!(Serving::start(&[&other.volume], &["--degraded"]).stop().success());
 }
 
-/// It says where the disks are and where the file system ends, and nothing else does.
+/// Only the folder says where the disks are and where the file system ends.
 #[test]
 fn the_folder_of_a_set_is_kept_and_needed() {
     let place = Place::made("--raid1", 2, &[]);
@@ -386,7 +387,7 @@ fn the_folder_of_a_set_is_kept_and_needed() {
     on("mkfs", &place.volume, &["--size", "16M"]).failed(1, "a volume on a set of disks");
     assert_eq!(settings(), before);
     assert!(!place.volume.join("disk.img").exists());
-    // Where the state of the set is to be written nothing can be.
+    // The path for the state of the set is not writable.
     let new = place.volume.join(".set.state.new");
     fs::create_dir(&new).expect("there is room");
     place.raid(&["scrub"]).failed(1, ".set.state.new");
@@ -443,7 +444,7 @@ fn a_command_line_that_makes_no_sense_changes_nothing() {
     }
     assert!(!place.volume.exists());
     place.mkfs("--raid5", &["--force"]).good();
-    // No member passes for a volume, and none is taken from its set.
+    // No member passes for a volume, and none can be taken from its set.
     assert!(on("ls", &place.disks[0], &[]).code == 1);
     let other = place.folder.path("other");
     on("mkfs", &other, &["--raid1", disk(0), disk(1)]).failed(1, "a member of a set of disks");
@@ -510,7 +511,7 @@ fn a_copy_of_a_member_is_no_member() {
         assert_eq!(place.status()["state"], "degraded");
         put(&serving, "data", "three", &letter(3));
         assert!(serving.stop().success());
-        // Where the member was, it is one that has to catch up.
+        // At the member's path, it is a member that has to catch up.
         fs::rename(place.folder.path("disk-1.bak"), &place.disks[1]).expect("it is there");
         let serving = Serving::start(&[&place.volume], &[]);
         place.wait(|place| place.state_of(1) == "in_sync");
@@ -552,7 +553,7 @@ fn what_may_not_be_changed_stays_as_it_is() {
     place.raid(&["replace", "1", text(&small), "--force"]).failed(1, "stripes");
     assert_eq!(place.status()["state"], "clean");
     assert_eq!(settings(), before);
-    // What was taken out while it is served can be put in again.
+    // A member that was taken out in service can be put back.
     place.raid(&["fail", "1", "--force"]).good();
     place.raid(&["replace", "1", text(&place.disks[1]), "--force"]).good();
     assert_eq!(place.status()["state"], "clean");
@@ -571,7 +572,7 @@ fn a_member_on_the_list_hides_no_other() {
     let new = place.folder.path("new");
     wipe(&new);
     place.raid(&["replace", "2", text(&new), "--force"]).good();
-    // The two have changed their names: what is on the list is no member any more.
+    // The two disks have exchanged names: the listed one is no member any more.
     let away = place.folder.path("away");
     fs::rename(&new, &away).expect("it is there");
     fs::rename(&place.disks[2], &new).expect("it is there");
@@ -579,7 +580,7 @@ fn a_member_on_the_list_hides_no_other() {
     let serving = Serving::start(&[&place.volume], &[]);
     assert_eq!(place.status()["state"], "clean");
     put(&serving, "data", "one", &letter(1));
-    // What was found elsewhere is on the list when that is written.
+    // A disk that was found elsewhere is on the list once the list is written.
     place.raid(&["fail", "0", "--force"]).good();
     assert!(serving.stop().success());
     let listed = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
@@ -587,14 +588,14 @@ fn a_member_on_the_list_hides_no_other() {
     place.assert_whole(&[("one", &letter(1))]);
 }
 
-/// Where a block of a file stands on a set with parity: the disk, and where there; and the disk
-/// that has the parity at the same place. A log of the volume, which lies behind, may have it, too.
+/// Finds a block of a file on a set with parity: its disk and offset, and the disk with the parity
+/// of the same offset. The volume's log, which lies behind the files, may have the block, too.
 fn place_of(place: &Place, bytes: &[u8]) -> (usize, u64, usize) {
     let places = place.disks.iter().enumerate().filter_map(|(number, disk)| {
         let held = fs::read(disk).expect("it is ours");
         let field = |at: usize| u64::from_le_bytes(held[at..at + 8].try_into().expect("8 bytes"));
-        let (unit, start) = (field(56), field(72)); // of the label
-        // Behind the log, which has them, too.
+        let (unit, start) = (field(56), field(72)); // fields of the label
+        // Behind the set's log, which has the blocks, too.
         let mut blocks = held.chunks(4096).enumerate().skip(start as usize / 4096);
         let disks = place.disks.len() as u64;
         let parity = |at: u64| (disks - 1 - (at - start) / unit % disks) as usize;
@@ -623,7 +624,7 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
     serving.stop();
     let (disk, at, parity) = place_of(&place, &one[4096..8192]);
     flip(&place.disks[disk], at + 77);
-    // By a read, while it is served.
+    // By a read, in service.
     let serving = Serving::start(&[&place.volume], &[]);
     let status = |what: &str| place.status()["slots"][disk][what].clone();
     let scrub: Value = {
@@ -637,13 +638,13 @@ fn what_has_rotted_is_mended_and_what_is_lost_is_named() {
     assert_eq!(place.status()["scrub"], scrub);
     serving.stop();
     place.assert_whole(&[("one", &one), ("two", &two)]);
-    // By itself, while nobody serves it.
+    // By a scrub, without a server.
     flip(&place.disks[disk], at + 4000);
     let told = place.raid(&["scrub"]);
     assert_eq!(told.code, 0, "{}", told.errors);
     assert!(told.output.contains("1 blocks mended"), "{}", told.output);
     place.assert_whole(&[("one", &one), ("two", &two)]);
-    // With its parity it is lost.
+    // If the parity is bad as well, the data is lost.
     flip(&place.disks[disk], at);
     flip(&place.disks[parity], at);
     for is_served in [false, true] {
@@ -730,7 +731,7 @@ fn a_spare_takes_the_place_of_a_member_by_itself() {
     put(&serving, "data", "two", &letter(2));
     place.wait(|place| place.status()["state"] == "clean");
     serving.kill();
-    // A member that is gone when the next server starts is replaced, too; and it is the last spare.
+    // A member that is missing at the next start is replaced, too; this uses the last spare.
     wipe(&place.disks[0]);
     place.set_spare_after(0);
     let serving = Serving::start(&[&place.volume], &[]);
@@ -779,7 +780,7 @@ fn a_set_that_was_brought_back_whole_from_a_backup_is_served_if_that_is_meant() 
         assert!(serving.stop().success());
         assert_eq!(place.status()["state"], "clean");
         place.assert_whole(&[("one", &letter(1)), ("three", &letter(3))]);
-        // What was given up is old from now on.
+        // The data that was given up is old from now on.
         fs::copy(&last, &place.disks[1]).expect("there is room");
         let serving = Serving::start(&[&place.volume], &[]);
         place.wait(|place| place.state_of(1) == "in_sync");

@@ -1,4 +1,4 @@
-//! A volume of engine `shadow`, from the command line.
+//! A volume of engine `shadow`, on the command line.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -35,7 +35,7 @@ fn it_is_made_served_named_and_checked() {
     let of_served = told(&volume);
     let shadow = &of_served["shadow"];
     let at_least = |key: &str, least: f64| assert!(shadow[key].as_f64() >= Some(least), "{shadow}");
-    // The opening is an update, and so is each of what follows.
+    // The opening is an update, and so is each of the following changes.
     let least = [("update", 4.0), ("barriers", 4.0), ("metadata_bytes", 32768.0)];
     let more = [("data_bytes", 4096.0), ("calls_per_update", 0.5), ("free_runs", 1.0)];
     least.into_iter().chain(more).for_each(|(key, least)| at_least(key, least));
@@ -175,7 +175,7 @@ fn another_engine_takes_all_of_its_place() {
     remade("shadow");
 }
 
-/// Changes a byte of the first unit of a disk that is all of this byte.
+/// Changes a byte of the first unit of a disk that consists of this byte alone.
 fn rot(volume: &Path, byte: u8) {
     let path = volume.join("disk.img");
     let disk = fs::read(&path).expect("it is there");
@@ -285,7 +285,7 @@ fn what_only_root_may_fill_is_said_when_it_is_made_and_changed_later() {
     assert!(said.contains("with which it was made"), "{said}");
 }
 
-/// As much is free where the disk lies as one update takes, more, or less.
+/// The host has as much free space as one update takes, more, or less.
 #[test]
 fn a_reserve_for_which_there_is_no_room_is_refused_at_once() {
     let Some(host) = SmallHost::new("4M") else { return };
@@ -334,7 +334,7 @@ fn settings_that_name_another_engine_are_told_with_what_is_there() {
     }
 }
 
-/// Blocks of metadata of one volume stand where those of another were.
+/// A volume whose metadata blocks were overwritten with those of another volume.
 fn overwritten(folder: &Folder) -> PathBuf {
     let [volume, other] = ["volume", "other"].map(|name| {
         let volume = folder.path(name);
@@ -346,7 +346,7 @@ fn overwritten(folder: &Folder) -> PathBuf {
         volume
     });
     let disks = [&volume, &other].map(|it| fs::read(it.join("disk.img")).expect("it is there"));
-    // No anchor, and no superblock.
+    // Neither an anchor nor a superblock.
     let is_it = |unit: &[u8]| unit.starts_with(b"DuSh") && unit[6] > 2;
     let file = OpenOptions::new().write(true).open(volume.join("disk.img")).expect("it is ours");
     for (at, unit) in disks[0].chunks(4096).enumerate().filter(|(_, unit)| is_it(unit)) {
@@ -377,7 +377,7 @@ fn metadata_of_another_volume_is_told_with_what_to_do() {
     let why = object["error"].as_str().expect("it says why");
     assert!(run.errors.contains(why), "{run:?}");
     assert_eq!(on("fsck", &volume, &[]).code, 4);
-    // Nothing is left of it: what is served then is empty, and the way there said so.
+    // Nothing of the volume is left: it is served empty, as the repair has said.
     let run = on("fsck", &volume, &["--repair"]);
     assert_eq!(run.code, 1, "{run:?}");
     let root =
@@ -411,7 +411,7 @@ fn a_check_tells_the_losses_that_a_scrub_has_found() {
     let loss = &object["known_losses"][0];
     assert_eq!((&loss["path"], &loss["offset"]), (&"/bad".into(), &0.into()));
     assert_eq!((&object["result"], looked.code), (&"left".into(), 4));
-    // A check of all data knows better, and one that finds it knows it as well.
+    // A check of all data replaces the known losses, and finds this one as well.
     let looked = on("fsck", &volume, &["--full"]);
     assert_eq!(looked.code, 4, "{looked:?}");
     assert!(!looked.output.contains("known loss"), "{looked:?}");

@@ -1,8 +1,8 @@
-//! The whole server in one simulated world: bytes of a call go in at the dispatcher, and a disk
-//! that loses power lies at the bottom. In between is what is served in production, unchanged.
+//! The whole server in one simulated world: calls enter at the dispatcher as bytes, and a disk that
+//! loses power is at the bottom. In between is the unchanged production code.
 //!
-//! A client makes files, writes some of them UNSTABLE, and keeps the handles. The power goes at a
-//! random moment; the server comes back on what is left; the client uses its handles again.
+//! A client creates files, writes some of them UNSTABLE, and keeps the handles. The power fails at
+//! a random moment; the server recovers from the remains; the client uses its handles again.
 
 use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr};
@@ -44,7 +44,7 @@ impl Server {
         Self { dispatcher, xid: std::cell::Cell::new(1) }
     }
 
-    /// Makes a call as an independent client encodes it.
+    /// Makes a call, encoded by an independent client.
     async fn call<R: Unpack>(&self, program: u32, procedure: u32, arguments: &impl Pack) -> R {
         self.xid.set(self.xid.get() + 1);
         let machinename = Opaque::borrowed(b"machine");
@@ -83,7 +83,7 @@ impl Server {
         result.unwrap().obj.unwrap()
     }
 
-    /// Writes; the verifier.
+    /// Writes data and returns the verifier.
     async fn write(&self, file: &nfs_fh3, data: &[u8], stable: stable_how) -> [u8; 8] {
         let args = nfs3::WRITE3args {
             file: file.clone(),
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// The verifier of COMMIT.
+    /// Commits a file and returns the verifier.
     async fn commit(&self, file: &nfs_fh3) -> [u8; 8] {
         let args = nfs3::COMMIT3args { file: file.clone(), offset: 0, count: 0 };
         let result: nfs3::COMMIT3res = self.nfs(NFS_PROGRAM::NFSPROC3_COMMIT, &args).await;
@@ -113,11 +113,11 @@ impl Server {
     }
 }
 
-/// A file that the client has made, and what it knows of its data.
+/// A file that the client has created, and its knowledge of the data.
 struct File {
     handle: nfs_fh3,
     data: Vec<u8>,
-    /// The verifier of a write that was not committed.
+    /// Verifier of a write that was not committed.
     uncommitted: Option<[u8; 8]>,
 }
 
@@ -125,7 +125,7 @@ fn content(index: u64) -> Vec<u8> {
     (0..1 + index * 7_919 % 90_000).map(|at| (at ^ index) as u8 | 1).collect()
 }
 
-/// Makes files until the power goes; those whose calls were all answered.
+/// Creates files until the power fails, and records the answered calls in `known`.
 async fn work(server: &Server, known: &std::cell::RefCell<Vec<File>>) {
     let root = server.root().await;
     for index in 0.. {
@@ -173,7 +173,7 @@ fn cut_and_come_back(seed: u64) {
             let found = server.read(&file.handle).await;
             let found = found.unwrap_or_else(|status| panic!("file {index}: {status:?}"));
             match file.uncommitted {
-                None if file.data.is_empty() => {} // its write was on its way
+                None if file.data.is_empty() => {} // its write was in flight
                 None => assert!(found == file.data, "file {index}: {} bytes", found.len()),
                 Some(verifier) => {
                     assert_ne!(server.commit(&file.handle).await, verifier, "another boot");

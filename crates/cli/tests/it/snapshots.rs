@@ -1,4 +1,4 @@
-//! `duramen snapshot`, on volumes that are served and that nobody serves.
+//! `duramen snapshot`, on volumes with and without a server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,13 +17,13 @@ fn snapshot(command: &str, volume: &Path, more: &[&str]) -> Run {
     duramen(&[&["snapshot", command, volume], more].concat())
 }
 
-/// What `duramen snapshot list --json` says.
+/// The output of `duramen snapshot list --json`.
 #[track_caller]
 fn list(volume: &Path) -> Value {
     serde_json::from_str(&snapshot("list", volume, &["--json"]).good()).expect("JSON")
 }
 
-/// The names of those that are not being deleted.
+/// Names of the snapshots that are not being deleted.
 #[track_caller]
 fn names(volume: &Path) -> Vec<String> {
     let all = list(volume);
@@ -31,14 +31,14 @@ fn names(volume: &Path) -> Vec<String> {
     all.map(|one| one["name"].as_str().expect("text").to_owned()).collect()
 }
 
-/// A new volume of an engine that has them.
+/// Creates a volume of an engine with snapshots.
 fn made(folder: &Folder) -> PathBuf {
     let volume = folder.path("data");
     on("mkfs", &volume, &["--engine", "shadow", "--size", "64M"]).good();
     volume
 }
 
-/// Does something to a volume that nobody serves, and then to one that is served.
+/// Runs a test on a volume without a server, then on one with a server.
 fn both_ways(test: impl Fn(&Path)) {
     let folder = Folder::new();
     let volume = made(&folder);
@@ -166,7 +166,7 @@ fn a_volume_goes_back_to_what_it_held() {
     assert!(said.ends_with("nothing is wrong\n"), "{said}");
 }
 
-/// A server that has begun to delete what many lists are about, with the command that waits for it.
+/// Starts a server that deletes a snapshot with many lists, and the command that waits for it.
 fn begun_to_delete(volume: &Path) -> (Serving, Child) {
     let serving = Serving::start(&[volume], &[]);
     for number in 0..20 {
@@ -183,7 +183,7 @@ fn begun_to_delete(volume: &Path) -> (Serving, Child) {
     (serving, deleting)
 }
 
-/// The next server goes on to the end, and all is well then.
+/// Asserts that the next server completes the deletion, and that the volume is undamaged.
 fn the_next_deletes_it(volume: &Path, deleting: Child) {
     let told = deleting.wait_with_output().expect("it ends");
     let words = String::from_utf8_lossy(&told.stderr);
@@ -283,7 +283,7 @@ fn a_bare_disk_is_asked_for_at_the_socket_that_is_named() {
     assert_eq!(names(&disk), ["before", "served"]);
 }
 
-/// What holds the disk is full: nothing has failed.
+/// The host of the disk is full, which is no failure.
 #[test]
 fn what_finds_no_room_where_the_disk_lies_is_told_so_and_goes_on_when_there_is_some() {
     const FULL: &str = "no space is left where its disk lies; ";
@@ -295,7 +295,7 @@ fn what_finds_no_room_where_the_disk_lies_is_told_so_and_goes_on_when_there_is_s
     snapshot("create", &volume, &["old"]).good();
     let mut file = fs::File::create(&filler).expect("a new file");
     while file.write_all(&[1; 4096]).is_ok() {}
-    drop(file); // it would keep its space
+    drop(file); // would keep its space
     let make = |number: u32| {
         let name = number.to_string();
         let run = snapshot("create", &volume, &[&name]);
@@ -315,7 +315,7 @@ fn what_finds_no_room_where_the_disk_lies_is_told_so_and_goes_on_when_there_is_s
     assert!(on("fsck", &volume, &["--full"]).good().ends_with("nothing is wrong\n"));
 }
 
-/// Many deletions may end between two questions, and a server does not remember them all.
+/// Many deletions may end between two polls, and a server does not remember them all.
 #[test]
 fn a_deletion_that_the_server_has_forgotten_is_looked_for() {
     let folder = Folder::new();

@@ -1,5 +1,4 @@
-//! Standard error that is full, closed, or not read: nothing that is only said ends or stops a
-//! server.
+//! Standard error that is full, closed, or not read: messages never block or end a server.
 
 use std::fs::File;
 use std::io::Read;
@@ -47,7 +46,7 @@ fn a_server_whose_standard_error_is_not_read_serves_on_and_says_what_is_missing(
     let talkative = [("RUST_LOG", "debug")];
     let create = ["--create", "64M"];
     let mut serving = Serving::start_saying(&[&volume], &create, &talkative, Stdio::piped());
-    // Each says two lines of some 100 bytes, and a pipe holds 64 KiB.
+    // Each connection causes two lines of some 100 bytes, and a pipe holds 64 KiB.
     for _ in 0..2_000 {
         drop(TcpStream::connect(serving.address()).expect("it accepts"));
     }

@@ -1,4 +1,4 @@
-//! What stands on a disk in the UFS2 format.
+//! Inspects a disk in the UFS2 format.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::errors::{LookError, OpenError};
 use crate::found::{Found, FoundUfs2};
 use crate::made::MkfsOptions;
 
-/// Where the magic number stands: the last field of a superblock, in the writer's byte order.
+/// Offset of the magic number: the last field of a superblock, in the writer's byte order.
 const MAGIC_AT: usize = SUPERBLOCK_ADDRESS as usize + 1372;
 
-/// Flags that say something about how a disk is used; hashes and state are told otherwise.
+/// Flags about the use of a disk; hashes and state are reported separately.
 const FLAG_NAMES: [(u32, &str); 7] = [
     (flags::SOFT_UPDATES, "soft-updates"),
     (flags::SOFT_UPDATES_JOURNAL, "soft-updates-journal"),
@@ -43,14 +43,14 @@ impl From<BadSuperblock> for LookError {
     }
 }
 
-/// What the first bytes of a disk say that it is.
+/// Identifies a disk by its first bytes.
 pub(super) fn recognise(head: &[u8]) -> Option<&'static str> {
     let magic = head.get(MAGIC_AT..)?.first_chunk::<4>()?;
     let both = [SUPERBLOCK_MAGIC.to_le_bytes(), SUPERBLOCK_MAGIC.to_be_bytes()];
     both.contains(magic).then_some("a UFS2 file system")
 }
 
-/// Looks at the superblock.
+/// Inspects the superblock.
 pub(super) async fn look(device: &dyn BlockDevice) -> Result<Found, LookError> {
     let size_of_disk = device.geometry().size;
     if size_of_disk < SUPERBLOCK_ADDRESS + SUPERBLOCK_ROOM {
@@ -66,7 +66,7 @@ pub(super) async fn look(device: &dyn BlockDevice) -> Result<Found, LookError> {
 }
 
 fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) -> Found {
-    // The totals of a disk that is not clean may be anything; nothing here trusts them.
+    // The totals of a disk that is not clean are unreliable, and nothing here trusts them.
     let count = |total: i64| u64::try_from(total).unwrap_or(0);
     let totals = &superblock.totals;
     let fragments = count(totals.free_blocks.get())
@@ -76,7 +76,7 @@ fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) ->
     let (flags, is_clean) = (superblock.flags.get(), superblock.clean == 1);
     let has_log = match Mark::of(superblock) {
         Mark::Policy(policy) => policy.has_log(),
-        _ => true, // it was used by no policy of ours that has none
+        _ => true, // no policy of ours without a log used it
     };
     Found {
         number: superblock.number(),
@@ -92,11 +92,11 @@ fn found(superblock: &Superblock, geometry: &Geometry, doubt: Option<String>) ->
         only_read: (geometry.byte_order == ByteOrder::Big).then_some("big-endian"),
         doubt,
         size: geometry.byte_address(geometry.size),
-        missing: 0, // of a disk that has all of it
+        missing: 0, // assuming that the disk has all of it
         free: geometry.byte_address(fragments.min(geometry.size)),
         reserved: geometry.byte_address(geometry.data_size * geometry.reserve_percent / 100),
         block_size: geometry.block_size,
-        // The first two inodes always count as used, but never are files.
+        // The first two inodes always count as used, but are never files.
         files: geometry.inode_count().saturating_sub(free_files).saturating_sub(2),
         directories: count(totals.directories.get()),
         free_files,
@@ -129,7 +129,7 @@ fn besides(superblock: &Superblock, geometry: &Geometry) -> FoundUfs2 {
     }
 }
 
-/// Whether it says that it has soft updates: as its mark has it, if it was cut off.
+/// Whether the superblock says soft updates: by its mark, if the volume was cut off.
 fn has_soft_updates(superblock: &Superblock) -> bool {
     match Mark::of(superblock) {
         Mark::Policy(policy) => policy == PolicyKind::SoftUpdates,
@@ -137,7 +137,7 @@ fn has_soft_updates(superblock: &Superblock) -> bool {
     }
 }
 
-/// Whether no server has served it since it was made, and nothing is in it.
+/// Whether it is empty and no server has served it since its creation.
 fn is_fresh(superblock: &Superblock, geometry: &Geometry) -> bool {
     let totals = &superblock.totals;
     let in_use = geometry.inode_count().checked_sub(totals.free_inodes.get() as u64);
@@ -153,8 +153,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// What is left of a file system that has lost its superblock: a copy of that, where one stands in
-/// file systems of the usual shapes.
+/// Identifies a file system that has lost its superblock: by a copy, if the file system has one of
+/// the usual shapes.
 pub(super) async fn find_lost(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoError> {
     let size = device.geometry().size;
     for at in copies(size, device.geometry().logical_sector_size) {
@@ -169,8 +169,8 @@ pub(super) async fn find_lost(device: &dyn BlockDevice) -> Result<Option<&'stati
     Ok(None)
 }
 
-/// Where copies of the superblock stand on a disk of so many bytes, in the first groups and in the
-/// last, if it was made with blocks and fragments of any size and all else as usual.
+/// Offsets of superblock copies on a disk of `size` bytes, in the first groups and the last: if it
+/// was made with any sizes of blocks and fragments, and defaults otherwise.
 fn copies(size: u64, sector: u32) -> BTreeSet<u64> {
     let mut places = BTreeSet::new();
     for block_size in (12..=16).map(|power| 1 << power) {
@@ -188,7 +188,7 @@ fn copies(size: u64, sector: u32) -> BTreeSet<u64> {
     places
 }
 
-/// Notes the policy of a volume at rest, as far as the format has a place for it.
+/// Records the policy of a volume at rest, as far as the format has a place for it.
 pub(super) async fn note_policy(
     device: &dyn BlockDevice,
     design: &Design,

@@ -1,4 +1,4 @@
-//! The engine `ffs` and its checker, in the words of the table.
+//! The engine `ffs` and its checker, adapted to the table.
 
 mod look;
 
@@ -144,7 +144,7 @@ impl From<fsck::Report> for Report {
 }
 
 impl MkfsOptions {
-    /// Those of a disk with sectors of so many bytes.
+    /// The options for a disk with sectors of `sector` bytes.
     fn of_ufs2(&self, sector: u32) -> mkfs::MkfsOptions {
         let usual = mkfs::MkfsOptions::default();
         let block_size = self.block_size.unwrap_or(usual.block_size);
@@ -169,7 +169,7 @@ impl From<&Geometry> for Made {
             block_size: geometry.block_size,
             fragment_size: Some(geometry.fragment_size),
             groups: Some(geometry.group_count),
-            // The first two never are files, the third is the root.
+            // The first two are never files, the third is the root.
             most_files: Some(geometry.inode_count() - 3),
         }
     }
@@ -190,7 +190,7 @@ pub(crate) async fn open(
     Ok(opened?.into())
 }
 
-/// Why a volume is not made.
+/// Refusal of an option that the format does not have.
 #[derive(Debug, thiserror::Error)]
 #[error("a UFS2 file system has no zones: its groups follow from its blocks")]
 struct NoZones;
@@ -222,14 +222,14 @@ async fn check(
     let mut tell = |now: fsck::Progress| progress(now.into());
     let report = fsck::check(&**device, runtime, &options, &mut tell).await;
     let mut report = report.map(Report::from).map_err(CheckError::new)?;
-    // Without a superblock there are no addresses to tell.
+    // Without a superblock, addresses cannot be computed.
     if full && let Ok(found) = look::look(&**device).await {
         name_data(&mut report, &found);
     }
     Ok(report)
 }
 
-/// Says where the data is that cannot be read.
+/// Adds the disk address to each finding of unreadable data.
 fn name_data(report: &mut Report, volume: &Found) {
     let Some(FoundUfs2 { fragment_size, .. }) = volume.ufs2 else { return };
     for finding in &mut report.findings.list {
@@ -252,7 +252,7 @@ async fn prepare(
     Ok(check_log::prepare(device, log, runtime, log_use).await?.into())
 }
 
-/// All policies keep one format, so they differ in how a volume is opened alone.
+/// All policies share one format, so only their way to open a volume differs.
 pub(crate) const fn work(open: Open) -> Work {
     Work {
         plan: |size, sector, options| {

@@ -1,4 +1,4 @@
-//! A check of a volume of engine `shadow`, as every check is told.
+//! A check of a volume of engine `shadow`, reported in the table's types.
 
 use std::rc::Rc;
 
@@ -19,14 +19,14 @@ impl From<Law> for Rule {
     }
 }
 
-/// How bad it is. A file is lost with its last name, though its bytes are there; and the tree of a
-/// snapshot stays as it is.
+/// Severity of a violation. A file is lost with its last name, even if its bytes remain; and the
+/// tree of a snapshot is not repaired.
 fn severity_of(wrong: &Wrong) -> Severity {
     let stays = wrong.found == NAMELESS || wrong.snapshot.is_some();
     if wrong.law == Law::Links && stays { Severity::Loss } else { severity(wrong.law) }
 }
 
-/// How bad it is when a law does not hold.
+/// Severity of a violation of a law.
 fn severity(law: Law) -> Severity {
     match law {
         Law::Rest => Severity::Note,
@@ -47,7 +47,7 @@ fn severity(law: Law) -> Severity {
     }
 }
 
-/// The part of a volume of which a law is, if it is not that of a file.
+/// Name of the part of a volume that a law concerns, if it is not a file.
 fn part(law: Law) -> &'static str {
     match law {
         Law::Rest => "volume",
@@ -58,7 +58,7 @@ fn part(law: Law) -> &'static str {
     }
 }
 
-/// As it is told of a volume with blocks of so many bytes.
+/// Converts a violation to a finding. `block_size` is that of the volume, in bytes.
 fn finding(wrong: Wrong, block_size: u64) -> Finding {
     let severity = severity_of(&wrong);
     let Wrong { law, snapshot, ino, path, block, found, expected } = wrong;
@@ -73,7 +73,7 @@ fn finding(wrong: Wrong, block_size: u64) -> Finding {
     Finding { rule, severity, place, data, snapshot, path, found, expected, repair }
 }
 
-/// That a volume was cut off.
+/// Finding that a volume was cut off.
 fn cut_off() -> Finding {
     Finding {
         rule: Law::Rest.into(),
@@ -88,8 +88,7 @@ fn cut_off() -> Finding {
     }
 }
 
-/// What a repair does about what is wrong, if it can do anything. The trees of snapshots stay as
-/// they are.
+/// The repair of a violation, if there is one. The trees of snapshots are not repaired.
 fn repair_of(wrong: &Wrong) -> Option<&'static str> {
     match wrong.law {
         Law::Anchor => Some("write them anew"),
@@ -111,8 +110,8 @@ fn repair_of(wrong: &Wrong) -> Option<&'static str> {
     }
 }
 
-/// Looks at all of a volume. If a repair is wanted, one that was cut off is brought back, and what
-/// can be made right is.
+/// Checks a whole volume. On request a cut-off volume is recovered, and violations with a repair
+/// are repaired.
 pub(super) async fn check(
     device: &Rc<dyn BlockDevice>,
     runtime: &Runtime,
@@ -133,7 +132,7 @@ pub(super) async fn check(
     if options.repair && can_repair {
         match shadow::repair(device.clone(), runtime.clone()).await {
             Ok(()) => {
-                // What is left may be in the way of an opening.
+                // The remaining violations may prevent an opening.
                 let _rests = bring_to_rest(device, runtime).await;
                 (left, repaired) = (look(2).await?.wrong, true);
             }

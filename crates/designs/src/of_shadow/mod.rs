@@ -1,7 +1,7 @@
-//! The engine `shadow`, in the words of the table.
+//! The engine `shadow`, adapted to the table.
 //!
-//! It brings a volume back by opening it, and has no log. Its check repairs with one update, and
-//! then opens the volume and stops it.
+//! It recovers a volume by opening it, and has no log. Its check repairs with one update, and then
+//! opens the volume and stops it.
 
 mod check;
 
@@ -45,17 +45,17 @@ impl From<shadow::OpenError> for OpenError {
     }
 }
 
-/// What is damaged where the engine says that something is, and what to do.
+/// Kind of damage that the engine reports, with advice.
 #[derive(Debug, thiserror::Error)]
 enum Damaged {
-    /// What leads to files cannot be read as that.
+    /// Metadata that leads to files is unreadable.
     #[error(
         "the volume is damaged: a block of metadata is not what its pointer says, and no other \
          version of it is left; 'duramen fsck' names what is lost with it, and 'duramen fsck \
          --repair' keeps what can be kept"
     )]
     Metadata,
-    /// The same of something that a repair rests on.
+    /// Metadata that a repair depends on is unreadable.
     #[error(
         "a block of metadata on which all others rest is not what its pointer says, and no other \
          version of it is left: bring the disk back from a backup"
@@ -63,7 +63,7 @@ enum Damaged {
     Beyond,
 }
 
-/// What a repair says that was not made.
+/// Message about a repair that failed.
 fn unrepaired(error: shadow::OpenError) -> String {
     match error {
         shadow::OpenError::Failed(FsError::Corrupt) => Damaged::Beyond.to_string(),
@@ -111,27 +111,27 @@ impl From<Seen> for Found {
     }
 }
 
-/// No bytes of a client stand where others look for what a disk is.
+/// A client's bytes are never where other programs look to identify a disk.
 const _: () = assert!(shadow::format::FRONT as usize * shadow::format::UNIT == HEAD_SIZE);
 
-/// Why a volume is not made.
+/// Reason why a volume is not created.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    /// It was told something of which it has none.
+    /// An option that the engine does not have.
     #[error("a volume of engine shadow has no {0}")]
     Absent(&'static str),
-    /// Its units do not fit the sectors of the disk.
+    /// The units do not fit the sectors of the disk.
     #[error("sectors of {0} bytes are too large for a volume of engine shadow: 4096 at most")]
     Sector(u32),
-    /// The label cannot be this.
+    /// The label is invalid.
     #[error("a label has at most 31 letters, digits, '-' and '_'")]
     Label,
-    /// The engine says why.
+    /// The engine's own reason.
     #[error(transparent)]
     Shadow(#[from] shadow::MkfsError),
 }
 
-/// What the engine is told of how a volume is to be made on a disk of such sectors.
+/// The engine's options for a new volume on a disk with such sectors.
 fn options_for(sector: u32, options: &MkfsOptions) -> Result<shadow::MkfsOptions, Refused> {
     let MkfsOptions { block_size, zone_size, fragment_size, bytes_per_inode, .. } = *options;
     let absent = [
@@ -177,7 +177,7 @@ async fn open(disks: Disks, runtime: Runtime, options: &OpenOptions) -> Result<O
     Ok(Opened::new(shadow::open(disks.volume, runtime, &options.into()).await?))
 }
 
-/// What is left of a volume that has lost the anchors in front.
+/// Identifies a volume that has lost the anchors at its beginning.
 async fn find_lost(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoError> {
     match shadow::look(device).await {
         Ok(_) => Ok(Some("a volume of engine shadow that has lost anchors")),
@@ -187,7 +187,7 @@ async fn find_lost(device: &dyn BlockDevice) -> Result<Option<&'static str>, IoE
     }
 }
 
-/// Opens a volume and stops it: what was only cut off is at rest then.
+/// Opens a volume and stops it, which recovers a volume that was only cut off.
 async fn bring_to_rest(device: &Rc<dyn BlockDevice>, runtime: &Runtime) -> Result<(), OpenError> {
     let options = shadow::OpenOptions { keeps_device: true, ..shadow::OpenOptions::default() };
     let files = shadow::open(device.clone(), runtime.clone(), &options).await?;
@@ -205,7 +205,7 @@ async fn set_reserve(
     Ok(shadow::set_reserve(device, runtime, legal.ok_or_else(refused)?).await?)
 }
 
-/// It has one way to be worked with.
+/// The operations of the engine, which has only one policy.
 pub(crate) const WORK: Work = Work {
     plan: |size, sector, options| plan(size, sector, options).map_err(MkfsError::new),
     make: |device, options, random, now| {
@@ -231,7 +231,7 @@ pub(crate) const WORK: Work = Work {
         let told = |error: shadow::OpenError| CheckError::new(OpenError::from(error));
         scrubbed.map(move |scrubbed| scrubbed.map_err(told)).boxed_local()
     }),
-    note_policy: |_, _| std::future::ready(Ok(())).boxed_local(), // it has none
+    note_policy: |_, _| std::future::ready(Ok(())).boxed_local(), // has no policies
     set_label: |device, label| {
         async move { Ok(shadow::set_label(device, label).await?) }.boxed_local()
     },

@@ -1,8 +1,8 @@
-//! How fast random overwrites are on volumes that are old and nearly full, beside a log: in the
+//! Speed of random overwrites on volumes that are old and nearly full, compared with a log: in the
 //! virtual time of one disk of today, so that the numbers are exact.
 //!
-//! `DURAMEN_CASE="MIB PERCENT..."` measures volumes of so many MiB, so full; with `snapshots` as
-//! its first word, with such made meanwhile.
+//! `DURAMEN_CASE="MIB PERCENT..."` measures volumes of this size at each of these fill levels; with
+//! `snapshots` as its first word, while snapshots are made.
 
 use std::rc::Rc;
 
@@ -17,17 +17,18 @@ use vfs::{CreateHow, FileSystem, Name, ObjectId, Requester, SetAttributes, Stabi
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const BLOCK: u64 = 8 << 10;
-/// Files among which data is spread.
+/// Number of files among which data is spread.
 const FILES: u64 = 8;
-/// While data is written over, as many snapshots are made,
+/// Number of snapshots made while data is overwritten.
 const SNAPSHOTS: u64 = 10;
-/// and so many of them stay: with what these hold there is so much for 100 bytes of files, at most.
+/// Number of snapshots that are kept. With their contents the volume holds at most [`HELD`] bytes
+/// for 100 bytes of files.
 const STAY: u64 = 4;
 const HELD: u64 = 173;
-/// Bytes of the log, which has the outer end of the disk.
+/// Size of the log, which has the outer end of the disk, in bytes.
 const LOG: u64 = 32 << 20;
 
-/// Overwrites a second, one after the other and 32 at once.
+/// Overwrites per second, one at a time and 32 at once.
 #[derive(Clone, Copy, Debug)]
 struct Speed {
     alone: f64,
@@ -38,12 +39,12 @@ struct World {
     executor: Executor,
     opened: Opened,
     files: Vec<ObjectId>,
-    /// Blocks of each.
+    /// Number of blocks in each file.
     blocks: u64,
 }
 
 impl World {
-    /// A volume of so many bytes on one disk with its log, so full.
+    /// A volume of `bytes` bytes on one disk with its log, filled to `percent`.
     fn new(design: &Design, bytes: u64, percent: u64) -> Self {
         let executor = Executor::new(1);
         let options = Options { timing: presets::SATA_7200, ..Options::default() };
@@ -69,7 +70,7 @@ impl World {
         world
     }
 
-    /// Bytes of the volume, and how many of them are free.
+    /// Size of the volume, and its free space, in bytes.
     async fn space(&self) -> (u64, u64) {
         let (files, root) = (&self.opened.files, self.opened.files.root());
         let space = files.fsstat(&Requester::root(), root).await.open().await;
@@ -100,7 +101,7 @@ impl World {
         (self.files, self.blocks) = (ids, blocks);
     }
 
-    /// Overwrites a second, of so many by so many callers at once.
+    /// Overwrites per second, with `calls` calls by `callers` callers at once.
     fn speed(&self, callers: u64, calls: u64, seed: u64) -> f64 {
         let clock = self.executor.runtime().clock;
         let begun = clock.now();
@@ -116,7 +117,7 @@ impl World {
         (calls / callers * callers) as f64 / clock.now().since(begun).as_secs_f64()
     }
 
-    /// Makes a snapshot, and deletes that which is too old.
+    /// Creates a snapshot, and deletes the one that is too old.
     fn pin(&self, number: u64) {
         let snapshots = self.opened.files.snapshots().expect("it has them");
         let name = |number: u64| Name::parse(format!("s{number}").as_bytes()).expect("a name");
@@ -135,8 +136,8 @@ impl World {
         });
     }
 
-    /// Becomes old, since all is written over so often, and is measured then. Each of the
-    /// snapshots follows upon as many writes.
+    /// Ages the volume by overwriting all of it `turns` times, and then measures. Equally many
+    /// writes come before each of the snapshots.
     fn aged(&self, turns: u64, calls: u64, snapshots: u64) -> Speed {
         let all = self.files.len() as u64 * self.blocks * turns;
         for part in 0..snapshots.max(1) {
@@ -163,8 +164,8 @@ async fn write(
     written.open().await.expect("running").into_inner().result.expect("there is room");
 }
 
-/// How many times as fast `shadow` is as a log on volumes of so many bytes, so full, on which all
-/// was written over so often. Of what fills it, snapshots hold a part, if there are to be any.
+/// Speed of `shadow` relative to a log on volumes of this size and fill level, after all data was
+/// overwritten `turns` times. Snapshots, if there are any, hold part of the fill level.
 fn compared((bytes, percent): (u64, u64), (turns, calls): (u64, u64), snapshots: u64) -> Speed {
     let speeds = [&SHADOW, &FFS_LOG].map(|design| {
         let snapshots = if design.disks.len() > 1 { 0 } else { snapshots };
@@ -186,7 +187,7 @@ fn compared((bytes, percent): (u64, u64), (turns, calls): (u64, u64), snapshots:
 
 #[test]
 fn overwrites_of_an_old_volume_are_faster_than_with_a_log() {
-    // Anchors whose copies go out side by side would make it 1.5: see docs/benchmarks.md.
+    // Writing the copies of anchors side by side would make it 1.5: see docs/benchmarks.md.
     let more = compared((128 << 20, 80), (1, 1000), 0);
     assert!(more.together > 1.2 && more.alone > 0.8, "{more:?}");
 }

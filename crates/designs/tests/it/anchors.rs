@@ -1,4 +1,4 @@
-//! A disk of engine `shadow` that has lost what says where its superblocks stand.
+//! A disk of engine `shadow` that has lost the anchors, which locate its superblocks.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! Every entry of the table, as its users have it: a volume is made, opened, cut off, checked and
-//! opened again by what the entry says.
+//! Every entry of the table, used through the entry alone: a volume is created, opened, cut off,
+//! checked and opened again.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use vfs::{CreateHow, Name, Requester, SetAttributes};
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// The disks that a design asks for.
+/// The disks that a design needs.
 fn disks(executor: &Executor, design: &Design) -> Vec<Rc<Disk>> {
     let size = |role: &DiskRole| match role {
         DiskRole::Volume => 8 << 20,

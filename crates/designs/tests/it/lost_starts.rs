@@ -1,4 +1,4 @@
-//! Disks that begin with zeros: what of a volume is known by other bytes.
+//! Disks that begin with zeros: volumes that are recognised by other bytes.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const SIZE: u64 = 16 << 20;
 const SHADOW_IS_THERE: &str = "a volume of engine shadow that has lost anchors";
 
-/// A new volume.
+/// Creates a volume and returns its image.
 fn made(design: &Design) -> Image {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, Image::zeroed(SIZE));

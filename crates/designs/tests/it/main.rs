@@ -1,4 +1,4 @@
-//! The table of designs, as its users have it.
+//! Tests of the table of designs through its public interface.
 
 mod aged;
 mod anchors;
@@ -9,7 +9,7 @@ mod stripes;
 mod table;
 mod unrepaired;
 
-/// An entry that has nothing special.
+/// An entry without special properties.
 const PLAIN: designs::Design = designs::Design {
     engine: "",
     policy: None,

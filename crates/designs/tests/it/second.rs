@@ -1,4 +1,4 @@
-//! A table with two engines: a caller that asks it needs to know neither.
+//! A table with two engines, whose callers need to know neither.
 
 use std::rc::Rc;
 
@@ -22,12 +22,12 @@ use crate::PLAIN;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const SIZE: u64 = 8 << 20;
-/// What the first sector of the other engine's disk begins with; its label follows.
+/// First bytes of the other engine's disk; its label follows.
 const MAGIC: &[u8] = b"another engine:";
 
 static BOTH: Table = Table::new(&[&FFS_SYNC, &FFS_SOFTDEP, &OTHER]);
 
-/// The engine over memory, with a disk that bears a label and nothing else.
+/// The engine over memory, with a disk that holds only a label.
 static OTHER: Design = Design {
     engine: "other",
     disks: &[DiskRole::Volume],
@@ -70,7 +70,7 @@ static OTHER: Design = Design {
     ..PLAIN
 };
 
-/// What is asked of the other engine beside its files.
+/// The interface of the other engine beside its files.
 struct Beside(Rc<Files<Ram>>);
 
 impl Told for Beside {
@@ -143,7 +143,7 @@ fn a_disk_is_known_by_what_is_on_it_and_served_by_its_engine() {
             assert_eq!(found.ufs2.is_some(), design.mark.is_some(), "{design:?}");
 
             serve(served_by, disk.clone(), &executor).await;
-            // A stop closes what it stood on.
+            // A stop closes the devices of the volume.
             let volume: Rc<dyn BlockDevice> = Disk::new(&executor, disk.contents());
             let log_use = LogUse::Replay;
             let prepared = (work.prepare)(&volume, None, &runtime, log_use).await;

@@ -1,4 +1,4 @@
-//! What overwrites cost the members of a set with parity, beside a log on the same set.
+//! Cost of overwrites for the members of a set with parity, compared with a log on the same set.
 
 use std::rc::Rc;
 
@@ -16,16 +16,16 @@ use vfs::{CreateHow, Name, Requester, SetAttributes, Stability};
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const MEMBERS: usize = 4;
 const BLOCK: u64 = 8 << 10;
-/// Bytes of the log of a design that has one.
+/// Size of the log of a design that has one, in bytes.
 const LOG: u64 = 16 << 20;
-/// Stripes of the set.
+/// Number of stripes of the set.
 const ROWS: u64 = 683;
-/// Bytes of the file.
+/// Size of the file, in bytes.
 const FILE: u64 = 32 << 20;
 const CALLERS: u64 = 32;
 
-/// Reads and writes of members for each overwrite of 8 KiB, of so many, 32 at once, on a volume
-/// that is old; and before that, bytes that they write for each that streams in.
+/// Reads and writes of members for each overwrite of 8 KiB, over `calls` overwrites, 32 at once, on
+/// an old volume; and before that, bytes that members write for each byte of a sequential write.
 fn cost(design: &Design, calls: u64) -> (f64, f64) {
     let executor = Executor::new(1);
     let options = MakeOptions::new(Level::Parity);

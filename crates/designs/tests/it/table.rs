@@ -1,4 +1,4 @@
-//! An entry is found by its words, its disks and its mark.
+//! Lookup of an entry by its words, its disks and its mark.
 
 use designs::{DESIGNS, Design, DiskRole, FFS_LOG, FFS_SYNC, Table};
 use ufs2::mark::PolicyKind;

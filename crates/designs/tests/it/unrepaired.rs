@@ -1,4 +1,4 @@
-//! A repair that cannot be made: what was found is told all the same, and why.
+//! A repair that fails: the findings are still reported, with the reason.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ fn what_was_found_is_told_with_why_nothing_is_repaired() {
         let opened = (work.open)(disks, executor.runtime(), &options, &mut |_| ()).await;
         opened.expect("it is new").files.shutdown().await.expect("nothing fails");
     });
-    // Its only block of inodes, in all versions that there are.
+    // Its only block of inodes, in all existing versions.
     let mut rotten = disk.contents();
     for unit in 32..rotten.size() / UNIT {
         let mut bytes = [0; 64];

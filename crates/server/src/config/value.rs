@@ -1,4 +1,4 @@
-//! Values of the configuration that have a notation of their own.
+//! Configuration values with a notation of their own.
 
 use std::fmt::{Formatter, Result as FormatResult};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::{IpNet, Ipv4Net};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 
-/// A number of bytes: a number, or text such as "64 MiB".
+/// A number of bytes: an integer, or text such as "64 MiB".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
@@ -56,11 +56,11 @@ impl Visitor<'_> for SizeVisitor {
     }
 }
 
-/// Reads an address to listen on as people write it: `127.0.0.1:2049`, `[::1]:2049`,
-/// `localhost:2049`, and a port alone, `2049` or `:2049`, which is that of this machine for itself.
+/// Parses a listening address in the notations that people use: `127.0.0.1:2049`, `[::1]:2049`,
+/// `localhost:2049`, or a port alone, `2049` or `:2049`, which listens only for this machine.
 ///
 /// # Errors
-/// A sentence that says how to write one.
+/// A sentence that describes the notations.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let local = |port: &str| port.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':'));
@@ -128,9 +128,9 @@ impl Visitor<'_> for NetworkVisitor {
     }
 }
 
-/// Clients of IPv4 are known by their addresses of IPv4, even if they come by IPv6: so a network of
-/// such mapped addresses, `::ffff:a.b.c.d/n`, is that of IPv4. One that is wider is refused: its
-/// author meant something else.
+/// Converts a network of mapped addresses, `::ffff:a.b.c.d/n`, to IPv4: clients of IPv4 are matched
+/// by their IPv4 addresses, even if they connect by IPv6. A wider network that includes mapped
+/// addresses is refused: its author meant something else.
 fn plain(network: IpNet) -> Option<IpNet> {
     let IpNet::V6(mapped) = network else { return Some(network) };
     match mapped.addr().to_ipv4_mapped() {

@@ -1,4 +1,4 @@
-//! The other end: what a command asks of a volume that is served.
+//! The client of the control channel, which commands use to ask the server of a volume.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,28 +14,28 @@ use tokio::time::timeout;
 
 use super::{Answer, socket};
 
-/// How long a server may take. It gives up itself before that, and says so.
+/// Time that a server may take. The server itself gives up earlier, and says so.
 const PATIENCE: Duration = Duration::from_secs(35);
-/// Bytes of an answer.
+/// Maximum size of an answer, in bytes.
 const LONGEST: usize = 16 << 20;
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// No server listens there.
     #[error("no server listens on {}", .0.display())]
     Nobody(PathBuf),
-    /// It cannot be asked.
+    /// The request failed.
     #[error("cannot ask the server at {}: {source}", path.display())]
     Failed {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// Reads what is at this route.
+/// Sends a GET to this route.
 ///
 /// # Errors
 /// [`AskError`].
@@ -43,7 +43,7 @@ pub fn get(path: &Path, route: &str) -> Result<Answer, AskError> {
     ask(path, Method::GET, route, String::new())
 }
 
-/// Changes what is at this route, with this body.
+/// Sends a POST to this route, with this body.
 ///
 /// # Errors
 /// [`AskError`].
@@ -55,7 +55,7 @@ fn ask(path: &Path, method: Method, route: &str, body: String) -> Result<Answer,
     let failed = |source| AskError::Failed { path: path.to_owned(), source };
     let stream = match socket::connect(path) {
         Ok(stream) => stream,
-        // Nothing is there, a killed server left it, or there is no folder.
+        // The socket does not exist, a killed server left it, or there is no folder.
         Err(error)
             if matches!(
                 error.kind(),

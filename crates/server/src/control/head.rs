@@ -1,25 +1,25 @@
-//! The head of a request, before HTTP has it: what makes no sense is refused with a sentence.
+//! Checks the head of a request before HTTP parses it: an invalid one is refused with a sentence.
 //!
-//! What passes here is a head of [`LONGEST`] bytes at most, that is whole and can be parsed, with a
-//! body of [`LONGEST_BODY`] bytes at most. That leaves hyper nothing to refuse by itself, which it
-//! would do without a word.
+//! A head that passes has at most [`LONGEST`] bytes, is complete and can be parsed, and announces a
+//! body of at most [`LONGEST_BODY`] bytes. That leaves hyper nothing to refuse by itself, which it
+//! would do without a message.
 
 use hyper::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::Answer;
 
-/// Bytes of a head.
+/// Maximum size of a head, in bytes.
 const LONGEST: usize = 8 << 10;
-/// Lines of a head.
+/// Maximum number of lines of a head.
 const MOST_LINES: usize = 64;
-/// Bytes of a body.
+/// Maximum size of a body, in bytes.
 const LONGEST_BODY: u64 = 64 << 10;
 
-/// Reads a head and what came with it; nothing if the client went without a word.
+/// Reads a head and the bytes behind it; returns nothing if the client closes without sending any.
 ///
 /// # Errors
-/// The answer to what is no request.
+/// The answer to an invalid request.
 pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Option<Vec<u8>>, Answer> {
     let mut head = Vec::with_capacity(LONGEST);
     loop {
@@ -43,7 +43,7 @@ fn bad(why: impl Into<String>) -> Answer {
     Answer::refusal(StatusCode::BAD_REQUEST, why)
 }
 
-/// Whether all of the head is there.
+/// Whether the head is complete.
 fn is_whole(head: &[u8]) -> Result<bool, Answer> {
     let mut lines = [httparse::EMPTY_HEADER; MOST_LINES];
     let mut request = httparse::Request::new(&mut lines);
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// A head with these lines behind the first, and one that fills it to `length` bytes.
+    /// A head with these lines behind the first, and one line that fills it to `length` bytes.
     fn head(length: usize, lines: &str) -> Vec<u8> {
         let text = format!("GET /v1/info HTTP/1.1\r\n{lines}X: ");
         let fill = "x".repeat(length - text.len() - 4);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_head_has_as_many_lines_as_it_may_and_not_one_more() {
-        // The line that fills it is one of them.
+        // The filling line counts as well.
         let lines =
             [MOST_LINES - 2, MOST_LINES - 1, MOST_LINES].map(|count| "Y: y\r\n".repeat(count));
         assert_eq!(lines.map(|lines| status_of(&head(1_000, &lines))), [200, 200, 431]);

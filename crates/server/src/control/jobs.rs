@@ -1,14 +1,14 @@
-//! Long work of a volume, such as a check or a rebuild: how far it is, and whether it is to end.
+//! Long work of a volume, such as a check or a rebuild: its progress, and its cancellation.
 //!
-//! Who works holds a [`Job`] and moves counters, which costs next to nothing; who asks copies them.
-//! The book is locked for moments alone, and never while anything is waited for.
+//! The work holds a [`Job`] and advances counters, which costs next to nothing; requests copy them.
+//! The book is locked only for moments, and never across a wait.
 //!
 //! Invariants:
-//! 1. A job that has ended does not change any more.
-//! 2. The book keeps [`KEPT`] jobs of a kind that have ended at most, the newest. Where many of one
-//!    kind end at once, no other is forgotten for them.
+//! 1. A job that has ended no longer changes.
+//! 2. The book keeps at most [`KEPT`] ended jobs of a kind, the newest. Even if many of one kind
+//!    end at once, jobs of other kinds are kept.
 //!
-//! Not asserted: 1, which taking the [`Job`] keeps.
+//! Not asserted: 1, which taking the [`Job`] ensures.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// So many jobs of a kind that have ended are remembered.
+/// Maximum number of ended jobs of a kind that are remembered.
 const KEPT: usize = 32;
 
-/// The jobs of a volume. A clone is the same book.
+/// The jobs of a volume. A clone shares the same book.
 #[derive(Clone, Default)]
 pub struct Jobs(Arc<Mutex<Book>>);
 
@@ -40,18 +40,18 @@ struct Running {
     is_cancelled: AtomicBool,
 }
 
-/// How a job ended.
+/// Outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All of it is done.
+    /// The job is complete.
     Done,
     /// It was cancelled.
     Cancelled,
-    /// It could not go on.
+    /// The job could not continue.
     Failed,
 }
 
-/// What is told of a job.
+/// Description of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct View {
     pub(super) id: u64,
@@ -63,19 +63,19 @@ pub(super) struct View {
     can_cancel: bool,
 }
 
-/// The words for how it is.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
     Running,
-    /// It was told to end, and comes to it.
+    /// The job was cancelled, and is about to end.
     Cancelling,
     Done,
     Cancelled,
     Failed,
 }
 
-/// Why a job is not cancelled.
+/// Reason why a job cannot be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotCancelled {
     Unknown,
@@ -83,7 +83,7 @@ pub(super) enum NotCancelled {
     Unsafe,
 }
 
-/// The end of the work at which it is done. Dropped without [`Job::end`], it has failed.
+/// A job as its work holds it. Dropping it without [`Job::end`] means that the job failed.
 pub struct Job {
     jobs: Jobs,
     id: u64,
@@ -91,8 +91,8 @@ pub struct Job {
 }
 
 impl Jobs {
-    /// Begins work of this kind on `total` of a `unit`. `can_cancel` says that it looks at
-    /// [`Job::is_cancelled`], where it can end without harm.
+    /// Starts a job of this kind on `total` of a `unit`. `can_cancel` says that its work checks
+    /// [`Job::is_cancelled`] at points where it can end without harm.
     pub fn begin(
         &self,
         kind: &'static str,
@@ -116,12 +116,12 @@ impl Jobs {
         Job { jobs: self.clone(), id, running }
     }
 
-    /// All that are known as JSON, which is what `GET /v1/jobs` answers.
+    /// All known jobs as JSON, which is the answer to `GET /v1/jobs`.
     pub fn told(&self) -> Value {
         json!(self.list())
     }
 
-    /// All that are known, in the order in which they began.
+    /// All known jobs, in the order in which they began.
     pub(super) fn list(&self) -> Vec<View> {
         let book = self.book();
         let running = book.running.iter().map(|(&id, running)| running.view(id));
@@ -130,14 +130,14 @@ impl Jobs {
         all
     }
 
-    /// One of them.
+    /// Finds a job.
     pub(super) fn find(&self, id: u64) -> Option<View> {
         let book = self.book();
         let ended = || book.ended.get(&id).cloned();
         book.running.get(&id).map(|running| running.view(id)).or_else(ended)
     }
 
-    /// Tells one to end.
+    /// Cancels a job.
     pub(super) fn cancel(&self, id: u64) -> Result<View, NotCancelled> {
         let book = self.book();
         let Some(running) = book.running.get(&id) else {
@@ -189,23 +189,23 @@ impl Running {
 }
 
 impl Job {
-    /// Its number.
+    /// Number of the job.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// So much is done.
+    /// Updates the progress.
     pub fn advance(&self, done: u64, total: u64) {
         self.running.done.store(done, Ordering::Relaxed);
         self.running.total.store(total, Ordering::Relaxed);
     }
 
-    /// Whether it is to end.
+    /// Whether the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.running.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// It has ended.
+    /// Ends the job.
     pub fn end(self, end: End) {
         self.jobs.end(self.id, end);
     }
@@ -213,7 +213,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.jobs.end(self.id, End::Failed); // unless it has ended
+        self.jobs.end(self.id, End::Failed); // no effect if it has ended
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can be asked, and the answers. docs/admin.md tells it to people.
+//! Routes and their answers. docs/admin.md describes them.
 
 use std::time::Duration;
 
@@ -13,32 +13,33 @@ use tokio::time::timeout;
 use super::jobs::{Jobs, NotCancelled, View};
 use super::{Answer, Ask, Info, Part, Question, Refused};
 
-/// How long the thread that serves may take for a moment's work. It is busy, or waits for a disk.
+/// Time that the thread that serves may take for a short task. It may be busy, or wait for a disk.
 const LIVE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take for an order, which waits for disks. All of a request has its time, too.
+/// Time that it may take for an order, which waits for disks. The whole request has its own bound,
+/// too.
 const ORDER_PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is told when there is no answer.
+/// Message if there is no answer.
 const BUSY: &str = "the server does not answer: it is busy, or ends";
-/// The order that stands for reading what snapshots there are.
+/// The order that lists the snapshots.
 const LIST: &str = "list";
 
-/// Bytes that may be said with an order.
+/// Maximum size of an order's arguments, in bytes.
 const MOST_SAID: usize = 64 << 10;
 
-/// What is told to those who ask for something else.
+/// List of the routes, for a request to any other.
 const ROUTES: &str = "GET /v1/info, GET /v1/jobs, GET /v1/jobs/ID, POST /v1/jobs/ID/cancel, POST \
                       /v1/scrub, POST /v1/raid/ORDER, GET /v1/snapshots, POST /v1/snapshots/ORDER";
 
-/// A desk, as its clients see it.
+/// A desk from the view of its clients.
 pub(super) struct Front {
-    /// Its number.
+    /// Index of the desk.
     pub(super) desk: usize,
-    /// To the thread that serves.
+    /// Queue to the thread that serves.
     pub(super) ask: mpsc::Sender<Question>,
     /// See [`super::Desk::info`].
     pub(super) info: Info,
-    /// Its long work.
+    /// Jobs of the volume.
     pub(super) jobs: Jobs,
 }
 
@@ -53,7 +54,7 @@ enum Route<'a> {
 }
 
 impl Part {
-    /// What is told when an order is begun, and takes longer.
+    /// Message if an order was begun and takes longer.
     fn goes_on(self) -> String {
         let command = match self {
             Self::Raid => "duramen raid status",
@@ -82,7 +83,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Reading is GET, changing is POST.
+    /// The method of the route: GET to read, POST to change.
     fn method(&self) -> Method {
         match self {
             Self::Info | Self::Jobs | Self::Job(_) | Self::Snapshots => Method::GET,
@@ -133,7 +134,8 @@ impl Front {
         }
     }
 
-    /// Asks the thread that serves. `late` is told when it has the question, and no answer yet.
+    /// Sends a request to the thread that serves. `late` is the message if that has received the
+    /// request but not replied in time.
     async fn ask_server<T>(
         &self,
         ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
@@ -175,7 +177,7 @@ impl Front {
     }
 }
 
-/// What is told of an order.
+/// Answer to an order.
 fn ordered(order: &str, acted: Result<Result<Value, Refused>, Answer>) -> Answer {
     match acted {
         Ok(Ok(done)) => Answer::good(&done),
@@ -189,15 +191,15 @@ fn ordered(order: &str, acted: Result<Result<Value, Refused>, Answer>) -> Answer
     }
 }
 
-/// What is said with an order.
+/// Parses the arguments of an order.
 async fn said(body: Incoming) -> Result<Value, Answer> {
     let body = Limited::new(body, MOST_SAID).collect().await;
-    let body = body.map(Collected::to_bytes).unwrap_or_default(); // which makes no sense
+    let body = body.map(Collected::to_bytes).unwrap_or_default(); // empty text is invalid
     let why = "what is said with an order is JSON";
     serde_json::from_slice(&body).map_err(|_| Answer::refusal(StatusCode::BAD_REQUEST, why))
 }
 
-/// Waits for an answer of the thread that serves.
+/// Waits for a reply of the thread that serves.
 async fn wait_for<T>(
     answer: oneshot::Receiver<T>,
     patience: Duration,

@@ -1,9 +1,9 @@
-//! The socket of a volume: a path, and what listens there.
+//! The socket of a volume: a path, and the listener on it.
 //!
-//! Its mode is set before it has a name, so that there is no moment in which others could connect.
-//! One that a killed server left behind refuses connections, and is replaced; one on which a
-//! server listens is left alone. A path that is too long for an address is reached by way of its
-//! folder.
+//! The mode is set before the socket has a name, so that other users can never connect. A socket
+//! that a killed server left behind refuses connections, and is replaced; a socket on which a
+//! server listens is left alone. A path that is too long for a socket address is reached through
+//! its folder.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -15,42 +15,42 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// Only the user of the server.
+/// Access for the server's user only.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// Connections that the kernel keeps for us.
+/// Maximum number of connections that wait in the kernel.
 const BACKLOG: i32 = 64;
-/// What fits into an address.
+/// Maximum length of a path in a socket address.
 const LONGEST: usize = 107;
 
-/// A socket that is ours. Dropped, it goes, unless another one has its name.
+/// A socket that we own. Dropping it removes it, unless another socket has its path.
 pub struct Socket {
     path: PathBuf,
     listener: UnixListener,
-    /// Device and number of the file.
+    /// Device and inode number of the file.
     file: (u64, u64),
 }
 
-/// Why a socket cannot be had.
+/// Reason why a socket cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Another server listens there.
+    /// Another server listens on it.
     #[error("another server listens on {}", .0.display())]
     Taken(PathBuf),
-    /// There is something else.
+    /// The path is no socket.
     #[error("{} is there, and is no socket: remove it, or name another path", .0.display())]
     NoSocket(PathBuf),
     /// The operating system's reason.
     #[error("cannot listen on {}: {source}", path.display())]
     Listen {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
 }
 
 impl Socket {
-    /// Listens there from now on.
+    /// Starts to listen on a path.
     ///
     /// # Errors
     /// [`ClaimError`].
@@ -72,12 +72,12 @@ impl Socket {
         Ok(Self { path: path.to_owned(), listener, file: (found.dev(), found.ino()) })
     }
 
-    /// Where it is.
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What accepts connections, without waiting.
+    /// A non-blocking listener.
     pub(super) fn listener(&self) -> io::Result<UnixListener> {
         self.listener.set_nonblocking(true)?;
         self.listener.try_clone()
@@ -93,8 +93,8 @@ impl Drop for Socket {
     }
 }
 
-/// Connects to what listens there, without waiting: a server that accepts nobody is told as one
-/// that would block. Neither does the stream wait.
+/// Connects to a listener without waiting: a server with a full queue gives `WouldBlock`. The
+/// stream is non-blocking, too.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let (_folder, path) = reachable(path)?;
     let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
@@ -107,13 +107,13 @@ fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?)
 }
 
-/// Whether a server listens there.
+/// Whether a server listens on a socket.
 fn is_alive(path: &Path) -> io::Result<bool> {
     match connect(path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(false),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false), // it went meanwhile
-        // Its queue is full: it has a server.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false), // it was removed meanwhile
+        // A full queue shows that a server listens.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
         Err(error) => Err(error),
     }
@@ -122,13 +122,14 @@ fn is_alive(path: &Path) -> io::Result<bool> {
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let (_folder, path) = reachable(path)?;
     let socket = socket(SocketFlags::CLOEXEC)?;
-    fchmod(&socket, MODE)?; // what it is bound to gets this mode
+    fchmod(&socket, MODE)?; // the bound path gets this mode
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
-/// A path that fits into an address, and the folder that has to stay open meanwhile.
+/// Returns a path that fits into a socket address, with the folder that has to stay open while it
+/// is used.
 fn reachable(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     if path.as_os_str().len() <= LONGEST {
         return Ok((None, path.to_owned()));

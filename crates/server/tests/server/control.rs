@@ -1,4 +1,4 @@
-//! The control channel, by hand: bytes on its socket.
+//! The control channel, tested with raw bytes on its socket.
 
 use std::cell::Cell;
 use std::fs;
@@ -21,7 +21,7 @@ use server::reactor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// A folder that goes with its test.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -45,7 +45,7 @@ impl Drop for Folder {
     }
 }
 
-/// A desk that counts how often the thread that serves was asked.
+/// A desk that counts the requests to the thread that serves.
 fn desk(path: &Path, jobs: Jobs) -> Desk {
     let (asked, serving) = (Cell::new(0), thread::current().id());
     Desk {
@@ -88,7 +88,7 @@ fn desk(path: &Path, jobs: Jobs) -> Desk {
     }
 }
 
-/// Runs `test` where there is such a desk.
+/// Runs `test` with such a desk.
 fn with_desk(test: impl AsyncFnOnce(&Path, &Jobs, Control)) {
     let (folder, jobs) = (Folder::new(), Jobs::default());
     let path = folder.socket();
@@ -101,10 +101,10 @@ fn with_desk(test: impl AsyncFnOnce(&Path, &Jobs, Control)) {
     assert!(!path.exists(), "it goes with the server");
 }
 
-/// The status, the head and the object that these bytes are answered with.
+/// Sends these bytes, and returns the status, the head and the object of the answer.
 async fn said(path: &Path, bytes: &[u8]) -> (u16, String, Value) {
     let mut stream = UnixStream::connect(path).await.expect("a server listens");
-    // One that has heard enough may be gone before all is written.
+    // The server may close before it has read everything.
     let _ = stream.write_all(bytes).await;
     let _ = stream.shutdown().await;
     let mut answer = Vec::new();
@@ -311,7 +311,7 @@ fn what_a_killed_server_left_is_replaced_and_what_lives_is_not() {
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "a letter");
 }
 
-/// Connects, unless it would take time.
+/// Connects unless that would block.
 fn connect_at_once(path: &Path) -> std::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -324,7 +324,7 @@ fn a_server_that_accepts_no_one_is_waited_for_by_no_one() {
     let folder = Folder::new();
     let path = folder.socket();
     let _deaf = Socket::claim(&path).expect("the folder is empty");
-    // Its queue is full when a connection would have to wait.
+    // Its queue is full once another connection would block.
     let mut waiting = Vec::new();
     while let Ok(stream) = connect_at_once(&path) {
         waiting.push(stream);

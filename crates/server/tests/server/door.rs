@@ -7,7 +7,7 @@ use tokio::net::TcpSocket;
 
 use crate::fixture::{Fixture, at, ephemeral, record, with_server};
 
-/// The server of a machine with two places, for 127.0.0.1 alone.
+/// A server with two places for connections, for 127.0.0.1 only.
 fn two_places() -> Settings {
     let text = "[exports.data]\nclients = [{ network = \"127.0.0.1\", access = \"rw\" }]\n";
     let exports = Config::parse(text, "duramen.toml".as_ref()).expect("a good text").exports;
@@ -22,7 +22,8 @@ fn the_next_client_is_looked_at_while_another_waits_for_a_place() {
         let (client, root) = fixture.mounted().await;
         drop(client);
         fixture.data.gate().close();
-        // Both places are taken by calls that the disk does not answer, and the same client waits.
+        // Two calls that the disk does not answer take both places, and the same client waits for
+        // another.
         let mut busy = Vec::new();
         for (xid, name) in ["one", "two", "three"].into_iter().enumerate() {
             let args = MKDIR3args { where_: at(&root, name), attributes: sattr3::default() };
@@ -33,7 +34,7 @@ fn the_next_client_is_looked_at_while_another_waits_for_a_place() {
         while fixture.data.executed() < 2 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        // A stranger hears at once that there is no place for it.
+        // A stranger learns at once that there is no place for it.
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind("127.0.0.2:0".parse().expect("an address")).expect("it is of this machine");
         let mut stranger = socket.connect(fixture.address).await.expect("the kernel accepts");

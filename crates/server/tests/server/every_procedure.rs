@@ -1,4 +1,4 @@
-//! Each procedure once, as a real client calls it.
+//! Each procedure once, called like a real client does.
 
 use nfs3_client::MountClient;
 use nfs3_client::tokio::TokioIo;

@@ -1,4 +1,4 @@
-//! Rules that are read anew while a client is connected.
+//! Reloads of the rules while a client is connected.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use server::{Config, ConfigError, Settings};
 
 use crate::fixture::{Fixture, at, ephemeral, with_server};
 
-/// A file of this test alone, gone at its end.
+/// A file of one test, removed on drop.
 struct File(PathBuf);
 
 impl File {
@@ -129,7 +129,7 @@ fn a_configuration_is_a_regular_file_of_a_bounded_length() {
             let error = fixture.handle.reload_exports().await.expect_err(said).to_string();
             assert!(error.contains(said), "{error}");
         };
-        // A FIFO that nobody writes to: its reader would wait for ever.
+        // A FIFO without a writer: its reader would block for ever.
         let is_at_path = |kind| {
             std::fs::remove_file(&file.0).expect("it is there");
             let made = Command::new(kind).args([&file.0]).status().expect("coreutils");

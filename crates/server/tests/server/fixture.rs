@@ -21,7 +21,7 @@ use crate::memory::MemoryFileSystem;
 
 pub(crate) type Client = Nfs3Client<TokioIo<TcpStream>>;
 
-/// Longer than any test may take, on any machine.
+/// Longer than any test may take on any machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Fixture {
@@ -31,7 +31,7 @@ pub(crate) struct Fixture {
     pub(crate) running: JoinHandle<Result<(), ServeError>>,
 }
 
-/// A configuration that listens on a port of the system's choice.
+/// A configuration that listens on a port that the system chooses.
 pub(crate) fn ephemeral() -> Config {
     let listen = Listen(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);
     Config { listen, ..Config::default() }
@@ -54,12 +54,12 @@ pub(crate) fn with_server<F: Future<Output = ()>>(
     outcome.expect("a reactor").expect("the test ends before its deadline");
 }
 
-/// Runs `test` with a server as it is without a configuration.
+/// Runs `test` with a server with the default configuration.
 pub(crate) fn with_default<F: Future<Output = ()>>(test: impl FnOnce(Fixture) -> F) {
     with_server(Settings { config: ephemeral(), ..Settings::default() }, test);
 }
 
-/// The superuser, from a machine of this name.
+/// A superuser credential from a machine called `machine`.
 pub(crate) fn root_credential() -> opaque_auth<'static> {
     let machinename = Opaque::borrowed(b"machine");
     opaque_auth::auth_unix(&auth_unix { machinename, ..auth_unix::default() })
@@ -70,7 +70,7 @@ impl Fixture {
         TcpStream::connect(self.address).await.expect("the server accepts")
     }
 
-    /// An independent client, and the root of the volume.
+    /// Mounts the volume: an independent client, and the root handle.
     pub(crate) async fn mounted(&self) -> (Client, nfs_fh3) {
         let credential = root_credential();
         let none = opaque_auth::default();
@@ -92,7 +92,7 @@ pub(crate) fn at<'a>(directory: &nfs_fh3, name: &'a str) -> diropargs3<'a> {
     diropargs3 { dir: directory.clone(), name: name.as_bytes().into() }
 }
 
-/// The call as it stands behind the record mark.
+/// Encodes a call without its record mark.
 pub(crate) fn call(xid: u32, procedure: NFS_PROGRAM, args: &impl Pack) -> Vec<u8> {
     let cred = root_credential();
     let (prog, vers, proc) = (PROGRAM, VERSION, procedure as u32);
@@ -104,12 +104,12 @@ pub(crate) fn call(xid: u32, procedure: NFS_PROGRAM, args: &impl Pack) -> Vec<u8
     bytes
 }
 
-/// The record of a call, in one fragment.
+/// Encodes a call as a record of one fragment.
 pub(crate) fn record(xid: u32, procedure: NFS_PROGRAM, args: &impl Pack) -> Vec<u8> {
     fragments(&call(xid, procedure, args), usize::MAX)
 }
 
-/// A record in fragments of at most `size` bytes.
+/// Encodes a record in fragments of at most `size` bytes.
 pub(crate) fn fragments(call: &[u8], size: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = call;
@@ -123,7 +123,7 @@ pub(crate) fn fragments(call: &[u8], size: usize) -> Vec<u8> {
     bytes
 }
 
-/// A connection on which a test decides itself when it reads and writes.
+/// A connection on which the test itself decides when to read and write.
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,
 }
@@ -133,7 +133,7 @@ impl Raw {
         self.stream.write_all(bytes).await.expect("the server reads");
     }
 
-    /// The next reply: its number and its results. `None` at the end of the stream.
+    /// The next reply: its xid and its results. `None` at the end of the stream.
     pub(crate) async fn reply(&mut self) -> Option<(u32, Vec<u8>)> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark).await.ok()?;

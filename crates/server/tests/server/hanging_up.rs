@@ -1,4 +1,4 @@
-//! Clients that go away and come back.
+//! Clients that disconnect and return.
 
 use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, NFS_PROGRAM, REMOVE3args, REMOVE3res, sattr3};
 

@@ -1,4 +1,4 @@
-//! Data up to the largest transfer, of lengths and at offsets that align with nothing.
+//! Data up to the largest transfer, with unaligned lengths and offsets.
 
 use nfs3_types::nfs3::{
     CREATE3args, NFS_PROGRAM, READ3args, WRITE3args, WRITE3res, createhow3, nfs_fh3, sattr3,
@@ -22,7 +22,7 @@ fn write<'a>(file: &nfs_fh3, offset: u64, data: &'a [u8]) -> WRITE3args<'a> {
     }
 }
 
-/// A file of `size` bytes.
+/// Creates a file of `size` bytes.
 pub(crate) async fn make(client: &mut Client, root: &nfs_fh3, size: usize) -> nfs_fh3 {
     let how = createhow3::UNCHECKED(sattr3::default());
     let made = client.create(&CREATE3args { where_: at(root, "large"), how }).await;

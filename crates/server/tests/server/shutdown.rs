@@ -1,4 +1,4 @@
-//! The end in good order.
+//! A clean end of the server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Peers that ask for much and read nothing: how much of it stands in the kernel.
+//! Peers that ask for much and read nothing: the bytes of their replies in the kernel.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::fixture::{Fixture, ephemeral, fragments, with_server};
 
-/// Calls that one peer makes: their answers are 3 MiB.
+/// Number of calls of one peer: their replies are 3 MiB.
 const CALLS: u32 = 500;
-/// What the peer's kernel takes: twice this.
+/// Half of the bytes that the peer's kernel accepts.
 const WINDOW_BYTES: u32 = 4 << 10;
-/// Looks at the kernel without a change after which no more comes.
+/// Number of polls without a change after which the kernel's bytes count as final.
 const STILL: usize = 100;
 
-/// A server with 300 rules, of which one admits 127.0.0.1.
+/// A server with 300 rules, one of which admits 127.0.0.1.
 fn many_rules() -> Settings {
     let others = (0..300).map(|number| format!("10.1.{}.{}", number / 256, number % 256));
     let rules: Vec<_> = others
@@ -31,7 +31,7 @@ fn many_rules() -> Settings {
     Settings { config: Config { exports, ..ephemeral() }, ..Settings::default() }
 }
 
-/// EXPORT of the MOUNT program.
+/// A call of the MOUNT program's EXPORT.
 fn export(xid: u32) -> Vec<u8> {
     let body = call_body {
         rpcvers: 2,
@@ -47,13 +47,13 @@ fn export(xid: u32) -> Vec<u8> {
     fragments(&bytes, usize::MAX)
 }
 
-/// An address as the kernel's table of connections has it.
+/// Formats an address like the kernel's table of connections.
 fn in_table(address: SocketAddr) -> String {
     let SocketAddr::V4(address) = address else { panic!("it is an IPv4 address") };
     format!("{:08X}:{:04X}", u32::from_le_bytes(address.ip().octets()), address.port())
 }
 
-/// Bytes of the server that stand in the kernel for this peer, sent or not.
+/// Bytes of the server that the kernel holds for this peer, sent or not.
 fn standing(server: SocketAddr, peer: &TcpStream) -> usize {
     let peer = in_table(peer.local_addr().expect("it is bound"));
     let table = std::fs::read_to_string("/proc/net/tcp").expect("the system is Linux");
@@ -63,7 +63,7 @@ fn standing(server: SocketAddr, peer: &TcpStream) -> usize {
     usize::from_str_radix(sending, 16).expect("a number")
 }
 
-/// The most that stands in the kernel for a peer of this address that reads nothing.
+/// Maximum number of bytes that the kernel holds for a peer of this address that reads nothing.
 async fn most_standing(fixture: &Fixture, from: Ipv4Addr) -> usize {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(WINDOW_BYTES).expect("it is small");

@@ -1,9 +1,10 @@
-//! `duramen raid dump --accept-loss`: what is left of a volume whose set has lost too many disks.
+//! `duramen raid dump --accept-loss`: recovers the remains of a volume whose set has lost too many
+//! disks.
 //!
-//! The set is opened in memory, and nothing is written to its disks. What they cannot give is zeros
-//! in the image, and listed. What the log of the set has is in the image. If the volume has a log
-//! of its own in the set, as policy `log` has, that is brought home in the image, too: an image has
-//! no log beside it.
+//! The set is opened in memory, and nothing is written to its disks. Unreadable data becomes zeros
+//! in the image, and is listed. The image includes the contents of the set's log. If the volume has
+//! its own log in the set, as under policy `log`, that log is replayed into the image, too: an
+//! image has no log beside it.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,25 +25,26 @@ use crate::found::found_on;
 use crate::stack::at_once;
 use crate::volume::Volume;
 
-/// The least that is given up, in bytes.
+/// Smallest unit of data that is given up, in bytes.
 const BLOCK: u64 = 4096;
 
-/// What became of an image.
+/// Result of a dump.
 struct Dumped {
     size: u64,
-    /// What no disk gives, in its order, and not side by side.
+    /// Unreadable ranges in ascending order, none adjacent to another.
     lost: Vec<Range<u64>>,
-    /// What a person has to know besides, a sentence each.
+    /// Further notes for the user, one sentence each.
     notes: Vec<String>,
-    /// A log could not give all that it held: the image lacks that, and nothing lists it.
+    /// Whether a log could not provide all of its contents: the image lacks them, and no list names
+    /// them.
     is_short: bool,
 }
 
-/// Writes the image, with holes where there are zeros and where something is lost.
+/// Writes the image, with holes for zeros and for lost ranges.
 ///
 /// # Errors
-/// [`Failure::NotInImage`] and [`Failure::ShortImage`] if something is lost: the image is there.
-/// After any other [`Failure`] it is gone.
+/// [`Failure::NotInImage`] and [`Failure::ShortImage`] if something is lost: the image is kept.
+/// After any other [`Failure`] it is removed.
 pub(in crate::sets) fn run(
     volume: Volume,
     file: &Path,
@@ -64,7 +66,7 @@ pub(in crate::sets) fn run(
 }
 
 impl Dumped {
-    /// Whether the image has all that was acknowledged, as far as the disks can tell.
+    /// Whether the image has all acknowledged data, as far as the disks show.
     fn verdict(&self, path: &Path) -> Result<(), Failure> {
         let path = path.to_owned();
         match self.lost.iter().map(|range| range.end - range.start).sum() {
@@ -85,7 +87,7 @@ async fn dump(
     let stack = volume.open(Access::ReadOnly, &at_once, runtime).await?;
     let size = stack.disk.geometry().size;
     let mut lost: Vec<Range<u64>> = Vec::new();
-    // Ranges that are still to be read, the next one last.
+    // Ranges yet to be read, the next one last.
     let mut ahead: Vec<Range<u64>> = Vec::new();
     for from in (0..size).step_by(STEP as usize) {
         ahead.push(from..(from + STEP).min(size));
@@ -93,7 +95,7 @@ async fn dump(
             let length = range.end - range.start;
             let read = stack.disk.read(range.start, Buffer::unfilled(length as usize)).await;
             match read {
-                Ok(bytes) if bytes.iter().all(|&byte| byte == 0) => {} // a hole
+                Ok(bytes) if bytes.iter().all(|&byte| byte == 0) => {} // left as a hole
                 Ok(bytes) => image.write_all_at(&bytes, range.start).map_err(written)?,
                 Err(_) if length > BLOCK => {
                     let middle = range.start + (length / 2).next_multiple_of(BLOCK);
@@ -120,7 +122,7 @@ async fn dump(
     Ok(dumped)
 }
 
-/// Notes what is lost, behind all that is.
+/// Appends a lost range, which lies behind all earlier ones.
 fn lose(lost: &mut Vec<Range<u64>>, range: Range<u64>) {
     match lost.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
@@ -128,7 +130,7 @@ fn lose(lost: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// Brings home in an image what the log of its volume holds, and notes what is to be known of that.
+/// Replays the log of the volume into the image, and adds notes about the result.
 async fn bring_home(
     volume: &Volume,
     log: Option<&Rc<dyn BlockDevice>>,
@@ -148,7 +150,7 @@ async fn bring_home(
                 dumped.is_short = true;
                 return Ok(());
             }
-            // All of it is home, and the image still says that it needs the log.
+            // All entries are written in place, and the image is still marked as needing the log.
             Ok(Prepared { replayed: Some(replayed), .. }) => {
                 let entries = format!("{} entries of its log are in the image", replayed.entries);
                 let is_stopped = stop(volume, image, log, runtime).await.is_ok();
@@ -168,7 +170,8 @@ async fn bring_home(
     Ok(())
 }
 
-/// Opens the volume in an image, whose log is at rest, and stops it: then it needs the log no more.
+/// Opens the volume in an image whose log has been replayed, and stops it: then the image no longer
+/// needs the log.
 async fn stop(
     volume: &Volume,
     image: Rc<dyn BlockDevice>,

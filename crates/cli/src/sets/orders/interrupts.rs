@@ -1,4 +1,4 @@
-//! Long work of a set that a person pauses or cancels: by an order, or as a job.
+//! Pause and cancellation of rebuilds and scrubs: by an order, or through their jobs.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use server::control::{Job, Refused};
 
 use super::{Orders, refusal};
 
-/// Work asks this often whether its job is cancelled.
+/// Interval at which work checks whether its job was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Which work is to be cancelled; whatever there is, if nothing is said.
+/// The work to cancel; any work under way, if none is named.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::sets) struct Cancelled {
@@ -31,7 +31,7 @@ pub(in crate::sets) enum WorkName {
 }
 
 impl Orders {
-    /// Ends work that is under way.
+    /// Cancels work that is under way.
     pub(super) fn cancel(&self, Cancelled { work }: Cancelled) -> Result<(), Refused> {
         let is_filling = self.open.set.status().rebuild.is_some();
         let work = match (work, is_filling, self.is_scrubbing.get()) {
@@ -52,7 +52,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Has work wait, or go on.
+    /// Pauses or resumes work.
     pub(super) fn pause(&self, is_paused: bool) -> Result<(), Refused> {
         match (is_paused, self.open.set.status().is_paused) {
             (true, true) => Err(refusal("it is paused already")),
@@ -64,7 +64,7 @@ impl Orders {
         }
     }
 
-    /// Does work as a job, which may be cancelled.
+    /// Runs work as a job that may be cancelled.
     pub(super) async fn cancellable<T>(
         &self,
         job: &Job,

@@ -1,7 +1,7 @@
-//! Where the disks of a set are, as `volume.toml` has it for the next start: what orders note.
+//! The lists of a set's disks in `volume.toml`, which orders update for the next start.
 //!
-//! The file may have been changed since the set was opened. So it is read again right before it is
-//! written, and its lists lose and gain only what an order changes.
+//! The file may have been changed since the set was opened. So it is read again just before it is
+//! written, and its lists lose and gain only the disks that an order changes.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use crate::members::{Member, is_spare, real};
 use crate::volume::{Volume, write_settings};
 use crate::words;
 
-/// What is to be taken from the lists: the disk of a slot, or a path.
+/// The disk to remove from the lists: by its slot, or by its path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::sets) enum Removed {
@@ -28,7 +28,8 @@ pub(in crate::sets) enum Removed {
 }
 
 impl Orders {
-    /// Forgets where a disk was: a spare, the member of a slot that is out, or what is gone.
+    /// Removes a path from the lists: of a spare, of a member that is out, or of a disk that no
+    /// longer exists.
     pub(in crate::sets) async fn remove(&self, removed: Removed) -> Result<(), Refused> {
         if self.is_busy.get() {
             return Err(refusal("a member is being made: wait for its end"));
@@ -66,7 +67,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Where the member of a slot that is out was seen last.
+    /// Last known path of the member of a slot that is out.
     fn path_of(&self, slot: usize) -> Result<PathBuf, Refused> {
         let slots = self.open.set.label().slots;
         let Some(known) = slots.get(slot) else {
@@ -83,8 +84,8 @@ impl Orders {
         its.map(|its| real_place(&its.path)).ok_or_else(|| refusal(unknown))
     }
 
-    /// Has a disk say no more that it is a spare, if it is there. The next start would take it for
-    /// one that was moved.
+    /// Removes the spare label from a disk, if the disk is present. Otherwise the next start would
+    /// take it for a spare that was moved.
     async fn unmark(&self, path: PathBuf, set: Id) {
         let place = path.clone();
         let opened = elsewhere(move || {
@@ -96,7 +97,7 @@ impl Orders {
             Some(Ok(disk)) => {
                 let device = (self.device)(disk.large_past_cache());
                 let forgot = raid::forget_spare(&*device).await.map_err(|error| error.to_string());
-                let _ = device.close().await; // what it says is durable
+                let _ = device.close().await; // the change of its label is durable
                 forgot
             }
         };
@@ -106,8 +107,8 @@ impl Orders {
         }
     }
 
-    /// Notes where the new member is, for the next start. The old one stays on the list until the
-    /// new one is there.
+    /// Lists the path of a new member for the next start. The old member stays on the list until
+    /// the new one is complete.
     pub(super) fn put_on_list(&self, new: Id, path: &Path, slot: usize) -> Result<(), Failure> {
         let mut listed = self.open.listed.borrow().clone();
         listed.retain(|one| real(one) != path);
@@ -127,7 +128,7 @@ impl Orders {
         Ok(())
     }
 
-    /// A member waits for nothing any more.
+    /// Removes a member from the spares.
     pub(super) fn is_no_spare(&self, member: Id) {
         let members = self.open.members.borrow();
         let its = members.iter().find(|known| known.label.member() == member);
@@ -135,14 +136,14 @@ impl Orders {
         self.open.spares.borrow_mut().retain(|spare| real(spare) != path);
     }
 
-    /// Notes that a member was made to its end.
+    /// Records that a member is complete.
     pub(in crate::sets) fn is_made(&self, member: Id, replaced: Option<Id>) {
         self.is_no_spare(member);
         replaced.into_iter().for_each(|old| self.unlist(old));
         self.note_list();
     }
 
-    /// Takes the place of a member from the list, and what is known of it.
+    /// Removes a member from the list, and forgets its disk.
     pub(super) fn unlist(&self, member: Id) {
         let mut members = self.open.members.borrow_mut();
         let its = members.extract_if(.., |known| known.label.member() == member);
@@ -153,15 +154,15 @@ impl Orders {
         });
     }
 
-    /// Writes where the disks are now. What cannot be written is told: they are looked for anyway.
+    /// Writes the present lists. A failure is only reported: the disks are searched for anyway.
     pub(super) fn note_list(&self) {
         if let Err(failure) = self.write(&self.open.listed.borrow(), &self.open.spares.borrow()) {
             words::say(format_args!("{failure}; it says where the disks were before"));
         }
     }
 
-    /// Writes where the disks are. What else the settings say now stays, and what somebody has
-    /// added to their lists since they were read.
+    /// Writes these lists. Other settings in the file, and paths that a user has added to its lists
+    /// since they were read, are kept.
     pub(super) fn write(&self, members: &[PathBuf], spares: &[PathBuf]) -> Result<(), Failure> {
         let Some(folder) = &self.volume.folder else { return Ok(()) };
         let settings = Volume::find(folder)?.settings;
@@ -179,8 +180,8 @@ impl Orders {
     }
 }
 
-/// A list as it is to be written: what stands there now, without what is no more of what was noted
-/// before, and with what is new.
+/// Merges a list: the paths now in the file, without those that were noted before and are gone, and
+/// with the new ones.
 fn merged(there: Vec<PathBuf>, noted: &[PathBuf], new: &[PathBuf]) -> Vec<PathBuf> {
     let has_gone = |path: &PathBuf| noted.contains(path) && !new.contains(path);
     let mut list: Vec<PathBuf> = there.into_iter().filter(|path| !has_gone(path)).collect();

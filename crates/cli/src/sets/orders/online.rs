@@ -1,14 +1,15 @@
-//! A member that is out comes back because a person says so.
+//! Returns of members that are out, on a user's order.
 //!
-//! A member that was missing when the set was opened comes back by itself as soon as it is there.
-//! One that an error or a person has put out does not: its disk may fail again, and only a person
-//! knows whether it was mended. It comes back as any returned member does: the set knows what it
-//! has missed, and gives it that ([`raid::Set::rebuild`]).
+//! A member that was missing when the set was opened returns by itself as soon as its disk appears.
+//! A member that is out after an error or a user's order does not: its disk may fail again, and
+//! only a person knows whether it was repaired. It returns like any other member: the set knows
+//! which writes it has missed, and copies them ([`raid::Set::rebuild`]).
 //!
-//! The disk is opened anew: what the set had open of it may lead nowhere since.
+//! The disk is opened anew: the set's own handle may be stale.
 //!
 //! **A crash here means**: the label of the disk says that it catches up, and those of the others
-//! may: then the next start goes on with it. Or none says so, and it is out as before.
+//! may: then the next start continues with it. Or no label says so, and the member is out as
+//! before.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -23,9 +24,9 @@ use super::{BUSY, Orders, Replacing, refusal};
 use crate::members::{Member, find_member, real};
 
 impl Orders {
-    /// Has the disk of the member of a slot ready to catch up, which is out by then. Without a path
-    /// the disk is looked for where the settings have the members. No other is begun until that has
-    /// ended.
+    /// Prepares the disk of the member of a slot, which is out by then, for its resync. Without a
+    /// path the disk is searched for at the members' paths in the settings. No other rebuild begins
+    /// until this one has ended.
     pub(in crate::sets) async fn begin_return(
         &self,
         slot: usize,
@@ -50,7 +51,7 @@ impl Orders {
             let look = move || find_member(&path, &set, &member);
             found.extend(self.look_at(place, look).await.flatten());
         }
-        let found = found.into_iter().max_by_key(Member::age); // others are copies
+        let found = found.into_iter().max_by_key(Member::age); // the others are copies
         let found = found.ok_or_else(|| not_found(slot, &places))?;
         let device = self.open_returning(slot, &found).await?;
         if let Err(error) = self.open.set.fits(&*device) {
@@ -61,7 +62,7 @@ impl Orders {
         Ok(Replacing { slot, device, member, replaced: None, offline: None })
     }
 
-    /// Where a member may be: the paths on the list, and where it was seen last.
+    /// Possible paths of a member: the paths on the list, and its last known path.
     fn places_of(&self, member: &Id) -> Vec<PathBuf> {
         let mut places = self.open.listed.borrow().clone();
         let members = self.open.members.borrow();
@@ -74,7 +75,7 @@ impl Orders {
         places
     }
 
-    /// Opens the disk that was found for a slot, and looks once more whether it is the member.
+    /// Opens the disk that was found for a slot, and checks again that it is the member.
     async fn open_returning(
         &self,
         slot: usize,
@@ -82,7 +83,7 @@ impl Orders {
     ) -> Result<Rc<dyn BlockDevice>, Refused> {
         let place = real(&found.path);
         if let Some(returned) = self.open.take_returned(slot, &place) {
-            return Ok(returned.device); // it was opened since it is out
+            return Ok(returned.device); // it has been opened since it went out
         }
         self.let_go(slot).await; // it may be the same disk
         self.open.release(&place).await;
@@ -102,7 +103,7 @@ impl Orders {
         Ok(device)
     }
 
-    /// Notes where a member is, if the list has it elsewhere.
+    /// Updates the list with the path of a member, if it is not on the list.
     fn put_back_on_list(&self, found: Member) -> Result<(), Refused> {
         let (place, member) = (real(&found.path), found.label.member());
         let mut members = self.open.members.borrow().clone();
@@ -124,7 +125,7 @@ impl Orders {
     }
 }
 
-/// The member of a slot is on none of these disks.
+/// Refuses the order because none of these disks has the member of the slot.
 fn not_found(slot: usize, places: &[PathBuf]) -> Refused {
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let places = places.join(", ");

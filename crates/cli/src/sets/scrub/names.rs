@@ -1,7 +1,7 @@
-//! All names of some files: a walk through the directories of a volume.
+//! Finds all names of some files by a walk through the directories of a volume.
 //!
-//! The volume is opened in memory, as far as it can be read, and nothing of it changes. Where a
-//! server changes it meanwhile, a walk may not come to its end.
+//! The volume is opened in memory, as far as it is readable, and nothing on it changes. If a server
+//! changes it meanwhile, the walk may remain incomplete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,11 +15,10 @@ use vfs::{Credentials, DirectoryEntry, FileKind, FileSystem, FsError, ObjectId};
 use crate::shown::show_name;
 use crate::volume::Volume;
 
-/// Memory for what was read already, in bytes.
+/// Size of the cache, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// The paths of files, in their order, by the numbers of the files. Nothing where they cannot be
-/// found.
+/// The sorted paths of files, by their inode numbers. Empty if they cannot be found.
 pub(super) async fn all_of(
     volume: &Volume,
     disk: Rc<dyn BlockDevice>,
@@ -37,18 +36,18 @@ pub(super) async fn all_of(
     let opened = open(disks, runtime.clone(), &options, &mut |_| ()).await;
     let Ok(opened) = opened else { return BTreeMap::new() };
     let found = walk(&*opened.files, wanted).await;
-    let _ = opened.files.shutdown().await; // it has changed nothing
+    let _ = opened.files.shutdown().await; // nothing was changed
     found
 }
 
-/// Looks into every directory that can be read.
+/// Walks through every readable directory.
 async fn walk(files: &dyn FileSystem, wanted: &BTreeSet<u64>) -> BTreeMap<u64, Vec<String>> {
     let mut found: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     let (root, mut seen) = (files.root(), BTreeSet::new());
     let mut ahead = vec![(root, String::new())];
     while let Some((directory, path)) = ahead.pop() {
         if !seen.insert(directory.ino) {
-            continue; // a circle
+            continue; // a cycle
         }
         let Ok(entries) = entries(files, directory).await else { continue };
         for DirectoryEntry { id, name, attributes, .. } in entries {
@@ -67,7 +66,7 @@ async fn walk(files: &dyn FileSystem, wanted: &BTreeSet<u64>) -> BTreeMap<u64, V
     found
 }
 
-/// What a directory holds.
+/// Reads the entries of a directory.
 async fn entries(
     files: &dyn FileSystem,
     directory: ObjectId,

@@ -1,4 +1,4 @@
-//! What the tests of the command line share.
+//! Helpers of the command-line tests.
 
 pub(crate) mod serving;
 
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A new folder that goes away with this value.
+/// A new folder that is removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Creates it, empty.
+    /// Creates an empty folder.
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -28,7 +28,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A path in it.
+    /// A path in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -40,7 +40,7 @@ impl Drop for Folder {
     }
 }
 
-/// What a run of `duramen` gave.
+/// Result of a run of `duramen`.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// The exit code.
@@ -52,14 +52,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Asserts that it went well; gives the output.
+    /// Asserts success and returns the output.
     #[track_caller]
     pub(crate) fn good(self) -> String {
         assert_eq!((self.code, self.errors.as_str()), (0, ""), "{}", self.output);
         self.output
     }
 
-    /// Asserts that it failed with this code and said this, in one sentence of one line; gives it.
+    /// Asserts a failure with this exit code and one sentence on one line that contains `said`, and
+    /// returns that line.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, said: &str) -> String {
         assert_eq!(self.code, code, "{}", self.errors);
@@ -70,7 +71,7 @@ impl Run {
     }
 }
 
-/// Lets real time pass, for a server that does something by itself.
+/// Sleeps in real time while a server does something by itself.
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 pub(crate) fn pause(time: Duration) {
     thread::sleep(time);
@@ -81,15 +82,15 @@ pub(crate) fn duramen<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
     run(Command::new(env!("CARGO_BIN_EXE_duramen")).args(arguments))
 }
 
-/// Runs `duramen` with these arguments. What has not ended after a minute ends with code 124.
+/// Runs `duramen` with these arguments. A run that takes longer than a minute ends with code 124.
 pub(crate) fn duramen_in_time<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Run {
     run(Command::new("timeout").args(["60", env!("CARGO_BIN_EXE_duramen")]).args(arguments))
 }
 
-/// Runs `duramen` with these arguments, however it ends. Says how many bytes it has read; nothing
-/// where the kernel does not count that.
+/// Runs `duramen` with these arguments, whatever its exit code, and returns the number of bytes it
+/// has read; `None` if the kernel does not count them.
 pub(crate) fn bytes_read(arguments: &[&str]) -> Option<u64> {
-    // The kernel counts for a process what its children have read that it has waited for.
+    // The kernel's counts of a process include the children that it has waited for.
     let script = "\"$@\" > /dev/null 2>&1; exec cat /proc/self/io";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_duramen")]).args(arguments);
@@ -98,8 +99,7 @@ pub(crate) fn bytes_read(arguments: &[&str]) -> Option<u64> {
     read.map_or_else(|| skip("the kernel does not count"), |read| read.parse().ok())
 }
 
-/// Runs what is advised between quotes, from the word on with which that begins, as a shell takes
-/// it.
+/// Runs the command that a message advises in quotes, as a shell would. `command` is its beginning.
 #[track_caller]
 pub(crate) fn follow(told: &str, command: &str) -> Run {
     let advice = told.split('\'').find(|part| part.starts_with(command));
@@ -124,8 +124,8 @@ pub(crate) fn on(command: &str, path: &Path, more: &[&str]) -> Run {
     duramen(&[&[command, path], more].concat())
 }
 
-/// A file of the folder `shared` beside the repository. A clone alone does not have it: then this
-/// says so, and the caller skips.
+/// Path of a file in the folder `shared` beside the repository. A clone alone does not have it:
+/// then this reports a skip, and the caller skips.
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let file = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
     if file.exists() {
@@ -134,7 +134,7 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     skip(&format!("{} is not there", file.display()))
 }
 
-/// Says loudly that a test shows nothing here, and why.
+/// Reports loudly that a test is skipped, and why.
 pub(crate) fn skip<T>(reason: &str) -> Option<T> {
     eprintln!("SKIPPED, NOTHING TESTED: {reason}");
     None
@@ -154,7 +154,7 @@ pub(crate) fn freebsd_disk(endian: &str, folder: &Folder) -> Option<PathBuf> {
     }
 }
 
-/// Asserts that the independent checker finds a clean UFS2 file system, where there is a checker.
+/// Asserts that the independent checker finds a clean UFS2 file system, if the checker is there.
 #[track_caller]
 pub(crate) fn assert_clean(image: &Path) {
     let Some(checker) = shared("oracles/ufs2_verify.py") else { return };
@@ -167,8 +167,8 @@ pub(crate) fn assert_clean(image: &Path) {
     }
 }
 
-/// Answers on the socket of a volume as a server that has this status and this object for a route.
-/// Gives the routes that are asked for; it ends with the first that nobody takes any more.
+/// Answers on the socket of a volume like a server, with this status and this object for one route.
+/// Returns the requested routes; it ends with the first request that nobody receives.
 pub(crate) fn pretend(
     volume: &Path,
     answer: impl Fn(&str) -> (u16, Value) + Send + 'static,
@@ -194,14 +194,14 @@ pub(crate) fn pretend(
     told
 }
 
-/// A host with little space: a file system in memory, while it lives.
+/// A host with little space: a file system in memory that is unmounted on drop.
 pub(crate) struct SmallHost {
     pub(crate) place: PathBuf,
     _folder: Folder,
 }
 
 impl SmallHost {
-    /// One of this size, as `mount` takes it; none where nothing can be mounted.
+    /// Mounts a host of this size, as `mount` takes it; `None` where mounting is impossible.
     pub(crate) fn new(size: &str) -> Option<SmallHost> {
         let folder = Folder::new();
         let place = folder.path("small");
@@ -223,7 +223,7 @@ impl Drop for SmallHost {
     }
 }
 
-/// A loop device, while this lives.
+/// A loop device that is detached on drop.
 pub(crate) struct Loop(pub(crate) String);
 
 impl Loop {

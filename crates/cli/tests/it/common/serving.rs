@@ -1,4 +1,4 @@
-//! A server of its own, and an independent client.
+//! A server process, and an independent client.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,20 +16,20 @@ use nfs3_types::nfs3::{
 use nfs3_types::rpc::{auth_unix, opaque_auth};
 use nfs3_types::xdr_codec::Opaque;
 
-/// A server that says it is ready.
+/// A server that has reported that it is ready.
 pub(crate) struct Serving {
     process: Child,
-    /// The first line that it printed.
+    /// The first line of its output.
     ready: String,
 }
 
 impl Serving {
-    /// Serves volumes on a port of the system's choice.
+    /// Serves volumes on a port that the system chooses.
     pub(crate) fn start(volumes: &[&Path], more: &[&str]) -> Self {
         Self::start_saying(volumes, more, &[], Stdio::inherit())
     }
 
-    /// The same, with these variables of the environment, and a standard error.
+    /// Serves volumes, with these environment variables and this standard error.
     pub(crate) fn start_saying(
         volumes: &[&Path],
         more: &[&str],
@@ -64,14 +64,14 @@ impl Serving {
         Self { process, ready }
     }
 
-    /// Serves volumes, and outlives writes behind the end that [`Self::limit_files`] sets.
+    /// Serves volumes, and survives writes beyond the end that [`Self::limit_files`] sets.
     pub(crate) fn start_limited(volumes: &[&Path]) -> Self {
         let mut process = Command::new("sh");
         process.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_duramen")]);
         Self::begin(process, volumes, &[], &[], Stdio::inherit())
     }
 
-    /// Has every write fail from now on that ends behind this byte of a file.
+    /// Makes every write fail from now on that ends behind this byte of a file.
     pub(crate) fn limit_files(&self, bytes: Option<u64>) {
         let bytes = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
         let (process, limit) = (self.process.id().to_string(), format!("--fsize={bytes}:"));
@@ -79,13 +79,13 @@ impl Serving {
         assert!(limited.expect("prlimit is there").success());
     }
 
-    /// Where it serves.
+    /// Address at which it serves.
     pub(crate) fn address(&self) -> SocketAddr {
         let first = self.ready.split([' ', '/']).nth(1).expect("an address behind 'ready:'");
         first.parse().expect("an address")
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM and waits for the end.
     pub(crate) fn stop(self) -> ExitStatus {
         self.signal("-TERM");
         self.ended()
@@ -96,7 +96,7 @@ impl Serving {
         self.process.wait().expect("it is our child")
     }
 
-    /// Sends it a signal, by the word that kill(1) has for it.
+    /// Sends a signal, by its kill(1) name.
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.process.id().to_string()]).status();
         assert!(sent.expect("kill is there").success());
@@ -107,13 +107,13 @@ impl Serving {
         self.process.stderr.take()
     }
 
-    /// Ends it without a chance to do anything.
+    /// Kills the server at once.
     pub(crate) fn kill(mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it is our child");
     }
 
-    /// A client, and the handle of the root of a volume.
+    /// Mounts a volume: a client, and the handle of the root.
     pub(crate) fn mount(&self, name: &str) -> (Nfs3Client<Stream>, nfs_fh3) {
         let user = auth_unix { machinename: Opaque::borrowed(b"test"), ..auth_unix::default() };
         let connect = || Stream(TcpStream::connect(self.address()).expect("it accepts"));
@@ -127,7 +127,8 @@ impl Serving {
     }
 }
 
-/// A test that fails leaves no server behind, for which whoever reads its output would wait.
+/// A failing test leaves no server behind, whose open output would block the reader of the test's
+/// output.
 impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.process.kill(); // it may have ended
@@ -135,7 +136,7 @@ impl Drop for Serving {
     }
 }
 
-/// A plain socket for the client, which wants to await: nothing else runs in this thread.
+/// A blocking socket behind the client's async traits: nothing else runs in this thread.
 pub(crate) struct Stream(TcpStream);
 
 impl AsyncRead for Stream {
@@ -150,7 +151,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// What a call that went well gave.
+/// The result of a successful call.
 #[track_caller]
 pub(crate) fn good<T, E: std::fmt::Debug>(result: Nfs3Result<T, E>) -> T {
     match result {
@@ -159,7 +160,7 @@ pub(crate) fn good<T, E: std::fmt::Debug>(result: Nfs3Result<T, E>) -> T {
     }
 }
 
-/// Makes a file over NFS, with this in it.
+/// Creates a file with this data over NFS.
 pub(crate) fn put(serving: &Serving, volume: &str, name: &str, data: &[u8]) {
     let (mut client, root) = serving.mount(volume);
     let place = diropargs3 { dir: root, name: name.as_bytes().into() };
@@ -176,7 +177,7 @@ pub(crate) fn put(serving: &Serving, volume: &str, name: &str, data: &[u8]) {
     assert_eq!(written.count as usize, data.len());
 }
 
-/// Gives a file another name over NFS.
+/// Adds a hard link to a file over NFS.
 pub(crate) fn link(serving: &Serving, volume: &str, name: &str, other: &str) {
     let (mut client, root) = serving.mount(volume);
     let object = diropargs3 { dir: root.clone(), name: name.as_bytes().into() };
@@ -186,7 +187,7 @@ pub(crate) fn link(serving: &Serving, volume: &str, name: &str, other: &str) {
     good(block_on(client.link(&linked)).expect("a reply"));
 }
 
-/// Takes the name of a file away over NFS.
+/// Removes a name of a file over NFS.
 pub(crate) fn remove(serving: &Serving, volume: &str, name: &str) {
     let (mut client, root) = serving.mount(volume);
     let object = diropargs3 { dir: root, name: name.as_bytes().into() };

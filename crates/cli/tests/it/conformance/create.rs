@@ -76,7 +76,7 @@ fn an_exclusive_create_is_known_again_by_its_verifier_even_after_a_restart() {
     });
 }
 
-/// The answers that are remembered are not meant here: each call has a number of its own.
+/// The reply cache does not matter here: each call has an xid of its own.
 #[test]
 fn a_verifier_goes_with_the_first_write_or_change_of_attributes() {
     with_volume(async |mut fixture: Fixture| {
@@ -123,7 +123,7 @@ fn a_create_tells_of_the_file_and_of_its_directory_before_and_after() {
         assert_same(&made.obj_attributes.unwrap(), &new);
         assert_eq!((new.type_, new.mode, new.nlink), (ftype3::NF3DIR, 0o750, 2));
 
-        // A refusal tells of the directory, too.
+        // A refusal has the attributes of the directory, too.
         match root.client.mkdir(&args).await.expect("a reply") {
             Nfs3Result::Err((status, refused)) => {
                 assert_eq!(status, NFS3ERR_EXIST);
@@ -199,7 +199,7 @@ fn only_the_superuser_makes_devices() {
     });
 }
 
-/// Arguments of a MKNOD that the client itself would not send.
+/// Arguments of a MKNOD that the client library would not send.
 struct MknodOf<'a>(diropargs3<'a>, ftype3);
 
 impl Pack for MknodOf<'_> {
@@ -266,7 +266,7 @@ fn a_new_file_belongs_to_its_maker_and_to_the_group_of_its_directory() {
         let file = user.file(&top, "file", 0o7644).await.unwrap();
         let found = user.getattr(&file).await.unwrap();
         assert_eq!((found.uid, found.gid), (10, 77));
-        assert_eq!(found.mode, 0o5644); // not of a foreign group; sticky means nothing, and stays
+        assert_eq!(found.mode, 0o5644); // a foreign group loses set-gid; sticky stays
     });
 }
 

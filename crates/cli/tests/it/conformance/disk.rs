@@ -1,4 +1,4 @@
-//! A disk in memory that fails when a test says so, and that is copied as a power cut leaves it.
+//! A disk in memory that fails when a test says so, and that can be copied like after a power cut.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use block::{BlockDevice, Buffer, Durability, Geometry, Io, IoError, Verb};
 use bytes::Bytes;
 
-/// What a disk is asked to do, for a rule to decide on.
+/// A request to a disk, for a rule to decide on.
 pub(crate) enum Request<'a> {
     Read(u64, usize),
     Write(&'a [u8]),
@@ -17,46 +17,46 @@ pub(crate) enum Request<'a> {
 
 type Rule = Box<dyn Fn(&Request<'_>) -> bool>;
 
-/// Every write reaches it at once: what order and flushes are good for is shown elsewhere.
+/// A disk whose writes are durable at once: order and flushes are tested elsewhere.
 pub(crate) struct MemoryDisk {
     bytes: RefCell<Vec<u8>>,
     fails: RefCell<Option<Rule>>,
 }
 
 impl MemoryDisk {
-    /// A disk of zeros.
+    /// Creates a disk of zeros.
     pub(crate) fn new(size: usize) -> Rc<Self> {
         Rc::new(Self { bytes: RefCell::new(vec![0; size]), fails: RefCell::default() })
     }
 
-    /// Another disk with what is on this one now, and without its faults.
+    /// Creates a copy of the disk as it is now, without its faults.
     pub(crate) fn copy(&self) -> Rc<Self> {
         Rc::new(Self { bytes: self.bytes.clone(), fails: RefCell::default() })
     }
 
-    /// From now on the requests fail for which `rule` is true.
+    /// Makes all requests fail from now on for which `rule` is true.
     pub(crate) fn fail_when(&self, rule: impl Fn(&Request<'_>) -> bool + 'static) {
         *self.fails.borrow_mut() = Some(Box::new(rule));
     }
 
-    /// All is well again.
+    /// Lets all requests succeed again.
     pub(crate) fn heal(&self) {
         *self.fails.borrow_mut() = None;
     }
 
-    /// Where these bytes stand.
+    /// Offset of these bytes on the disk.
     pub(crate) fn find(&self, wanted: &[u8]) -> u64 {
         let bytes = self.bytes.borrow();
         let found = bytes.windows(wanted.len()).position(|window| window == wanted);
         found.expect("they were written") as u64
     }
 
-    /// Changes bytes behind everybody's back.
+    /// Changes bytes without the server's knowledge.
     pub(crate) fn put(&self, offset: u64, bytes: &[u8]) {
         self.bytes.borrow_mut()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Copies it to a file.
+    /// Saves the disk to a file.
     pub(crate) fn save(&self, path: &Path) {
         std::fs::write(path, &*self.bytes.borrow()).expect("there is room");
     }

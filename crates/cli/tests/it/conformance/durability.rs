@@ -1,4 +1,4 @@
-//! What a restart, a cut and a lost write leave.
+//! Data after a restart, a cut and a lost write.
 
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;

@@ -25,10 +25,10 @@ use crate::common::{Folder, assert_clean};
 use crate::conformance::disk::MemoryDisk;
 use crate::conformance::user::User;
 
-/// Longer than any test may take, on any machine.
+/// Longer than any test may take on any machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// One volume under three names: as it is, as another volume, and to be read alone.
+/// One volume under three names: normal, as another volume, and read-only.
 const CONFIGURATION: &str = r#"
     listen = ["127.0.0.1:0"]
     exports.data.clients = [{ network = "127.0.0.1", access = "rw", squash = "none" }]
@@ -49,12 +49,12 @@ struct Serving {
     running: JoinHandle<Result<(), ServeError>>,
 }
 
-/// Runs `test` with a server of a new volume of so many bytes.
+/// Runs `test` with a server of a new volume of `size` bytes.
 pub(crate) fn with_volume_of<F: Future<Output = ()>>(size: usize, test: impl FnOnce(Fixture) -> F) {
     let outcome = reactor::block_on(|runtime| async move {
         let disk = MemoryDisk::new(size);
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
-        // Small blocks: files have indirect blocks soon. No hashes: tests may change the disk.
+        // Small blocks give files indirect blocks early. Without hashes, tests may change the disk.
         let options = MkfsOptions {
             block_size: 8192,
             fragment_size: 1024,
@@ -68,7 +68,7 @@ pub(crate) fn with_volume_of<F: Future<Output = ()>>(size: usize, test: impl FnO
     outcome.expect("a reactor").expect("the test ends before its deadline");
 }
 
-/// Runs `test` with a server of a new volume that has room.
+/// Runs `test` with a server of a new volume that has enough space.
 pub(crate) fn with_volume<F: Future<Output = ()>>(test: impl FnOnce(Fixture) -> F) {
     with_volume_of(24 << 20, test);
 }
@@ -94,12 +94,12 @@ async fn serve(runtime: &Runtime, disk: &Rc<MemoryDisk>) -> Serving {
 }
 
 impl Fixture {
-    /// Stops the server in good order and starts another.
+    /// Stops the server cleanly and starts another.
     pub(crate) async fn restart(&mut self) {
         self.restart_after(|_| ()).await;
     }
 
-    /// The same, with something done to the disk in between.
+    /// Restarts the server, and changes the disk in between.
     pub(crate) async fn restart_after(&mut self, change: impl FnOnce(&MemoryDisk)) {
         self.stop().await;
         change(&self.disk);
@@ -112,7 +112,7 @@ impl Fixture {
         ended.expect("a clean end");
     }
 
-    /// Stops the server and lets the independent checker judge the disk, where there is a checker.
+    /// Stops the server and has the independent checker check the disk, if the checker is there.
     pub(crate) async fn judge(mut self) {
         self.stop().await;
         let folder = Folder::new();
@@ -121,7 +121,7 @@ impl Fixture {
         assert_clean(&image);
     }
 
-    /// Cuts the power: another server, of the disk as it is now. The old one knows nothing of it.
+    /// Cuts the power: starts another server on a copy of the disk. The old one continues unaware.
     pub(crate) async fn cut(&mut self) {
         self.disk = self.disk.copy();
         self.serving = serve(&self.runtime, &self.disk).await;
@@ -140,7 +140,7 @@ impl Fixture {
         MountClient::new_with_auth(io, credential(uid, 0, &[]), opaque_auth::default())
     }
 
-    /// The root of a volume, as MOUNT gives it.
+    /// Root handle of a volume, from MOUNT.
     pub(crate) async fn mount(&self, path: &str) -> nfs_fh3 {
         let path = dirpath(Opaque::borrowed(path.as_bytes()));
         let mounted = self.mount_client(0).await.mnt(path).await.expect("it is exported");

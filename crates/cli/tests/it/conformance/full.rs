@@ -1,4 +1,4 @@
-//! A volume that is full, and what it says of itself.
+//! A full volume, and the space it reports.
 
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
@@ -6,10 +6,10 @@ use nfs3_types::nfs3::*;
 use crate::conformance::fixture::{Fixture, with_volume, with_volume_of};
 use crate::conformance::user::{User, assert_same, owner};
 
-/// Four blocks, which are kept for files that become shorter.
+/// Four blocks, which are reserved for truncations.
 const KEPT: u64 = 4 * 8192;
 
-/// Appends until not even a fragment fits; how long the file became.
+/// Appends until not even a fragment fits; returns the final length.
 async fn fill(user: &mut User, file: &nfs_fh3) -> u64 {
     let mut end = 0;
     let mut piece = 65_536;
@@ -36,7 +36,8 @@ fn a_full_volume_refuses_what_needs_room_and_nothing_else() {
         let full = user.mkdir(&top, "full", 0o755).await.unwrap();
         let end = fill(&mut user, &file).await;
         assert!(end > 2 << 20, "{end} bytes fit");
-        // What a large file could not use, for it might have needed a block of pointers, too.
+        // Fills the space that a large file could not use, because it might have needed a block of
+        // pointers, too.
         fill(&mut user, &small).await;
         let other = user.file(&top, "other", 0o644).await.unwrap();
         let unstable = user.write(&other, 0, &[1; 8192], stable_how::UNSTABLE).await;
@@ -82,8 +83,8 @@ fn a_full_volume_refuses_what_needs_room_and_nothing_else() {
     });
 }
 
-/// Makes files in a directory and gives them data until not one fragment can be had. Every length
-/// of a tail comes, UNSTABLE and durable by turns; COMMIT never meets a full disk.
+/// Creates files in a directory and writes until not one fragment is free. Every tail length
+/// occurs, UNSTABLE and durable by turns; COMMIT never meets a full disk.
 async fn fill_files(user: &mut User, directory: &nfs_fh3, count: usize) {
     let mut files = Vec::new();
     for index in 0..count {
@@ -203,7 +204,7 @@ fn fsinfo_and_pathconf_tell_the_limits() {
         assert_eq!(info.time_delta, nfstime3 { seconds: 0, nseconds: 1 });
         let properties = FSF3_LINK | FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME;
         assert_eq!(info.properties, properties);
-        // 12 blocks and three levels of 1024 pointers each, of 8 KiB.
+        // 12 blocks and three levels of 1024 pointers each, with blocks of 8 KiB.
         let blocks = 12 + (1 << 10) + (1 << 20) + (1u64 << 30);
         assert_eq!(info.maxfilesize, blocks * 8192 - 1);
         let limits = user.pathconf(&top).await.unwrap();

@@ -1,4 +1,4 @@
-//! The command-line tools of libnfs, another independent client, where they are installed.
+//! The command-line tools of libnfs, another independent client, if they are installed.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,8 +8,8 @@ use tokio::task::spawn_blocking;
 use crate::conformance::fixture::{Fixture, with_volume};
 use crate::conformance::user::mode;
 
-/// Runs a tool in a thread of its own, for the server lives in this one. `None`, loudly, where
-/// there is no such tool.
+/// Runs a tool in a thread of its own, because the server runs in this one. `None`, with a loud
+/// skip, if the tool is missing.
 async fn run(tool: &'static str, arguments: Vec<String>) -> Option<Output> {
     let spawned = spawn_blocking(move || std::process::Command::new(tool).args(arguments).output());
     match spawned.await.expect("it does not panic") {

@@ -95,7 +95,7 @@ fn a_directory_is_not_removed_as_a_file_nor_a_file_as_a_directory() {
     });
 }
 
-/// 65 500 is what FreeBSD counts in 16 bits. The first 65 498 names are only said to be there.
+/// FreeBSD's 16-bit count allows 65 500. The first 65 498 names exist only in the link count.
 #[test]
 fn a_file_has_at_most_65500_names() {
     with_volume(async |mut fixture: Fixture| {
@@ -106,7 +106,7 @@ fn a_file_has_at_most_65500_names() {
         fixture
             .restart_after(|disk| {
                 let uid = disk.find(&0xfeed_beef_u32.to_le_bytes());
-                disk.put(uid - 2, &65_498_u16.to_le_bytes()); // the count stands before the owner
+                disk.put(uid - 2, &65_498_u16.to_le_bytes()); // the link count is before the owner
             })
             .await;
         let mut root = fixture.superuser().await;
@@ -116,7 +116,7 @@ fn a_file_has_at_most_65500_names() {
         root.link(&file, &top, "two").await.unwrap();
         assert_eq!(root.getattr(&file).await.unwrap().nlink, limit);
         assert_eq!(root.link(&file, &top, "more").await.err(), Some(NFS3ERR_MLINK));
-        // While a name moves the file has both: that is one too many, too.
+        // During a rename the file has both names: one too many.
         let renamed = root.rename((&top, "name"), (&top, "other")).await;
         assert_eq!(renamed.err(), Some(NFS3ERR_MLINK));
         root.remove(&top, "two").await.unwrap();

@@ -11,7 +11,8 @@ use crate::conformance::user::{User, assert_same, owner};
 
 const START: (u64, cookieverf3) = (0, cookieverf3([0; 8]));
 
-/// Lists a directory in pieces; `between` runs after each of them. How often each name came.
+/// Lists a directory in pieces; `between` runs after each piece. Returns how often each name was
+/// listed.
 async fn list(
     user: &mut User,
     directory: &nfs_fh3,
@@ -50,7 +51,7 @@ fn text(name: &filename3<'_>) -> String {
     String::from_utf8_lossy(name.as_ref()).into_owned()
 }
 
-/// What stays is listed once, what comes or goes meanwhile at most once.
+/// Permanent entries are listed once, entries that come or go meanwhile at most once.
 async fn churn(fixture: Fixture, plus: bool) {
     let mut user = fixture.superuser().await;
     let top = user.root.clone();
@@ -61,7 +62,8 @@ async fn churn(fixture: Fixture, plus: bool) {
     }
     let mut round = 0;
     let seen = list(&mut user, &directory, plus, async |user: &mut User| {
-        // From both ends, so that entries go before and behind the place of the listing.
+        // From both ends, so that entries are removed before and behind the position of the
+        // listing.
         for number in [round * 7, 2999 - round * 5, round * 7 + 1] {
             if number < 3000 && number % 3 != 0 {
                 let _ = user.remove(&directory, &format!("goes-{number}")).await;
@@ -204,7 +206,7 @@ fn cookies_hold_when_the_server_comes_back() {
     });
 }
 
-/// A handle without a generation would be stale for ever, and clients keep what they are given.
+/// A handle without a generation would be stale for ever, and clients keep their handles.
 #[test]
 fn a_file_that_cannot_be_read_is_listed_by_its_name_alone() {
     with_volume(async |mut fixture: Fixture| {
@@ -213,7 +215,7 @@ fn a_file_that_cannot_be_read_is_listed_by_its_name_alone() {
         user.file(&top, "good", 0o644).await.unwrap();
         let directory = user.mkdir(&top, "scratched", 0o755).await.unwrap();
         user.setattr(&directory, owner(0xfeed_beef, 0)).await.unwrap();
-        fixture.restart().await; // so that nothing of it is in memory
+        fixture.restart().await; // drops everything of it from memory
         let place = fixture.disk.find(&0xfeed_beef_u32.to_le_bytes());
         fixture.disk.fail_when(move |request| match request {
             Request::Read(offset, length) => (*offset..offset + *length as u64).contains(&place),

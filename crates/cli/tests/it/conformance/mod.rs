@@ -1,8 +1,9 @@
-//! What NFS version 3 promises, asked of the engine itself over TCP by an independent client.
+//! The promises of NFS version 3, tested over TCP by an independent client against the engine
+//! itself.
 //!
 //! `fixture` starts the server over a disk in memory, stops it, cuts its power; `user` has the
-//! procedures as verbs. Which test shows which answer (`refusals` unless said otherwise; a file
-//! alone where several of its tests do):
+//! procedures as verbs. The table shows which test covers which answer (`refusals` unless said
+//! otherwise; a file alone if several of its tests do):
 //!
 //! | status | procedures | shown by |
 //! |---|---|---|
@@ -40,8 +41,8 @@
 //! | BADTYPE | MKNOD | `create`: files_directories_and_links_are_not_made_by_mknod |
 //!
 //! NXIO, NODEV, DQUOT, REMOTE and SERVERFAULT are never answered, and NOTSUPP is not either, since
-//! UFS2 supports all that the protocol asks for. JUKEBOX is answered while what a cut left is
-//! looked for: the tests of reclaim ask for it.
+//! UFS2 supports all of the protocol. JUKEBOX is answered while reclaim looks for the leftovers of
+//! a cut: the tests of reclaim cover it.
 
 mod attributes;
 mod create;

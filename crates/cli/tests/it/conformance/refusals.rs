@@ -1,4 +1,4 @@
-//! The refusals that many procedures share, each asked of all of them.
+//! Refusals that many procedures share, tested for all of them.
 
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::nfs3::*;
@@ -11,7 +11,7 @@ fn status<T>(outcome: Outcome<T>) -> nfsstat3 {
     outcome.err().unwrap_or(NFS3_OK)
 }
 
-/// How every procedure but NULL answers about `handle` and, where it takes one, `name` in it.
+/// The status of every procedure but NULL for `handle` and, where it takes one, for `name` in it.
 async fn ask_all(user: &mut User, handle: &nfs_fh3, name: &str) -> Vec<(&'static str, nfsstat3)> {
     let start = (0, cookieverf3::default());
     let (guarded, fifo) =
@@ -132,7 +132,7 @@ fn a_client_that_is_not_admitted_gets_nothing() {
     with_volume(async |fixture: Fixture| {
         let mut user = fixture.superuser().await;
         let mut bytes = user.root.data.to_vec();
-        // The handle of the same root in the volume that nobody may use.
+        // The handle of the same root in the volume that no client may use.
         bytes[11] = 10;
         let check = crc32c(&bytes[..24]).to_be_bytes();
         bytes[24..].copy_from_slice(&check);
@@ -262,8 +262,8 @@ fn volumes_are_not_linked_together() {
     });
 }
 
-/// A metadata write that fails stops the volume, and until it is opened again nothing is said of
-/// any file, for what is in memory may never have been.
+/// A failed metadata write stops the volume. Until it is opened again, every answer about a file is
+/// an error, because changes in memory may be lost.
 #[test]
 fn a_volume_that_has_stopped_answers_with_an_error_until_it_is_opened_again() {
     with_volume(async |mut fixture: Fixture| {

@@ -149,7 +149,7 @@ fn in_a_sticky_directory_names_belong_to_their_owners() {
     });
 }
 
-/// Its ".." changes, which is content of the directory itself.
+/// A move changes its "..", which is content of the directory itself.
 #[test]
 fn who_may_not_write_a_directory_does_not_move_it_elsewhere() {
     with_volume(async |fixture: Fixture| {

@@ -29,7 +29,7 @@ fn one_of_many_makes_a_name_and_one_removes_it() {
     });
 }
 
-/// Whoever repeats an exclusive create with his own verifier finds his own file or none.
+/// A client that repeats an exclusive create with its own verifier finds its own file or none.
 #[test]
 fn one_of_many_wins_an_exclusive_create() {
     with_volume(async |fixture: Fixture| {
@@ -48,7 +48,7 @@ fn one_of_many_wins_an_exclusive_create() {
     });
 }
 
-/// Two directories that move into each other would leave a ring without a root.
+/// Two directories that move into each other would leave a cycle without a root.
 #[test]
 fn two_directories_never_move_into_each_other() {
     with_volume(async |fixture: Fixture| {
@@ -74,7 +74,7 @@ fn two_directories_never_move_into_each_other() {
 }
 
 /// Names change places, directories change parents, and files are replaced, in all directions at
-/// once: nobody waits for ever, and the counts are right afterwards.
+/// once: there is no deadlock, and the counts are right afterwards.
 #[test]
 fn renames_in_all_directions_end_and_lose_nothing() {
     with_volume(async |mut fixture: Fixture| {
@@ -151,7 +151,7 @@ fn who_writes_side_by_side_does_not_lose_the_others_bytes() {
     });
 }
 
-/// Who opens a file with O_CREAT and O_TRUNC gets one, whatever others remove meanwhile.
+/// An open with O_CREAT and O_TRUNC succeeds, whatever other clients remove meanwhile.
 #[test]
 fn an_unchecked_create_and_a_remove_side_by_side_both_find_what_they_need() {
     with_volume(async |fixture: Fixture| {
@@ -166,7 +166,7 @@ fn an_unchecked_create_and_a_remove_side_by_side_both_find_what_they_need() {
                 } else {
                     let how = createhow3::UNCHECKED(size(step % 2 * 1000));
                     let file = user.create(top, name, how).await.expect("it is made or cut");
-                    // Holds the file for a while, so that others have to wait for it.
+                    // Holds the file's lock for a while, so that others have to wait for it.
                     let _ = user.put(&file, 0, &[7; 20_000]).await;
                 }
             }

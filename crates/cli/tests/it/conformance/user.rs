@@ -1,4 +1,4 @@
-//! The independent client in few words: every procedure as a verb, its status as the error.
+//! The independent client in short form: every procedure as a verb, its status as the error.
 
 use nfs3_client::Nfs3Client;
 use nfs3_client::tokio::TokioIo;
@@ -8,10 +8,10 @@ use tokio::net::TcpStream;
 
 pub(crate) type Outcome<T> = Result<T, nfsstat3>;
 
-/// Somebody with a connection.
+/// A user with a connection.
 pub(crate) struct User {
     pub(crate) client: Nfs3Client<TokioIo<TcpStream>>,
-    /// The root of the volume.
+    /// Handle of the volume's root.
     pub(crate) root: nfs_fh3,
 }
 
@@ -39,13 +39,13 @@ pub(crate) fn owner(uid: u32, gid: u32) -> sattr3 {
     sattr3 { uid, gid, ..sattr3::default() }
 }
 
-/// Asserts that two replies tell the same of a file.
+/// Asserts that two replies have the same attributes of a file.
 #[track_caller]
 pub(crate) fn assert_same(one: &fattr3, other: &fattr3) {
     assert_eq!(format!("{one:?}"), format!("{other:?}"));
 }
 
-/// What a client may ask of a file by its handle alone, or by a name in it.
+/// Procedures on a file by its handle alone, or by a name in it.
 impl User {
     pub(crate) async fn getattr(&mut self, file: &nfs_fh3) -> Outcome<fattr3> {
         let args = GETATTR3args { object: file.clone() };
@@ -81,7 +81,7 @@ impl User {
         outcome(self.client.readlink(&args).await).map(|read| read.data.as_ref().to_vec())
     }
 
-    /// The bytes, and whether they end with the file.
+    /// The bytes, and whether the file ends with them.
     pub(crate) async fn read(
         &mut self,
         file: &nfs_fh3,
@@ -108,7 +108,7 @@ impl User {
         Ok(written)
     }
 
-    /// Writes what is on stable storage when this returns.
+    /// Writes data that is on stable storage when this returns.
     pub(crate) async fn put(&mut self, file: &nfs_fh3, offset: u64, data: &[u8]) -> Outcome<()> {
         self.write(file, offset, data, stable_how::FILE_SYNC).await.map(|_| ())
     }
@@ -131,7 +131,7 @@ impl User {
     }
 }
 
-/// What changes directories.
+/// Procedures that change directories.
 impl User {
     pub(crate) async fn create(
         &mut self,
@@ -143,7 +143,7 @@ impl User {
         outcome(self.client.create(&args).await).map(|made| made.obj.unwrap())
     }
 
-    /// Makes a new file with this mode.
+    /// Creates a file with this mode.
     pub(crate) async fn file(
         &mut self,
         directory: &nfs_fh3,

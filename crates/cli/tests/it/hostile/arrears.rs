@@ -1,4 +1,4 @@
-//! Peers that do not take the replies to what they asked.
+//! Peers that do not receive their replies.
 
 use std::net::Ipv4Addr;
 
@@ -8,8 +8,8 @@ use crate::hostile::fixture::{Load, Neighbour, REPLY_MEMORY, Server, made_file, 
 use crate::hostile::onlooker::Onlooker;
 use crate::hostile::wire::{Peer, credential, nfs};
 
-/// A peer whose kernel keeps little, and many calls. Their credentials are as long as they may be,
-/// so that no kernel keeps them all.
+/// Prepares a peer with a small socket buffer, and many calls. Their credentials have the maximum
+/// length, so that no kernel buffers them all.
 fn many_calls(server: &Server, root: &nfs_fh3, count: usize) -> (Peer, Vec<u8>) {
     let mut peer = Peer::connect_from(Ipv4Addr::LOCALHOST.into(), server.address, 32 << 10);
     peer.credential = credential(&[b'm'; 255], 16);
@@ -21,7 +21,8 @@ fn many_calls(server: &Server, root: &nfs_fh3, count: usize) -> (Peer, Vec<u8>) 
     (peer, calls)
 }
 
-/// Sends what is taken, and meanwhile has the neighbour served; how many bytes that was.
+/// Sends bytes until the server stops receiving, and meanwhile has the neighbour served. Returns
+/// the number of bytes sent.
 fn send_until_it_stops(peer: &mut Peer, calls: &[u8], neighbour: &mut Neighbour) -> usize {
     let (mut sent, mut quiet) = (0, 0);
     while quiet < 3 && sent < calls.len() {
@@ -35,7 +36,7 @@ fn send_until_it_stops(peer: &mut Peer, calls: &[u8], neighbour: &mut Neighbour)
 
 #[test]
 fn a_flood_of_calls_waits_until_its_replies_are_read() {
-    const CALLS: usize = 40_000; // 20 MB: more than kernels keep
+    const CALLS: usize = 40_000; // 20 MB: more than kernels buffer
     let server = Server::start();
     let mut neighbour = server.neighbour();
     let (_, root) = server.mounted();
@@ -61,8 +62,8 @@ fn a_flood_of_calls_waits_until_its_replies_are_read() {
     server.stop(neighbour);
 }
 
-/// The other tests measure something: a server that reads on, as its configuration here says it
-/// may, holds more than the usual bound.
+/// Proves that the other tests measure something: a server that continues to read, as its
+/// configuration here allows, holds more than the usual bound.
 #[test]
 fn a_server_that_reads_on_without_being_read_is_noticed() {
     let server = Server::start_with("limits.calls_per_connection = 1000000");
@@ -82,7 +83,7 @@ fn a_server_that_reads_on_without_being_read_is_noticed() {
     server.stop(neighbour);
 }
 
-/// Eight replies each, as long as may be, so that all memory for replies is theirs.
+/// Each peer leaves eight replies of maximum length, so that all memory for replies is theirs.
 #[test]
 fn peers_that_do_not_take_their_data_starve_nobody() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Every procedure but NULL, asked of a handle.
+//! Calls every procedure but NULL with a handle.
 
 use nfs3_types::nfs3::NFS_PROGRAM::{self, *};
 use nfs3_types::nfs3::nfsstat3::NFS3_OK;
@@ -8,7 +8,7 @@ use nfs3_types::xdr_codec::Opaque;
 use crate::hostile::fixture::{at, write_args};
 use crate::hostile::wire::{Peer, Raw, bytes_of};
 
-/// Good arguments of every procedure but NULL, in the order of their numbers, about `handle` and,
+/// Valid arguments of every procedure but NULL, in the order of their numbers, for `handle` and,
 /// where they take one, the name "name" in it.
 pub(crate) fn all_calls(handle: &nfs_fh3) -> Vec<(NFS_PROGRAM, Raw)> {
     let raw = |procedure, bytes: Vec<u8>| (procedure, Raw(bytes));
@@ -55,7 +55,7 @@ pub(crate) fn all_calls(handle: &nfs_fh3) -> Vec<(NFS_PROGRAM, Raw)> {
     ]
 }
 
-/// Asserts that every procedure but NULL answers so about these bytes as a handle.
+/// Asserts that every procedure but NULL answers with this status for these bytes as a handle.
 #[track_caller]
 pub(crate) fn assert_all(peer: &mut Peer, handle: &[u8], expected: nfsstat3) {
     let object = nfs_fh3 { data: Opaque::owned(handle.to_vec()) };
@@ -67,7 +67,7 @@ pub(crate) fn assert_all(peer: &mut Peer, handle: &[u8], expected: nfsstat3) {
     }
 }
 
-/// Where two handles are taken, asserts that each of them is looked at.
+/// Asserts that procedures with two handles check each of them.
 #[track_caller]
 pub(crate) fn assert_either(peer: &mut Peer, good: &nfs_fh3, bad: &[u8], expected: nfsstat3) {
     assert_ne!(expected, NFS3_OK);

@@ -9,19 +9,19 @@ use crate::hostile::fixture::{Load, Server};
 use crate::hostile::onlooker::Onlooker;
 use crate::hostile::wire::{Peer, nfs};
 
-/// An address of this machine, of several.
+/// One of ten addresses of this machine.
 fn address(number: u32) -> Ipv4Addr {
     let last = u8::try_from(number % 10).expect("a digit");
     Ipv4Addr::new(127, 0, 0, 2 + last)
 }
 
-/// Connections from ten addresses that no rule admits; those of them that were let in.
+/// Connects from ten addresses that no rule admits, and returns the connections that were accepted.
 fn strangers(server: &Server, count: u32) -> Vec<Peer> {
     let from = |number| Peer::connect_from(address(number).into(), server.address, 64 << 10);
     (0..count).map(from).collect()
 }
 
-/// A NULL from each; how many were answered.
+/// Sends a NULL on each connection; returns the number of replies.
 fn ask_nothing(peers: &mut [Peer]) -> usize {
     let mut answered = 0;
     for peer in peers {
@@ -61,8 +61,8 @@ fn a_thousand_connections_are_all_served() {
     server.stop(neighbour);
 }
 
-/// They hold all places. Who comes later is let in when they have been quiet for some seconds, and
-/// they find their connections closed.
+/// The peers hold all connections. A new client is let in when they have been quiet for some
+/// seconds, and they find their connections closed.
 #[test]
 fn peers_that_only_connect_shut_nobody_out() {
     let server = Server::start_with("limits.connections = 50");
@@ -73,7 +73,7 @@ fn peers_that_only_connect_shut_nobody_out() {
     let mut served = 0;
     for peer in &mut crowd {
         let (_, record) = peer.record(nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &args);
-        // Those that were closed take no call.
+        // A closed connection takes no call.
         if std::io::Write::write_all(&mut peer.stream, &record).is_ok() && peer.answer().is_some() {
             served += 1;
         }
@@ -84,7 +84,7 @@ fn peers_that_only_connect_shut_nobody_out() {
     server.stop(neighbour);
 }
 
-/// They ask just often enough never to be quiet for long.
+/// The strangers call just often enough never to be quiet for long.
 #[test]
 fn strangers_that_keep_asking_nothing_shut_nobody_out() {
     let server = Server::start_with("limits.connections = 30");
@@ -101,7 +101,7 @@ fn strangers_that_keep_asking_nothing_shut_nobody_out() {
     server.stop(neighbour);
 }
 
-/// The usual limit of a system is below that of connections.
+/// The default limit of a system on open files is below the limit on connections.
 #[test]
 fn a_system_that_allows_few_files_lets_a_server_serve_all_the_same() {
     let server = Server::start_with_files(128, "limits.connections = 1100");

@@ -10,7 +10,7 @@ use crate::hostile::wire::Peer;
 
 const OFFSETS: [u64; 4] = [(1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX];
 
-/// What a file has, but for when it was read.
+/// All attributes of a file except its access time.
 fn attributes(peer: &mut Peer, file: &nfs_fh3) -> String {
     let args = GETATTR3args { object: file.clone() };
     let found: GETATTR3res = peer.nfs(NFSPROC3_GETATTR, &args).results();
@@ -40,7 +40,7 @@ fn data_is_neither_read_nor_written_behind_all_files() {
                 let status = peer.nfs(NFSPROC3_WRITE, &args).status();
                 assert_eq!(status, NFS3ERR_FBIG, "{offset} {data:?}");
             }
-            // More than there is: a contradiction, wherever it goes.
+            // More than the call contains: a contradiction at any offset.
             let data = Opaque::borrowed(&b"x"[..]);
             let count = u32::MAX;
             for offset in [0, offset] {
@@ -88,7 +88,7 @@ fn status<T, E>(result: &Nfs3Result<T, E>) -> nfsstat3 {
     }
 }
 
-/// Two thousand files: more than go into the longest listing with all that READDIRPLUS says.
+/// Two thousand files: more than fit into the longest READDIRPLUS listing.
 #[test]
 fn listings_of_no_and_of_four_billion_bytes() {
     const START: (u64, [u8; 8]) = (0, [0; 8]);
@@ -111,7 +111,7 @@ fn listings_of_no_and_of_four_billion_bytes() {
         assert_eq!(status(&none), NFS3ERR_TOOSMALL, "{dircount}");
         let some = listing_plus(&mut peer, &root, START, (dircount, u32::MAX)).unwrap();
         let entries = some.reply.entries.0.len();
-        // The first entry always comes, or no listing would get on; all of them never do.
+        // The first entry always fits, or no listing would make progress; all of them never do.
         assert!((1..2_002).contains(&entries) && !some.reply.eof, "{dircount}: {entries}");
         assert!(dircount > 1 || entries == 1, "{dircount}: {entries}");
     }
@@ -123,7 +123,7 @@ fn listings_of_no_and_of_four_billion_bytes() {
             let plus = listing_plus(&mut peer, &root, wrong, (u32::MAX, u32::MAX));
             assert_eq!(status(&plus), NFS3ERR_BAD_COOKIE);
         }
-        // A cookie that nobody gave is a place in the directory like any other.
+        // A cookie that was never handed out is a position in the directory like any other.
         let listed = listing_plus(&mut peer, &root, (cookie, [0; 8]), (u32::MAX, u32::MAX));
         let listed = listed.unwrap().reply;
         assert!(cookie == 1 || listed.eof && listed.entries.0.is_empty(), "{cookie}");

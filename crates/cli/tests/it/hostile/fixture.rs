@@ -1,4 +1,4 @@
-//! A server as people run it, its memory, and a neighbour who means well.
+//! A server as people run it, its memory, and a well-behaved neighbour.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,25 +13,25 @@ use crate::hostile::wire::{Peer, nfs};
 
 const MIB: u64 = 1 << 20;
 
-/// Small, so that what grows beside them shows.
+/// Small, so that growth beside it shows.
 const CACHE: u64 = 16 * MIB;
 const REPLY_CACHE: u64 = 4 * MIB;
 pub(crate) const REQUEST_MEMORY: u64 = 64 * MIB;
 pub(crate) const REPLY_MEMORY: u64 = 16 * MIB;
 
-/// A connection: the 64 KiB in which its calls arrive, and 16 for all else.
+/// Bytes per connection: the 64 KiB in which its calls arrive, and 16 KiB for everything else.
 const CONNECTION: u64 = 80 << 10;
 
-/// A call that is not answered yet, or whose answer is not taken yet, beside the memory that it has
-/// tokens for: its futures, the header of its reply, and its place in queues.
+/// Bytes per call that is not answered yet, or whose reply is not received yet, beside the memory
+/// that it has tokens for: its futures, the header of its reply, and its place in queues.
 const CALL: u64 = 4 << 10;
 
-/// What a scenario makes the server hold, by the design.
+/// The resources that a scenario makes the server hold, by design.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Load {
-    /// At a time.
+    /// Number at a time.
     pub(crate) connections: u64,
-    /// Unanswered at a time.
+    /// Number of unanswered calls at a time.
     pub(crate) calls: u64,
     /// Tokens for calls and data, in bytes.
     pub(crate) tokens: u64,
@@ -42,22 +42,23 @@ pub(crate) struct Server {
     process: Child,
     pub(crate) address: SocketAddr,
     folder: Folder,
-    /// Resident when it was ready.
+    /// Resident bytes when it was ready.
     at_start: u64,
 }
 
 impl Server {
-    /// As it is by default, but for less memory and a rule that admits 127.0.0.1 alone.
+    /// Starts a server with defaults, except for less memory and a rule that admits 127.0.0.1
+    /// alone.
     pub(crate) fn start() -> Self {
         Self::start_with("limits.connections = 1100")
     }
 
-    /// The same with another line in the configuration.
+    /// Starts a server with another line in its configuration.
     pub(crate) fn start_with(line: &str) -> Self {
         Self::start_as(Command::new(env!("CARGO_BIN_EXE_duramen")), line)
     }
 
-    /// The same, where the system lets a process have so many files and no more.
+    /// Starts a server with a limit on its open files.
     pub(crate) fn start_with_files(files: u32, line: &str) -> Self {
         let mut shell = Command::new("sh");
         let limited = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
@@ -100,7 +101,7 @@ impl Server {
         Peer::connect(self.address)
     }
 
-    /// A peer, and the root of `data`.
+    /// Connects a peer, and mounts `data`.
     pub(crate) fn mounted(&self) -> (Peer, nfs_fh3) {
         let mut peer = self.peer();
         let root = peer.mount(b"/data").expect("it is exported");
@@ -112,7 +113,7 @@ impl Server {
         Neighbour { peer, root, rounds: 0, address: self.address }
     }
 
-    /// Asserts that the server never held more than a load like this explains.
+    /// Asserts that this load explains all memory that the server ever held.
     #[track_caller]
     pub(crate) fn assert_bounded(&self, load: Load) {
         let (peak, most) = (self.peak(), self.explained(load));
@@ -127,19 +128,19 @@ impl Server {
         assert!(peak <= most, "{peak} bytes were resident, {most} are explained");
     }
 
-    /// The most bytes that were ever resident.
+    /// Maximum number of bytes that were ever resident.
     pub(crate) fn peak(&self) -> u64 {
         resident(self.process.id(), "VmHWM")
     }
 
-    /// The most bytes that a load should make resident.
+    /// Maximum number of bytes that a load should make resident.
     pub(crate) fn explained(&self, load: Load) -> u64 {
         let Load { connections, calls, tokens } = load;
         self.at_start + CACHE + REPLY_CACHE + connections * CONNECTION + calls * CALL + tokens
     }
 
-    /// Ends it in good order, and lets the independent checker judge what is left. The neighbour
-    /// hangs up first, so that nobody needs to be waited for.
+    /// Stops the server cleanly, and has the independent checker check its volumes. The neighbour
+    /// hangs up first, so that the server need not wait for it.
     pub(crate) fn stop(mut self, neighbour: Neighbour) {
         drop(neighbour);
         let number = self.process.id().to_string();
@@ -151,14 +152,14 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// When a test has failed.
+    /// Ends the server of a failed test.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What the kernel says of a process's memory: `VmRSS` now, `VmHWM` at its peak.
+/// A field of a process's memory statistics from the kernel: `VmRSS` now, `VmHWM` at its peak.
 fn resident(process: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -166,7 +167,7 @@ fn resident(process: u32, field: &str) -> u64 {
     kib.unwrap_or_else(|| panic!("{field} is not in {status}")) << 10
 }
 
-/// Somebody with a connection who goes about his work.
+/// A well-behaved client with a connection.
 pub(crate) struct Neighbour {
     peer: Peer,
     root: nfs_fh3,
@@ -175,7 +176,7 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    /// Asserts that he is served, with changes and all, and that somebody new is.
+    /// Asserts that it is served, including changes, and that a new client is.
     #[track_caller]
     pub(crate) fn is_served(&mut self) {
         self.rounds += 1;
@@ -185,7 +186,7 @@ impl Neighbour {
         self.writes_and_reads(b"neighbourly");
     }
 
-    /// The same with as much data as goes into a call.
+    /// Asserts that it is served with the maximum amount of data in a call.
     #[track_caller]
     pub(crate) fn is_served_with_much(&mut self) {
         self.rounds += 1;
@@ -216,7 +217,7 @@ pub(crate) fn write_args<'a>(file: &nfs_fh3, offset: u64, data: &'a [u8]) -> WRI
     WRITE3args { file: file.clone(), offset, count, stable: stable_how::FILE_SYNC, data }
 }
 
-/// Makes a file; its handle.
+/// Creates a file and returns its handle.
 pub(crate) fn made_file(peer: &mut Peer, directory: &nfs_fh3, name: &[u8]) -> nfs_fh3 {
     let how = createhow3::GUARDED(sattr3::default());
     let args = CREATE3args { where_: at(directory, name), how };
@@ -224,7 +225,7 @@ pub(crate) fn made_file(peer: &mut Peer, directory: &nfs_fh3, name: &[u8]) -> nf
     made.unwrap().obj.unwrap()
 }
 
-/// Makes a directory; its handle.
+/// Creates a directory and returns its handle.
 pub(crate) fn made_directory(peer: &mut Peer, directory: &nfs_fh3, name: &[u8]) -> nfs_fh3 {
     let mode = Nfs3Option::Some(0o755);
     let attributes = sattr3 { mode, ..sattr3::default() };

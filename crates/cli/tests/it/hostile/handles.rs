@@ -1,6 +1,6 @@
-//! Handles that nobody was given.
+//! Forged handles.
 //!
-//! The check in a handle is against accidents, so the forger computes it, too.
+//! The checksum in a handle is against accidents, so the forger computes it, too.
 
 use dispatch::Handle;
 use nfs3_types::nfs3::nfsstat3::{NFS3ERR_BADHANDLE, NFS3ERR_STALE, NFS3ERR_XDEV};
@@ -18,7 +18,7 @@ fn decoded(handle: &nfs_fh3) -> Handle {
     Handle::decode(&handle.data).expect("the server made it")
 }
 
-/// The same with another file.
+/// Forges a handle of another file.
 fn forged(like: Handle, ino: u64, generation: u32) -> Vec<u8> {
     Handle { id: ObjectId::live(Ino(ino), generation), ..like }.encode().to_vec()
 }
@@ -43,7 +43,7 @@ fn bytes_that_no_server_made_are_a_bad_handle() {
     server.stop(neighbour);
 }
 
-/// The protocol has no word for them: they are no arguments of any procedure.
+/// The protocol cannot express such handles: the arguments of the call are invalid.
 #[test]
 fn handles_of_more_than_sixty_four_bytes_are_garbage() {
     let server = Server::start();
@@ -80,13 +80,14 @@ fn handles_of_files_that_are_not_there_are_stale() {
     assert_all(&mut peer, &elsewhere, NFS3ERR_STALE);
     assert_either(&mut peer, &root, &elsewhere, NFS3ERR_XDEV);
     let mut stale = vec![nowhere.encode().to_vec()];
-    // Numbers below the root, of free inodes, and beyond the disk; whatever generation one guesses.
+    // Inode numbers below the root, of free inodes, and beyond the disk; with every plausible
+    // generation.
     for number in [0, 1, ino + 1, ino + 100, 1 << 20, 1 << 32, 1 << 63, u64::MAX - 1, u64::MAX] {
         for generation in [0, 1, top, generation, u32::MAX] {
             stale.push(forged(known, number, generation));
         }
     }
-    // Files that are there, as they never were.
+    // Existing files with generations that they never had.
     for wrong in [0, generation.wrapping_sub(1), generation.wrapping_add(1), !generation] {
         stale.push(forged(known, ino, wrong));
         stale.push(forged(known, 2, if wrong == top { !wrong } else { wrong }));
@@ -128,7 +129,7 @@ fn a_handle_of_an_earlier_life_is_stale() {
     server.stop(neighbour);
 }
 
-/// Asserts that a directory holds just this.
+/// Asserts that a directory holds exactly these names.
 #[track_caller]
 fn assert_names(peer: &mut Peer, directory: &nfs_fh3, expected: &[&[u8]]) {
     let names = listed(peer, directory);

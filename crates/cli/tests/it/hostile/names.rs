@@ -1,4 +1,4 @@
-//! Names of any bytes, in every procedure that takes one.
+//! Names of arbitrary bytes, in every procedure that takes one.
 
 use nfs3_types::nfs3::NFS_PROGRAM::{self, *};
 use nfs3_types::nfs3::nfsstat3::*;
@@ -27,10 +27,10 @@ pub(crate) fn listed(peer: &mut Peer, directory: &nfs_fh3) -> Vec<Vec<u8>> {
     }
 }
 
-/// Arguments that give `name` in `directory` to something new.
+/// Arguments that create a new object as `name` in `directory`.
 type Maker = (NFS_PROGRAM, fn(&nfs_fh3, &nfs_fh3, &[u8]) -> Vec<u8>);
 
-/// The procedures that make names; `file` is one that may get another.
+/// The procedures that create names; `file` may get another name.
 const MAKERS: [Maker; 4] = [
     (NFSPROC3_CREATE, |directory, _, name| {
         let how = createhow3::GUARDED(sattr3::default());
@@ -51,7 +51,7 @@ const MAKERS: [Maker; 4] = [
     }),
 ];
 
-/// Makes all these names with one procedure.
+/// Creates all these names with one procedure.
 fn make(
     peer: &mut Peer,
     maker: Maker,
@@ -62,7 +62,7 @@ fn make(
     peer.nfs_all(maker.0, &names.iter().map(args).collect::<Vec<_>>())
 }
 
-/// What a name is answered with that is not there yet.
+/// Expected status for a name that does not exist yet.
 fn expected(name: &[u8]) -> nfsstat3 {
     match name {
         b"" => NFS3ERR_ACCES,
@@ -101,7 +101,7 @@ fn names_of_any_bytes_are_made_listed_found_moved_and_removed() {
         }
         assert_eq!(listed(&mut peer, &directory), good, "{:?}", maker.0);
         neighbour.is_served();
-        // A name of anything that is no directory is found and removed in the same way.
+        // All non-directories are found and removed in the same way, so CREATE represents them.
         let is_directory = maker.0 as u32 == NFSPROC3_MKDIR as u32;
         if is_directory || maker.0 as u32 == NFSPROC3_CREATE as u32 {
             let moved = made_directory(&mut peer, &root, format!("{:?}-2", maker.0).as_bytes());
@@ -136,7 +136,7 @@ fn find_move_and_remove(
         let expected = if dots(name) { NFS3ERR_INVAL } else { expected(name) };
         assert_eq!(answer.status(), expected, "RENAME of {name:02x?}");
     }
-    // From a good name to an odd one.
+    // From a valid name to an invalid one.
     let bad: Vec<&Vec<u8>> = names.iter().filter(|name| expected(name) != NFS3_OK).collect();
     let both = bad.iter().map(|name| (at(moved, b"a"), at(moved, name)));
     let renames: Vec<_> = both.map(|(from, to)| RENAME3args { from, to }).collect();

@@ -1,7 +1,7 @@
-//! How long others wait while somebody means harm.
+//! Measures how long other clients wait during an attack.
 //!
-//! An onlooker asks for attributes all the time, and now and then writes as much as goes into a
-//! call. Its waits are printed, and not judged: a machine that others use says nothing of them.
+//! An onlooker requests attributes all the time, and now and then writes the maximum amount of a
+//! call. Its waits are printed but not asserted: on a machine with other load they prove nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,19 +14,19 @@ use crate::common::pause;
 use crate::hostile::fixture::{Server, made_file, write_args};
 use crate::hostile::wire::{Peer, nfs};
 
-/// Between two questions.
+/// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
-/// So many questions for each write.
+/// Number of requests per write.
 const QUESTIONS: u32 = 40;
 
-/// Somebody in a thread of his own.
+/// A client in a thread of its own.
 pub(crate) struct Onlooker {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<[Vec<Duration>; 2]>,
 }
 
 impl Onlooker {
-    /// Begins to look at a server, in a connection of his own.
+    /// Starts an onlooker of a server, with its own connection.
     pub(crate) fn at(server: &Server) -> Self {
         let (mut peer, root) = server.mounted();
         let ends = Arc::new(AtomicBool::new(false));
@@ -49,7 +49,7 @@ impl Onlooker {
         Self { ends, thread }
     }
 
-    /// Ends, and tells.
+    /// Stops the onlooker and prints its waits.
     pub(crate) fn tell(self) {
         self.ends.store(true, Ordering::Relaxed);
         let waits = self.thread.join().expect("every call was answered");

@@ -28,7 +28,7 @@ fn who_is_outside_the_export_gets_nothing_not_even_with_a_handle() {
             assert_either(&mut outside, &root, &handle.data, NFS3ERR_ACCES);
         }
         let Void = outside.call(nfs(nfs3_types::nfs3::NFS_PROGRAM::NFSPROC3_NULL), &Void).results();
-        // Nor does it unmount what others have.
+        // It does not unmount other clients' mounts either.
         let Void = outside.call(mount(4), &Void).results();
         neighbour.is_served();
     }

@@ -1,4 +1,4 @@
-//! Paths to mount.
+//! Mount paths.
 
 use nfs3_types::nfs3::nfs_fh3;
 use nfs3_types::rpc::accept_stat_data;
@@ -67,7 +67,7 @@ fn paths_lead_to_directories_of_their_volume_or_nowhere() {
     server.stop(neighbour);
 }
 
-/// MNTPATHLEN is a bound of the protocol's own: what is longer is no argument.
+/// MNTPATHLEN is a bound of the protocol itself: a longer path is no valid argument.
 #[test]
 fn paths_longer_than_the_protocol_has_are_garbage() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Streams that are no stream of records, or one that goes on for ever.
+//! Streams that are no sequence of records, or consist of one endless record.
 
 use std::io::{ErrorKind, Write};
 
@@ -9,7 +9,8 @@ use crate::hostile::wire::{Peer, nfs};
 
 const LAST: u32 = 1 << 31;
 
-/// Asserts that each of many peers that send this is disconnected, and that nobody else is hurt.
+/// Asserts that each of many peers that send this is disconnected, and that nobody else is
+/// affected.
 fn assert_refused(server: &Server, neighbour: &mut Neighbour, stream: &[u8]) {
     let mut peers: Vec<Peer> = (0..50).map(|_| server.peer()).collect();
     for peer in &mut peers {
@@ -36,14 +37,14 @@ fn records_whose_fragments_add_up_to_two_gigabytes_are_refused() {
     let mut neighbour = server.neighbour();
     let (mut peer, root) = server.mounted();
     let file = made_file(&mut peer, &root, b"file");
-    // Of something that may be short alone, and of a WRITE, which may be long.
+    // Fragments of a call that must be short, and of a WRITE, which may be long.
     let (_, getattr) =
         peer.record(nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &GETATTR3args { object: root });
     let args = write_args(&file, 0, &[7; 1 << 20]);
     let (_, write) = peer.record(nfs(NFS_PROGRAM::NFSPROC3_WRITE), &args);
     for call in [&getattr[4..], &write[4..]] {
         let fragment = [&(call.len() as u32).to_be_bytes()[..], call].concat();
-        // More of them than any record may have; a kernel may take fewer before it is refused.
+        // More of them than any record may have; a kernel may accept fewer before the refusal.
         let mut stream = fragment;
         for _ in 0..40 {
             stream.extend([&(60_000u32).to_be_bytes()[..], &[7; 60_000]].concat());

@@ -1,4 +1,4 @@
-//! Calls that are none, or none of ours.
+//! Invalid calls, and calls of other programs.
 
 use nfs3_types::nfs3::{self, GETATTR3args, NFS_PROGRAM, nfs_fh3, nfsstat3};
 use nfs3_types::rpc::{accept_stat_data, auth_stat, rejected_reply};
@@ -11,7 +11,7 @@ use crate::hostile::wire::{Answer, Peer, Raw, credential, marked, mount, nfs};
 
 const MOUNT: u32 = nfs3_types::mount::PROGRAM;
 
-/// A call that is words from its number on.
+/// Sends a call whose words after the mark are these.
 fn sent(peer: &mut Peer, words: &[u32]) -> Answer {
     peer.send(&marked(&bytes(words)));
     let answer = peer.answer().expect("an answer");
@@ -75,7 +75,7 @@ fn credentials_that_are_none_are_refused() {
         let short = auth_stat::AUTH_REJECTEDCRED;
         assert_denied(&answer, if flavor == 2 { short } else { auth_stat::AUTH_TOOWEAK });
     }
-    // NULL asks nothing of anybody, but with RPCSEC_GSS it would begin a context.
+    // NULL needs no permission, but with RPCSEC_GSS it would begin a context.
     let null = |flavor: u32| [9, 0, 2, nfs3::PROGRAM, 3, 0, flavor, 0, 0, 0];
     assert_denied(&sent(&mut peer, &null(6)), auth_stat::AUTH_TOOWEAK);
     let answer = sent(&mut peer, &null(7));
@@ -88,7 +88,7 @@ fn credentials_that_are_none_are_refused() {
             let answer = sent(&mut peer, &call(&[&[0, 0][..], &long].concat()));
             assert_denied(&answer, auth_stat::AUTH_BADVERF);
         }
-        // A length that there is nothing for.
+        // A length without that many bytes behind it.
         for length in [1, 400, 1 << 31, u32::MAX] {
             let answer = sent(&mut peer, &call(&[flavor, length]));
             assert_denied(&answer, auth_stat::AUTH_BADCRED);
@@ -139,7 +139,7 @@ fn arguments_that_end_early_or_go_on_are_garbage_for_every_procedure() {
     server.stop(neighbour);
 }
 
-/// They are no reason to answer, nor to keep anything: whoever sends them is no client.
+/// Such messages deserve no reply and no memory: their sender is no client.
 #[test]
 fn who_sends_replies_or_rubbish_in_place_of_calls_is_hung_up_on() {
     let server = Server::start();

@@ -1,7 +1,7 @@
-//! Writes that leave little of each other: what is kept of a call is a small part of what it
-//! brought, and only that part may be memory.
+//! Writes that overwrite most of each other: only a small part of each call's data remains, and
+//! only that part may occupy memory.
 //!
-//! `DURAMEN_RUNS` says how often all of it is done.
+//! `DURAMEN_RUNS` is the number of repetitions.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use crate::hostile::wire::Peer;
 const BLOCK: u64 = 32 << 10;
 const MIB: u64 = 1 << 20;
 /// A few peers, each with one call at a time; and memory of buffers that the process keeps for
-/// whoever comes next.
+/// reuse.
 const LOAD: Load = Load { connections: 4, calls: 4, tokens: 24 * MIB };
 
 fn rounds() -> Range<u32> {
     0..std::env::var("DURAMEN_RUNS").map_or(1, |text| text.parse().expect("a number"))
 }
 
-/// A file of this name, which may be there.
+/// Opens or creates a file of this name.
 fn file(peer: &mut Peer, root: &nfs_fh3, name: &str) -> nfs_fh3 {
     let how = createhow3::UNCHECKED(sattr3::default());
     let args = CREATE3args { where_: at(root, name.as_bytes()), how };
@@ -36,7 +36,8 @@ fn write(peer: &mut Peer, file: &nfs_fh3, offset: u64, length: u64, stable: stab
     assert_eq!(answer.status(), nfsstat3::NFS3_OK);
 }
 
-/// Of each but the last of a stair one block is left, and then one that is no block.
+/// Each WRITE of a staircase but the last keeps one block, or in the later files a piece that is no
+/// whole block.
 #[test]
 fn stairs_of_unstable_writes_take_the_memory_that_is_left_of_them() {
     let server = Server::start();

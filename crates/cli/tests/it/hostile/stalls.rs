@@ -1,4 +1,4 @@
-//! Peers that send slowly, or begin what they do not end.
+//! Peers that send slowly, or begin records that they do not finish.
 
 use std::io::ErrorKind;
 
@@ -7,7 +7,7 @@ use nfs3_types::nfs3::*;
 use crate::hostile::fixture::{Load, REQUEST_MEMORY, Server, made_file, write_args};
 use crate::hostile::wire::{Peer, nfs};
 
-/// A WRITE as long as may be.
+/// A WRITE of maximum length.
 fn largest_write(peer: &mut Peer, file: &nfs_fh3) -> Vec<u8> {
     peer.record(nfs(NFS_PROGRAM::NFSPROC3_WRITE), &write_args(file, 0, &vec![1; 1 << 20])).1
 }
@@ -22,14 +22,14 @@ fn peers_that_trickle_keep_nobody_waiting() {
     let (xid, small) = peer.record(nfs(NFS_PROGRAM::NFSPROC3_GETATTR), &args);
     let mut writer = server.peer();
     let large = largest_write(&mut writer, &file);
-    // The head of the large one at once, so that the server holds memory for the rest.
+    // Sends the head of the large call at once, so that the server holds memory for the rest.
     let (head, payload) = large.split_at(200);
     writer.send(head);
     for (index, pair) in small.iter().zip(payload).enumerate() {
         peer.send(&[*pair.0]);
         writer.send(&[*pair.1]);
         if index % 4 == 0 {
-            neighbour.is_served(); // which takes some time
+            neighbour.is_served(); // takes some time
         }
         if index % 40 == 0 {
             neighbour.is_served_with_much();
@@ -44,8 +44,8 @@ fn peers_that_trickle_keep_nobody_waiting() {
     server.stop(neighbour);
 }
 
-/// They hold all memory for calls that arrive. Small calls do not need it; for large ones there
-/// is some again within seconds, since the peers send nothing more.
+/// The peers hold all memory for arriving calls. Small calls do not need it; large ones get some
+/// within seconds, since the peers send nothing more.
 #[test]
 fn two_hundred_peers_that_stall_within_large_records_starve_nobody() {
     let server = Server::start();
@@ -55,14 +55,14 @@ fn two_hundred_peers_that_stall_within_large_records_starve_nobody() {
     let mut stallers: Vec<Peer> = (0..200).map(|_| server.peer()).collect();
     for (index, staller) in stallers.iter_mut().enumerate() {
         let record = largest_write(staller, &file);
-        // Some only announce what they have, some keep the last byte.
+        // Some send only the beginning, some withhold the last byte.
         let length = if index % 2 == 0 { 300 } else { record.len() - 1 };
         staller.send_what_goes(&record[..length]);
     }
     neighbour.is_served();
     neighbour.is_served_with_much();
     neighbour.is_served();
-    // Those that kept others waiting are gone. (A few may be left, for whom nobody waited.)
+    // Peers that kept others waiting are disconnected. (A few may be left that delayed nobody.)
     let gone = stallers.iter().filter(|staller| is_gone(staller)).count();
     assert!(gone > 100, "{gone} of 200 were disconnected");
     let args = GETATTR3args { object: file };

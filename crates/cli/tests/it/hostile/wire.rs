@@ -1,4 +1,4 @@
-//! A peer that sends what it likes, byte by byte if need be, and reads replies when it likes.
+//! A peer that sends arbitrary bytes, one by one if necessary, and reads replies when it likes.
 //!
 //! Calls are encoded and replies decoded by an independent implementation of the protocol.
 
@@ -16,8 +16,8 @@ use nfs3_types::rpc::{
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
 use tokio::net::TcpSocket;
 
-/// Longer than any answer may take, on any machine, and less than the minute that the server has
-/// for peers who do nothing: who must wait for the end of that is not served.
+/// Longer than any answer may take on any machine, and less than the server's timeout of a minute
+/// for inactive peers: a client that has to wait for that timeout is not served.
 const HANG: Duration = Duration::from_secs(45);
 
 /// Program, version and procedure.
@@ -27,12 +27,12 @@ pub(crate) fn nfs(procedure: NFS_PROGRAM) -> Target {
     (nfs3::PROGRAM, nfs3::VERSION, procedure as u32)
 }
 
-/// The procedures of MOUNT by their number.
+/// A procedure of MOUNT by its number.
 pub(crate) fn mount(procedure: u32) -> Target {
     (nfs3_types::mount::PROGRAM, nfs3_types::mount::VERSION, procedure)
 }
 
-/// Arguments that are bytes already.
+/// Arguments that are encoded already.
 pub(crate) struct Raw(pub(crate) Vec<u8>);
 
 impl Pack for Raw {
@@ -53,7 +53,7 @@ pub(crate) fn bytes_of(value: &impl Pack) -> Vec<u8> {
     bytes
 }
 
-/// A credential of the superuser, from a machine of this name and in these groups.
+/// A superuser credential from a machine of this name, with `groups` groups.
 pub(crate) fn credential(machine: &[u8], groups: usize) -> opaque_auth<'static> {
     let machinename = Opaque::owned(machine.to_vec());
     let gids = vec![0; groups];
@@ -71,7 +71,7 @@ impl Peer {
         Self::over(TcpStream::connect(server).expect("the server accepts"))
     }
 
-    /// A peer at this address, whose kernel keeps so many bytes of replies.
+    /// Connects from this address with a receive buffer of `buffer` bytes.
     pub(crate) fn connect_from(source: IpAddr, server: SocketAddr, buffer: u32) -> Self {
         let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let stream = reactor.expect("a reactor").block_on(async {
@@ -92,7 +92,7 @@ impl Peer {
         Self { stream, credential: credential(b"machine", 0), next_xid: 1 }
     }
 
-    /// The record of a call, with its mark, and the call's number.
+    /// Encodes a call as a record with its mark, and returns it with the call's xid.
     pub(crate) fn record(&mut self, target: Target, args: &impl Pack) -> (u32, Vec<u8>) {
         let xid = self.next_xid;
         self.next_xid += 1;
@@ -107,7 +107,8 @@ impl Peer {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// Sends as much as the kernels take now, and as the server bears with; how much that was.
+    /// Sends as much as the kernels accept now and the server tolerates; returns the number of
+    /// bytes.
     pub(crate) fn send_what_goes(&mut self, bytes: &[u8]) -> usize {
         self.stream.set_nonblocking(true).expect("a socket");
         let mut sent = 0;
@@ -115,7 +116,7 @@ impl Peer {
             match self.stream.write(&bytes[sent..]) {
                 Ok(length) => sent += length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // It has closed the connection already.
+                // The server has already closed the connection.
                 Err(error) if is_closed(error.kind()) => break,
                 Err(error) => panic!("{error}"),
             }
@@ -124,7 +125,7 @@ impl Peer {
         sent
     }
 
-    /// The next reply; `None` when the server has closed the connection.
+    /// The next reply; `None` if the server has closed the connection.
     pub(crate) fn answer(&mut self) -> Option<Answer> {
         let mut mark = [0; 4];
         if let Err(error) = self.stream.read_exact(&mut mark) {
@@ -138,7 +139,7 @@ impl Peer {
         Some(Answer::parse(bytes))
     }
 
-    /// Whether the server has closed the connection, without an answer to anything.
+    /// Whether the server has closed the connection without any reply.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.answer().is_none()
     }
@@ -155,7 +156,7 @@ impl Peer {
         self.call(nfs(procedure), args)
     }
 
-    /// Sends all calls, and then reads all answers; they are in the order of the calls.
+    /// Sends all calls, then reads all replies, which are in the order of the calls.
     pub(crate) fn nfs_all<P: Pack>(&mut self, procedure: NFS_PROGRAM, args: &[P]) -> Vec<Answer> {
         let (mut xids, mut all) = (Vec::new(), Vec::new());
         for args in args {
@@ -177,7 +178,7 @@ impl Peer {
     }
 }
 
-/// The record of one fragment.
+/// A record of one fragment.
 pub(crate) fn marked(call: &[u8]) -> Vec<u8> {
     [&(1 << 31 | call.len() as u32).to_be_bytes()[..], call].concat()
 }
@@ -197,7 +198,7 @@ impl Answer {
         Self { xid: message.xid, body, results: cursor.into_inner().split_off(length) }
     }
 
-    /// What became of a call that was accepted.
+    /// The result of an accepted call.
     pub(crate) fn accepted(&self) -> &accept_stat_data {
         match &self.body {
             reply_body::MSG_ACCEPTED(accepted) => &accepted.reply_data,
@@ -205,7 +206,7 @@ impl Answer {
         }
     }
 
-    /// Why a call was denied.
+    /// The reason why a call was denied.
     pub(crate) fn denied(&self) -> &rejected_reply {
         match &self.body {
             reply_body::MSG_DENIED(denied) => denied,
@@ -227,7 +228,7 @@ impl Answer {
     }
 }
 
-/// Whether an error says that the server has closed the connection.
+/// Whether an error means that the server has closed the connection.
 fn is_closed(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }

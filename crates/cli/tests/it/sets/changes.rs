@@ -1,4 +1,4 @@
-//! What is ordered of a set, and what it does by itself: replacements and spares, and cuts between.
+//! Orders to a set, and what it does by itself: replacements and spares, with cuts in between.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use server::control::client;
 
 use super::*;
 
-/// A set with parity of the first three disks, and the fourth one for its spare.
+/// A set with parity of the first three disks, with the fourth as its spare.
 fn with_spare() -> Place {
     let place = Place::new(4);
     let [one, two, three, spare] = [0, 1, 2, 3].map(|number| text(&place.disks[number]));
@@ -17,7 +17,7 @@ fn with_spare() -> Place {
     place
 }
 
-/// Changes the settings of the volume as a person would.
+/// Edits the settings of the volume as a person would.
 fn edit(place: &Place, from: &str, to: &str) {
     let path = place.volume.join("volume.toml");
     let before = fs::read_to_string(&path).expect("it is there");
@@ -55,7 +55,7 @@ fn a_spare_that_is_not_there_for_a_moment_stays_one() {
     place.raid(&["fail", "1", "--force"]).good();
     let other = place.folder.path("other");
     wipe(&other);
-    // The order writes the list; one that is used takes the place.
+    // The order writes the list; the spare that is present takes the place.
     place.raid(&["spare", text(&other)]).good();
     place.wait(|place| place.status()["state"] == "clean");
     let listed = fs::read_to_string(place.volume.join("volume.toml")).expect("it is there");
@@ -69,7 +69,8 @@ fn a_spare_that_is_not_there_for_a_moment_stays_one() {
 
 #[test]
 fn a_spare_that_was_cut_off_while_it_took_a_place_goes_on() {
-    // Of the two labels so many are those of the member that it was to become.
+    // The number of the disk's two labels that are already those of the member that it was to
+    // become.
     for labels in [None, Some(1), Some(2)] {
         let place = with_spare();
         let spare = &place.disks[3];
@@ -135,7 +136,7 @@ fn an_order_that_cannot_be_noted_changes_nothing_that_is_needed() {
         assert_eq!(place.status()["state"], "clean");
         place.raid(&["spare", text(&new)]).failed(1, "cannot write");
         assert!(place.spares().is_empty() && fs::read(&new).expect("it is ours") == before);
-        // That is done, whatever the list says.
+        // The order is carried out, even if the list cannot be written.
         let told = place.raid(&["fail", "1", "--force"]);
         assert_eq!(told.code, 0, "{}", told.errors);
         assert!(is_served || told.errors.contains("where the disks were before"));
@@ -163,7 +164,7 @@ fn a_server_takes_whole_paths_alone() {
     }
 }
 
-/// A run that waits, before anything is written, to write where nobody reads.
+/// Blocks a run before its first write, by a pipe without a reader.
 #[test]
 fn a_run_that_is_interrupted_leaves_nothing_behind() {
     let place = Place::new(2);
@@ -222,12 +223,12 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     assert!(Serving::start(&[&place.volume], &[]).stop().success());
 }
 
-/// What `volume.toml` says.
+/// The text of `volume.toml`.
 fn listed(place: &Place) -> String {
     fs::read_to_string(place.volume.join("volume.toml")).expect("it is there")
 }
 
-/// What a server says of disks when it starts.
+/// The messages of a server about disks at its start.
 fn told_at_a_start(place: &Place) -> String {
     let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
     let mut errors = serving.standard_error().expect("it was asked for");
@@ -242,7 +243,7 @@ fn a_disk_that_is_gone_for_good_is_forgotten() {
     let place = with_spare();
     let new = place.folder.path("new");
     wipe(&new);
-    // A start without the disk knows nothing of where it was.
+    // A start without the disk does not know where it was.
     fs::remove_file(&place.disks[1]).expect("it is there");
     let told = place.raid(&["replace", "1", text(&new)]);
     assert_eq!(told.code, 0, "{}", told.errors);
@@ -295,7 +296,7 @@ fn the_disk_of_a_slot_that_is_out_is_forgotten_by_the_number_of_the_slot() {
     put(&serving, "data", "one", &letter(1));
     place.raid(&["remove", "1"]).failed(1, "name its path");
     assert!(serving.stop().success());
-    // One that is back, and was not made again, is known by its label.
+    // A returned disk without a rebuild is identified by its label.
     fs::rename(&away, &place.disks[1]).expect("it is there");
     place.raid(&["remove", "1"]).good();
     assert!(!listed(&place).contains("disk-1"), "{}", listed(&place));
@@ -331,7 +332,7 @@ fn what_somebody_adds_to_the_lists_meanwhile_stays() {
     assert!(serving.stop().success());
 }
 
-/// A run that waits, before anything is written, to write where nobody reads.
+/// Blocks a run before its first write, by a pipe without a reader.
 #[test]
 fn what_somebody_changes_while_a_volume_is_tuned_stays() {
     let place = Place::made("--raid5", 3, &["--policy", "log"]);
@@ -342,7 +343,7 @@ fn what_somebody_changes_while_a_volume_is_tuned_stays() {
         .args(["tune", text(&place.volume), "--policy", "sync"])
         .spawn()
         .expect("the program was just built");
-    // It goes on when somebody reads, and has read its settings by then.
+    // It continues when the pipe has a reader, and has read its settings by then.
     let mut reader = File::open(&pipe).expect("it is there");
     edit(&place, "[raid]", "[raid]\nspare_after_s = 7");
     let mut probe = Vec::new();

@@ -1,10 +1,10 @@
-//! Members that have failed or were taken out, and come back because a person says so.
+//! Members that have failed or were taken out, and return on a user's order.
 
 use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Longer than it takes a server to look for disks a few times.
+/// Long enough for a server to look for disks several times.
 const LOOKS: Duration = Duration::from_secs(3);
 
 fn listed(place: &Place) -> String {
@@ -14,7 +14,7 @@ fn listed(place: &Place) -> String {
 #[test]
 fn a_member_that_failed_comes_back_when_a_person_says_so() {
     let place = Place::made("--raid1", 3, &[]);
-    // Of this disk alone the second label lies where writes are to fail.
+    // Only on this disk is the second label where writes will fail.
     let large = place.folder.path("large");
     let file = File::create(&large).expect("a new file");
     file.set_len(SIZE + (8 << 20)).expect("it is sparse");
@@ -22,7 +22,7 @@ fn a_member_that_failed_comes_back_when_a_person_says_so() {
     let serving = Serving::start_limited(&[&place.volume]);
     put(&serving, "data", "one", &letter(1));
     serving.limit_files(Some(SIZE));
-    place.raid(&["fail", "0", "--force"]).good(); // what is said of that goes to all labels
+    place.raid(&["fail", "0", "--force"]).good(); // its result is written to all labels
     assert_eq!([0, 1, 2].map(|slot| place.state_of(slot)), ["offline", "stale", "in_sync"]);
     serving.limit_files(None);
     put(&serving, "data", "two", &letter(2));
@@ -118,7 +118,7 @@ fn a_member_whose_disk_has_moved_comes_back_by_its_path() {
         assert_eq!(told.code, 0, "{}", told.errors);
         assert_eq!(place.status()["state"], "clean");
         let list = listed(&place);
-        // A run that has never seen the disk at its old path cannot know that the path was its.
+        // A run that has never seen the disk at its old path cannot know that the path was its own.
         let is_moved = !list.contains("disk-1") || !is_served;
         assert!(list.contains(text(&moved)) && is_moved, "{list}");
         serving.into_iter().for_each(|serving| assert!(serving.stop().success()));
@@ -135,7 +135,7 @@ fn what_cannot_come_back_is_refused_in_a_sentence() {
         place.raid(&["online", "1"]).failed(1, "the member of slot 1 is in already");
         serving.into_iter().for_each(|serving| assert!(serving.stop().success()));
     }
-    // A disk of which a part was written over is not believed.
+    // A partly overwritten disk is not trusted.
     place.raid(&["fail", "1", "--force"]).good();
     let disk = File::options().write(true).open(&place.disks[1]).expect("it is there");
     disk.write_all_at(&[b'?'; 4096], 0).expect("there is room");
@@ -166,7 +166,7 @@ fn the_disk_of_a_member_that_was_taken_out_is_let_go_of_when_a_spare_has_its_pla
     let serving = Serving::start(&[&place.volume], &[]);
     put(&serving, "data", "one", &letter(1));
     let bare = || duramen(&["mkfs", "--bare", "--force", text(&place.disks[1])]);
-    bare().failed(1, "in use"); // it is asked for what the others lack
+    bare().failed(1, "in use"); // the set reads from it what the others lack
     let spare = place.folder.path("spare");
     wipe(&spare);
     place.raid(&["spare", text(&spare)]).good();

@@ -1,10 +1,10 @@
-//! Volumes on sets that have lost too much: what is left goes into an image.
+//! Volumes on sets that have lost too many disks: an image takes their remains.
 
 use std::ops::Range;
 
 use super::*;
 
-/// The ranges that a dump lists, and the bytes that it says are lost.
+/// The lost ranges that a dump lists.
 fn lost_of(told: &Run) -> Vec<Range<u64>> {
     let range = |line: &str| {
         let (length, at) = line.strip_prefix("lost: ")?.split_once(" bytes at byte ")?;
@@ -22,12 +22,13 @@ fn held(place: &Place) -> Vec<Option<Vec<u8>>> {
     place.disks.iter().map(|disk| fs::read(disk).ok()).collect()
 }
 
-/// An image is served as it is.
+/// Asserts that an image can be served as it is.
 fn assert_served(image: &Path) {
     assert!(Serving::start(&[image], &[]).stop().success());
 }
 
-/// A set without two disks: what is in the image is what was there, and the rest is listed.
+/// Dumps a set without two of its disks: the data in the image is right, and missing data is
+/// listed.
 fn dump_without_two(engine: &[&str], gone: [usize; 2]) {
     let place = Place::made("--raid5", 4, engine);
     let serving = Serving::start(&[&place.volume], &[]);
@@ -70,7 +71,7 @@ fn what_is_left_of_a_volume_with_soft_updates_is_repaired_and_served() {
     dump_without_two(&["--policy", "softdep"], [1, 2]);
 }
 
-/// The disks that are left have its superblocks.
+/// The remaining disks have the superblocks.
 #[test]
 fn what_is_left_of_a_volume_of_engine_shadow_is_repaired_and_served() {
     dump_without_two(&["--engine", "shadow"], [0, 3]);
@@ -82,7 +83,7 @@ fn a_block_that_two_disks_have_lost_is_zeros_and_the_log_is_brought_home() {
     let (one, two) = (letter(1), letter(2));
     let serving = Serving::start(&[&place.volume], &[]);
     put(&serving, "data", "one", &one);
-    // A record of the set's log for the same stripe would mend the parity.
+    // Later records replace the set's log record of this stripe, which would repair the parity.
     for number in 0..20 {
         put(&serving, "data", &format!("between-{number}"), &letter(number));
     }
@@ -124,7 +125,7 @@ fn of_a_good_set_nothing_is_lost_and_an_old_disk_is_said_to_be_old() {
     let (told, image) = dump("good.img");
     assert!(!told.contains("lost") && !told.contains("newer"), "{told}");
     assert_eq!(on("cat", &image, &["one"]).output.as_bytes(), letter(1));
-    // A disk that was away is all that is left in the end.
+    // Only a disk that was away is left in the end.
     let drawer = place.folder.path("drawer");
     fs::create_dir(&drawer).expect("a new folder");
     fs::rename(&place.disks[1], drawer.join("disk")).expect("it is ours");

@@ -1,4 +1,4 @@
-//! Starts at which a disk is missing: what becomes of it when it is back.
+//! Starts without a disk, and the return of the disk.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -11,10 +11,10 @@ use super::{Place, letter, text};
 use crate::common::serving::{Serving, put};
 use crate::common::{duramen, on, pause};
 
-/// The slot of the disk that is missing.
+/// Slot of the missing disk.
 const MISSING: usize = 1;
 
-/// Takes a disk where no start finds it. Where it is now.
+/// Moves a disk to where no start finds it, and returns its new path.
 fn unplug(place: &Place, slot: usize) -> PathBuf {
     let drawer = place.folder.path("drawer");
     fs::create_dir_all(&drawer).expect("there is room");
@@ -23,7 +23,7 @@ fn unplug(place: &Place, slot: usize) -> PathBuf {
     away
 }
 
-/// Rots a bit of each block of the file system's log on a half of a mirror.
+/// Flips a bit in each block of the file system's log on half of a mirror.
 fn rot_the_log(place: &Place, slot: usize) {
     let settings = fs::read_to_string(place.volume.join("volume.toml")).expect("it is a volume");
     let log = settings.lines().find_map(|line| line.strip_prefix("log_size = "));
@@ -79,7 +79,7 @@ fn a_disk_that_is_late_at_a_start_keeps_its_slot() {
     place.wait(|place| place.status()["state"] == "clean");
     assert_eq!(place.spares().len(), 1);
     assert!(serving.stop().success());
-    // The disk that was late is as good as any: another goes now, and is not waited for.
+    // The late disk is as good as any: another one is lost now, and not waited for.
     unplug(&place, 0);
     place.set_spare_after(0);
     let serving = Serving::start(&[&place.volume], &[]);
@@ -114,7 +114,7 @@ fn halves_that_were_served_apart_are_served_together_only_after_a_choice() {
         }
         assert!(told.contains("generations") && told.contains("serve --degraded"), "{told}");
     }
-    // What the refusal says helps: the first half is kept, which the folder has given up.
+    // The advice of the refusal helps: the first half is kept, which the folder had given up.
     duramen(&["mkfs", "--bare", "--force", other]).good();
     let serving = Serving::start(&[&place.volume], &["--degraded"]);
     place.wait_for_reclaim();

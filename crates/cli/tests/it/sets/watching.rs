@@ -1,11 +1,11 @@
-//! What programs and people are told that watch a set.
+//! Reports about a set to programs and people.
 
 use std::io::Read;
 use std::process::Stdio;
 
 use super::*;
 
-/// The code with which a status ends, and what it prints.
+/// Exit code and output of a status.
 fn status_of(volume: &Path) -> (i32, String) {
     let told = duramen(&["raid", "status", text(volume)]);
     (told.code, told.output)
@@ -61,7 +61,7 @@ fn a_server_that_starts_without_a_member_says_which_one_and_since_when() {
     let place = Place::made("--raid5", 3, &[]);
     let generation = place.status()["generation"].clone();
     fs::remove_file(&place.disks[1]).expect("it is there");
-    // The second start finds the member called out by the first.
+    // The second start finds that the first one has declared the member out.
     for _ in 0..2 {
         let mut serving = Serving::start_saying(&[&place.volume], &[], &[], Stdio::piped());
         let mut errors = serving.standard_error().expect("it was asked for");
@@ -142,8 +142,8 @@ fn a_single_disk_says_to_which_set_it_belongs() {
     duramen(&["raid", "find", text(&place.folder.path("nothing"))]).failed(1, "nothing");
 }
 
-/// Every block of a member behind some of its data cannot be read until it is written again: the
-/// file was cut short.
+/// The file of a member is truncated: every block behind some of its data is unreadable until it is
+/// written again.
 #[test]
 fn a_member_that_cannot_be_read_is_named_and_a_spare_takes_its_place() {
     for level in ["--raid5", "--raid1"] {
@@ -183,7 +183,7 @@ fn a_member_that_cannot_be_read_is_named_and_a_spare_takes_its_place() {
     }
 }
 
-/// Where the data of a member begins.
+/// Offset of a member's data.
 fn raid_start(disk: &Path) -> u64 {
     let mut start = 0;
     relabel(disk, |label| start = label.data_start);
