@@ -2,14 +2,13 @@
 //! counted.
 //!
 //! A background task checks the count from time to time: if it has grown, there is foreground I/O.
-//! Requests are told apart by the task that is polled, since a device begins a request when it is
-//! called.
+//! A request belongs to the task that is polled, since a device begins it when it is called.
 //!
 //! Invariants:
 //! 1. The device below gets the same requests as this one, in the same order.
 //! 2. A request is counted unless its task is run by [`Callers::apart`].
 //!
-//! Not asserted: 1 and 2, of which each verb is two lines.
+//! Not asserted: 1 and 2, for which each verb has two lines.
 
 use std::cell::Cell;
 use std::future::poll_fn;

@@ -5,12 +5,11 @@
 //! alone hold. In each tree, names are compared with link counts, and the path from the root with
 //! the files that exist.
 //!
-//! The live tree comes first, and then the tree of each snapshot, from the newest on. Of each tree,
-//! only the blocks are read that the tree before does not have at the same place: so a block is
-//! read in the last tree that holds it, and the facts about one tree become those of the next by
-//! their differences. A finding is reported for the newest tree that has it. The blocks of a tree
-//! below an unreadable block may also be in the next tree, and in those after it: this does not
-//! make them held twice.
+//! The live tree comes first, and then the tree of each snapshot, from the newest on. A block of a
+//! tree is read unless the tree before has it at the same place: so a block is read in the last
+//! tree that holds it, and the facts about one tree become those of the next by their differences.
+//! A finding is reported for the newest tree that has it. The blocks of a tree below an unreadable
+//! block may also be in the next tree, and in those before: this does not make them held twice.
 //!
 //! Invariants:
 //! 1. The facts about the current tree are those of its readable blocks.
@@ -109,9 +108,9 @@ pub struct Wrong {
     pub path: Option<String>,
     /// The block of the file, and its first unit.
     pub block: Option<(u64, u64)>,
-    /// What the check found.
+    /// The finding.
     pub found: String,
-    /// What it expected.
+    /// The expected state.
     pub expected: String,
 }
 

@@ -210,7 +210,7 @@ impl Pins {
         }
     }
 
-    /// Adds a snapshot: `told` is its record.
+    /// Adds a snapshot with this record.
     pub(crate) fn pin(&self, told: Told, slot: u64) {
         let newer = self.newest().is_none_or(|newest| newest < told.update);
         assert!(told.number > self.last.get() && newer, "invariant 1");

@@ -58,7 +58,7 @@ pub struct Facts {
     pub kind: FileKind,
     /// Permissions, as in UNIX.
     pub mode: u16,
-    /// Generation: tells apart files that had this number.
+    /// Generation: differs between files that had this number.
     pub generation: u32,
     /// Link count.
     pub links: u32,
