@@ -229,7 +229,7 @@ impl Commits {
         found: Found,
     ) -> Rc<Self> {
         let Found { anchor, mut superblock, at, unfolded, log, pins } = found;
-        superblock.durable = superblock.number; // what it lists was written again
+        superblock.durable = superblock.number; // its listed runs were rewritten
         let chains = Chains::found(&superblock.chains);
         Rc::new(Self {
             runtime,

@@ -161,8 +161,8 @@ impl Nodes {
     }
 
     /// Reads the block to which a pointer leads, and which has another copy at `twin`, if that is
-    /// not 0. `may_mend` is called with no await behind it, and returns whether the places are
-    /// still those of this block.
+    /// not 0. `may_mend` is called right before each mending request, with no await in between, and
+    /// returns whether the places are still those of this block.
     ///
     /// # Errors
     /// [`FsError::Io`] if it cannot be read; [`FsError::Corrupt`] if it is another block.

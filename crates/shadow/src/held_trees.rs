@@ -12,7 +12,7 @@ use crate::format::pointer::Tree;
 use crate::node::{Parent, Stem};
 use crate::planted::{Bug, is_planted};
 
-/// See the module's prose. Empty for a volume that nobody changes.
+/// See the module's prose. Empty for a volume that does not change.
 #[derive(Default)]
 pub(crate) struct HeldTrees(RefCell<Option<Vec<Tree>>>);
 

@@ -6,7 +6,7 @@
 //!
 //! Data of a client may look like superblocks of zones of any size, wherever there may be data. In
 //! a slot there is none, so no client can hide the volume's own superblocks. One of these is always
-//! found: mkfs makes a first zone that ends at the front, or a zone size that is a power of two
+//! found: the first zone ends within the front, or the size of zones is a power of two
 //! ([`ANY_ZONE`]), and the first zone always had a superblock. Only another superblock takes the
 //! place of one. So if all superblocks found agree on one size, that is the volume's; if they do
 //! not, a client may have written some of them, and none is believed. A client's forgery stands

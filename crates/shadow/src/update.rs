@@ -151,7 +151,7 @@ pub struct Update {
     pub(crate) work: Option<Work>,
     /// Whether it may take space reserved for changes that free more than they take.
     pub(crate) takes_pool: bool,
-    /// Whether it is refused rather than waits for room, which others are to have.
+    /// Whether it fails instead of waiting for room, which is left to others.
     pub(crate) gives_way: bool,
     /// Units for metadata, at most.
     pub(crate) cost: u64,
