@@ -209,8 +209,8 @@ pub(crate) struct Look<'a> {
 }
 
 /// Checks all of a volume, and the data of files too if `reads_data`. Nothing is written, except
-/// that a set of disks mends from one disk as for any read. `progress` gets the number of checked
-/// units, and of units in use.
+/// that a set of disks mends what one of them has wrong, as for any read. `progress` gets the
+/// number of checked units, and of units in use.
 ///
 /// # Errors
 /// [`OpenError`] if there is no volume to check.

@@ -67,7 +67,7 @@ const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
 /// Units that a superblock lists at most.
 const LISTED_UNITS: u64 = 2048;
-/// Time that written-back UNSTABLE data, which no task wants durable, waits for others.
+/// Time that a write-back of UNSTABLE data waits for others, if no task wants it durable.
 const PATIENCE_FOR_OTHERS: Duration = Duration::from_millis(30);
 /// Time that an update waits so that it changes while it is written, for a planted bug.
 const THAW: Duration = Duration::from_micros(500);

@@ -11,7 +11,7 @@
 //!    is on its way there rejects what it finds, which has another checksum; and the task that
 //!    discards it is the only one to write there, afterwards.
 //!
-//! Not asserted: 1, which cuts test on a disk that changes discarded bytes.
+//! Not asserted: 1, which cuts test on a disk that makes garbage of discarded bytes.
 
 use futures::FutureExt;
 use futures::future::join_all;

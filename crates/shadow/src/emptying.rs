@@ -57,9 +57,9 @@ impl Space {
     }
 
     /// The zones best emptied, the best first, so that `missing` more are empty then, or as many as
-    /// possible; none if not even one would be. Moved blocks go to empty zones as long as there are
-    /// some, and then to holes in others. `vain` has zones in which this many units stay in use of
-    /// those that were there by this update.
+    /// possible; none if not even one would be. Moved blocks go to empty zones as long as there
+    /// are some, and then to holes in others. `vain` has zones that could not be emptied, with the
+    /// units in use, and the update at that time.
     pub(crate) fn worth_emptying(
         &self,
         missing: u64,

@@ -68,7 +68,7 @@ pub enum OpenError {
          so, or until another disk has what there is"
     )]
     Unread,
-    /// The disk fails a request.
+    /// A request to the disk failed.
     #[error("{0}")]
     Io(IoError),
     /// A verb of the engine failed.

@@ -82,7 +82,7 @@ pub(crate) async fn mended_run(
     let candidates = flipped_in_pieces(bytes.len() / grain, grain, difference);
     let mut candidates_at = Candidates::new();
     for (piece, byte, bit) in candidates {
-        // A block of metadata, or a block of data whose units are pieces.
+        // Tries a block of metadata, and a block of data whose units are pieces.
         for length in BTreeSet::from([grain, block as usize * UNIT]) {
             let (at, first) = (piece * grain + byte, listed.run.start as usize * UNIT);
             let start = ((first + at) / length * length).saturating_sub(first);

@@ -54,7 +54,7 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Whether data is cached.
     pub keeps_data: bool,
-    /// Whether a stop leaves the device open, for another user of it.
+    /// Whether a stop leaves the device open, for further use.
     pub keeps_device: bool,
     /// Percent of the space that only root may fill from the first update on: at most
     /// [`MOST_RESERVE`](crate::format::superblock::MOST_RESERVE). `None` keeps the present value.

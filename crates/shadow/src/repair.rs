@@ -13,8 +13,8 @@
 //! A directory continues without a lost block of names, and files without a name get one in
 //! `/lost+found` ([`homeless`](crate::homeless)).
 //!
-//! Damage that cannot be repaired stays, and reads of it fail: lost data never becomes a hole. A
-//! block that the disk cannot read may come back, so nothing is given up for its sake.
+//! Damage that cannot be repaired stays, and reads of it fail: unreadable data is never taken for a
+//! hole. A block that the disk cannot read may come back, so nothing is given up for its sake.
 //!
 //! Commit point: [`Commits::durable`], as for every update.
 

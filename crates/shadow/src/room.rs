@@ -30,7 +30,7 @@ impl Commits {
     /// blocks may die.
     pub(crate) fn needs(&self, deaths: u64) -> u64 {
         let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
-        // Changes come to at most two lines for each leaf, and waiting lines may come with them.
+        // Changes come to at most two lines for each leaf they touch; waiting lines may join them.
         let lines = 2 * unfolded.leaves + self.log.borrow().leaves();
         let all = self.shape.units / MAPPED + 1;
         let leaves = all.min(lines);

@@ -54,7 +54,7 @@ pub(crate) struct Back {
     pub(crate) since: Vec<Run>,
     /// The blocks of the map that cover these runs, by their numbers.
     pub(crate) map: BTreeMap<u64, Rc<Node>>,
-    /// Blocks to remove from the lists, with their lines: each goes with what was listed since.
+    /// Blocks to remove from lists: the list before each removal, its line, and the block.
     pub(crate) lists: Vec<(Listing, Rc<Node>, Rc<Node>, Died)>,
     /// Files without a name that the snapshot holds: they are freed from the next opening on.
     pub(crate) orphans: Vec<Chain>,

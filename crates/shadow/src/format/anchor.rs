@@ -19,8 +19,8 @@ use super::{ANCHORS, END, FRONT, SLOTS, UNIT, view, view_mut};
 pub const ZONES: usize = 32;
 /// Bytes of a label at most.
 pub const LABEL: usize = 64;
-/// Zones of up to this many units, 256 MiB, may have any size. Larger zones have a power of two, so
-/// that the end of the first one can be found if no anchor is left.
+/// Zones of up to this many units, 256 MiB, may have any size. The size of larger ones is a power
+/// of two, so that the end of the first one can be found if no anchor is left.
 pub const ANY_ZONE: u64 = 1 << 16;
 
 /// The shape of a volume: it never changes.

@@ -49,8 +49,8 @@ pub struct Told {
     pub nodes: u64,
     /// Units that its deletion has freed.
     pub freed: u64,
-    /// The snapshot holds files without a name, which were being freed when it was made. All of
-    /// them lost their names in this update or later. 0 if it holds none.
+    /// Files without a name that the snapshot holds were being freed when it was made. All of them
+    /// lost their names in this update or later. 0 if it holds none.
     pub orphans_since: u64,
 }
 
