@@ -17,7 +17,7 @@ pub(crate) enum Stem {
     Inodes,
     /// The map of space.
     Map,
-    /// The answers.
+    /// The replies.
     Answers,
     /// The lines of snapshots.
     Snapshots,

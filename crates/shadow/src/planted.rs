@@ -46,9 +46,9 @@ planted::bugs! {
     KeptRecords,
     /// Pointers are written with the checksum of the block before.
     StaleSums,
-    /// An answer goes with the update after that of its change.
+    /// A reply goes with the update after that of its change.
     LateAnswers,
-    /// Answers are not folded.
+    /// Replies are not folded.
     UnfoldedAnswers,
     /// Chains are not in the superblock.
     UnwrittenChains,

@@ -5,7 +5,7 @@
 pub struct Renewed {
     /// Blocks of the map of space that were written anew.
     pub map_blocks: u64,
-    /// Blocks of remembered answers that were forgotten.
+    /// Blocks of remembered replies that were forgotten.
     pub answer_blocks: u64,
     /// Blocks of metadata that were other blocks, and to which no pointer leads any more: their
     /// files were removed or cut short, or a roll-back discarded them. Blocks below them stay

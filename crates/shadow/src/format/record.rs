@@ -71,7 +71,7 @@ impl Change {
 struct Front {
     previous: Pointer,
     changes: U16,
-    /// Bytes of answers behind the changes, each with its length before it.
+    /// Bytes of replies behind the changes, each with its length before it.
     answers: U16,
     reserved: U32,
 }

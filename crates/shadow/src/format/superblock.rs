@@ -135,9 +135,9 @@ pub struct Superblock {
     /// Blocks of the log that are live: numbered from the count of dropped blocks to that of blocks
     /// ever begun.
     pub log_blocks: Range<u64>,
-    /// Blocks of answers.
+    /// Blocks of replies.
     pub answers: Tree,
-    /// Number of blocks of answers ever begun.
+    /// Number of blocks of replies ever begun.
     pub answers_begun: u64,
     /// Number of these that are no longer remembered.
     pub answers_from: u64,

@@ -185,7 +185,7 @@ fn counts_that_no_volume_has_are_made_right() {
     }
 }
 
-/// An inode in use has a number that files may not have.
+/// A repair removes an inode whose number no file may have.
 #[test]
 fn inodes_of_no_number_go() {
     let image = of_files(4);

@@ -188,7 +188,7 @@ fn blocks_of_snapshots_are_looked_at_where_they_are_held_last() {
             told(&[of_block[0].clone()]),
             BTreeSet::from([(Law::Block, tree, Some("/d/sub"))])
         );
-        // What follows from it is reported once for each tree that has it.
+        // Its consequences are reported once for each tree that has it.
         assert!(wrong.iter().all(|it| it.snapshot.as_deref() == tree), "{wrong:?}");
     }
     // Data in each tree.

@@ -212,7 +212,7 @@ fn what_a_client_may_have_written_is_not_believed() {
     }
 }
 
-/// If zones are large, all superblocks found at the front may be a client's forgeries.
+/// If zones are large, everything that is searched at the front may be a client's data.
 #[test]
 fn what_a_client_wrote_does_not_stand_alone() {
     for zone in [(256 << 20) - 8192, 256 << 20, 512 << 20, 4 << 30] {

@@ -69,7 +69,7 @@ fn some_work() -> Trace {
     disk.trace()
 }
 
-/// Whatever a cut leaves of the update on its way, the first update after recovery has a higher
+/// However much a cut leaves of the update on its way, the first update after recovery has a higher
 /// number, even if a superblock is torn so that its number is not seen. If the update of a recovery
 /// is torn itself, the next recovery takes that number again: both lead to the same tree.
 pub(crate) fn updates_pass_what_a_cut_left() -> Result<(), String> {

@@ -68,7 +68,7 @@ fn overwrites_of(length: usize) -> Result<(), String> {
             let left = left(&trace, position, seed).map_err(wrong)?;
             let first = left.first().copied().unwrap_or(0);
             let is_one = left.iter().all(|&byte| byte == first);
-            // Of the last four writes at once, any may be the last.
+            // Any of the last four writes at once may be the last.
             if !is_one || first + AT_ONCE <= answered || answered > 0 && left.len() != length {
                 return Err(wrong(format!("{answered} were answered, and {first} is left")));
             }
