@@ -1,15 +1,14 @@
-//! Anchors on the disk, and the superblocks of which they tell.
+//! Anchors on the disk, and the superblocks in their zones.
 //!
-//! Where several volumes have some, those count under which there are superblocks. Where there are
-//! none at all, superblocks alone say what there is.
+//! If several volumes have anchors, only those under which there are superblocks count. If there
+//! are no anchors, superblocks alone identify the volume.
 //!
 //! Invariants:
 //! 1. The copies of an anchor are written one after the other: at any cut, one of each turn is
-//!    whole. So where a turn has none, both have rotted, and they may have been the newest. An
-//!    older anchor does not know in which zones superblocks went since: the slots of all zones are
-//!    read.
+//!    whole. So if a turn has none, both have rotted, and they may have been the newest. An older
+//!    anchor may lack zones of newer superblocks: the slots of all zones are read.
 //!
-//! Not asserted: 1, which is one of disks that were cut off.
+//! Not asserted: 1, which is about disks that were cut off.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,18 +29,18 @@ pub(crate) async fn read_unit(device: &dyn BlockDevice, unit: u64) -> Result<Buf
     device.read(unit * UNIT as u64, Buffer::unfilled(UNIT)).await
 }
 
-/// What stands in the places of anchors.
+/// The contents of the places of anchors.
 #[derive(Default)]
 struct Places {
-    /// Anchors that are whole.
+    /// Whole anchors.
     whole: Vec<Anchor>,
-    /// The version of one that is of another.
+    /// The version of an anchor that has another one.
     other: Option<u16>,
-    /// Why one cannot be read.
+    /// The error for one that cannot be read.
     failed: Option<IoError>,
-    /// A volume is begun.
+    /// Whether a volume is begun.
     is_begun: bool,
-    /// Something stands there that was never an anchor.
+    /// Whether a block is there that was never an anchor.
     is_foreign: bool,
 }
 
@@ -52,7 +51,7 @@ async fn read_places(device: &dyn BlockDevice, units: u64) -> Result<Places, Ope
             Ok(block) if unit == 0 && is_begun(&block) => return Err(OpenError::Unfinished),
             Ok(block) => block,
             Err(error) => {
-                places.failed = Some(error); // it is as good as torn
+                places.failed = Some(error); // as good as torn
                 continue;
             }
         };
@@ -68,7 +67,7 @@ async fn read_places(device: &dyn BlockDevice, units: u64) -> Result<Places, Ope
     Ok(places)
 }
 
-/// The newest anchor of the disk, or what it should say if there is none.
+/// The newest anchor of the disk, or a rebuilt one if there is none.
 pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, OpenError> {
     let size = device.geometry().size;
     let units = size / UNIT as u64;
@@ -94,10 +93,10 @@ pub(crate) async fn find_anchor(device: &dyn BlockDevice) -> Result<Anchor, Open
     Ok(lost::succeeded(device, anchor).await?)
 }
 
-/// Makes an anchor durable at the end of the disk, and then in front, where a volume begins.
+/// Makes an anchor durable at the end of the disk, and then at the front, where a volume begins.
 ///
 /// # Errors
-/// Those of the device: then the anchor that was the newest may be so still.
+/// Those of the device: then the previous anchor may still be the newest.
 pub(crate) async fn write(device: &dyn BlockDevice, anchor: &Anchor) -> Result<(), IoError> {
     let block = Buffer::copied(&*anchor.write()).freeze();
     for unit in anchor.shape.anchor(anchor.number).into_iter().rev() {
@@ -106,9 +105,10 @@ pub(crate) async fn write(device: &dyn BlockDevice, anchor: &Anchor) -> Result<(
     Ok(())
 }
 
-/// The newest of these under which superblocks are: a disk may have anchors of another volume at
-/// one of its ends. If there are such under several, the one counts of which a superblock went out
-/// last. Its successors have higher numbers than all, and the next goes over none of its own.
+/// The newest of these under which there are superblocks: a disk may have anchors of another volume
+/// at one of its ends. If there are superblocks under several, the one whose superblock went out
+/// last. Its successors have higher numbers than all of these, and the next one overwrites none of
+/// its own.
 async fn newest(device: &dyn BlockDevice, whole: &[Anchor]) -> Result<Anchor, OpenError> {
     let mut whole = whole.to_vec();
     whole.sort_by_key(|anchor| Reverse(anchor.number));
@@ -133,7 +133,7 @@ async fn newest(device: &dyn BlockDevice, whole: &[Anchor]) -> Result<Anchor, Op
     Ok(Anchor { number, ..anchor })
 }
 
-/// What an anchor should say on a disk that has none.
+/// Rebuilds the anchor of a disk without anchors.
 async fn without_anchors(
     device: &dyn BlockDevice,
     units: u64,
@@ -154,8 +154,8 @@ async fn without_anchors(
     })
 }
 
-/// All that fit their checksums, by their numbers and by where they are. One that cannot be read
-/// may be the last: without it nobody can tell.
+/// All superblocks that match their checksums, by number and unit. An unreadable one may be the
+/// last: without it the last is unknown.
 pub(crate) async fn superblocks(
     device: &dyn BlockDevice,
     anchor: &Anchor,

@@ -1,4 +1,4 @@
-//! Applying an Update: everything that readers see changes at once, in memory.
+//! Applying an Update: everything visible to readers changes at once, in memory.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,15 +21,15 @@ use crate::runs::Balance;
 use crate::snapshots::Worked;
 use crate::update::{Cut, Placed, Source, Update};
 
-/// An Update that every reader sees.
+/// An Update that is visible to all readers.
 pub struct Applied {
     pub(crate) staged: Staged,
     pub(crate) freed: Freed,
-    /// Whether it may wait for others.
+    /// Whether it may wait for other changes.
     pub(crate) may_wait: bool,
 }
 
-/// What an Update freed.
+/// Resources that an Update freed.
 #[derive(Default)]
 pub struct Freed {
     pub(crate) units: u64,
@@ -98,7 +98,7 @@ impl Shadow {
         Applied { staged, freed: Freed { units, inos }, may_wait }
     }
 
-    /// Counts what begins and what ends.
+    /// Counts files that begin and end.
     fn count_files(&self, update: &Update) {
         let count = |counted: &Cell<u64>, what: fn(&File) -> bool| {
             let of = |inos: &[u64]| {
@@ -110,7 +110,7 @@ impl Shadow {
         count(&self.commits.directories, |file| file.kind == FileKind::Directory);
     }
 
-    /// Blocks of data take the places of those that were there.
+    /// Sets pointers to new blocks of data, and frees the old ones.
     fn take_blocks(&self, blocks: Vec<Placed>, gone: &mut Balance) {
         let birth = self.commits.number() + u64::from(is_planted(Bug::WrongBirths));
         for Placed { parent, index, address, sum, was } in blocks {
@@ -126,7 +126,7 @@ impl Shadow {
         }
     }
 
-    /// The live tree loses a block of metadata, which was removed.
+    /// Frees a block of metadata that was removed from the live tree.
     fn lose_node(&self, old: Pointer, gone: &mut Balance) {
         if !old.is_null() {
             self.pins.uncount_node(old.birth.get(), false);
@@ -134,7 +134,7 @@ impl Shadow {
         gone.lose(old, 1, &self.pins);
     }
 
-    /// Leaves go, and what has no others below it.
+    /// Removes leaves, and blocks of metadata that then have no children.
     fn cut(&self, cut: Cut, gone: &mut Balance) {
         for (parent, index, pointer) in cut.leaves {
             gone.lose(pointer, self.per_block(), &self.pins);
@@ -147,13 +147,13 @@ impl Shadow {
             self.nodes.mark_parent(&parent);
             self.commits.note_given_up();
         }
-        // From above, so that what goes with its parent changes nothing there.
+        // From the top down, so that a block that goes with its parent changes nothing there.
         for node in cut.nodes.iter().rev() {
             self.lose_node(self.nodes.remove(node), gone);
         }
     }
 
-    /// A block of inodes goes if none is left in it. Its numbers are for new files.
+    /// Removes a block of inodes that is empty. Its numbers are for new files.
     fn vacate(&self, home: &Rc<Node>, gone: &mut Balance) {
         let block = home.place.index;
         let range = block * INODES..(block + 1) * INODES;

@@ -1,8 +1,8 @@
-//! The superblock to go on from, and what of it has to be written again.
+//! Choice of the superblock to continue from, and of the blocks to rewrite.
 //!
-//! The highest superblock that is whole, with all that it lists, is the one; a flipped bit in what
-//! it lists is mended. If it is not whole, the one that it names as durable is. What that lists is
-//! written again before anything rests on it: a flush that failed may have dropped it.
+//! It is the highest superblock that is whole, with all that it lists; a flipped bit in a listed
+//! run is mended. If it is not whole, it is the one that it names as durable. The listed runs are
+//! rewritten before anything rests on them: a flush that failed may have dropped them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -20,30 +20,31 @@ use crate::format::superblock::{Listed, Superblock};
 use crate::mend::{mended_run, sum_listed};
 use crate::planted::{Bug, is_planted};
 
-/// The superblock to go on from.
+/// The superblock to continue from.
 pub(crate) struct Chosen {
     pub(crate) superblock: Superblock,
-    /// Where it is.
+    /// Its unit.
     pub(crate) at: u64,
-    /// The highest number that any has.
+    /// The highest number of any superblock.
     pub(crate) highest: u64,
-    /// What it lists, by its first byte, where the disk has something else.
+    /// Listed runs that are wrong on the disk, mended, by their first bytes.
     pub(crate) mended: Mended,
 }
 
-/// Bytes that were mended in memory, by where they are to stand.
+/// Bytes that were mended in memory, by their positions on the disk.
 type Mended = BTreeMap<u64, Bytes>;
 
-/// The superblock to go on from.
+/// Chooses the superblock to continue from.
 pub(crate) async fn choose(device: &dyn BlockDevice, anchor: &Anchor) -> Result<Chosen, OpenError> {
     let found = superblocks(device, anchor).await?;
     let highest = found.last_key_value().map_or(0, |(&(number, _), _)| number);
     if highest < anchor.rest && !is_planted(Bug::ForgottenRest) {
         return Err(OpenError::NoSuperblock { highest });
     }
-    // There are two of a volume that was stopped.
+    // A stopped volume has two with this number.
     let highest_ones = || found.range((highest, 0)..);
-    // What is whole as it stands comes first: of a volume at rest one lists nothing.
+    // A superblock whose runs are whole without mending comes first: at rest one of the two lists
+    // nothing.
     for mends in [false, true] {
         for (&(_, at), superblock) in highest_ones() {
             let whole = whole(device, anchor, (superblock, at), mends).await?;
@@ -64,8 +65,8 @@ pub(crate) async fn choose(device: &dyn BlockDevice, anchor: &Anchor) -> Result<
     Err(OpenError::NoSuperblock { highest })
 }
 
-/// Whether all that a superblock lists is there, and then what of it is mended, if it may be. What
-/// cannot be read may be there.
+/// The mended runs of a superblock, if all that it lists is there, or can be mended if `mends`. An
+/// unreadable run may be there, so it is an error.
 async fn whole(
     device: &dyn BlockDevice,
     anchor: &Anchor,
@@ -107,7 +108,7 @@ fn fits(listed: &Listed, bytes: &[u8]) -> bool {
     sum_listed(listed, bytes) == listed.sum
 }
 
-/// Writes again what is believed and no flush covers, as it was mended, and where that is said.
+/// Rewrites the believed superblock, and the runs that no flush covers, as they were mended.
 pub(crate) async fn believe(
     device: &dyn BlockDevice,
     (superblock, at): (&Superblock, u64),
@@ -119,7 +120,7 @@ pub(crate) async fn believe(
         device.write(at * UNIT as u64, block, Durability::Plain).await?;
     }
     for listed in &superblock.listed {
-        // A mirror may give its other copy this time.
+        // A mirror may return its other copy this time.
         if let Some(bytes) = mended.get(&listed.offset()) {
             device.write(listed.offset(), vec![bytes.clone()], Durability::Plain).await?;
             continue;

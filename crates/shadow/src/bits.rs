@@ -1,20 +1,21 @@
 //! One flipped bit, found by the checksum that the bytes should have.
 //!
-//! A CRC is linear: what a flipped bit changes in it depends on the bit's distance from the end
-//! alone. So the difference between the two checksums, followed back byte by byte, becomes that
-//! bit. With 64 bits of checksum nothing else fits by chance.
+//! A CRC is linear: the change of the checksum by a flipped bit depends only on the bit's distance
+//! from the end. So the difference between the two checksums, followed back byte by byte, becomes
+//! that bit. With 64 bits of checksum nothing else fits by chance.
 //!
-//! Not asserted: that one bit at most fits, which the distance of the code gives; tests flip each.
+//! Not asserted: that at most one bit fits, which the distance of the code ensures; tests flip
+//! each.
 
 use std::sync::LazyLock;
 
 use crate::format::sum;
 
-/// What a last byte of this value changes in a checksum.
+/// Change of a checksum by a last byte of this value.
 static LAST: LazyLock<[u64; 256]> =
     LazyLock::new(|| std::array::from_fn(|byte| sum(&[byte as u8]) ^ sum(&[0])));
 
-/// The value in [`LAST`] with these upper 8 bits: each is there once.
+/// The value in [`LAST`] with these upper 8 bits: each occurs once.
 static BY_UPPER: LazyLock<[u8; 256]> = LazyLock::new(|| {
     let mut all = [0; 256];
     for (byte, last) in (0..=u8::MAX).zip(LAST.iter()) {
@@ -23,14 +24,14 @@ static BY_UPPER: LazyLock<[u8; 256]> = LazyLock::new(|| {
     all
 });
 
-/// The difference before one byte more came behind it.
+/// The difference before the last byte was added.
 fn back(difference: u64) -> u64 {
     let byte = BY_UPPER[(difference >> 56) as usize];
     (difference ^ LAST[usize::from(byte)]) << 8 | u64::from(byte)
 }
 
-/// The byte and the bit that are flipped in so many bytes, whose checksum differs by this from what
-/// it should be; none if that is not one bit.
+/// The byte and the bit that are flipped, if one bit is, in `length` bytes whose checksum differs
+/// from the right one by `difference`.
 pub(crate) fn flipped(length: usize, mut difference: u64) -> Option<(usize, u8)> {
     for at in (0..length).rev() {
         difference = back(difference);
@@ -44,9 +45,9 @@ pub(crate) fn flipped(length: usize, mut difference: u64) -> Option<(usize, u8)>
 /// A bit that may be the flipped one: its piece, the byte there, and the bit.
 type Candidate = (usize, usize, u8);
 
-/// The same of pieces of `grain` bytes, where the checksum is that of their checksums. A byte of a
-/// piece changes that as the byte 8 before it in the next piece does, so there may be one for each
-/// piece: pointers to the pieces tell which it is.
+/// The same for pieces of `grain` bytes, with a checksum of their checksums. A byte of a piece
+/// changes that in the same way as the byte 8 before it in the next piece, so there may be one
+/// candidate for each piece: pointers to the pieces show which it is.
 pub(crate) fn flipped_in_pieces(pieces: usize, grain: usize, difference: u64) -> Vec<Candidate> {
     let (mut of_piece, mut all) = (difference, Vec::new());
     for piece in (0..pieces).rev() {

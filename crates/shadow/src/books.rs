@@ -1,9 +1,9 @@
 //! Reading the engine's own books: the records since the last fold, the map of space with its log,
-//! and the answers.
+//! and the replies.
 //!
-//! Memory, or what trees hold, has all that the map, its log and the records tell. So a block of
-//! them that has rotted keeps no volume from being opened: see [`crate::renew`]. A check and a
-//! repair take no such block.
+//! Memory, or the trees, have everything that is in the map, its log and the records. So a rotten
+//! block of these does not keep a volume from being opened: see [`crate::renew`]. A check and a
+//! repair accept no such block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,13 +28,13 @@ use crate::runs::Unfolded;
 use crate::space::Space;
 use crate::space_log::{self, Log};
 
-/// Blocks of the map, or of answers, that are read at once.
+/// Blocks of the map, or of replies, that are read at once.
 pub(crate) const AT_ONCE: usize = 4096;
 
-/// What records tell since the last fold, in their order.
+/// The contents of the records since the last fold, in order.
 ///
 /// # Errors
-/// [`OpenError::Damaged`] when one of them is another block.
+/// [`OpenError::Damaged`] if one of them is another block.
 pub(crate) async fn read_records(
     device: &dyn BlockDevice,
     shape: &Shape,
@@ -47,7 +47,7 @@ pub(crate) async fn read_records(
     }
 }
 
-/// The same of the newest records, as far as they can be read, and whether these are all.
+/// The same for the newest records, as far as they can be read; and whether these are all.
 ///
 /// # Errors
 /// Those of the device.
@@ -88,11 +88,11 @@ pub(crate) async fn read_records_left(
     Ok((unfolded, is_all))
 }
 
-/// Which units are in use: those of the map, then what the log says, which is given, and then what
-/// records tell.
+/// Reads the units in use into `space`: those of the map, then of the log, which is returned, and
+/// then of the records.
 ///
 /// # Errors
-/// [`OpenError`] when some of it cannot be read, or makes no sense.
+/// [`OpenError`] if a block cannot be read, or makes no sense.
 pub(crate) async fn read_map(
     nodes: &Nodes,
     space: &Space,
@@ -103,11 +103,11 @@ pub(crate) async fn read_map(
     if lost.is_empty() { Ok(log) } else { Err(OpenError::Failed(FsError::Corrupt)) }
 }
 
-/// The same as far as it can be read, and the leaves of the map that are lost: of their units none
-/// is in use yet. If a block of the log is lost, all of them are.
+/// The same as far as blocks can be read, and the lost leaves of the map: none of their units is in
+/// use yet. If a block of the log is lost, all leaves are.
 ///
 /// # Errors
-/// [`OpenError`] when something makes no sense, or the disk fails.
+/// [`OpenError`] if something makes no sense, or the disk fails.
 pub(crate) async fn read_map_left(
     nodes: &Nodes,
     space: &Space,
@@ -139,7 +139,7 @@ pub(crate) async fn read_map_left(
             |leaf: u64| (leaf * MAPPED).max(run.start)..((leaf + 1) * MAPPED).min(run.end());
         let leaves = run.start / MAPPED..=run.end().saturating_sub(1) / MAPPED;
         if lost.is_empty() || !space.shape().may_hold(&run) {
-            return vec![run]; // one that no volume has is told as it is
+            return vec![run]; // an impossible run is reported as it is
         }
         let known = leaves.filter(|leaf| !lost.contains(leaf)).map(whole);
         let run = |units: Range<u64>| Run { start: units.start, length: units.end - units.start };
@@ -161,7 +161,7 @@ pub(crate) async fn read_map_left(
     Ok((log, lost))
 }
 
-/// Leaves of a tree, and those of them that are lost.
+/// The leaves of a tree that can be read, and the lost ones.
 pub(crate) async fn pieces_left(
     nodes: &Nodes,
     stem: &Stem,
@@ -183,7 +183,7 @@ pub(crate) async fn pieces_left(
     Ok((left, lost))
 }
 
-/// What the map does not tell yet.
+/// Reads the space log.
 async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Log, OpenError> {
     let damaged = || OpenError::Damaged("the space log makes no sense");
     let ring = space_log::ring(shape);
@@ -202,10 +202,10 @@ async fn read_log(nodes: &Nodes, shape: &Shape, blocks: Range<u64>) -> Result<Lo
     Ok(log)
 }
 
-/// What callers were answered, the oldest first.
+/// The remembered replies, the oldest first.
 ///
 /// # Errors
-/// [`OpenError`] when some of it cannot be read, or makes no sense.
+/// [`OpenError`] if a block cannot be read, or makes no sense.
 pub(crate) async fn read_answers(
     nodes: &Nodes,
     shape: &Shape,
@@ -216,10 +216,10 @@ pub(crate) async fn read_answers(
     if lost.is_empty() { Ok(answers) } else { Err(OpenError::Failed(FsError::Corrupt)) }
 }
 
-/// The same as far as it can be read, and the places in the ring of blocks that are lost.
+/// The same as far as blocks can be read, and the places in the ring of lost blocks.
 ///
 /// # Errors
-/// [`OpenError`] when an answer makes no sense, or the disk fails.
+/// [`OpenError`] if a reply makes no sense, or the disk fails.
 pub(crate) async fn read_answers_left(
     nodes: &Nodes,
     shape: &Shape,

@@ -1,13 +1,14 @@
-//! A device that counts what is asked of it, but for what those ask who say that they give way.
+//! Counts foreground I/O of a device. Background tasks run inside [`Callers::apart`] and are not
+//! counted.
 //!
-//! Whoever gives way looks at that count from time to time: if it has grown, somebody else is at
-//! work. What such a one asks is known by who is polled, since a device begins when it is asked.
+//! A background task checks the count from time to time: if it has grown, there is foreground I/O.
+//! A request belongs to the task that is polled, since a device begins it when it is called.
 //!
 //! Invariants:
-//! 1. Nothing is asked of the device below but what was asked of this one, and in the same order.
-//! 2. What one asks whose task is not run by [`Callers::apart`] is counted.
+//! 1. The device below gets the same requests as this one, in the same order.
+//! 2. A request is counted unless its task is run by [`Callers::apart`].
 //!
-//! Not asserted: 1 and 2, of which each verb is two lines.
+//! Not asserted: 1 and 2, for which each verb has two lines.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -21,22 +22,22 @@ use bytes::Bytes;
 pub(crate) struct Callers {
     device: Rc<dyn BlockDevice>,
     asked: Cell<u64>,
-    /// Who is polled gives way.
+    /// The task being polled is in the background.
     is_apart: Cell<bool>,
 }
 
 impl Callers {
-    /// Those of a device.
+    /// Wraps a device.
     pub(crate) fn new(device: Rc<dyn BlockDevice>) -> Self {
         Self { device, asked: Cell::new(0), is_apart: Cell::new(false) }
     }
 
-    /// How often something was asked for.
+    /// Number of foreground requests.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.get()
     }
 
-    /// Does what is not counted.
+    /// Runs a background task, whose requests are not counted.
     pub(crate) async fn apart<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Chains that are open: changes of large files that take several updates.
+//! Open chains: multi-step changes of large files that take several updates.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use crate::planted::{Bug, is_planted};
 pub(crate) struct Chains(RefCell<BTreeMap<u64, (Chain, u64)>>);
 
 impl Chains {
-    /// Those of a superblock. Nothing tells when one began that is found there.
+    /// The chains of a superblock. When they began is unknown.
     pub(crate) fn found(chains: &[Chain]) -> Self {
         Self(RefCell::new(chains.iter().map(|chain| (chain.ino, (*chain, 1))).collect()))
     }
 
-    /// Whether there is no place for one more chain: those that cannot go on keep theirs.
+    /// Whether there is no place for one more chain: chains that cannot continue keep theirs.
     pub(crate) fn has_no_place_for(&self, link: Option<ChainLink>) -> bool {
         let chains = self.0.borrow();
         match link {
@@ -28,7 +28,7 @@ impl Chains {
         }
     }
 
-    /// What becomes of a chain with an update.
+    /// Notes that a chain begins or ends with an update.
     pub(crate) fn note(&self, link: ChainLink, update: u64) {
         match link {
             ChainLink::Begins(chain) => self.0.borrow_mut().insert(chain.ino, (chain, update)),
@@ -36,8 +36,8 @@ impl Chains {
         };
     }
 
-    /// Files that are being freed, all of which lost their names by an update or after it, take the
-    /// places of all chains.
+    /// Replaces all chains by those of files that are being freed, all of which lost their names by
+    /// update `since` or after it.
     pub(crate) fn replace(&self, orphans: Vec<Chain>, since: u64) {
         let chains = orphans.into_iter().map(|chain| (chain.ino, (chain, since)));
         self.0.replace(chains.collect());
@@ -50,7 +50,7 @@ impl Chains {
         orphans.map(|&(_, since)| since).min().unwrap_or(0)
     }
 
-    /// As a superblock has them.
+    /// The chains for a superblock.
     pub(crate) fn all(&self) -> Vec<Chain> {
         let chains = self.0.borrow();
         let written = |_: &Chain| !is_planted(Bug::UnwrittenChains);

@@ -1,19 +1,20 @@
-//! Looking at all of a volume that is not open: whether what it is made of fits together.
+//! Checking all of a volume that is not open, for consistency.
 //!
-//! Every block that the superblock leads to is read, with its checksum. What trees hold is compared
-//! with the map, the records and the lists of what snapshots alone hold, and in each tree names
-//! with links, and the way from the root with what there is.
+//! Every block that the superblock leads to is read, and compared with its checksum. The blocks
+//! that trees hold are compared with the map, the records and the lists of blocks that snapshots
+//! alone hold. In each tree, names are compared with link counts, and the path from the root with
+//! the files that exist.
 //!
-//! The live tree comes first, and then that of each snapshot, from the newest on. Of each is looked
-//! at what the one before it does not have at the same place: so a block is looked at where it is
-//! held last, and what is known of a tree becomes what is known of the next by what these differ
-//! in. A finding is told of the newest tree that has it. What a tree has behind a block that cannot
-//! be read, the next may have, and so may those before it: nothing is held twice by that.
+//! The live tree comes first, and then the tree of each snapshot, from the newest on. A block of a
+//! tree is read unless the tree before has it at the same place: so a block is read in the last
+//! tree that holds it, and the facts about one tree become those of the next by their differences.
+//! A finding is reported for the newest tree that has it. The blocks of a tree below an unreadable
+//! block may also be in the next tree, and in those before: this does not make them held twice.
 //!
 //! Invariants:
-//! 1. What is known of the tree that is looked at is what its blocks say that can be read.
+//! 1. The facts about the current tree are those of its readable blocks.
 //!
-//! Not asserted: 1, of which checks tell of volumes whose snapshots say how many files they have.
+//! Not asserted: 1, which is tested on volumes whose snapshots record how many files they have.
 
 mod facts;
 mod paths;
@@ -49,7 +50,7 @@ use crate::space::Space;
 /// Defines the laws: variant, short name, and the law as a sentence.
 macro_rules! laws {
     ($($variant:ident, $name:literal, $sentence:literal;)+) => {
-        /// What holds on a volume that is well.
+        /// A law that holds on a consistent volume.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Law {
             $(#[doc = $sentence] $variant,)+
@@ -59,12 +60,12 @@ macro_rules! laws {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// A short name for people and programs.
+            /// Short name of the law, for people and programs.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// The law, as a sentence.
+            /// The law as a sentence.
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => $sentence,)+ }
             }
@@ -93,22 +94,23 @@ laws! {
     Data, "data.sum", "The data of a file can be read, and fits its checksum.";
 }
 
-/// Something that is not as a law has it.
+/// A violation of a law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Which.
+    /// The law.
     pub law: Law,
-    /// The snapshot in whose tree, by its name; none for the live tree, and for what is no tree's.
+    /// The name of the snapshot with the violation; none for the live tree, and for violations in
+    /// no tree.
     pub snapshot: Option<String>,
     /// The file.
     pub ino: Option<u64>,
-    /// A path to it, where one is known.
+    /// A path to the file, if one is known.
     pub path: Option<String>,
-    /// The block of the file, and the unit at which it begins.
+    /// The block of the file, and its first unit.
     pub block: Option<(u64, u64)>,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What should be there.
+    /// The expected state.
     pub expected: String,
 }
 
@@ -123,25 +125,25 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What is told of a file without a name.
+/// The finding for a file without a name.
 pub const NAMELESS: &str = "no name";
-/// So many of what is wrong are told one by one; the others are counted.
+/// Violations that are reported one by one; further ones are only counted.
 const TOLD: usize = 100_000;
-/// So often everything is looked at, at most, until it is known which of two holds a unit.
+/// Rounds of a check, at most, to decide which of two holders a unit belongs to.
 pub(crate) const ROUNDS: usize = 8;
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What is wrong.
+    /// Violations.
     pub wrong: Vec<Wrong>,
-    /// How often each law does not hold.
+    /// Number of violations of each law.
     pub counts: BTreeMap<Law, u64>,
-    /// Whether the volume was stopped, and nobody has opened it since.
+    /// Whether the volume was stopped, and has not been opened since.
     pub is_at_rest: bool,
-    /// Files that there are.
+    /// Number of files.
     pub files: u64,
-    /// Directories among them.
+    /// Number of directories among them.
     pub directories: u64,
     /// Bytes that files hold.
     pub held_bytes: u64,
@@ -149,12 +151,12 @@ pub struct Findings {
     pub units: u64,
 }
 
-/// The tree that is looked at.
+/// The tree that is being checked.
 struct Tree {
-    /// The snapshot whose it is, and its name; none for the live tree.
+    /// The number and name of its snapshot; none for the live tree.
     snapshot: Option<(u64, String)>,
     inodes: Stem,
-    /// The last update that wrote something of it.
+    /// The last update that wrote a block of it.
     newest: u64,
 }
 
@@ -166,52 +168,52 @@ enum Goes {
     Nameless,
 }
 
-/// A look under way.
+/// A check in progress.
 pub(crate) struct Look<'a> {
     nodes: Rc<Nodes>,
     device: Rc<dyn BlockDevice>,
     reads_data: bool,
     progress: &'a mut dyn FnMut(u64, u64),
-    /// Units that were looked at, and those that are in use.
+    /// Units that were checked, and units in use.
     done: (u64, u64),
     /// Units of a block of a file.
     block: u64,
-    /// What trees hold.
+    /// Units that trees hold.
     pub(crate) held: Space,
     pub(crate) findings: Findings,
     tree: Tree,
-    /// What that says.
+    /// The facts about that tree.
     pub(crate) says: Says,
-    /// Blocks of it that were not looked into, by owner, level and index, and the last tree before
-    /// it of which it is known what was there.
+    /// Blocks of it that could not be read, by owner, level and index, with the last tree before it
+    /// whose block at that place is known.
     passed: BTreeMap<(u64, u8, u64), Option<Stem>>,
-    /// Blocks of metadata that were written by this update, or one before it, count as pinned.
+    /// Blocks of metadata written by this update or before count as pinned.
     pinned_until: u64,
-    /// Snapshots that hold something, and the updates that made them.
+    /// Snapshots that hold something, with the updates that made them.
     holders: Vec<(u64, u64)>,
-    /// What snapshots alone hold, and which, by the first unit.
+    /// Runs that snapshots alone hold, with their spans, by the first unit.
     pub(crate) died: BTreeMap<u64, (Span, Run)>,
-    /// Units of blocks of metadata that are not there.
+    /// Units of blocks of metadata that could not be read.
     unfound: BTreeSet<u64>,
-    /// Units that no data of the live tree may hold, since it is known that something else does,
-    /// and those of which that was found.
+    /// Units that no data of the live tree may hold, since something else is known to hold them,
+    /// and units that this check found to be such.
     pub(crate) claimed: BTreeSet<u64>,
     pub(crate) claims: BTreeSet<u64>,
-    /// Blocks of data of the live tree, by file and place, that stand where something else does, or
-    /// where nothing may.
+    /// Blocks of data of the live tree, by file and index, in units that something else holds, or
+    /// that nothing may hold.
     pub(crate) strays: BTreeMap<(u64, u64), Run>,
-    /// What there is in each snapshot.
+    /// Counts of each snapshot.
     pub(crate) counts: BTreeMap<u64, Count>,
-    /// Whether the disk did not read something that may come back.
+    /// Whether the disk failed to read something that may come back.
     pub(crate) has_unread: bool,
 }
 
-/// Looks at all of a volume; at the data of files too, if `reads_data`. Nothing is written but what
-/// a set of disks mends of what one of them has, as it does by any read.
-/// `progress` is told of how many units in use so many were looked at.
+/// Checks all of a volume, and the data of files too if `reads_data`. Nothing is written, except
+/// that a set of disks mends what one of them has wrong, as for any read. `progress` gets the
+/// number of checked units, and of units in use.
 ///
 /// # Errors
-/// [`OpenError`] when there is nothing to be looked at.
+/// [`OpenError`] if there is no volume to check.
 pub async fn check(
     device: Rc<dyn BlockDevice>,
     reads_data: bool,
@@ -222,7 +224,7 @@ pub async fn check(
     let device = if mended.is_empty() {
         device
     } else {
-        // What an opening would mend is looked at as it would be.
+        // Mended blocks are checked as an opening would mend them.
         let scratch: Rc<dyn BlockDevice> = Rc::new(ScratchDevice::new(device));
         believe(&*scratch, (&superblock, at), &mended, &anchor.secret).await?;
         scratch
@@ -255,7 +257,7 @@ pub async fn check(
     Ok(look.findings)
 }
 
-/// The blocks of metadata to which a superblock leads.
+/// The blocks of metadata below a superblock.
 pub(crate) fn nodes_of(
     device: Rc<dyn BlockDevice>,
     anchor: &Anchor,
@@ -298,12 +300,12 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether blocks of metadata were found where data was taken to be.
+    /// Whether blocks of metadata were found in units that were taken for data.
     pub(crate) fn has_claims(&self) -> bool {
         !self.claims.is_subset(&self.claimed)
     }
 
-    /// The same look once more, by which no data holds what others were found to hold.
+    /// A new check, in which no data holds units that something else was found to hold.
     pub(crate) fn again(mut self) -> Self {
         self.claimed.append(&mut self.claims);
         let Self { nodes, claimed, progress, reads_data, .. } = self;
@@ -311,7 +313,8 @@ impl<'a> Look<'a> {
         Self { claimed, ..Self::new(nodes, shape, reads_data, progress) }
     }
 
-    /// What records and map tell is in use, and holds the records; nothing if they tell nothing.
+    /// The space in use according to records and map, and the records, which it takes as held; none
+    /// if they make no sense.
     ///
     /// # Errors
     /// Those of the disk.
@@ -341,7 +344,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Goes through all trees; gives the snapshots and lists that there are.
+    /// Checks all trees; returns the snapshots and lists.
     pub(crate) async fn trees(&mut self, superblock: &Superblock) -> Pins {
         for stem in [Stem::Map, Stem::Log, Stem::Snapshots, Stem::Lists, Stem::Died] {
             self.tree(&stem).await;
@@ -353,8 +356,8 @@ impl<'a> Look<'a> {
         pins
     }
 
-    /// What all trees hold, beside these records; nothing if something in those of files, snapshots
-    /// or lists cannot be read, so that it is unknown what hangs from that.
+    /// The units that all trees and these records hold; none if a block of the trees of files,
+    /// snapshots or lists cannot be read, so that the units below it are unknown.
     pub(crate) async fn held_by_all(
         mut self,
         superblock: &Superblock,
@@ -375,13 +378,13 @@ impl<'a> Look<'a> {
         (self.damage() == before || is_planted(Bug::FreeBehindDamage)).then_some(self.held)
     }
 
-    /// How often something was met behind which there may be more.
+    /// Number of violations behind which there may be further blocks.
     fn damage(&self) -> u64 {
         let of = |law: &Law| self.findings.counts.get(law).copied().unwrap_or(0);
         [Law::Block, Law::Birth, Law::Once, Law::Line, Law::Inode].iter().map(of).sum()
     }
 
-    /// Goes through answers, the inodes of the live tree, and what hangs from these.
+    /// Checks the replies, the inodes of the live tree, and all below these.
     pub(crate) async fn live(&mut self, superblock: &Superblock) {
         self.tree(&Stem::Answers).await;
         self.answers(superblock).await;
@@ -400,7 +403,7 @@ impl<'a> Look<'a> {
         self.findings.held_bytes = units.saturating_mul(UNIT as u64);
     }
 
-    /// What answers are, if their blocks are those that they should be.
+    /// Checks the replies, if their blocks are the right ones.
     async fn answers(&mut self, superblock: &Superblock) {
         let shape = *self.held.shape();
         let unfolded = Unfolded::default();
@@ -410,7 +413,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Looks at what a tree has, and the one before it has not.
+    /// Checks the blocks that a tree has and the one before it has not.
     async fn look_at(&mut self, tree: Tree, before: Option<Stem>, goes: Goes) {
         let first = self.findings.wrong.len();
         let inodes = tree.inodes.clone();
@@ -425,7 +428,7 @@ impl<'a> Look<'a> {
         self.paths(first).await;
     }
 
-    /// Goes through a tree that is not of files.
+    /// Checks a tree that does not belong to files.
     pub(crate) async fn tree(&mut self, stem: &Stem) {
         self.differ(None, Some(stem.clone())).await;
     }
@@ -454,7 +457,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// A record, a tree or a file holds these.
+    /// Takes units that a record, a tree or a file holds.
     pub(crate) fn hold(&mut self, run: Run, ino: Option<u64>) -> bool {
         let is_new = self.held.take(run);
         self.done.0 += run.length;
@@ -464,14 +467,14 @@ impl<'a> Look<'a> {
         is_new
     }
 
-    /// Tells that something else holds these, or nothing may.
+    /// Reports units that something else holds as well, or that nothing may hold.
     fn held_twice(&mut self, Run { start, length }: Run, ino: Option<u64>) {
         let found = format!("{length} units from {start} on held here");
         let expected = "units that nothing else holds, and that may be held";
         self.wrong(Law::Once, ino, found, expected);
     }
 
-    /// What trees hold is what the map tells.
+    /// Compares the units that trees hold with the map.
     fn space(&mut self, told: &Space) {
         self.findings.units = told.total() - told.free_units();
         let shape = told.shape();
@@ -499,7 +502,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What the superblock counts of the live tree.
+    /// Compares the superblock's counts of the live tree.
     fn live_counts(&mut self, superblock: &Superblock) {
         let Count { files, directories, units, nodes, pinned } = self.says.count;
         let said = &superblock.snapshots;
@@ -530,7 +533,7 @@ impl<'a> Look<'a> {
         ]);
     }
 
-    /// What the anchor counts.
+    /// Compares the anchor's counts.
     fn free_counts(&mut self, anchor: &Anchor) {
         let free = self.held.total() - self.findings.units;
         let told = if self.findings.is_at_rest { anchor.free } else { free };

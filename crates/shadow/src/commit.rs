@@ -1,26 +1,26 @@
-//! Commits: from what is in memory to an update on the disk.
+//! Commits: from memory to an update on the disk.
 //!
 //! ```text
 //!  open --seal--> sealed --write--> written --flush--> durable
-//!   ^  \ changes that come meanwhile are the next one's
+//!   ^  \ changes that are staged meanwhile go with the next update
 //!   '--'
 //! ```
 //!
-//! All changes that were staged since the last seal are one update. Its blocks of metadata, small
-//! payload among them, and its superblock go out side by side, and one flush makes them durable,
-//! with the payload that was written ahead. The superblock lists, with their checksums, the runs of
-//! which that is not sure: so an opening knows whether all of it is there.
+//! All changes that were staged since the last seal are one update. Its blocks of metadata,
+//! including small payload, and its superblock go out side by side. One flush makes them durable,
+//! together with payload that was written ahead. The superblock lists, with checksums, the runs
+//! that may not be durable: so an opening knows whether all of the update is there.
 //!
 //! Invariants:
 //! 1. One update at a time is on its way.
-//! 2. A slot that is written is not that of the last durable superblock.
-//! 3. What an update frees is free when it is durable, and not before.
+//! 2. A superblock never goes to the slot of the last durable one.
+//! 3. A unit that an update frees is free when the update is durable, and not before.
 //! 4. A superblock lists each run to which it leads and which no flush covers.
 //! 5. A sealed update does not change, and sealing waits for nothing.
 //! 6. A superblock goes to a zone that a durable anchor names.
 //!
-//! Not asserted: 2, which `slots` asserts; 3 and 4, of which openings after cuts tell; 5, which is
-//! about what is copied.
+//! Not asserted: 2, which `slots` asserts; 3 and 4, which are tested by openings after cuts; 5,
+//! which is about copies.
 //!
 //! Commit point: [`Commits::durable`], where the horizon advances.
 
@@ -59,48 +59,48 @@ use crate::runs::{Balance, Unfolded, coalesced, most_records, runs_of};
 use crate::space::Space;
 use crate::space_log::{Attempts, Log};
 
-/// Nothing becomes durable any more if there are so many times as many records as are folded, and
-/// what they are folded into cannot be read.
+/// The volume stops when the unfolded records reach this multiple of one fold and the blocks that
+/// a fold changes are unreadable.
 const PATIENCE: usize = 4;
-/// Runs of payload, and units of it, that a superblock lists at most; more is flushed before.
+/// Runs and units of payload that a superblock lists at most; more payload is flushed before.
 const PAYLOAD_RUNS: usize = LISTED / 2;
 const PAYLOAD_UNITS: u64 = 1024;
-/// Units of all that it lists at most.
+/// Units that a superblock lists at most.
 const LISTED_UNITS: u64 = 2048;
-/// How long what brings UNSTABLE data home, and no task wants durable, waits for others.
+/// Time that a write-back of UNSTABLE data waits for others, if no task wants it durable.
 const PATIENCE_FOR_OTHERS: Duration = Duration::from_millis(30);
-/// How long an update waits that changes while it is written, for a bug that tests plant.
+/// Time that an update waits so that it changes while it is written, for a planted bug.
 const THAW: Duration = Duration::from_micros(500);
-/// Between two attempts to write an update of which the first found no room below.
+/// Time between two attempts to write an update when there is no room below.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// What has been staged since the last seal.
+/// Changes that were staged since the last seal.
 #[derive(Default)]
 pub(crate) struct Open {
-    /// It is to go out as soon as it can.
+    /// The update is to go out as soon as it can.
     pub(crate) is_due: bool,
     /// The last change.
     through: u64,
     pub(crate) answers: Vec<Rc<[u8]>>,
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
-    /// What is free of which no record tells: the map does already.
+    /// Free runs that need no record: they are free in the map already.
     unheld: Vec<Run>,
     pub(crate) died: Vec<(Run, Span)>,
-    /// How many runs died, of each span.
+    /// Number of dead runs of each span.
     pub(crate) spans: BTreeMap<Span, u64>,
-    /// Blocks of data that go with the update.
+    /// Data that goes with the update.
     riding: BTreeMap<u64, Bytes>,
 }
 
-/// A snapshot to be made of an update: its line goes to a slot of this block.
+/// A snapshot to be made with an update: its line goes to a slot of this block.
 pub(crate) struct Pin {
     pub(crate) snapshot: Snapshot,
     pub(crate) leaf: Rc<Node>,
     pub(crate) slot: u64,
 }
 
-/// No update is sealed as long as this is there.
+/// Keeps updates from being sealed as long as it exists.
 pub(crate) struct Hold(Rc<Commits>);
 
 impl Drop for Hold {
@@ -112,57 +112,57 @@ impl Drop for Hold {
     }
 }
 
-/// An update that changes no more.
+/// A sealed update, which does not change any more.
 struct Sealed {
     superblock: Superblock,
-    /// Where its superblock goes.
+    /// The unit for its superblock.
     at: u64,
     writes: Vec<(u64, Bytes, u64)>,
     through: u64,
     freed: Vec<Run>,
-    /// Blocks of payload that no flush covers, and their checksums.
+    /// Blocks of payload that no flush covers, with their checksums.
     payload: BTreeMap<u64, u64>,
-    /// Blocks of data among the writes.
+    /// Data among the writes.
     riding: BTreeMap<u64, Bytes>,
-    /// Its blocks stay in memory until the device has them: no reader asks it before.
+    /// Its blocks stay in memory until the device has them: no reader asks the device before.
     nodes: Vec<Rc<Node>>,
 }
 
-/// What an Update leaves besides blocks of metadata.
+/// The parts of an Update other than blocks of metadata.
 #[derive(Default)]
 pub(crate) struct Staged {
     pub(crate) sequence: u64,
     pub(crate) answer: Option<Rc<[u8]>>,
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
-    /// What is free of which no record is to tell.
+    /// Free runs that need no record.
     pub(crate) unheld: Vec<Run>,
-    /// What snapshots hold alone.
+    /// Runs that only snapshots hold from now on.
     pub(crate) died: Vec<(Run, Span)>,
-    /// Blocks of data, and their checksums.
+    /// Blocks of data written, with their checksums.
     pub(crate) written: Vec<(u64, u64)>,
-    /// A snapshot to be made of all that was staged, this among it.
+    /// A snapshot to be made of all that was staged, including this Update.
     pub(crate) pin: Option<Pin>,
-    /// What has kept others from being sealed meanwhile.
+    /// Has kept updates from being sealed meanwhile.
     pub(crate) hold: Option<Hold>,
-    /// Blocks of data that go with the update, which readers see already.
+    /// Data that goes with the update, and is visible to readers already.
     pub(crate) riding: Vec<(u64, Bytes)>,
 }
 
-/// How often something was done since the volume was opened.
+/// Totals since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Updates that became durable.
     pub updates: u64,
-    /// Flushes, and writes that were through.
+    /// Flushes, and write-through writes.
     pub barriers: u64,
     /// Updates whose blocks had to be flushed before their superblock was written.
     pub split_updates: u64,
-    /// Bytes of metadata, superblocks and anchors among them.
+    /// Bytes of metadata, including superblocks and anchors.
     pub metadata_bytes: u64,
     /// Bytes of data of files.
     pub data_bytes: u64,
-    /// Changes that were staged, each for a call or a step of one.
+    /// Staged changes, each for a call or a step of one.
     pub changes: u64,
 }
 
@@ -177,12 +177,12 @@ pub(crate) struct Commits {
     pub(crate) horizon: Horizon,
     pub(crate) released: Signal,
     pub(crate) anchor: RefCell<Anchor>,
-    /// The last that was sealed.
+    /// The superblock that was sealed last.
     pub(crate) superblock: RefCell<Superblock>,
-    /// Where the last durable one is, and the one before it.
+    /// The units of the last durable superblock, and of the one before it.
     pub(crate) durable: Cell<[u64; 2]>,
     pub(crate) open: RefCell<Open>,
-    /// Blocks of payload that no flush covers, of changes that were staged, and their checksums.
+    /// Blocks of payload of staged changes that no flush covers, with their checksums.
     unflushed: RefCell<BTreeMap<u64, u64>>,
     pub(crate) unfolded: RefCell<Unfolded>,
     pub(crate) log: RefCell<Log>,
@@ -192,28 +192,28 @@ pub(crate) struct Commits {
     pub(crate) directories: Cell<u64>,
     pub(crate) units: Cell<u64>,
     is_running: Cell<bool>,
-    /// Somebody sees to it that what waits for others becomes due.
+    /// A task makes sure that changes that wait for others become due.
     waits: Cell<bool>,
     pub(crate) is_held: Cell<bool>,
-    /// An update that was sealed as it was staged.
+    /// A sealed update that waits to be written.
     pending: RefCell<Option<Sealed>>,
     /// A change finds no room, and a fold may make some.
     pub(crate) is_fold_wanted: Cell<bool>,
     pub(crate) folds_for_room: Attempts,
-    /// How often what is folded into could not be read.
+    /// Number of folds that failed because a block could not be read.
     pub(crate) unfoldable: Cell<u64>,
     counts: Cell<Counts>,
-    /// Blocks of the map that are lost, or may be, and are written anew by the next fold.
+    /// Blocks of the map that are lost, or may be: the next fold rewrites them.
     pub(crate) lost_leaves: RefCell<BTreeSet<u64>>,
-    /// What was lost of the engine's own books, and written anew.
+    /// Blocks of the engine's own books that were lost, and rewritten.
     pub(crate) renewed: Cell<Renewed>,
 }
 
-/// What an opening found.
+/// The result of an opening.
 pub(crate) struct Found {
     pub(crate) anchor: Anchor,
     pub(crate) superblock: Superblock,
-    /// Where that is.
+    /// Its unit.
     pub(crate) at: u64,
     pub(crate) unfolded: Unfolded,
     pub(crate) log: Log,
@@ -229,7 +229,7 @@ impl Commits {
         found: Found,
     ) -> Rc<Self> {
         let Found { anchor, mut superblock, at, unfolded, log, pins } = found;
-        superblock.durable = superblock.number; // what it lists was written again
+        superblock.durable = superblock.number; // its listed runs were rewritten
         let chains = Chains::found(&superblock.chains);
         Rc::new(Self {
             runtime,
@@ -265,26 +265,26 @@ impl Commits {
         })
     }
 
-    /// How often something was done.
+    /// Totals since the volume was opened.
     pub(crate) fn counts(&self) -> Counts {
         self.counts.get()
     }
 
-    /// The number of the update that is open.
+    /// The number of the open update.
     pub(crate) fn number(&self) -> u64 {
         self.superblock.borrow().number + 1
     }
 
-    /// The last number that an opening has seen is to be passed.
+    /// Continues behind the last number that an opening has seen.
     pub(crate) fn pass_number(&self, highest: u64) {
-        // One more may have been torn so that it was not seen.
+        // One more superblock may have been torn so that it was not seen.
         let torn = u64::from(!is_planted(Bug::UncountedTears));
         if !is_planted(Bug::UnpassedNumbers) {
             self.superblock.borrow_mut().number = highest + torn;
         }
     }
 
-    /// A change is in memory, and is to become durable, soon or later.
+    /// Stages a change that is in memory, to become durable soon or later.
     pub(crate) fn stage(&self, staged: Staged) {
         self.count(|counts| counts.changes += 1);
         let mut open = self.open.borrow_mut();
@@ -300,7 +300,7 @@ impl Commits {
         let mut unflushed = self.unflushed.borrow_mut();
         unflushed.extend(staged.written);
         open.riding.extend(staged.riding);
-        // What went before it was durable may be written over as soon as that is.
+        // A run freed before it was durable may be overwritten once that free is durable.
         for run in staged.freed.iter().filter(|_| !is_planted(Bug::ListedFrees)) {
             for unit in run.start..run.end() {
                 unflushed.remove(&unit);
@@ -323,7 +323,7 @@ impl Commits {
         drop(staged.hold);
     }
 
-    /// Waits until nothing is on its way, and lets nothing be sealed.
+    /// Waits until no update is on its way, and keeps others from being sealed.
     ///
     /// # Errors
     /// As [`Commits::next_release`].
@@ -336,7 +336,7 @@ impl Commits {
         if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(hold) }
     }
 
-    /// Waits until all that was staged is durable, and nothing is on its way.
+    /// Waits until all staged changes are durable, and no update is on its way.
     ///
     /// # Errors
     /// As [`Commits::next_release`].
@@ -347,7 +347,7 @@ impl Commits {
         self.idle().await
     }
 
-    /// Waits until nothing is on its way, and nothing is to be.
+    /// Waits until no update is on its way, and none is due.
     ///
     /// # Errors
     /// As [`Commits::next_release`].
@@ -358,24 +358,24 @@ impl Commits {
         if self.horizon.has_stopped() { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// Whether something was staged that is not sealed.
+    /// Whether changes are staged that are not sealed.
     pub(crate) fn has_staged(&self) -> bool {
         self.open.borrow().through > 0
     }
 
-    /// Whether something is to go out.
+    /// Whether an update is due.
     pub(crate) fn is_due(&self) -> bool {
         self.pending.borrow().is_some() || self.open.borrow().is_due
     }
 
-    /// What is staged goes out as soon as it can.
+    /// Lets staged changes go out as soon as they can.
     pub(crate) fn commit_soon(self: &Rc<Self>) {
         let is_sealed = self.pending.borrow().is_some() && self.open.borrow().through == 0;
         self.open.borrow_mut().is_due |= !is_sealed;
         self.kick();
     }
 
-    /// The same when a task asks for this change, or one after it, and before long in any case.
+    /// The same when a task waits for this change, or one after it, and before long in any case.
     pub(crate) fn commit_later(self: &Rc<Self>, sequence: u64) {
         if self.waits.replace(true) {
             return;
@@ -393,8 +393,8 @@ impl Commits {
         self.runtime.tasks.spawn(wait.boxed_local());
     }
 
-    /// The live tree is what a snapshot holds. No answer is remembered, and nothing gone on with
-    /// but the freeing of what that holds without a name.
+    /// Makes the live tree that of a snapshot. All replies are forgotten, and all multi-step
+    /// operations, except the freeing of the files without a name that it holds.
     pub(crate) fn roll_back(&self, told: &snapshot::Told, orphans: Vec<Chain>) {
         self.pins.roll_back(told);
         self.chains.replace(orphans, told.orphans_since);
@@ -405,12 +405,12 @@ impl Commits {
         superblock.answers_from = superblock.answers_begun;
     }
 
-    /// Whether an update is on its way, or is to be.
+    /// Whether an update is on its way, or about to be.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_running.get()
     }
 
-    /// What is due goes out.
+    /// Starts to write the update that is due.
     pub(crate) fn kick(self: &Rc<Self>) {
         if !self.is_held.get() && !self.is_running.replace(true) {
             let this = self.clone();
@@ -436,12 +436,12 @@ impl Commits {
         self.released.notify();
     }
 
-    /// Makes durable what has been staged. If `is_patient`, a write that finds no room below is
-    /// tried until there is some.
+    /// Makes staged changes durable. If `is_patient`, a write that finds no room below is retried
+    /// until there is some.
     ///
     /// # Errors
-    /// Those of the device; then nothing becomes durable any more. [`FsError::NoSpace`] when there
-    /// is no room below.
+    /// Those of the device; then nothing becomes durable any more. [`FsError::NoSpace`] if there is
+    /// no room below.
     pub(crate) async fn commit(&self, is_patient: bool) -> Result<(), FsError> {
         let records = self.unfolded.borrow().units.len();
         let is_due = self.is_fold_wanted.take() || self.is_fold_due();
@@ -459,7 +459,7 @@ impl Commits {
         self.write_out(self.seal(None), is_patient).await
     }
 
-    /// Writes what was sealed.
+    /// Writes a sealed update.
     async fn write_out(&self, sealed: Sealed, is_patient: bool) -> Result<(), FsError> {
         loop {
             let written = self.write(&sealed).await;
@@ -476,18 +476,18 @@ impl Commits {
         }
     }
 
-    /// Whether what is to become durable waits for room below.
+    /// Whether an update waits for room below.
     pub(crate) fn is_refused(&self) -> bool {
         self.path.refusals().is_waiting()
     }
 
-    /// Whether that is more payload than a superblock lists.
+    /// Whether this is more payload than a superblock lists.
     fn is_much(&self, payload: &BTreeMap<u64, u64>) -> bool {
         let units = payload.len() as u64 * self.shape.block;
         units > PAYLOAD_UNITS || runs_of(payload, self.shape.block).len() > PAYLOAD_RUNS
     }
 
-    /// A flush has covered these blocks.
+    /// Forgets blocks that a flush has covered.
     fn forget_flushed(&self, covered: &BTreeMap<u64, u64>) {
         let is_covered = |at: &u64| covered.contains_key(at) || is_planted(Bug::EarlyCover);
         self.unflushed.borrow_mut().retain(|address, _| !is_covered(address));
@@ -507,17 +507,17 @@ impl Commits {
         self.counts.set(counts);
     }
 
-    /// Units for blocks of the update that is open.
+    /// Takes units for blocks of the open update.
     fn units_for(&self, blocks: u64) -> Vec<u64> {
         self.space.set_held(self.pins.holders() > 0);
         let units = self.space.take_units(blocks, &|run| self.slots_for(run));
         units.expect("what an update needs was set aside")
     }
 
-    /// Ends the update that is open: every block gets its place, from the leaves up.
+    /// Ends the open update: every block gets its place, from the leaves up.
     ///
-    /// A snapshot holds what all files are then: their blocks have their places before its line has
-    /// what it says.
+    /// A snapshot holds all files as they are then: their blocks have their places before its line
+    /// is written.
     fn seal(&self, mut pin: Option<Pin>) -> Sealed {
         let number = self.number();
         let Open { through, answers, taken, freed, unheld, died, riding, .. } = self.open.take();
@@ -589,13 +589,13 @@ impl Commits {
         Sealed { superblock, at, writes, through, freed, payload, riding, nodes }
     }
 
-    /// What anchors say, for an opening that finds none.
+    /// The contents of anchors, for an opening that finds none.
     fn volume(&self) -> Volume {
         let Anchor { number, shape, label, .. } = &*self.anchor.borrow();
         Volume { shape: *shape, label: label.clone(), anchor: *number }
     }
 
-    /// A block of metadata stands elsewhere: what becomes of the place where it stood.
+    /// Accounts for the old place of a block of metadata that moves.
     fn leave(&self, node: &Node, old: Pointer, balance: &mut Balance) {
         match (node.is_pinnable(), old.is_null()) {
             (true, true) => self.pins.count_node(),
@@ -608,7 +608,7 @@ impl Commits {
         }
     }
 
-    /// The line of a snapshot says what it holds.
+    /// Writes the line of a snapshot.
     fn write_pin(&self, pin: Pin, number: u64) {
         let Pin { snapshot, leaf, slot } = pin;
         let told = snapshot::Told {
@@ -630,8 +630,8 @@ impl Commits {
         self.pins.pin(told, slot);
     }
 
-    /// Seals the record of an update, which tells of its own blocks as well, from the first on;
-    /// gives where it ends.
+    /// Seals the record of an update, which includes its own blocks, from the first on; returns a
+    /// pointer to its last block.
     fn seal_record(
         &self,
         (number, first): (u64, u64),
@@ -646,7 +646,7 @@ impl Commits {
             let changes: Vec<Change> = own.chain(told.iter().copied()).collect();
             let mut blocks = record::write(&changes, &answers);
             if blocks.len() <= units.len() {
-                // One more unit may have joined two runs, so that its block is not needed.
+                // One more unit may have joined two runs, so its block is not needed.
                 while blocks.len() < units.len() {
                     blocks.extend(record::write(&[], &[]));
                 }
@@ -732,12 +732,12 @@ impl Commits {
             self.path.let_go(address * UNIT as u64, data);
         }
         if !is_planted(Bug::EarlyFrees) {
-            // Invariant 3. A pointer that was no one's own is damage.
+            // Invariant 3. A pointer that was not exclusive is damage.
             if !sealed.freed.iter().all(|&run| self.space.try_free(run)) {
                 self.horizon.fail();
                 return;
             }
-            // Its memory is for what takes its place elsewhere.
+            // Cached data of the freed places is dropped: its memory is for new data.
             let bytes = |run: &Run| run.start * UNIT as u64..run.end() * UNIT as u64;
             sealed.freed.iter().for_each(|run| self.path.cache().spoil(&bytes(run)));
         }
@@ -748,9 +748,9 @@ impl Commits {
         self.released.notify();
     }
 
-    /// Writes an anchor that says the same once more; if one turn has none, one of each. So of a
+    /// Writes the same anchor once more; if one turn has none, one of each turn. The same for a
     /// volume of an earlier version, before there is a superblock that its programs do not know:
-    /// they go by any anchor of theirs.
+    /// they go by any anchor of their own version.
     ///
     /// # Errors
     /// Those of the device.
@@ -769,7 +769,7 @@ impl Commits {
     /// Writes the next anchor, at both ends of the disk.
     pub(crate) async fn write_anchor(&self, mut anchor: Anchor) -> Result<(), IoError> {
         (anchor.number, anchor.version) = (anchor.number + 1, VERSION);
-        anchor.rest = anchor.rest.max(1); // of one that was made of superblocks
+        anchor.rest = anchor.rest.max(1); // for an anchor that was made from superblocks
         let written = anchors::write(&**self.path.device(), &anchor).await;
         written.inspect_err(|error| self.path.refusals().note(error))?;
         self.count(|counts| {
@@ -780,8 +780,8 @@ impl Commits {
         Ok(())
     }
 
-    /// All is durable, and nothing more comes: the last superblock gets a copy, and anchors have
-    /// its number, so that an opening does not go back behind it when one of them has rotted.
+    /// Writes a copy of the last superblock when all is durable and nothing follows, and puts its
+    /// number into the anchors: so an opening does not go back behind it if one of them rots.
     ///
     /// # Errors
     /// Those of the device.

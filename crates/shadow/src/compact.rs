@@ -1,22 +1,23 @@
-//! Compaction: zones are emptied, so that there is room for what comes, side by side.
+//! Compaction (garbage collection): zones are emptied, so that new blocks have adjacent free units.
 //!
-//! When few zones are empty, those that are worth it are chosen, and one walk finds what is in all
-//! of them. Data is read, zone by zone and in large pieces, and what fits its checksum becomes a
-//! block elsewhere, with the checksum that it had, by an Update of its file. Metadata is marked as
-//! if it had been changed, and goes out with the next update. What snapshots hold stays, since it
-//! would take its room twice; so does what has rotted, of which a scrub tells. A zone in which
-//! something stays is left alone until more of it has gone.
+//! When few zones are empty, the zones worth emptying are chosen, and one walk finds the blocks in
+//! all of them. Data is read, zone by zone and in large pieces. If it matches its checksum it
+//! becomes a block elsewhere, with the same checksum, by an Update of its file. Metadata is marked
+//! dirty, as if it had changed, and goes out with the next update. Blocks of snapshots stay, since
+//! a move would take their room twice; so do rotten blocks, which a scrub reports. A zone in which
+//! blocks have to stay is left alone until more of them are gone.
 //!
-//! Callers come first: only what is nobody's is taken, more than that stays free, and where it is
-//! not, compaction ends. Who finds no room meanwhile waits for what is given back.
+//! Clients come first: a compaction takes only unreserved space, leaves more than that free, and
+//! ends where there is not enough. A client that finds no room meanwhile waits for the space that
+//! is freed.
 //!
 //! Invariants:
-//! 1. A block is moved if its pointer is what it was when the block was read, and under the lock of
-//!    its file.
-//! 2. What a snapshot holds is not moved.
-//! 3. A rolled-back or stopped volume is changed no more.
+//! 1. A block is moved only if its pointer is the same as when the block was read, and under the
+//!    lock of its file.
+//! 2. A block that a snapshot holds is not moved.
+//! 3. A rolled-back or stopped volume is not changed any more.
 //!
-//! Not asserted: 2, which is looked at before each move; 3, which is for those who end it.
+//! Not asserted: 2, which is checked before each move; 3, which is up to those who end it.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -39,29 +40,29 @@ use crate::pace::{Ended, Pace};
 use crate::planted::{Bug, is_planted};
 use crate::update::{Placed, Update};
 
-/// How often one looks, while nothing is to be done, for each look of others after a volume.
+/// Checks per interval, while there is nothing to do.
 const LOOKS: u32 = 5;
-/// After what came to nothing, one waits twice as long until the next look, up to so many times.
+/// After a vain attempt, the time until the next check doubles, up to this factor.
 const LONGEST: u32 = 64;
-/// How long one waits for a file that others change. Then it stays where it is.
+/// Time to wait for a file that clients change. Then it stays where it is.
 const WAIT: Duration = Duration::from_millis(200);
 /// Bytes that are read at once,
 const LARGE: u64 = 1 << 20;
-/// and bytes between two blocks that are read with them rather than passed.
+/// and the largest gap between two blocks that are still read together.
 const GAP: u64 = 128 << 10;
 /// Bytes that are read before they are written.
 const BATCH: u64 = 8 << 20;
 /// Bytes that are moved before they become durable.
 const UPDATE: u64 = 1 << 20;
-/// Blocks of a file that are moved at once: as long as these are written, it is locked.
+/// Blocks of a file that are moved at once: it is locked while they are written.
 const MOVES: usize = 64;
 /// Blocks of metadata that go out together.
 const NODES: usize = 64;
 
-/// A block that was read, and is what its pointer says.
+/// A block that was read, and matches its pointer.
 type Read = (Owner, Bytes);
 
-/// Compacts a volume for as long as it is there.
+/// Compacts a volume as long as it exists.
 pub(crate) fn start_compaction(files: &Rc<Files<Shadow>>, interval: Duration) {
     let engine = files.engine();
     if engine.limits().fsinfo.read_only {
@@ -86,7 +87,7 @@ pub(crate) fn start_compaction(files: &Rc<Files<Shadow>>, interval: Duration) {
 }
 
 impl Shadow {
-    /// Ends the compaction that is under way, if there is one. None begins afterwards.
+    /// Ends the current compaction, if there is one. None begins afterwards.
     pub(crate) async fn end_compaction(&self) {
         self.compaction.end();
         while self.compaction.is_under_way.get() {
@@ -94,18 +95,18 @@ impl Shadow {
         }
     }
 
-    /// Whether one may go on.
+    /// Whether a compaction may continue.
     pub(crate) fn may_compact(&self) -> bool {
         let commits = &self.commits;
         !self.compaction.is_ending() && !commits.horizon.has_stopped() && !commits.is_refused()
     }
 
-    /// Zones of which nothing is in use.
+    /// Number of empty zones.
     pub fn empty_zones(&self) -> u64 {
         self.space.standing().empty
     }
 
-    /// Compacts, if that is due. Says whether it was not, or zones have become empty.
+    /// Compacts, if that is due. Returns whether it was not due, or zones have become empty.
     async fn compact(&self, files: &Files<Shadow>) -> bool {
         let standing = self.space.standing();
         if !standing.are_few() || !self.may_compact() {
@@ -131,7 +132,7 @@ impl Shadow {
         has_gained
     }
 
-    /// What is left in zones that were emptied as far as can be stays there.
+    /// Notes the units that stay in zones that were emptied as far as possible.
     fn note_vain(&self, zones: &[u64]) {
         let mut vain = self.compaction.vain.borrow_mut();
         for &zone in zones {
@@ -142,19 +143,19 @@ impl Shadow {
         }
     }
 
-    /// Asserts invariant 1, of a block that is moved: what stood there when it was read.
+    /// Asserts invariant 1 for a block that is moved: `was` is its pointer when it was read.
     pub(crate) fn check_moved(&self, was: Option<Pointer>, now: Pointer) {
         let is_it = was.is_none_or(|was| was == now);
         assert!(is_it || is_planted(Bug::MovedOverWrites), "invariant 1: it was written meanwhile");
     }
 
-    /// Whether so much may be moved: as much again is free then, beside what is kept for others.
+    /// Whether this much may be moved: then as much again stays free, in addition to reserved
+    /// space.
     fn may_move(&self, blocks: u64, units: u64) -> bool {
         self.has_room(2 * blocks, 2 * units, Kind::Superuser, true)
     }
 
-    /// Plans that these blocks of a file stand elsewhere, as far as they are what they were. Under
-    /// its lock.
+    /// Plans to move these blocks of a file, if they are unchanged. The file is locked.
     async fn plan_moves(
         &self,
         update: &mut Update,
@@ -202,29 +203,29 @@ impl Shadow {
     }
 }
 
-/// Emptying some zones.
+/// One pass that empties some zones.
 struct Pass<'a> {
     files: &'a Files<Shadow>,
     pace: Pace<'a>,
     /// The last change that it made.
     last: u64,
-    /// Bytes that it has moved since that was waited for.
+    /// Bytes that it has moved since it last waited for them.
     moved: u64,
-    /// Whether it has passed by something in the zone at which it is that may be moved later.
+    /// Whether it has skipped a block in the current zone that may be moved later.
     has_passed: bool,
 }
 
 impl Pass<'_> {
-    /// Gives the zones of which nothing more can be moved, as things are.
+    /// Returns the zones in which no more blocks can be moved at present.
     async fn empty(&mut self, zones: Vec<u64>) -> Result<Vec<u64>, Ended> {
         let engine = self.pace.engine;
         let mut tried = Vec::new();
         let tenants = Walk::new(&mut self.pace, zones.clone()).find().await?;
         for (zone, Tenants { owners, units }) in tenants {
             let gathered: u64 = owners.iter().map(|owner| engine.bytes_of(owner)).sum();
-            // What is not durable comes later.
+            // Blocks that are not durable yet come later.
             self.has_passed = gathered < units * UNIT as u64 || self.records_in(zone) > 0;
-            // The others are held by snapshots, or are on their way.
+            // Other units are held by snapshots, or belong to an update on its way.
             let used = engine.space.used_of(zone);
             if units + self.records_in(zone) >= used || engine.pins.holders() == 0 {
                 self.empty_zone(owners).await?;
@@ -259,8 +260,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Reads blocks in the order in which they stand. Those that are not what they were, or have
-    /// rotted, are left out.
+    /// Reads blocks in the order of their addresses. Changed or rotten blocks are left out.
     async fn read(&mut self, blocks: &[Owner]) -> Vec<Read> {
         let (engine, mut all) = (self.pace.engine, Vec::new());
         let start_of = |owner: &Owner| owner.pointer.address.get() * UNIT as u64;
@@ -296,16 +296,16 @@ impl Pass<'_> {
         all
     }
 
-    /// A block of those of which one cannot be read.
+    /// Reads a single block, when a range with an unreadable block failed.
     async fn read_alone(&mut self, at: u64, size: u64) -> Option<Bytes> {
         let room = Buffer::unfilled(size as usize);
         let read = self.pace.work(self.pace.engine.path.device().read(at, room)).await;
         read.map(Buffer::freeze).ok()
     }
 
-    /// Moves data, file by file. What one file cannot do does not keep others.
+    /// Moves data, file by file. A file that fails does not stop the others.
     async fn move_data(&mut self, mut read: Vec<Read>) -> Result<(), Ended> {
-        // What is near in its file has the same pointers, and goes out with these once.
+        // Blocks near each other in a file share pointers, which go out once for all of them.
         read.sort_unstable_by_key(|(owner, _)| (owner.owner, owner.index));
         let of_files = read.chunk_by(|(one, _), (other, _)| one.owner == other.owner);
         for moves in of_files.flat_map(|of_file| of_file.chunks(MOVES)) {
@@ -331,7 +331,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Blocks of metadata go out with the next update, as far as they are what they were.
+    /// Sends blocks of metadata out with the next update, if they are unchanged.
     async fn move_nodes(&mut self, owners: &[Owner]) -> Result<(), Ended> {
         let engine = self.pace.engine;
         let mut found = Vec::new();
@@ -342,7 +342,7 @@ impl Pass<'_> {
                 found.push((node, owner));
             }
         }
-        // From here on nothing is awaited.
+        // No await from here on.
         if engine.commits.is_held.get() {
             self.has_passed = true;
             return Ok(()); // a snapshot is being made: it is another's turn
@@ -366,8 +366,8 @@ impl Pass<'_> {
         self.count(sequence, found.iter().map(|(_, owner)| *owner)).await
     }
 
-    /// These blocks are moved with this change. When that is much, it becomes durable before more
-    /// is.
+    /// Counts blocks that are moved with this change. When they are many, waits until they are
+    /// durable.
     async fn count(
         &mut self,
         sequence: u64,
@@ -379,7 +379,7 @@ impl Pass<'_> {
         if self.moved >= UPDATE { self.settle().await } else { self.pace.rest_if_long().await }
     }
 
-    /// What was moved becomes durable, and what it leaves free.
+    /// Waits until moved blocks are durable, and their old places free.
     async fn settle(&mut self) -> Result<(), Ended> {
         self.moved = 0;
         let commits = &self.pace.engine.commits;

@@ -1,4 +1,4 @@
-//! Whether a compaction is under way, of which there is one at a time, and what they have done.
+//! State of the compaction, of which there is one at a time, and its totals.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use runtime::sync::Signal;
 #[derive(Default)]
 pub(crate) struct Compaction {
     pub(crate) is_under_way: Cell<bool>,
-    /// It is to end: a stop is near.
+    /// The compaction is to end because a stop is near.
     ends: Cell<bool>,
     ending: Signal,
     pub(crate) moved_bytes: Cell<u64>,
-    /// Zones that could not be emptied, how much of them was in use, and when: the update.
+    /// Zones that could not be emptied: units in use, and the update at that time.
     pub(crate) vain: RefCell<BTreeMap<u64, (u64, u64)>>,
 }
 
 impl Compaction {
-    /// It ends as soon as it can, and none begins.
+    /// Makes it end as soon as it can, and lets none begin.
     pub(crate) fn end(&self) {
         self.ends.set(true);
         self.ending.notify();
@@ -36,7 +36,7 @@ impl Compaction {
         }
     }
 
-    /// So much was moved.
+    /// Counts moved bytes.
     pub(crate) fn count(&self, bytes: u64) {
         self.moved_bytes.set(self.moved_bytes.get() + bytes);
     }

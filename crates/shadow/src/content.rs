@@ -1,4 +1,4 @@
-//! What files hold: planning where blocks go, and what goes.
+//! Contents of files: planning places for blocks, and the removal of blocks.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -22,31 +22,31 @@ use crate::update::{Cut, Placed, Update};
 use crate::waiting::{Sort, Waits};
 use directory::entry::CHUNK_SIZE;
 
-/// Bytes of one operation that go with its update, at most; or a block.
+/// Bytes of one operation that go with its update, at most; or one block.
 const RIDES: usize = 16 << 10;
 
-/// Blocks of pointers that are read ahead: some more data hangs from them than is read ahead.
+/// Blocks of pointers that are read ahead: they cover somewhat more data than is read ahead.
 const LOADED_AHEAD: u64 = 8;
 
-/// What a block is to hold, and its checksum.
+/// New contents of a block, and their checksum.
 pub(crate) struct Block {
     pub(crate) data: Bytes,
     pub(crate) sum: u64,
-    /// Whether its memory is a part of a piece that others have, too.
+    /// Whether its memory is a part of a larger buffer that is shared.
     pub(crate) is_part: bool,
 }
 
-/// Data that has found its place.
+/// Data with its places.
 #[derive(Default)]
 pub struct Payload {
-    /// Blocks side by side, by the unit at which they begin.
+    /// Adjacent blocks, by their first units.
     runs: Vec<(u64, Vec<Block>)>,
-    /// Nobody has asked for it, and so no memory is kept for it.
+    /// The data is moved, not requested by a client, so it is not cached.
     pub(crate) is_moved: bool,
 }
 
 impl Payload {
-    /// A block of so many units more, with its place.
+    /// Adds a block of this many units at a place.
     pub(crate) fn add(&mut self, address: u64, block: Block, units: u64) {
         match self.runs.last_mut() {
             Some((start, blocks)) if *start + blocks.len() as u64 * units == address => {
@@ -57,22 +57,22 @@ impl Payload {
     }
 }
 
-/// A look through a tree, from its end.
+/// A walk through a tree from its end, for a truncation.
 struct Behind {
     cut: Cut,
-    /// The first leaf that stays no more.
+    /// The first leaf to be removed.
     from: u64,
-    /// The last one that was found: all behind it were.
+    /// The last leaf that was found: all leaves behind it were.
     last: u64,
     is_full: bool,
 }
 
 impl Behind {
-    /// A block is another, and what hangs from it is unknown. It goes, if all of that is behind the
-    /// end; otherwise the file cannot become shorter than what was found so far.
+    /// Handles a wrong block, whose children are unknown. It is removed if all of them are behind
+    /// the end; otherwise the file cannot be truncated further than the walk has got.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when nothing was found that goes.
+    /// [`FsError::Corrupt`] if the walk has found nothing to remove.
     fn lose(&mut self, lost: (&Parent, u64, Pointer), level: u8) -> Result<(), FsError> {
         let (parent, index, pointer) = lost;
         let first = index * reach(level);
@@ -90,7 +90,7 @@ impl Behind {
 }
 
 impl Shadow {
-    /// Finds places for blocks of a file.
+    /// Takes places for blocks of a file.
     pub(crate) async fn plan_data(
         &self,
         update: &mut Update,
@@ -101,7 +101,7 @@ impl Shadow {
         let count = set.len() as u64;
         let last = set.last_key_value().map_or(0, |(&last, _)| last);
         let height = self.height_with(&stem, last).ok_or(FsError::FileTooLarge)?;
-        // Blocks of pointers that lead to them, at most.
+        // The blocks of pointers that lead to them, at most.
         let mut above: Vec<u64> = set.keys().map(|lbn| lbn / FAN).collect();
         above.dedup();
         let pointers = u64::from(height) * (above.len() as u64 + 1) + 1;
@@ -112,7 +112,7 @@ impl Shadow {
         }
         let (mut added, mut beside, mut parents) = (0, 0, Vec::new());
         if count > 0 {
-            // The tree has its height before anything is said of what leads where.
+            // The tree gets its height before any parent is looked up.
             self.nodes.make_parent(&stem, 0, last, &mut update.taken.made).await?;
         }
         for &lbn in set.keys() {
@@ -143,13 +143,13 @@ impl Shadow {
         Ok(payload)
     }
 
-    /// How high a tree is with this leaf; none if no tree has it.
+    /// The height of a tree that has this leaf; none if no tree has it.
     fn height_with(&self, stem: &Stem, leaf: u64) -> Option<u8> {
         (self.nodes.height(stem)..=HIGHEST).find(|&height| leaf < capacity(height))
     }
 
-    /// Waits until there is room for so many blocks, at least with the pool, as long as what is
-    /// under way may give some back.
+    /// Waits until there is room for this many blocks, at least with the pool, as long as plans or
+    /// updates under way may free some.
     async fn wait_for_room(&self, blocks: u64, cost: u64, update: &Update) -> Result<(), FsError> {
         let mut waits = None;
         while blocks > 0 && !self.may_take(blocks, cost, update, false) {
@@ -169,14 +169,14 @@ impl Shadow {
         Ok(())
     }
 
-    /// Whether there is room for so many blocks, and nobody comes first.
+    /// Whether there is room for this many blocks, and no other plan comes first.
     fn may_take(&self, blocks: u64, cost: u64, update: &Update, grows: bool) -> bool {
         let comes_first = update.may_take_pool() || !self.promised.waiting.has_steps();
         comes_first && self.has_room(blocks, cost, update.kind, grows)
     }
 
-    /// Whether what is under way may give something back to one of this sort, which `waits`
-    /// already, or not yet. If nothing is, a fold is asked for.
+    /// Whether plans or updates under way may free room for a plan of this sort. `waits` says
+    /// whether it waits already. If there are none, requests a fold.
     pub(crate) fn more_comes(&self, sort: Sort, waits: bool) -> bool {
         self.commits.is_busy()
             || self.commits.horizon.through().0 + 1 < self.next.get()
@@ -184,7 +184,8 @@ impl Shadow {
             || self.commits.fold_for_room()
     }
 
-    /// All bytes of a block: what is not told is zero. And whether they are a part of a piece.
+    /// All bytes of a block, with zeros around the given ones; and whether they are a part of a
+    /// larger buffer.
     fn whole(&self, content: &Content) -> (Bytes, bool) {
         let size = self.block_size() as usize;
         if content.from == 0 && content.data.len() == size {
@@ -195,8 +196,8 @@ impl Shadow {
         (all.freeze(), false)
     }
 
-    /// Begins to read the blocks that lead to what follows those below the `last` of them: a file
-    /// that is read from its beginning comes to them soon. What cannot be read is not needed yet.
+    /// Starts to read the blocks of pointers that follow the block `last`: a file that is read from
+    /// its beginning needs them soon. Errors are ignored, since they are not needed yet.
     pub(crate) fn load_ahead(&self, stem: Stem, last: u64) {
         let height = self.nodes.height(&stem);
         for index in last + 1..=last + LOADED_AHEAD {
@@ -209,7 +210,7 @@ impl Shadow {
         }
     }
 
-    /// Writes data where it has its places, or sees to it that it goes with the update. Says which.
+    /// Writes data to its places, or lets it go with the update. Returns whether it was written.
     pub(crate) async fn write_data(
         &self,
         update: &mut Update,
@@ -235,7 +236,7 @@ impl Shadow {
         });
         let bytes = blocks as u64 * self.block_size();
         self.commits.count(|counts| counts.data_bytes += bytes);
-        // All have ended before any place is another's again, whichever failed.
+        // All writes have ended before any place has a new owner, even if some failed.
         let written = join_all(writes.collect::<Vec<_>>()).await;
         let written: Result<Vec<()>, IoError> = written.into_iter().collect();
         if !is_planted(Bug::UnheardFailures) {
@@ -252,9 +253,9 @@ impl Shadow {
         Ok(true)
     }
 
-    /// Keeps what was written side by side. Blocks that have the most of a piece of memory together
-    /// are kept with that; others that have a part of one have a copy, so that nothing keeps much
-    /// memory beside its own.
+    /// Caches data that was written side by side. Blocks that make up most of a shared buffer are
+    /// cached as it; others that are parts of one are copied, so that none keeps much more memory
+    /// than its own.
     fn keep_written(&self, start: u64, blocks: &[Block]) {
         let mut at = start * UNIT as u64;
         let piece = |block: &Block| block.data.as_ptr().addr() / block::PART;
@@ -276,8 +277,8 @@ impl Shadow {
         }
     }
 
-    /// What goes if a file ends before the leaf `keep`: all, or as much as one Update takes; then
-    /// the first leaf that goes with it.
+    /// The blocks to remove if a file ends before the leaf `keep`: all, or as many as one Update
+    /// takes; and the first leaf that goes with them.
     pub(crate) async fn cut_behind(
         &self,
         file: &Vnode<Inode>,
@@ -294,7 +295,7 @@ impl Shadow {
         Ok((behind.cut, left))
     }
 
-    /// Looks through what hangs from a block, or from the root: the last first.
+    /// Walks through the blocks below a block, or the root, the last first.
     fn look_behind<'a>(
         &'a self,
         stem: &'a Stem,
@@ -352,7 +353,8 @@ impl Shadow {
         .boxed_local()
     }
 
-    /// Plans that a file loses what is behind `size`, or a part of it; gives the size that is left.
+    /// Plans the removal of a file's blocks behind `size`, or of a part of them; returns the size
+    /// that is left.
     pub(crate) async fn plan_cut(
         &self,
         update: &mut Update,
@@ -370,7 +372,7 @@ impl Shadow {
         let facts = &mut update.inode(file).facts;
         facts.units = facts.units.saturating_sub(leaves + names);
         if left == 0 {
-            facts.units = 0; // also where it is unknown what hung from a block
+            facts.units = 0; // also if the blocks below a wrong one are unknown
         }
         facts.size = left.min(facts.size);
         Ok(left)
@@ -383,11 +385,11 @@ impl Shadow {
         }
     }
 
-    /// The same, with what becomes of the last block. Where that has rotted, so that nobody can
-    /// make it zero behind the end, the file keeps all of it.
+    /// The same, including the last block. If that has rotted, so that its bytes behind the end
+    /// cannot be zeroed, the file keeps all of it.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when the file cannot become shorter than it is.
+    /// [`FsError::Corrupt`] if the file cannot become shorter than it is.
     pub(crate) async fn plan_shorter(
         &self,
         update: &mut Update,
@@ -411,7 +413,7 @@ impl Shadow {
         Ok(whole)
     }
 
-    /// The last block of a file that becomes shorter is zero behind its end.
+    /// Plans zeros behind the new end in the last block of a truncated file.
     pub(crate) async fn plan_tail(
         &self,
         update: &mut Update,
@@ -435,14 +437,15 @@ impl Shadow {
             })?;
         let data = block::gather(&data, 0, there);
         let set = BTreeMap::from([(lbn, Content::whole(data))]);
-        // It goes to another place, where a snapshot holds the old one too: there is the pool.
+        // The new place is needed in addition if a snapshot holds the old one: the pool is for
+        // that.
         update.takes_pool = true;
         let payload = self.plan_data(update, file, &set).await?;
         self.write_data(update, payload).await.map(drop)
     }
 
-    /// Refuses a leaf for which a tree would become higher, and there is no room for that: it does
-    /// before anything is reserved, and what is there of it then goes out with the next update.
+    /// Refuses a leaf that needs a higher tree if there is no room for that: the tree grows before
+    /// room is reserved, and then goes out with the next update.
     pub(crate) fn check_growth(&self, stem: &Stem, leaf: u64, kind: Kind) -> Result<(), FsError> {
         let height = self.height_with(stem, leaf).ok_or(FsError::FileTooLarge)?;
         let levels = u64::from(height - self.nodes.height(stem));
@@ -454,7 +457,8 @@ impl Shadow {
         Err(FsError::NoSpace)
     }
 
-    /// Blocks to claim for one that is written UNSTABLE, with what leads to it.
+    /// Number of blocks to claim for one that is written UNSTABLE, including the metadata that
+    /// leads to it.
     pub(crate) fn claim_for(&self, file: &Vnode<Inode>, lbn: u64, has_neighbour: bool) -> u64 {
         if has_neighbour && !lbn.is_multiple_of(FAN) || is_planted(Bug::HollowClaims) {
             return 1;

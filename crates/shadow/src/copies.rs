@@ -1,22 +1,22 @@
-//! Blocks that stand twice: the leaf of the root directory's inode, and each block between it and
-//! the superblock. Without one of these nothing else of a volume is reached.
+//! Blocks with two copies: the leaf of the root directory's inode, and each block between it and
+//! the superblock. Without one of these nothing else of a volume can be reached.
 //!
-//! Both copies are the same bytes. They go out with the same update, to different zones where there
-//! is more than one with room; what leads to them names both, and they are given back together. A
-//! read takes the other copy where the first has rotted, and writes the first again.
+//! Both copies have the same bytes. They go out with the same update, to different zones if more
+//! than one has room; their parent points to both, and they are freed together. If the first copy
+//! has rotted, a read takes the other, and rewrites the first.
 //!
 //! ```text
-//!  superblock ==> pointers of inodes 0 to .. ==> inodes 0 to 15      (==> names two places)
+//!  superblock ==> pointers of inodes 0 to .. ==> inodes 0 to 15      (==> has two addresses)
 //!                          \--> inodes 16 to 31, and so on
 //! ```
 //!
 //! Invariants:
-//! 1. A block that stands twice is written to both places by the update that places it.
-//! 2. Where one copy is given back, so is the other, to the same.
-//! 3. A copy is written again where a pointer leads to it as it is written.
+//! 1. A block with two copies is written to both places by the update that places it.
+//! 2. If one copy is given back, so is the other, to the free units or to the same list.
+//! 3. A copy is rewritten only while a pointer leads to it.
 //!
-//! Not asserted: 1, which [`Commits::seal`](crate::commit) does in one loop; 2, of which a check
-//! tells; 3, which the loading of a block keeps: what is being read stays where it is.
+//! Not asserted: 1, which [`Commits::seal`](crate::commit) does in one loop; 2, which a check
+//! tests; 3, which the loading of a block ensures: a block that is being read keeps its address.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -34,8 +34,8 @@ use crate::mend::{mend, sum_listed};
 use crate::nodes::{Node, Nodes, Parent, Stem};
 use crate::planted::{Bug, is_planted};
 
-/// A run that a superblock lists, where a read gives something else: the same with blocks that
-/// stand twice as their other copies are.
+/// Mends a listed run that is wrong on the disk, by replacing blocks that have two copies by their
+/// other copies.
 pub(crate) async fn with_copies(
     device: &dyn BlockDevice,
     superblock: &Superblock,
@@ -54,8 +54,7 @@ pub(crate) async fn with_copies(
     (sum_listed(listed, &right) == listed.sum).then_some(right)
 }
 
-/// The blocks to which a superblock leads and that stand twice, as far as one copy of each can be
-/// read.
+/// The blocks with two copies below a superblock, as far as one copy of each can be read.
 async fn blocks_twice(
     device: &dyn BlockDevice,
     superblock: &Superblock,
@@ -79,8 +78,8 @@ async fn blocks_twice(
 }
 
 impl Commits {
-    /// The places of the other copies of blocks that are to stand at these units; 0 for a block
-    /// that stands once.
+    /// Takes places for the other copies of the blocks that go to these units; 0 for a block that
+    /// has one copy.
     pub(crate) fn twins_for(&self, nodes: &[Rc<Node>], units: &[u64]) -> Vec<u64> {
         let places = || nodes.iter().zip(units).filter(|(node, _)| node.place.is_twice());
         let zones: BTreeSet<u64> = places().map(|(_, &unit)| self.shape.zone_of(unit)).collect();
@@ -89,11 +88,11 @@ impl Commits {
         nodes.iter().map(|node| twin(node).unwrap_or(0)).collect()
     }
 
-    /// The block of the root directory's inode. It goes out with the next update, with what leads
-    /// to it, if it stands once, on a volume of an earlier version, and there is room.
+    /// The block of the root directory's inode. If it has one copy, on a volume of an earlier
+    /// version, it goes out with the next update, with its parents, if there is room.
     pub(crate) async fn root_twice(&self) -> Result<Option<Rc<Node>>, FsError> {
         let root = self.nodes.get(&Stem::Inodes, 0, ROOT / INODES).await?;
-        let more = 8 * self.most_twins(); // what leads there is written, and leaves its place
+        let more = 8 * self.most_twins(); // its parents are written, and free their old places
         let has_room = || self.space.has_blocks(0, self.needs_now() + self.keeps() + more, true);
         if let Some(root) = root.as_ref().filter(|root| root.twin().is_null() && has_room()) {
             self.nodes.mark(root);
@@ -114,7 +113,7 @@ impl Nodes {
         }
     }
 
-    /// Changes that. What has it is to be marked.
+    /// Sets that unit. The caller marks the parent.
     pub(crate) fn set_twin(&self, parent: &Parent, unit: u64) {
         match parent {
             Parent::Node(node) => node.set_first_twin(unit),
@@ -123,7 +122,7 @@ impl Nodes {
         }
     }
 
-    /// Writes the head of a block. One that leads to a block that stands twice says where.
+    /// Writes the head of a block, with the unit of its first child's other copy.
     pub(crate) fn seal_copy(&self, copy: &mut [u8], place: Place, birth: u64) {
         let twin = first_twin(copy);
         seal(copy, place, birth, self.secret());
@@ -132,7 +131,7 @@ impl Nodes {
         }
     }
 
-    /// A pointer that leads to another block than it says goes. What has it is to be marked.
+    /// Removes a pointer that leads to another block than it says. The caller marks the parent.
     pub(crate) fn drop_child(&self, parent: &Parent, index: u64) {
         self.set_child(parent, index, Pointer::NULL);
         if self.twin_of(parent, index) > 0 {
@@ -140,8 +139,8 @@ impl Nodes {
         }
     }
 
-    /// Looks at the other copies of blocks of a tree of inodes, and writes those again that have
-    /// rotted. The first copies are mended as they are read.
+    /// Checks the other copies of blocks of a tree of inodes, and rewrites rotten ones. The first
+    /// copies are mended on reading.
     pub(crate) async fn mend_copies(&self, stem: &Stem) {
         let mut nodes = Vec::new();
         for level in (0..=self.height(stem)).rev() {
@@ -161,12 +160,12 @@ impl Nodes {
         join_all(nodes.iter().map(mend)).await;
     }
 
-    /// Reads the block to which a pointer leads, and of which another copy stands at `twin`, if
-    /// that is not 0. `may_mend` says, when nothing is awaited any more, whether the places are
-    /// still those of this block.
+    /// Reads the block to which a pointer leads, and which has another copy at `twin`, if that is
+    /// not 0. `may_mend` is called right before each mending request, with no await in between, and
+    /// returns whether the places are still those of this block.
     ///
     /// # Errors
-    /// [`FsError::Io`] when it cannot be read; [`FsError::Corrupt`] when it is another.
+    /// [`FsError::Io`] if it cannot be read; [`FsError::Corrupt`] if it is another block.
     pub(crate) async fn read_block(
         &self,
         room: Buffer,
@@ -202,7 +201,7 @@ impl Nodes {
         Ok(bytes)
     }
 
-    /// The copy of a block that stands in one place. `may_mend` is as for [`Nodes::read_block`].
+    /// Reads one copy of a block. `may_mend` is as for [`Nodes::read_block`].
     ///
     /// # Errors
     /// As [`Nodes::read_block`].
@@ -223,13 +222,12 @@ impl Nodes {
         mended.ok_or(FsError::Corrupt)
     }
 
-    /// Whether the copy of a block that stands in one place is whole.
+    /// Whether one copy of a block is whole.
     pub(crate) async fn has_copy(&self, at: Pointer) -> bool {
         self.copy_at(at, &|| true).await.is_ok()
     }
 
-    /// Writes a copy again that has rotted; says whether that was done. A cut leaves it as it was,
-    /// torn or whole.
+    /// Rewrites a rotten copy; returns whether it did. A cut leaves it as it was, torn or whole.
     pub(crate) async fn write_copy(&self, at: Pointer, bytes: &[u8]) -> bool {
         if self.is_only_read.get() {
             return false;

@@ -1,17 +1,17 @@
-//! Telling a set of disks where nothing is needed: a stripe that is written as a whole needs
-//! neither what stands there nor the set's log, which would have all of it twice.
+//! Discarding unused places on a set of disks: a stripe that is written as a whole needs neither
+//! its old content nor the set's log, which would hold all of it twice.
 //!
-//! What streams in says so of its own places just before it is written. Small updates do not: they
-//! fill a stripe in several turns, and the log of a set takes each with fewer calls of its members
-//! than it takes to note that a stripe is empty, and that it no longer is. A device that is no set
-//! is told nothing.
+//! Streams discard their own places just before they write them. Small updates do not: they fill a
+//! stripe in several turns, and the log of a set takes each of these with fewer calls of its
+//! members than it takes to note that a stripe is empty, and that it no longer is. A device that is
+//! not a set gets no discards.
 //!
 //! Invariants:
-//! 1. What is discarded was free: no superblock that an opening may choose needs it, no reader that
-//!    is on its way there believes what it finds, since that has another checksum, and who discards
-//!    it is the only one to write there, afterwards.
+//! 1. A discarded unit was free: no superblock that an opening may choose needs it; a reader that
+//!    is on its way there rejects what it finds, which has another checksum; and the task that
+//!    discards it is the only one to write there, afterwards.
 //!
-//! Not asserted: 1, of which cuts tell on a disk that makes anything of what is discarded.
+//! Not asserted: 1, which cuts test on a disk that makes garbage of discarded bytes.
 
 use futures::FutureExt;
 use futures::future::join_all;
@@ -22,13 +22,13 @@ use crate::format::record::Run;
 use crate::runs::coalesced;
 
 impl Commits {
-    /// Nothing is needed of these places until they are written, which is to begin afterwards.
+    /// Discards these places. The caller writes them afterwards.
     pub(crate) async fn discard(&self, places: impl Iterator<Item = Run>) {
         let bytes = |run: Run| run.start * UNIT as u64..run.end() * UNIT as u64;
         join_all(places.map(|run| self.path.vacate(bytes(run)))).await;
     }
 
-    /// For a bug that tests plant: discards what an update frees before that is durable.
+    /// For a planted bug: discards the runs that an update frees before it is durable.
     pub(crate) fn discard_early(&self, freed: &[Run]) {
         let (path, freed) = (self.path.clone(), coalesced(freed.to_vec()));
         let task = async move {

@@ -1,4 +1,4 @@
-//! Pointers that lead to other blocks than they say, in a repair: they go out of their trees.
+//! Pointers that lead to other blocks than they say: a repair removes them from their trees.
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -8,7 +8,7 @@ use crate::format::FAN;
 use crate::format::pointer::WIDTH;
 use crate::nodes::{Nodes, Stem};
 
-/// Takes such pointers out of the trees of a superblock.
+/// Removes such pointers from the trees of a superblock.
 ///
 /// # Errors
 /// [`FsError::Io`] for a block that cannot be read, and may come back.
@@ -19,7 +19,7 @@ pub(crate) async fn drop_all_wrong(nodes: &Nodes) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Takes such pointers out of a tree; says whether there were any.
+/// Removes such pointers from a tree; returns whether there were any.
 ///
 /// # Errors
 /// As [`drop_all_wrong`].

@@ -1,24 +1,24 @@
-//! Which zones are to be emptied, and where that goes, as far as the space of a volume tells.
+//! Choice of the zones to empty, and of the places for their blocks.
 //!
-//! A zone is worth its emptying as in a log-structured file system (Rosenblum, 1991): what it gives
-//! back, times how long that is going to stay so, over what it costs to read all of it and to write
-//! what is in use.
+//! A zone is worth emptying as in a log-structured file system (Rosenblum, 1991): the space that it
+//! frees, times how long that is going to stay free, over the cost of reading all of it and writing
+//! the blocks in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::record::{Change, Run};
 use crate::space::Space;
 
-/// Zones of which so large a part is in use are left alone: parts of 16.
+/// Zones with more than this part in use are left alone: in sixteenths.
 const FULL: u64 = 13;
-/// One part in so many of all zones is to be empty, or they are few.
+/// Empty zones are few if they are less than this part of all zones.
 const EMPTY_PART: u64 = 32;
 
-/// How zones stand.
+/// Number of empty zones, and how many there should be.
 pub(crate) struct Standing {
-    /// Those of which nothing is in use.
+    /// Zones without units in use.
     pub(crate) empty: u64,
-    /// So many should be.
+    /// Number of empty zones that there should be.
     pub(crate) few: u64,
 }
 
@@ -28,7 +28,7 @@ impl Standing {
         self.empty < self.few
     }
 
-    /// How many more there are to be then: so that this does not begin anew at once.
+    /// Number of further zones to empty then: so that this does not begin again at once.
     pub(crate) fn missing(&self) -> u64 {
         (2 * self.few).saturating_sub(self.empty)
     }
@@ -40,14 +40,14 @@ impl Space {
         (usable.end - usable.start) / self.shape().block
     }
 
-    /// How zones stand.
+    /// Counts empty zones.
     pub(crate) fn standing(&self) -> Standing {
         let (zones, all) = (self.shape().zones(), self.groups_of_zone());
         let empty = (0..zones).filter(|&zone| self.whole_of(zone) == all).count() as u64;
         Standing { empty, few: (zones / EMPTY_PART).max(1) }
     }
 
-    /// An update takes something.
+    /// Notes the zones that an update takes units in.
     pub(crate) fn note_taken(&self, changes: &[Change], update: u64) {
         for change in changes {
             if let Change::Taken(run) = change {
@@ -56,10 +56,10 @@ impl Space {
         }
     }
 
-    /// The zones that are best emptied, the best first, so that `missing` more are empty then, or
-    /// as many as can be; none if not even one would be. What is moved goes to empty zones as long
-    /// as there are some, and then to holes of others. Of zones in `vain` so much stays in
-    /// use of what an update left there, and those before it.
+    /// The zones best emptied, the best first, so that `missing` more are empty then, or as many as
+    /// possible; none if not even one would be. Moved blocks go to empty zones as long as there
+    /// are some, and then to holes in others. `vain` has zones that could not be emptied, with the
+    /// units in use, and the update at that time.
     pub(crate) fn worth_emptying(
         &self,
         missing: u64,
@@ -76,7 +76,7 @@ impl Space {
             }
             holes += self.whole_of(zone);
             let used = self.used_of(zone);
-            // What was taken there since may be moved.
+            // Units that were taken there since may be moved.
             let is_vain = vain
                 .get(&zone)
                 .is_some_and(|&(stays, at)| used >= stays && self.zones.last_taken(zone) <= at);
@@ -102,17 +102,18 @@ impl Space {
         worth.into_iter().take(count).map(|(_, zone, _)| zone).collect()
     }
 
-    /// These zones are being emptied, and no others.
+    /// Sets the zones that are being emptied.
     pub(crate) fn empty_these(&self, zones: BTreeSet<u64>) {
         self.zones.set_emptied(zones);
     }
 
-    /// Of those that are being emptied, what is empty may be used again.
+    /// Zones that are empty by now may be used again.
     pub(crate) fn note_emptied(&self) {
         self.zones.retain_emptied(|zone| self.used_of(zone) > 0);
     }
 
-    /// Blocks for data that is moved; nothing if there are not so many beside what is emptied.
+    /// Takes blocks for moved data; none if there are not enough outside the zones that are being
+    /// emptied.
     pub(crate) fn take_for_moves(&self, blocks: u64) -> Option<Vec<Run>> {
         let mut runs: Vec<Run> = Vec::new();
         for _ in 0..blocks {
@@ -131,7 +132,8 @@ impl Space {
         Some(runs)
     }
 
-    /// The next group behind what was moved last, in its zone, or in the one that has most.
+    /// The next group behind the last moved block, in its zone, or else in the zone with most whole
+    /// groups.
     fn group_for_moves(&self) -> Option<u64> {
         let (shape, here) = (self.shape(), self.zone_at_hand());
         if let Some(last) = self.zones.moved_to.get() {
@@ -155,7 +157,8 @@ mod tests {
     use super::*;
     use crate::format::anchor::Shape;
 
-    /// A volume of so many zones for each pair, of which so many units are in use in whole groups.
+    /// A volume with a number of zones for each pair, each with a number of units in use in whole
+    /// groups.
     fn with(zones: &[(u64, u64)]) -> Space {
         let count: u64 = zones.iter().map(|(count, _)| count).sum();
         let shape = Shape { units: 40 + 64 * count, zone: 64, block: 2 };

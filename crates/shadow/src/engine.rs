@@ -1,4 +1,4 @@
-//! The engine: what it consists of, and room for what it is asked for.
+//! The engine: its parts, and room for operations.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,13 +31,13 @@ pub(crate) type File = Rc<Vnode<Inode>>;
 pub(crate) const BLOCKS_PER_UPDATE: usize = 256;
 /// Links that a file may have.
 pub(crate) const MOST_LINKS: u32 = 32_767;
-/// Blocks of inodes that are tried of those which went.
+/// Blocks of inodes that were removed and are tried for new files.
 const VACANT: usize = 4;
-/// Blocks of inodes in which free slots are looked for before there is one more block.
+/// Blocks of inodes that are searched for free slots before a new block is added.
 const LOOKED: usize = 8;
-/// So many numbers may have been given that no file has, beside as many as there are files.
+/// Numbers without a file that may exist in addition to as many as there are files.
 const SPARE: u64 = 1024;
-/// Inode numbers end here: an entry of a directory has 32 bits for one.
+/// The last inode number: a directory entry has 32 bits for one.
 pub(crate) const LAST_INO: u64 = u32::MAX as u64;
 
 /// Units of an update that changes nothing: its record.
@@ -49,7 +49,7 @@ pub struct Shadow {
     pub(crate) limits: Limits,
     pub(crate) budget: Rc<Budget>,
     pub(crate) path: Rc<DataPath>,
-    /// Its device, which tells whether it is used.
+    /// Its device, with a count of foreground I/O.
     pub(crate) callers: Rc<Callers>,
     pub(crate) nodes: Rc<Nodes>,
     pub(crate) space: Rc<Space>,
@@ -58,35 +58,35 @@ pub struct Shadow {
     pub(crate) promised: Rc<Promised>,
     /// The sequence of the next change.
     pub(crate) next: Cell<u64>,
-    /// Numbers of files whose end is not durable.
+    /// Numbers of files whose removal is not durable.
     pub(crate) leaving: RefCell<BTreeSet<u64>>,
-    /// Units that changes free that are not durable.
+    /// Units freed by changes that are not durable.
     pub(crate) leaving_units: Cell<u64>,
-    /// Blocks of inodes that have access times which no Update carries.
+    /// Blocks of inodes with access times that are in no Update.
     pub(crate) touched: RefCell<BTreeMap<u64, Rc<Node>>>,
-    /// The last update that needs no successor: nobody has changed anything with it.
+    /// The last update that needs no successor, because no client has changed anything with it.
     pub(crate) followed: Cell<u64>,
-    /// For a bug that tests plant: the answer of the change before.
+    /// For a planted bug: the reply of the change before.
     pub(crate) late_answer: RefCell<Option<Rc<[u8]>>>,
-    /// The block of inodes that new files get numbers of.
+    /// The block of inodes from which new files get numbers.
     pub(crate) hint: Cell<u64>,
-    /// Blocks of inodes that went because they were empty.
+    /// Blocks of inodes that were removed because they were empty.
     pub(crate) vacant: RefCell<BTreeSet<u64>>,
     /// Whether a stop leaves the device open.
     pub(crate) keeps_device: bool,
-    /// The scrub that is under way.
+    /// State of the scrub.
     pub(crate) scrubbing: Scrubbing,
-    /// The compaction that is under way.
+    /// State of the compaction.
     pub(crate) compaction: Compaction,
 }
 
 impl Shadow {
-    /// How many directories there are.
+    /// Number of directories.
     pub fn directories(&self) -> u64 {
         self.commits.directories.get()
     }
 
-    /// How often something was done since it was opened.
+    /// Totals since it was opened.
     pub fn counts(&self) -> Counts {
         self.commits.counts()
     }
@@ -104,13 +104,14 @@ impl Shadow {
         &self.commits.released
     }
 
-    /// Whether there is room for so many blocks beside `units` of metadata and all that is needed
-    /// anyway. What grows leaves the pool alone, and what others than root let grow the reserve.
+    /// Whether there is room for this many blocks in addition to `units` of metadata and all that
+    /// is needed anyway. Changes that grow leave the pool alone, and those of others than root also
+    /// leave the reserve.
     pub(crate) fn has_room(&self, blocks: u64, units: u64, kind: Kind, grows: bool) -> bool {
         self.has_room_for(blocks, (units, 0), kind, grows)
     }
 
-    /// The same, if so many blocks may die besides.
+    /// The same, if this many more blocks may die.
     pub(crate) fn has_room_for(
         &self,
         blocks: u64,
@@ -132,8 +133,8 @@ impl Shadow {
         self.space.has_blocks(blocks + pool, units, kind != Kind::Reserved)
     }
 
-    /// Blocks of metadata go out with the next update, as they are, if there is room for so many
-    /// units of them and of what leads to them; says with which change.
+    /// Sends blocks of metadata out with the next update, as they are, if there is room for `units`
+    /// units of them and their parents; returns the change that does so.
     pub(crate) fn write_again(
         &self,
         nodes: impl IntoIterator<Item = Rc<Node>>,
@@ -150,19 +151,20 @@ impl Shadow {
         Some(Sequence(sequence))
     }
 
-    /// Access times go out with the next update.
+    /// Sends access times out with the next update.
     pub(crate) fn write_touched(&self) {
-        // What was touched stays in memory no longer, whatever becomes of it.
+        // Touched blocks are not pinned in memory any longer, whatever happens to them.
         let touched = self.touched.take();
         let cost = touched.len() as u64 * self.cost_of_inode();
-        // A crash may lose an access time, and so may a full volume, or what is full below it.
+        // A crash may lose an access time, and so may a full volume, or a full host below it.
         if !touched.is_empty() {
             self.write_again(touched.into_values().filter(|home| !home.is_gone()), cost);
         }
     }
 
-    /// The last update gets a successor that changes nothing, if nothing else follows: then it is
-    /// none whose blocks may be damaged or torn, and damage to them gives up nothing of it.
+    /// Gives the last update a successor that changes nothing, if nothing else follows: then it is
+    /// no longer the update that an opening may reject for damaged or torn blocks, and such damage
+    /// loses nothing of it.
     pub(crate) fn follow(&self) {
         let last = self.commits.number() - 1;
         let is_quiet = !self.commits.is_busy() && !self.commits.has_staged();
@@ -172,8 +174,8 @@ impl Shadow {
         }
     }
 
-    /// Units of metadata that a change of a leaf takes at most: with what leads to it, and to the
-    /// inode.
+    /// Units of metadata that a change of a leaf takes at most: including its parents, and the path
+    /// to the inode.
     pub(crate) fn cost_of(&self, stem: &Stem) -> u64 {
         u64::from(self.nodes.height(stem)) + 2 + self.cost_of_inode()
     }
@@ -182,10 +184,10 @@ impl Shadow {
         u64::from(self.nodes.height(&Stem::Inodes)) + 2
     }
 
-    /// The block of an inode, and its slot there, among these inodes.
+    /// The block of an inode, and its slot there, in this tree of inodes.
     ///
     /// # Errors
-    /// [`FsError::Stale`] when there is no such block, [`FsError::Io`], [`FsError::Corrupt`].
+    /// [`FsError::Stale`] if there is no such block, [`FsError::Io`], [`FsError::Corrupt`].
     pub(crate) async fn home_in(
         &self,
         inodes: &Stem,
@@ -198,8 +200,8 @@ impl Shadow {
         Ok((home.ok_or(FsError::Stale)?, ino % INODES))
     }
 
-    /// A number for a new file, with the block and slot of its inode: near its directory, or where
-    /// others of late are.
+    /// A number for a new file, with the block and slot of its inode: near its directory, or near
+    /// other recent files.
     pub(crate) async fn new_ino(
         &self,
         update: &mut Update,
@@ -235,7 +237,7 @@ impl Shadow {
             }
         }
         loop {
-            // A block that others have promised from has a number of its own soon.
+            // A block whose numbers are all promised to others has a number in use soon.
             let mut block = self.commits.next_ino.get() / INODES;
             while self.is_promised(block) {
                 block += 1;
@@ -252,9 +254,9 @@ impl Shadow {
         }
     }
 
-    /// The next block of inodes, by turns, if it may have free slots: one that went, perhaps before
-    /// the volume was opened; one in memory; or any, if there are far fewer files than numbers, so
-    /// that it is worth a read.
+    /// The next block of inodes, in turn, if it may have free slots: a removed one, perhaps from
+    /// before the volume was opened; one in memory; or any, if there are far fewer files than
+    /// numbers, so that a read is worth it.
     async fn look_for_slots(
         &self,
         update: &mut Update,
@@ -269,7 +271,7 @@ impl Shadow {
         if let Some(home) = self.nodes.find(&Stem::Inodes, 0, block) {
             return Ok(Some((block, home)));
         }
-        // What cannot be read has no slots for others.
+        // An unreadable block has no slots for new files.
         let Ok(leaf) = self.nodes.leaf(&Stem::Inodes, block).await else { return Ok(None) };
         if leaf.is_null() {
             let made = &mut update.taken.made;

@@ -1,4 +1,4 @@
-//! Why a volume is not opened, nor looked at.
+//! Reasons why a volume is not opened, nor probed.
 
 use block::IoError;
 use vfs::FsError;
@@ -6,22 +6,22 @@ use vfs::FsError;
 use crate::format::VERSION;
 use crate::format::anchor::LABEL;
 
-/// Why a volume is not opened.
+/// Reason why a volume is not opened.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// There is none.
+    /// There is no volume.
     #[error("there is no volume of engine shadow")]
     NoVolume,
-    /// No anchor is left, and what is there may be of one volume or another.
+    /// No anchor is left, and superblocks disagree on the volume.
     #[error(
         "the volume is damaged: its anchors are lost, and superblocks tell of zones of several \
          sizes; bring the disk back from a backup"
     )]
     Several,
-    /// It was never there.
+    /// The volume was never finished.
     #[error("a volume was begun here and never finished: 'duramen mkfs' makes it anew")]
     Unfinished,
-    /// It is of another version.
+    /// The volume has another version.
     #[error(
         "the volume has version {0} of the format of engine shadow, and this program knows \
          version {VERSION} alone"
@@ -44,31 +44,31 @@ pub enum OpenError {
          of update {highest}); bring the disk back from a backup"
     )]
     NoSuperblock {
-        /// Its number; 0 if there is none at all.
+        /// Its number; 0 if there is no superblock at all.
         highest: u64,
     },
-    /// What the superblock leads to makes no sense.
+    /// A block below the superblock makes no sense.
     #[error("the volume is damaged: {0}; 'duramen fsck' tells more")]
     Damaged(&'static str),
-    /// It was not stopped, and has to be.
+    /// The volume was not stopped, and has to be.
     #[error(
         "the volume was not stopped cleanly: serve it for writing once, or have 'duramen fsck \
          --repair' bring it back, before that"
     )]
     NotAtRest,
-    /// There is no room for what an opening writes.
+    /// There is no room for the writes of an opening.
     #[error("what holds the disk is full, and a volume that is opened needs some room: make some")]
     Full,
     /// The label is too long.
     #[error("a label has {LABEL} bytes at most")]
     Label,
-    /// Something that is to be repaired cannot be read.
+    /// A block that has to be repaired cannot be read.
     #[error(
         "the disk cannot read something that may come back: nothing is repaired as long as that is \
          so, or until another disk has what there is"
     )]
     Unread,
-    /// The disk does not do what it is asked.
+    /// A request to the disk failed.
     #[error("{0}")]
     Io(IoError),
     /// A verb of the engine failed.
@@ -77,7 +77,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Why the first update is not durable.
+    /// From the error of the first update.
     pub(crate) fn of_commit(error: FsError) -> Self {
         if error == FsError::NoSpace { Self::Full } else { Self::Failed(error) }
     }

@@ -1,15 +1,15 @@
-//! Folds: what records have told comes into the map or waits in the space log, their answers come
-//! into the ring, and what died on the lists of those that hold it.
+//! Folds: the changes in records go into the map or wait in the space log, their replies go into
+//! the ring, and dead runs go on the lists of the snapshots that hold them.
 //!
-//! The records of the update that is open are then the first of a new chain. Only a seal takes a
-//! fold to the disk, with that update, as a whole.
+//! The records of the open update then begin a new chain. A fold reaches the disk only when that
+//! update is sealed, and as a whole with it.
 //!
 //! Invariants:
-//! 1. The map and the log as they were folded, with the records since, are what trees hold.
-//! 2. A fold happens between two awaits: all that it changes was read before, or is filled anew,
-//!    whatever stood there. If something cannot be read, nothing has changed.
-//! 3. A block of the map that has rotted is filled anew with all that memory has of it, and nothing
-//!    waits for it in the log then. A block of answers that has rotted has none.
+//! 1. The map and the log as folded, with the records since, are what trees hold.
+//! 2. A fold happens between two awaits: all blocks that it changes were read before, or are filled
+//!    anew, whatever was there. If one of them cannot be read, nothing has changed.
+//! 3. A rotten block of the map is filled anew with all that memory has of it, and then no line
+//!    waits for it in the log. A rotten block of replies has none from then on.
 //!
 //! Not asserted: 3, which is about blocks that cannot be read.
 
@@ -40,10 +40,10 @@ use crate::space_log::{self, Parted};
 const AT_ONCE: usize = 64;
 
 impl Commits {
-    /// Folds, if that has not been done since anything was told, or not often: says whether it may
-    /// make room.
+    /// Folds if there are records to fold and this has not been tried too often; returns whether it
+    /// may make room.
     pub(crate) fn fold_for_room(self: &Rc<Self>) -> bool {
-        // The records of the fold itself are what is left of it.
+        // A fold leaves its own records behind.
         let has_more = self.unfolded.borrow().units.len() > 2 && !self.horizon.has_failed();
         let is_worth_it = has_more && self.folds_for_room.begin(self.counts().changes);
         if is_worth_it {
@@ -63,7 +63,7 @@ impl Commits {
         self.commit_soon();
     }
 
-    /// Waits until an update is durable that folds, whatever callers go on with.
+    /// Waits until an update that folds is durable, whatever clients do meanwhile.
     ///
     /// # Errors
     /// As [`Commits::next_release`].
@@ -80,11 +80,10 @@ impl Commits {
         Ok(())
     }
 
-    /// Waits until an update has ended, or something was given back.
+    /// Waits until an update has ended, or room was given back.
     ///
     /// # Errors
-    /// [`FsError::Io`] when nothing becomes durable any more; [`FsError::NoSpace`] when there is no
-    /// room below.
+    /// [`FsError::Io`] if the volume has stopped; [`FsError::NoSpace`] if there is no room below.
     pub(crate) async fn next_release(self: &Rc<Self>) -> Result<(), FsError> {
         if self.horizon.has_stopped() {
             return Err(FsError::Io);
@@ -97,25 +96,25 @@ impl Commits {
         Ok(())
     }
 
-    /// Folds while nothing is on its way, so that the map tells all. What it changes goes with the
+    /// Folds while no update is on its way, so that the map is up to date. The changes go with the
     /// next update.
     ///
     /// # Errors
-    /// When what it is folded into cannot be read.
+    /// If a block that the fold changes cannot be read.
     pub(crate) async fn fold_now(&self) -> Result<(), FsError> {
         assert!(self.is_held.get() && !self.is_busy(), "invariant 1");
         self.open.borrow_mut().is_due = true;
         self.fold(true).await
     }
 
-    /// Whether records tell of what died that no snapshot holds any more: a fold frees it.
+    /// Whether records have dead runs that no snapshot holds any more: a fold frees them.
     pub(crate) fn has_loose(&self) -> bool {
         let is_loose = |span: &Span| !self.pins.has_holder(*span);
         let is_open = self.open.borrow().spans.keys().any(is_loose);
         is_open || self.unfolded.borrow().died.keys().any(is_loose)
     }
 
-    /// Units that died of which no list tells yet.
+    /// Dead units that are on no list yet.
     pub(crate) fn unlisted(&self) -> BTreeMap<Span, u64> {
         let (open, unfolded) = (self.open.borrow(), self.unfolded.borrow());
         let of_record = |change: &Change| match *change {
@@ -130,11 +129,10 @@ impl Commits {
         units
     }
 
-    /// Folds all that records have told. What is few for a block of the map waits, unless the map
-    /// is to tell everything.
+    /// Folds all records. A few lines for a block of the map wait in the log, unless `all`.
     ///
     /// # Errors
-    /// When what it is folded into cannot be read; then it is as it was.
+    /// If a block that the fold changes cannot be read; then nothing has changed.
     pub(crate) async fn fold(&self, mut all: bool) -> Result<(), FsError> {
         let mut made = Vec::new();
         let (parted, read) = loop {
@@ -178,8 +176,8 @@ impl Commits {
         read.map(drop)
     }
 
-    /// What becomes of what records tell. Nobody notes anything of records but the commit that
-    /// folds. Where blocks of the map are lost, nothing waits.
+    /// Splits the changes of records between map and log. Only the commit that folds adds to
+    /// records. If blocks of the map are lost, no line waits.
     fn parted(&self, all: bool) -> Parted {
         let lost = self.lost_leaves.borrow();
         let mut parted =
@@ -188,8 +186,8 @@ impl Commits {
         parted
     }
 
-    /// Leaves of the map that have to be written anew, if this one cannot be read: those below the
-    /// highest block on its way that is another.
+    /// Leaves of the map that have to be rewritten if this one cannot be read: all below the
+    /// highest unreadable block on the way to it.
     async fn lost_with(&self, leaf: u64) -> Result<Range<u64>, FsError> {
         let all = self.nodes.unreadable(&Stem::Map, leaf).await?;
         let &(level, index, _) = all.first().ok_or(FsError::Corrupt)?;
@@ -197,7 +195,7 @@ impl Commits {
         Ok(index * reach(level)..end)
     }
 
-    /// Blocks of the map that are to be filled anew, as they follow each other from above.
+    /// Blocks of the map to fill anew, from the top down.
     async fn lost_blocks(&self, leaves: &[u64]) -> Result<Vec<Anew<'_>>, FsError> {
         let mut blocks = BTreeMap::new();
         for &leaf in leaves {
@@ -212,7 +210,7 @@ impl Commits {
         Ok(anew)
     }
 
-    /// What a fold changes.
+    /// Reads the blocks that a fold changes.
     async fn read_places(
         &self,
         parted: &Parted,
@@ -284,8 +282,8 @@ impl Commits {
         self.lost_leaves.borrow().contains(&leaf)
     }
 
-    /// The last block of the ring of answers, if it can be read. Otherwise its answers are
-    /// forgotten, and the next come to the block behind it.
+    /// The last block of the ring of replies, if it can be read. Otherwise its replies are
+    /// forgotten, and the next ones go to the block behind it.
     async fn last_answers(
         &self,
         place: u64,
@@ -300,7 +298,7 @@ impl Commits {
         }
     }
 
-    /// A block of answers has rotted: it has none from now on.
+    /// Forgets the replies of a rotten block.
     pub(crate) async fn forget_answers(&self, place: u64) -> Result<(), FsError> {
         self.nodes.renew(&Stem::Answers, place).await?;
         let renewed = self.renewed.get();
@@ -308,8 +306,8 @@ impl Commits {
         Ok(())
     }
 
-    /// The blocks of lists on which something comes. A deletion may give back such a block while
-    /// another is read: then all are looked at once more.
+    /// Reads the blocks of lists that get new runs. A deletion may free such a block while another
+    /// is read: then all are read again.
     async fn read_lists(&self, made: &mut Vec<Rc<Node>>) -> Result<Vec<Growing>, FsError> {
         loop {
             let (before, mut own) = (self.pins.changes(), Vec::new());
@@ -347,7 +345,7 @@ impl Commits {
             if let Some(Listing { list, .. }) = known {
                 match self.nodes.get(&Stem::Died, 0, list.last).await {
                     Ok(Some(block)) => last = Some(block),
-                    // What was on it is known no more: a check tells what is lost.
+                    // The runs on it are unknown now: a check reports the loss.
                     Ok(None) | Err(FsError::Corrupt) => self.pins.note_damage(span),
                     Err(error) => return Err(error),
                 }
@@ -363,7 +361,7 @@ impl Commits {
         Ok(lists)
     }
 
-    /// What records tell that died and is held, those side by side together.
+    /// Dead runs in records that a snapshot holds, with adjacent ones joined.
     fn died(&self) -> BTreeMap<Span, Vec<Run>> {
         let mut held: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
         for change in &self.unfolded.borrow().changes {
@@ -377,7 +375,7 @@ impl Commits {
         held
     }
 
-    /// What died, and nobody holds any more, is free.
+    /// Frees dead runs that no snapshot holds any more.
     fn fold_loose(&self, changes: &[Change]) {
         for change in changes {
             if let Change::Died(run, span) = *change
@@ -403,7 +401,7 @@ impl Commits {
         }
     }
 
-    /// A block of the map tells all that memory has of it.
+    /// Fills a block of the map with all that memory has of it.
     fn fill_leaf(&self, node: &Rc<Node>) {
         let body = self.space.recorded(node.place.index);
         node.change(|bytes| {
@@ -414,7 +412,7 @@ impl Commits {
         self.renewed.set(Renewed { map_blocks: renewed.map_blocks + 1, ..renewed });
     }
 
-    /// Fills blocks of the map anew that could not be read (invariant 3).
+    /// Fills anew the blocks of the map that could not be read (invariant 3).
     fn renew_map(&self, anew: &[Anew<'_>]) {
         for block in anew {
             let node = self.nodes.begin_anew(block);
@@ -468,7 +466,7 @@ impl Commits {
         }
     }
 
-    /// Answers go behind those in the last block of the ring, or to the next one.
+    /// Puts replies behind those in the last block of the ring, or into the next one.
     fn fold_answers(&self, answers: &[Rc<[u8]>], last: Option<&Rc<Node>>, next: &[Anew<'_>]) {
         let mut superblock = self.superblock.borrow_mut();
         let (mut last, mut next) = (last.cloned(), next.iter());
@@ -489,9 +487,9 @@ impl Commits {
 
 /// Why a fold does not happen.
 enum Unfoldable {
-    /// These leaves of the map have rotted: it is tried again with blocks in their place.
+    /// These leaves of the map have rotted: the fold is retried with new blocks in their place.
     LostLeaves(Range<u64>),
-    /// A block that leads to those of the log has rotted: the map is to tell everything.
+    /// A block that leads to those of the log has rotted: the map has to be brought up to date.
     LostLog,
     Failed(FsError),
 }
@@ -502,32 +500,32 @@ impl From<FsError> for Unfoldable {
     }
 }
 
-/// What a fold changes.
+/// The blocks that a fold changes.
 struct Places<'a> {
     /// Blocks of the map, by their numbers.
     map: Vec<(u64, Rc<Node>)>,
-    /// Those that are filled anew, from above.
+    /// Blocks that are filled anew, from the top down.
     anew: Vec<Anew<'a>>,
-    /// Blocks of the log, and what they are to say.
+    /// Blocks of the log, and their new lines.
     log: Vec<(Anew<'a>, Vec<Logged>)>,
-    /// The last block of the ring, if it has some, and those that follow.
+    /// The last block of the ring, if there is one, and those that follow.
     answers: (Option<Rc<Node>>, Vec<Anew<'a>>),
     lists: Vec<Growing>,
 }
 
-/// A list that becomes longer.
+/// A list that gets new runs.
 struct Growing {
     span: Span,
     runs: Vec<Run>,
     slot: u64,
     /// The block of its line.
     line: Rc<Node>,
-    /// Its last block, if it has some, and those that follow.
+    /// Its last block, if there is one, and those that follow.
     last: Option<Rc<Node>>,
     next: Vec<Rc<Node>>,
 }
 
-/// Answers in a block of the ring, the oldest first; nothing if it makes no sense.
+/// The replies in a block of the ring, the oldest first; none if it makes no sense.
 pub(crate) fn answers_in(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let end = end_of_answers(bytes)?;
     record::split(&bytes[size_of::<Head>()..end])
@@ -544,12 +542,12 @@ fn end_of_answers(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// Where an answer of this length goes, if it has room.
+/// The byte at which a reply of this length goes, if it fits.
 fn room_behind(bytes: &[u8], length: usize) -> Option<usize> {
     end_of_answers(bytes).filter(|at| at + 2 + length <= bytes.len())
 }
 
-/// Says in a block of the map whether a unit is in use.
+/// Sets whether a unit is in use in a block of the map.
 pub(crate) fn set_bit(bytes: &mut [u8], unit: u64, is_used: bool) {
     let byte = &mut bytes[size_of::<Head>() + unit as usize / 8];
     let bit = 1 << (unit % 8);

@@ -1,11 +1,11 @@
-//! How full a volume says that it is. What it keeps for itself is no part of it, so that its size
-//! stays the same whatever there is.
+//! The fullness that a volume reports. Its own reserves do not count, so its size stays the same
+//! whatever it holds.
 //!
 //! Invariants:
-//! 1. What is free and what files have are the size at most.
-//! 2. What is free has room: it is less than what no block has, and what is kept.
+//! 1. Free space and the space of files add up to the size at most.
+//! 2. Free space has room: it is no more than the units that no block takes, less the reserves.
 //!
-//! Not asserted: 2, of which a volume tells that is filled.
+//! Not asserted: 2, which is tested by filling a volume.
 
 use vfs::FsStat;
 
@@ -17,8 +17,9 @@ use crate::room::{Recorded, TWINS, kept, ring};
 use crate::space::pool;
 use crate::space_log;
 
-/// Units of metadata that are there whatever files there are, at most: the map of space, what leads
-/// to it, to answers and to the log, and the first inodes with what leads to them, twice.
+/// Units of metadata that exist whatever the files are, at most: the map of space, the blocks that
+/// lead to it, to replies and to the log, and the first inodes with the blocks that lead to them,
+/// twice.
 fn fixed(shape: &Shape) -> u64 {
     let leaves = shape.units.div_ceil(MAPPED);
     let above = [leaves, ring(shape), space_log::ring(shape)].map(|leaves| leaves.div_ceil(FAN));
@@ -26,29 +27,30 @@ fn fixed(shape: &Shape) -> u64 {
     leaves + above + 2 * above.div_ceil(FAN) + 4 + TWINS
 }
 
-/// What is left of these units beside what is kept.
+/// These units, less the reserves.
 fn beside_kept(shape: &Shape, units: u64, recorded: Recorded) -> u64 {
     units.saturating_sub(kept(shape, recorded) + pool(shape))
 }
 
-/// Units for files, in all.
+/// Total units for files.
 pub(crate) fn for_files(shape: &Shape) -> u64 {
     beside_kept(shape, shape.capacity(), Recorded::default()).saturating_sub(fixed(shape))
 }
 
-/// Files that there may be, however many have room: `free_files` falls by one with each file.
+/// Upper bound of the number of files, however many have room: `free_files` falls by one with each
+/// file.
 pub(crate) fn most_files(shape: &Shape) -> u64 {
     (for_files(shape) * INODES).min(LAST_INO)
 }
 
-/// Units that are free for files, where so many are no one's, and files have so many.
+/// Free units for files, on a volume with this many free units, of which files have `used`.
 pub(crate) fn free_for_files(shape: &Shape, (free, recorded): (u64, Recorded), used: u64) -> u64 {
     let most = for_files(shape).saturating_sub(used);
     beside_kept(shape, free, recorded).min(most)
 }
 
-/// Units that only root may fill, if so many percent of those for files are its. None, if there are
-/// no such reserves.
+/// Units that only root may fill, at this percentage of the units for files. 0 if it is out of
+/// range.
 pub(crate) fn reserved(shape: &Shape, percent: u8) -> u64 {
     match percent {
         1..=MOST_RESERVE => for_files(shape) * u64::from(percent) / 100,
@@ -62,7 +64,7 @@ impl Shadow {
         reserved(&self.commits.shape, self.commits.superblock.borrow().reserve)
     }
 
-    /// How full it is for root, or for others. Orphans, and what they have, are free.
+    /// Fullness for root, or for others. Orphans, and their space, count as free.
     pub(crate) fn fullness(&self, is_root: bool, (orphans, used): (u64, u64)) -> FsStat {
         let (shape, unit) = (&self.commits.shape, UNIT as u64);
         let free = self.space.free_units() + self.leaving_units.get();

@@ -1,10 +1,10 @@
-//! The trees that snapshots hold, for readers that may come too late.
+//! The trees that snapshots hold, for reads that may end too late.
 //!
-//! A snapshot may be deleted while a block of it is being read, and the place of the block may be
-//! another's when the read ends. The bytes of that fit no checksum of the snapshot. But a disk of a
-//! set may have lost the write of the new owner: its old bytes would fit, and be mended over the
-//! new ones. So a reader looks here again when nothing is awaited any more before the device is
-//! asked to mend: the device carries out what is written later behind that.
+//! A snapshot may be deleted while a block of it is being read, and the place of the block may have
+//! a new owner when the read ends. The new bytes match no checksum of the snapshot. But a disk of a
+//! set may have lost the write of the new owner: its old bytes would match, and be mended over the
+//! new ones. So a reader looks here again just before it asks the device to mend, with no await in
+//! between: the device carries out later writes after that.
 
 use std::cell::RefCell;
 
@@ -12,22 +12,22 @@ use crate::format::pointer::Tree;
 use crate::node::{Parent, Stem};
 use crate::planted::{Bug, is_planted};
 
-/// See the module's prose. Of a volume that nobody changes it is empty.
+/// See the module's prose. Empty for a volume that does not change.
 #[derive(Default)]
 pub(crate) struct HeldTrees(RefCell<Option<Vec<Tree>>>);
 
 impl HeldTrees {
-    /// Snapshots may come and go from now on; there are these.
+    /// Begins to track snapshots; these exist.
     pub(crate) fn begin(&self, trees: impl IntoIterator<Item = Tree>) {
         self.0.replace(Some(trees.into_iter().collect()));
     }
 
-    /// A snapshot holds a tree.
+    /// A snapshot holds this tree from now on.
     pub(crate) fn add(&self, tree: Tree) {
         self.0.borrow_mut().iter_mut().for_each(|trees| trees.push(tree));
     }
 
-    /// A snapshot holds its tree no more. Another one may have the same.
+    /// A snapshot no longer holds its tree. Another one may have the same.
     pub(crate) fn remove(&self, tree: Tree) {
         if let Some(trees) = self.0.borrow_mut().as_mut()
             && let Some(at) = trees.iter().position(|other| *other == tree)
@@ -36,7 +36,7 @@ impl HeldTrees {
         }
     }
 
-    /// Whether a snapshot holds what hangs from this.
+    /// Whether a snapshot holds the blocks below this.
     pub(crate) fn have(&self, parent: &Parent) -> bool {
         let trees = self.0.borrow();
         let Some(trees) = trees.as_ref().filter(|_| !is_planted(Bug::LateMends)) else {

@@ -1,15 +1,16 @@
-//! Files and directories that have lost their names, in a repair: each gets one, `#INODE` in
+//! Files and directories that have lost their names: a repair gives each of them one, `#INODE` in
 //! `/lost+found`.
 //!
-//! Names are lost with a block of a directory whose bytes are others than its pointer says. The
-//! directory goes on with an empty block in its place, so that it can be read, and names be made
-//! and removed there. What had its name in the lost block is whole, and is found by its inode.
+//! Names are lost with a block of a directory whose bytes do not match its pointer. The directory
+//! continues with an empty block in its place, so that it can be read, and names can be made and
+//! removed there. The files that had names in the lost block are whole, and are found by their
+//! inodes.
 //!
 //! Invariants:
-//! 1. A directory has no hole: behind a lost block it ends with the last that is left.
-//! 2. A name that is given is new in its directory.
+//! 1. A directory has no hole: behind a lost block it ends with the last block that is left.
+//! 2. A new name does not exist in its directory yet.
 //!
-//! Not asserted: 1, of which a check tells.
+//! Not asserted: 1, which a check tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -32,16 +33,16 @@ use crate::format::{CHUNKS, FIRST, INODES, ROOT};
 use crate::nodes::{Node, Nodes, Stem, Which};
 use crate::planted::{Bug, is_planted};
 
-/// The directory for what has no name.
+/// The directory for files without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
-/// Blocks that a directory has at most, to be given empty ones: that is half a million names. One
-/// that says it is larger stays as it is.
+/// Blocks in a directory, at most, for lost ones to be replaced by empty ones: that is half a
+/// million names. A directory that claims to be larger stays as it is.
 const MOST_BLOCKS: u64 = 1 << 16;
 
 /// A chunk of a directory.
 type Chunk = [u8; CHUNK_SIZE];
 
-/// A name that is to be given: to which file, of which kind.
+/// A name to be given, with the file and its kind.
 type Named = (Vec<u8>, u64, FileKind);
 
 /// A volume that is being repaired.
@@ -53,8 +54,8 @@ pub(crate) struct Homeless<'a> {
 }
 
 impl Homeless<'_> {
-    /// Gives each file that has no name, and is not being freed, one in `/lost+found`, and each
-    /// directory an empty block for one that is lost.
+    /// Gives each file without a name that is not being freed a name in `/lost+found`, and each
+    /// directory empty blocks for lost ones.
     ///
     /// # Errors
     /// [`FsError`].
@@ -95,7 +96,7 @@ impl Homeless<'_> {
         self.nodes.get(&Stem::Inodes, 0, ino / INODES).await?.ok_or(FsError::Corrupt)
     }
 
-    /// Directories go on without the blocks of names that are lost.
+    /// Replaces the lost blocks of names of directories.
     async fn empty_lost_blocks(&self) -> Result<(), FsError> {
         let mut silent = |_, _| ();
         let look = self.look(&mut silent).await;
@@ -112,7 +113,7 @@ impl Homeless<'_> {
         Ok(())
     }
 
-    /// Gives a directory empty blocks where it has none (invariant 1).
+    /// Gives a directory empty blocks where blocks are missing (invariant 1).
     async fn fill(&self, stem: &Stem, ino: u64, above: u64) -> Result<(), FsError> {
         let last = self.nodes.leaf_from(stem, None, 0, Which::Last).await.unwrap_or(0);
         if last >= MOST_BLOCKS {
@@ -172,7 +173,7 @@ impl Homeless<'_> {
         Ok(names)
     }
 
-    /// Makes the directory; gives its inode.
+    /// Makes the directory; returns its inode.
     async fn make_lost_and_found(&self, look: &Look<'_>) -> Result<u64, FsError> {
         let last = look.says.files.last_key_value().map_or(0, |(&last, _)| last);
         let (ino, mut made) = ((last + 1).max(FIRST), Vec::new());
@@ -205,7 +206,7 @@ impl Homeless<'_> {
         .await
     }
 
-    /// What `..` of a directory leads to, if its first block can be read.
+    /// Sets the target of `..` of a directory, if its first block can be read.
     async fn set_above(&self, ino: u64, above: u64) {
         let Ok(home) = self.home(ino).await else { return };
         let stem = Stem::File(ino, home, ino % INODES);
@@ -219,7 +220,7 @@ impl Homeless<'_> {
     }
 }
 
-/// An inode becomes a directory of these chunks.
+/// Turns an inode into a directory with these chunks.
 ///
 /// # Errors
 /// [`FsError`].
@@ -254,7 +255,7 @@ pub(crate) async fn put_directory(
     Ok(())
 }
 
-/// The name that a file gets: its inode, and dots behind it as long as that is another's.
+/// The new name of a file: its inode, with dots appended as long as the name is taken.
 fn new_name(ino: u64, known: &BTreeMap<Vec<u8>, u64>) -> Vec<u8> {
     let mut name = format!("#{ino}").into_bytes();
     while known.contains_key(&name) {

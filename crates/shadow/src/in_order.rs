@@ -1,9 +1,9 @@
-//! A device that writes one thing after the other, in the order in which it was asked: so what is
-//! planned by where the arm will be is written there ([`crate::placement`]).
+//! A device that carries out one write after another, in the order in which they were requested: so
+//! writes that were planned by the position of the arm happen there ([`crate::placement`]).
 //!
 //! Invariants:
-//! 1. Writes go out in the order of their coming, each when the one before has been answered.
-//! 2. Each is answered once, also if its caller has gone.
+//! 1. Writes go out in the order of their requests, each when the one before has completed.
+//! 2. Each write is answered once, even if its caller is gone.
 //!
 //! Not asserted: 1 and 2, which are the order of one loop.
 
@@ -42,7 +42,7 @@ struct Write {
 }
 
 impl InOrder {
-    /// On a device of which the arm is followed.
+    /// On a device whose arm is tracked.
     pub(crate) fn new(
         device: Rc<dyn BlockDevice>,
         tasks: Rc<dyn Spawn>,
@@ -53,7 +53,7 @@ impl InOrder {
     }
 }
 
-/// Writes what waits.
+/// Carries out the queued writes.
 async fn drain(device: Rc<dyn BlockDevice>, queue: Rc<Queue>) {
     loop {
         let next = queue.waiting.borrow_mut().pop_front();
@@ -75,7 +75,7 @@ impl BlockDevice for InOrder {
     fn read(&self, offset: u64, buffer: Buffer) -> Io<Buffer> {
         let queue = self.queue.clone();
         let passed = move |read: &Result<Buffer, IoError>| {
-            // What was refused has not moved the arm, and may be nowhere.
+            // A refused read has not moved the arm, and may be out of bounds.
             if let Ok(buffer) = read {
                 queue.placement.has_passed(offset + buffer.len() as u64, true);
             }

@@ -1,4 +1,4 @@
-//! What is known of a file in memory.
+//! A file in memory.
 
 use std::rc::Rc;
 
@@ -10,25 +10,25 @@ use crate::format::UNIT;
 use crate::format::inode::{Facts, Record};
 use crate::nodes::{Node, Stem};
 
-/// An inode, which holds on to the block in which it stands.
+/// An inode, with a reference to its block.
 #[derive(Clone)]
 pub struct Inode {
     pub(crate) facts: Facts,
     pub(crate) home: Rc<Node>,
     pub(crate) slot: u64,
-    /// The target of a symbolic link that stands in it.
+    /// The target of a symbolic link that is stored in it.
     pub(crate) target: Option<Bytes>,
 }
 
 impl Inode {
-    /// What the file's tree hangs from.
+    /// The stem of the file's tree.
     pub(crate) fn stem(&self, ino: u64) -> Stem {
         Stem::File(ino, self.home.clone(), self.slot)
     }
 
     pub(crate) fn change(&mut self, change: &AttributeChange) {
         let facts = &mut self.facts;
-        // A change time alone is that of a name.
+        // A change of the change time alone comes from a name.
         if (AttributeChange { ctime: None, ..*change }) != AttributeChange::default() {
             facts.verifier = None;
         }
@@ -86,7 +86,7 @@ impl vnode::Facts for Inode {
     }
 }
 
-/// Whether the file of a tree is the one that it was.
+/// Whether a stem still belongs to the same file.
 pub(crate) fn is_still(stem: &Stem, file: Option<&Facts>) -> bool {
     let (Stem::File(_, home, slot), Some(was)) = (stem, file) else { return true };
     let is_it = |now: Facts| now.generation == was.generation && !now.is_inline();

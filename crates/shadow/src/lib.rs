@@ -1,34 +1,34 @@
-//! An engine that never overwrites what is needed.
+//! An engine that never overwrites a block that is still needed.
 //!
-//! The whole volume is a tree of blocks that hangs from a superblock. A change is new blocks, from
-//! the leaves up, and a superblock in the zone where they were written; the old ones stay until
-//! that is durable. So all calls that wait become one update, with one barrier and no log, and an
-//! update is there as a whole or not at all. The idea is that of the Acacia file server (Broom,
+//! The whole volume is a tree of blocks below a superblock. A change is new blocks, from the leaves
+//! up, and a superblock in the zone where they were written; the old blocks stay until that
+//! superblock is durable. So all waiting calls become one update, with one barrier and no log, and
+//! an update is there as a whole or not at all. The idea is that of the Acacia file server (Broom,
 //! 1992).
 //!
 //! Layers, from the bottom:
 //!
-//! * [`format`]: the bytes of a volume. `space`: which units are free; `space_log`: what the map on
-//!   the disk does not tell of that; `placement`, `in_order`: which of them are next where the arm
-//!   of a disk can be followed. `nodes`: blocks of metadata in memory, as trees. `pins`: which
-//!   snapshots there are, and what they hold; `numbers`: places of their lines and lists.
-//! * `inode`, `update`, `work`: what is known of a file, and what one operation changes.
+//! * [`format`]: the bytes of a volume. `space`: free units; `space_log`: changes of the space map
+//!   that are not in the map yet; `placement`, `in_order`: choice of free units on a disk whose arm
+//!   position is known. `nodes`: blocks of metadata in memory, as trees. `pins`: the snapshots, and
+//!   the blocks that they hold; `numbers`: slots of their lines and lists.
+//! * `inode`, `update`, `work`: a file in memory, and the changes of one operation.
 //! * `commit`, `chains`, `fold`, `room`, `slots`, `discards`: from memory to the disk. `books`:
-//!   reading what these write of space and answers.
+//!   reading the space map and the replies back.
 //! * `engine`, `waiting`, `content`, `apply`: room, planning and applying; `snapshots`, `rollback`:
-//!   the same, of snapshots. `verbs`: the engine's face.
-//! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, bringing it back,
-//!   looking at what it says of itself, and at all of it. `anchors`: where it begins; `lost`: a
-//!   volume without them.
-//! * [`mod@repair`]: one update that makes right what can be; `new_root`: where the old is lost;
-//!   `homeless`: names for what has lost its own; `dropped`: what leads to other blocks than it
-//!   says.
-//! * `copies`: blocks that stand twice; `mend`: other versions of a block; `held_trees`: whether a
-//!   snapshot still holds it; `bits`: finding one that has flipped. [`mod@scrub`], `scrub_names`,
-//!   `twins`: reading every block, naming what is lost, and mending; `seen`: what it has met;
-//!   `scrubbing`, `callers`: how it gives way. `status`: what an open volume tells of itself.
-//! * `compact`: emptying zones; `zones`, `emptying`: which; `owners`: whose what is in them is;
-//!   `pace`, `compaction`: how fast, and what has been done.
+//!   the same for snapshots. `verbs`: the engine's interface.
+//! * [`mod@mkfs`], [`mod@open`], [`mod@look`], [`mod@check`]: making a volume, opening it, probing
+//!   it, and checking all of it. `anchors`: finding where it begins; `lost`: opening a volume
+//!   without anchors.
+//! * [`mod@repair`]: one update that repairs what it can; `new_root`: a root directory where the
+//!   old one is lost; `homeless`: names for files that have lost theirs; `dropped`: removing
+//!   pointers that lead to other blocks than they say.
+//! * `copies`: blocks with two copies; `mend`: other versions of a block; `held_trees`: whether a
+//!   snapshot still holds a block; `bits`: finding a flipped bit. [`mod@scrub`], `scrub_names`,
+//!   `twins`: reading every block, naming damaged files, and mending; `seen`: a bitmap of visited
+//!   blocks; `scrubbing`, `callers`: how a scrub gives way. `status`: statistics of an open volume.
+//! * `compact`: emptying zones; `zones`, `emptying`: choosing them; `owners`: the owners of their
+//!   blocks; `pace`, `compaction`: its throttle and its progress.
 //!
 //! Commit point: `Commits::durable`, after the flush that follows an update's superblock.
 //!

@@ -1,7 +1,7 @@
-//! Looking at a volume, whoever has it open, and changing what is said of it at rest.
+//! Probing a volume, which may be open elsewhere, and changing its parameters at rest.
 //!
-//! Commit points: the anchor with another label that is written first; the first update of an
-//! opening with another reserve.
+//! Commit points: for a label, the first of the anchors that are written with it; for a reserve,
+//! the first update of the opening that sets it.
 
 use std::rc::Rc;
 
@@ -19,45 +19,45 @@ use crate::open::{OpenOptions, open};
 use crate::pins;
 use crate::room::Recorded;
 
-/// What is told of a volume that is not open. Counts are those of its last stop, if it is at rest.
+/// The state of a volume that is not open. Counts are those of its last stop, if it is at rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// A number by which it is known. Its secret does not follow from that.
+    /// A number that identifies it, from which its secret does not follow.
     pub number: u64,
-    /// The highest update of which there is a superblock.
+    /// The highest update that has a superblock.
     pub update: u64,
-    /// Its name for people.
+    /// Its label.
     pub label: String,
-    /// Whether it was stopped, and nobody has opened it since.
+    /// Whether it was stopped, and has not been opened since.
     pub is_at_rest: bool,
-    /// Whether nobody has ever opened it.
+    /// Whether it has never been opened.
     pub is_fresh: bool,
-    /// Whether anchors are left that say where its newest superblock may stand.
+    /// Whether anchors are left that name the zone of its newest superblock.
     pub has_anchors: bool,
     /// Bytes of the volume.
     pub size: u64,
     /// Bytes that are free for files,
     pub free: u64,
-    /// and that only root may fill.
+    /// and bytes of them that only root may fill.
     pub reserved: u64,
     /// Bytes of a block of a file.
     pub block_size: u64,
     /// Bytes of a zone.
     pub zone_size: u64,
-    /// Files that there are.
+    /// Number of files.
     pub files: u64,
-    /// Directories among them.
+    /// Number of directories among them.
     pub directories: u64,
-    /// Files that have room.
+    /// Number of further files for which there is room.
     pub free_files: u64,
-    /// When it was changed last, in seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub seconds: i64,
 }
 
-/// Looks at a volume. Nothing is written.
+/// Probes a volume. Nothing is written.
 ///
 /// # Errors
-/// [`OpenError`], when there is none, or nothing can be told of it.
+/// [`OpenError`] if there is no volume, or its state is unknown.
 pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     let anchor = find_anchor(device).await?;
     let last = superblocks(device, &anchor).await?.pop_last().map(|(_, superblock)| superblock);
@@ -89,7 +89,7 @@ pub async fn look(device: &dyn BlockDevice) -> Result<Seen, OpenError> {
     })
 }
 
-/// Gives a volume at rest another label: an anchor of the next number says it, at both ends of the
+/// Sets the label of a volume at rest: an anchor with the next number has it, at both ends of the
 /// disk. A cut leaves one label or the other.
 ///
 /// # Errors
@@ -106,14 +106,14 @@ pub async fn set_label(device: &dyn BlockDevice, label: &str) -> Result<(), Open
     Ok(anchors::write(device, &anchor).await?)
 }
 
-/// Gives a volume at rest another reserve for root, in percent of its space. It is opened for that,
-/// and stopped; the device stays open. A cut leaves one reserve or the other.
+/// Sets the reserve for root of a volume at rest, in percent of its space. The volume is opened for
+/// that, and stopped; the device stays open. A cut leaves one reserve or the other.
 ///
 /// # Errors
 /// [`OpenError::NotAtRest`]; [`OpenError::Full`]; others as [`open`].
 ///
 /// # Panics
-/// When it is more than [`MOST_RESERVE`].
+/// If it is more than [`MOST_RESERVE`].
 pub async fn set_reserve(
     device: &Rc<dyn BlockDevice>,
     runtime: &Runtime,

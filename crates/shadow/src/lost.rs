@@ -1,21 +1,21 @@
-//! A volume of which no anchor is left: what its superblocks say of it, wherever they stand.
+//! Opening a volume without anchors, from its superblocks.
 //!
-//! The size of zones says where slots are, and each superblock says that. So every unit in front is
-//! looked at, and behind that the slots of zones of which the size is a power of two. From then on
-//! slots alone are read, those of all zones.
+//! The size of zones determines where slots are, and each superblock records that size. So every
+//! unit at the front is searched, and behind that the slots of zones whose size is a power of two.
+//! From then on only slots are read, those of all zones.
 //!
 //! Data of a client may look like superblocks of zones of any size, wherever there may be data. In
-//! a slot there is none, so no client can hide what the volume says of itself. That is always among
-//! what is looked at: a zone is made that ends in front, or its size is a power of two
-//! ([`ANY_ZONE`]), and the first zone always had a superblock. Where one is, only another takes its
-//! place. So if all that is found tells of one size, that is the volume's; if it tells of
-//! several, some client may have written the others, and nothing is believed. It takes superblocks
-//! that are lost as well as the anchors for a client's word to stand alone.
+//! a slot there is none, so no client can hide the volume's own superblocks. One of these is always
+//! found: the first zone ends within the front, or the size of zones is a power of two
+//! ([`ANY_ZONE`]), and the first zone always had a superblock. Only another superblock takes the
+//! place of one. So if all superblocks found agree on one size, that is the volume's; if they do
+//! not, a client may have written some of them, and none is believed. A client's forgery stands
+//! alone only if superblocks are lost as well as the anchors.
 //!
-//! A volume that was made where another stood leaves superblocks of that. The one of which a
-//! superblock went out last is the volume.
+//! A volume that was made over another leaves superblocks of the old one. The volume is the one
+//! whose superblock went out last.
 //!
-//! A disk that has anything else where nothing of a volume but anchors stands is another's.
+//! A disk with anything else in the units that are for anchors alone belongs to another format.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,27 +28,27 @@ use crate::format::head::Secret;
 use crate::format::superblock::Superblock;
 use crate::format::{ANCHORS, FRONT, SLOTS, UNIT};
 
-/// Units in front that are read at once: 1 MiB.
+/// Units that are read at once at the front: 1 MiB.
 const PIECE: u64 = 256;
-/// Zones of each size of which slots are looked at behind that.
+/// Zones of each size whose slots are searched behind the front.
 const TRIED: u64 = 4;
-/// The largest zone is two to this power, in units.
+/// The largest zone has two to this power of units.
 const LARGEST: u32 = 24;
-/// Reads of slots that are under way at once,
+/// Reads of slots in flight at once,
 const AT_ONCE: usize = 64;
-/// and those of pieces.
+/// and of pieces.
 const PIECES_AT_ONCE: usize = 4;
-/// An opening that was cut off, and a label, made anchors of which no superblock tells: so many are
-/// passed over.
+/// An opening that was cut off, or a label, may have made anchors that no superblock records: this
+/// many numbers are skipped.
 const PASSED: u64 = 1 << 20;
 
 /// Why there is no volume.
 pub(crate) enum Lost {
-    /// No superblock says that there is one.
+    /// No superblock belongs to a volume.
     Nothing,
-    /// Nobody can tell which there is.
+    /// Superblocks disagree on the volume.
     Several,
-    /// The disk cannot read what might be the last superblock.
+    /// The disk cannot read what may be the last superblock.
     Io(IoError),
 }
 
@@ -58,10 +58,10 @@ impl From<IoError> for Lost {
     }
 }
 
-/// Superblocks of a volume, by their numbers and by where they are.
+/// Superblocks of a volume, by number and unit.
 type Found = BTreeMap<(u64, u64), Superblock>;
 
-/// The anchor that a disk without one should have. It names the zones of the newest superblocks.
+/// Rebuilds the anchor of a disk without anchors. It names the zones of the newest superblocks.
 ///
 /// # Errors
 /// [`Lost`].
@@ -84,12 +84,12 @@ pub(crate) async fn rebuilt(device: &dyn BlockDevice) -> Result<Anchor, Lost> {
     anchor_of(secret, &found).ok_or(Lost::Nothing)
 }
 
-/// What follows an anchor that may not be the newest: none of the other turn is left. If the volume
-/// was stopped with the newest superblock that any slot has, it says the same; else it names the
-/// zones of the newest ones.
+/// The successor of an anchor that may not be the newest: none of the other turn is left. If the
+/// volume was stopped with the newest superblock in any slot, the successor has the same contents;
+/// else it names the zones of the newest superblocks.
 ///
 /// # Errors
-/// Those of the disk: what cannot be read may be the last.
+/// Those of the disk: an unreadable slot may have the last superblock.
 pub(crate) async fn succeeded(device: &dyn BlockDevice, left: Anchor) -> Result<Anchor, IoError> {
     let mut volumes = volumes(device, &left.shape).await?;
     let found = volumes.remove(&left.secret).unwrap_or_default();
@@ -99,13 +99,13 @@ pub(crate) async fn succeeded(device: &dyn BlockDevice, left: Anchor) -> Result<
     if last.0 == left.rest {
         return Ok(Anchor { number, ..left });
     }
-    // A label is given to a volume that is stopped, and its next opening tells superblocks.
+    // A label is set on a stopped volume, and superblocks get it with its next opening.
     let is_told = left.number < newest.volume.anchor;
     let label = if is_told { next.label } else { left.label };
     Ok(Anchor { number: next.number.max(number), label, ..next })
 }
 
-/// The anchor of which superblocks tell.
+/// The anchor that superblocks describe.
 fn anchor_of(secret: Secret, found: &Found) -> Option<Anchor> {
     let last = found.values().next_back()?;
     let shape = last.volume.shape;
@@ -140,7 +140,7 @@ fn units_of(device: &dyn BlockDevice) -> u64 {
     device.geometry().size / UNIT as u64
 }
 
-/// The superblocks of volumes of this disk in a range of units, and whose they are.
+/// The superblocks of volumes of this disk in a range of units, with their secrets.
 fn superblocks_in(
     units: u64,
     first: u64,
@@ -153,8 +153,8 @@ fn superblocks_in(
     })
 }
 
-/// The pieces of the front, and the slots behind it, that are looked at before it is known where
-/// slots are.
+/// The pieces of the front, and the slots behind it, that are searched while the size of zones is
+/// unknown.
 fn places(units: u64) -> [Vec<Range<u64>>; 2] {
     let end = units - ANCHORS;
     let front = FRONT..end.min(FRONT + ANY_ZONE);
@@ -166,7 +166,7 @@ fn places(units: u64) -> [Vec<Range<u64>>; 2] {
     [pieces.collect(), slots.filter(|slots| slots.end <= end).collect()]
 }
 
-/// Shapes that superblocks tell of, by the size of their zones. What cannot be read tells nothing.
+/// The shapes in superblocks, by the size of their zones. Unreadable units are skipped.
 async fn shapes(device: &dyn BlockDevice) -> BTreeMap<u64, Shape> {
     let units = units_of(device);
     let [pieces, slots] = places(units);
@@ -183,7 +183,7 @@ async fn shapes(device: &dyn BlockDevice) -> BTreeMap<u64, Shape> {
     shapes
 }
 
-/// What can be read of a range, and from which unit on each part is.
+/// The readable parts of a range, with their first units.
 async fn readable(device: &dyn BlockDevice, piece: &Range<u64>) -> Vec<(u64, Buffer)> {
     if let Ok(bytes) = read_units(device, piece).await {
         return vec![(piece.start, bytes)];
@@ -195,10 +195,10 @@ async fn readable(device: &dyn BlockDevice, piece: &Range<u64>) -> Vec<(u64, Buf
     parts
 }
 
-/// The superblocks in all slots of zones of such a size, by the volume whose they are.
+/// The superblocks in all slots of zones of this size, by volume.
 ///
 /// # Errors
-/// Those of the disk: what cannot be read may be the last.
+/// Those of the disk: an unreadable slot may have the last superblock.
 async fn volumes(
     device: &dyn BlockDevice,
     shape: &Shape,

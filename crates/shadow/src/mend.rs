@@ -1,16 +1,15 @@
-//! Mending: what does not fit its pointer is asked for in another version.
+//! Mending: a block that does not match its pointer is requested in another version.
 //!
-//! A mirror has a second copy of everything, and a set with parity can make what one member has of
-//! the others. The checksum of the pointer says which version is the right one. The device writes
-//! it where another stands, and lets no write come in between ([`BlockDevice::mend`]): so where a
-//! block has gone meanwhile, and its place is another's, no version is right, and nothing is
-//! written; unless a disk has lost the write of the new owner. A reader whose pointer may be an old
-//! one looks again before it asks (`held_trees`), or does not ask
-//! ([`cache::DataPath::load_ahead`]).
+//! A mirror has a second copy of everything, and a set with parity can rebuild the blocks of one
+//! member from the others. The checksum in the pointer determines the right version. The device
+//! writes it over the wrong one, with no write in between ([`BlockDevice::mend`]): so if a block is
+//! gone, and its place has a new owner, no version is right, and nothing is written; unless a disk
+//! has lost the write of the new owner. A reader whose pointer may be old checks again before it
+//! asks (`held_trees`), or does not ask ([`cache::DataPath::load_ahead`]).
 //!
-//! What an opening believes of the newest update has another witness: a checksum says which bit has
-//! flipped, if it is one. So a flipped bit in the newest superblock, or in what it lists, takes no
-//! acknowledged change back.
+//! Blocks of the newest update, which an opening believes, have another witness: a checksum
+//! identifies a single flipped bit. So a flipped bit in the newest superblock, or in a run that it
+//! lists, loses no acknowledged change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -25,14 +24,15 @@ use crate::format::{UNIT, sum};
 use crate::planted::{Bug, is_planted};
 use crate::runs::sum_of_sums;
 
-/// Pointers stand at multiples of this in their blocks.
+/// Pointers are at multiples of this in their blocks.
 const ALIGNED: usize = 4;
 
-/// By the first units of blocks: their checksums with a bit flipped back, and which in the run.
+/// By the first units of blocks: their checksums with a bit flipped back, and the position of the
+/// bit in the run.
 type Candidates = BTreeMap<u64, Vec<(u64, usize, u8)>>;
 
-/// A superblock in a unit where a read gives none: another version of it, or the same with one bit
-/// flipped back. None if there is nothing of one.
+/// Mends a superblock that is wrong on the disk: with another version of it, or by flipping one bit
+/// back. None if it is not a superblock.
 pub(crate) async fn mended_superblock(
     device: &dyn BlockDevice,
     block: &[u8],
@@ -57,9 +57,8 @@ pub(crate) async fn mended_superblock(
     Superblock::read(&copy, at, secret)
 }
 
-/// A run that a superblock lists, where a read gives something else: another version of it, or the
-/// same with one bit flipped back. `superblock` has the bytes of that one,
-/// and blocks of files have `block` units.
+/// Mends a listed run that is wrong on the disk: with another version of it, or by flipping one bit
+/// back. `superblock` has the bytes of the superblock, and blocks of files have `block` units.
 pub(crate) async fn mended_run(
     device: &dyn BlockDevice,
     (superblock, all, block): (&[u8], &[Listed], u64),
@@ -83,7 +82,7 @@ pub(crate) async fn mended_run(
     let candidates = flipped_in_pieces(bytes.len() / grain, grain, difference);
     let mut candidates_at = Candidates::new();
     for (piece, byte, bit) in candidates {
-        // A block of metadata, and a block of data, of which each unit is a piece.
+        // Tries a block of metadata, and a block of data whose units are pieces.
         for length in BTreeSet::from([grain, block as usize * UNIT]) {
             let (at, first) = (piece * grain + byte, listed.run.start as usize * UNIT);
             let start = ((first + at) / length * length).saturating_sub(first);
@@ -106,7 +105,7 @@ pub(crate) async fn mended_run(
     Some(copy).filter(|copy| is_right(copy))
 }
 
-/// The candidate to which one of the pointers in these bytes leads, by address and checksum.
+/// The candidate that one of the pointers in these bytes leads to, by address and checksum.
 fn led_to(bytes: &[u8], candidates: &Candidates) -> Option<(usize, u8)> {
     let number = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
     let places = (0..=bytes.len().saturating_sub(size_of::<Pointer>())).step_by(ALIGNED);
@@ -118,14 +117,14 @@ fn led_to(bytes: &[u8], candidates: &Candidates) -> Option<(usize, u8)> {
     all.next()
 }
 
-/// The checksum of bytes that a superblock lists.
+/// The checksum of the bytes of a listed run.
 pub(crate) fn sum_listed(listed: &Listed, bytes: &[u8]) -> u64 {
     let sums: Vec<u64> = bytes.chunks(usize::from(listed.grain) * UNIT).map(sum).collect();
     sum_of_sums(&sums)
 }
 
-/// The block that a pointer leads to, of so many units, where a read gave another; nothing if no
-/// version of it is left.
+/// Mends the block of this many units that a pointer leads to; none if no right version of it is
+/// left.
 pub(crate) async fn mend(device: &dyn BlockDevice, pointer: Pointer, units: u64) -> Option<Buffer> {
     let right = pointer.sum.get();
     let is_right = move |bytes: &[u8]| sum(bytes) == right || is_planted(Bug::BelievedVersions);

@@ -1,9 +1,10 @@
 //! Making an empty volume.
 //!
-//! 1. The places of anchors say that a volume is begun, and zeros follow the first; a flush. From
-//!    here on the disk is none.
+//! 1. The places of anchors get blocks that mark a begun volume, and zeros follow the first; a
+//!    flush. From here on the disk has no volume.
 //! 2. The first update, with the root directory; a flush.
-//! 3. The anchors, those in the second units first, with a flush between the two and one behind.
+//! 3. The anchors, those in the second units first, with a flush between the two and one after
+//!    them.
 //!
 //! Commit point: the anchor in the first unit, and the last flush.
 
@@ -24,21 +25,21 @@ use crate::format::superblock::{MOST_RESERVE, Snapshots, Superblock, Volume};
 use crate::format::{ANCHORS, FIRST, FRONT, ROOT, SLOTS, UNIT, VERSION, sum};
 use crate::fullness::for_files;
 
-/// Units that the first update takes, beside the other copy of the inodes.
+/// Units that the first update takes, in addition to the other copy of the inodes.
 const TAKEN: u64 = 3;
-/// Units for files that the smallest volume has at least.
+/// Units for files that the smallest volume has.
 const LEAST: u64 = 64;
 
-/// What a volume is to be like.
+/// Parameters of a new volume.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
     /// Bytes of a block of a file.
     pub block_size: u64,
-    /// Bytes of a zone; the usual number for the disk if none is said.
+    /// Bytes of a zone; if `None`, the usual size for the disk.
     pub zone_size: Option<u64>,
     /// Percent of the space that only root may fill.
     pub reserve: u64,
-    /// A name for people.
+    /// The volume's label.
     pub label: String,
 }
 
@@ -48,10 +49,10 @@ impl Default for MkfsOptions {
     }
 }
 
-/// Why there is no volume.
+/// Reason why there is no volume.
 #[derive(Debug, thiserror::Error)]
 pub enum MkfsError {
-    /// It cannot be like that.
+    /// Zones and blocks cannot have these sizes.
     #[error(
         "there are no blocks of {block_size} bytes in zones of {zone_size}: a block has 4096 to \
          65536 bytes and is a power of two; a zone is of whole blocks, at least four, and has \
@@ -72,7 +73,7 @@ pub enum MkfsError {
         /// Bytes of the disk.
         size: u64,
     },
-    /// The zones that were asked for are too large for the disk.
+    /// The requested zones are too large for the disk.
     #[error(
         "zones of {zone_size} bytes are too large for a disk of {size}: there has to be room for \
          files beside what a volume keeps for itself, as there is with zones of {usual}"
@@ -82,7 +83,7 @@ pub enum MkfsError {
         zone_size: u64,
         /// Bytes of the disk.
         size: u64,
-        /// Bytes of the zones that would be taken if nothing was said.
+        /// Bytes of the zones that the disk gets by default.
         usual: u64,
     },
     /// The disk is too large.
@@ -91,7 +92,7 @@ pub enum MkfsError {
         /// Bytes of the disk.
         size: u64,
     },
-    /// Too much is to be root's.
+    /// The reserve for root is too large.
     #[error("a reserve for root has 0 to {MOST_RESERVE} percent of the space, and not {0}")]
     Reserve(u64),
     /// The label is too long.
@@ -102,10 +103,10 @@ pub enum MkfsError {
     Io(#[from] IoError),
 }
 
-/// The shape of a volume on so many bytes.
+/// The shape of a volume on a disk of this size.
 ///
 /// # Errors
-/// [`MkfsError`], if there can be none.
+/// [`MkfsError`], if no such volume is possible.
 pub fn plan(size: u64, options: &MkfsOptions) -> Result<Shape, MkfsError> {
     let block_size = options.block_size;
     let zone_size = options.zone_size.unwrap_or_else(|| usual_zone(size, block_size));
@@ -131,7 +132,7 @@ pub fn plan(size: u64, options: &MkfsOptions) -> Result<Shape, MkfsError> {
     Ok(shape)
 }
 
-/// There is no room for files on a disk of this size: with such zones, or with any.
+/// The error for a disk without room for files: with such zones, or with any.
 fn too_small(size: u64, options: &MkfsOptions) -> MkfsError {
     let usual = usual_zone(size, options.block_size);
     let as_usual = MkfsOptions { zone_size: None, ..options.clone() };
@@ -143,15 +144,15 @@ fn too_small(size: u64, options: &MkfsOptions) -> MkfsError {
     }
 }
 
-/// Bytes of a zone if nothing is said: 64 MiB, and of a small disk so few that it has 16 of them.
+/// Bytes of a zone by default: 64 MiB, and on a small disk so few that it has 16 of them.
 fn usual_zone(size: u64, block_size: u64) -> u64 {
     let least = (4 * block_size).max(64 << 10);
     let most = (size / 16).checked_ilog2().map_or(0, |log| 1 << log);
     most.clamp(least, least.max(64 << 20))
 }
 
-/// Bytes of a zone on a disk that tells of its cylinders: as many whole blocks as one has, which is
-/// taken from the middle.
+/// Bytes of a zone on a disk with known cylinders: as many whole blocks as a cylinder in the middle
+/// has.
 fn zone_of(platters: &Platters, block_size: u64) -> u64 {
     let sectors = platters.sectors_of(platters.cylinders() / 2);
     let bytes = (sectors.end - sectors.start) * SECTOR;
@@ -159,7 +160,7 @@ fn zone_of(platters: &Platters, block_size: u64) -> u64 {
     (blocks * block_size).clamp((4 * block_size).max(64 << 10), 64 << 30)
 }
 
-/// Makes an empty volume. What was on the disk is lost.
+/// Makes an empty volume. The old contents of the disk are lost.
 ///
 /// # Errors
 /// [`MkfsError`].
@@ -188,7 +189,7 @@ pub async fn mkfs(
     secret[8..].copy_from_slice(&random.next_u64().to_le_bytes());
     let generation = (random.next_u64() as u32).max(1);
     let volume = Volume { shape, label: options.label.clone(), anchor: ANCHORS };
-    let reserve = options.reserve as u8; // it was looked at
+    let reserve = options.reserve as u8; // it was checked
     for (at, block) in first_update(volume, &secret, (generation, reserve), now) {
         write(at, &block).await?;
     }
@@ -203,7 +204,7 @@ pub async fn mkfs(
     Ok(shape)
 }
 
-/// The blocks of the first update, which has a root directory.
+/// The blocks of the first update, with a root directory.
 fn first_update(
     volume: Volume,
     secret: &Secret,
@@ -250,7 +251,7 @@ fn first_update(
         reserve,
         seconds: now.seconds,
         volume,
-        // Inodes, twice, and names of the root.
+        // Inodes, with two copies, and names of the root.
         snapshots: Snapshots { nodes: 3, ..Snapshots::default() },
         version: VERSION,
         ..Superblock::default()

@@ -1,14 +1,14 @@
-//! A new root directory, where both copies of what leads to the old one have rotted.
+//! A new root directory, where both copies of the blocks that lead to the old one have rotted.
 //!
-//! Where a block of pointers is lost, the leaves below it are found by their heads: among the units
-//! that are in use, the newest of each number that snapshots do not hold alone. Pointers to these
-//! are made anew. Where the leaf of the root directory's inode is lost, the root begins anew: what
-//! had its name there gets another, as [`homeless`](crate::homeless) has it.
+//! If a block of pointers is lost, the leaves below it are found by their heads: among the units in
+//! use, the newest leaf of each number that is not held by snapshots alone. New pointers to these
+//! are made. If the leaf of the root directory's inode is lost, a new root is made: the files that
+//! had names there get others, as in [`homeless`](crate::homeless).
 //!
 //! Invariants:
-//! 1. Nothing that is found is written over: it is in use before anything takes a place.
+//! 1. No block that is found is overwritten: it is in use before any other block takes a place.
 //!
-//! Not asserted: 1, of which a repair that is cut off tells.
+//! Not asserted: 1, which repairs that are cut off test.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,13 +37,13 @@ const PIECE: u64 = 256;
 /// The leaf of the root directory's inode.
 const LEAF: u64 = ROOT / INODES;
 
-/// A volume of which nothing leads to the root directory, and what is known of it.
+/// A volume without a path to the root directory.
 pub(crate) struct LostWay<'a> {
     pub(crate) nodes: &'a Rc<Nodes>,
     pub(crate) superblock: &'a Superblock,
-    /// What is in use, or may be.
+    /// Units that are in use, or may be.
     pub(crate) space: &'a Space,
-    /// The snapshots that there are.
+    /// The snapshots.
     pub(crate) snapshots: Vec<Told>,
     /// Runs that only snapshots hold, in the order of the units.
     pub(crate) dead: Vec<Run>,
@@ -52,7 +52,7 @@ pub(crate) struct LostWay<'a> {
 /// Whether the volume has a root directory.
 ///
 /// # Errors
-/// [`FsError::Io`] when it cannot be read, and may come back.
+/// [`FsError::Io`] if a block cannot be read, and may come back.
 pub(crate) async fn has_root(nodes: &Nodes, inodes: &Stem) -> Result<bool, FsError> {
     let home = match nodes.get(inodes, 0, LEAF).await {
         Ok(home) => home,
@@ -68,7 +68,7 @@ impl LostWay<'_> {
         self.space.shape()
     }
 
-    /// Leads to the inodes again, as far as they can be found, and to a root directory.
+    /// Makes a new path to the inodes, as far as they can be found, and to a root directory.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -90,7 +90,7 @@ impl LostWay<'_> {
         Ok(())
     }
 
-    /// Blocks of inodes among the units in use, the newest of each number.
+    /// The blocks of inodes among the units in use, the newest of each number.
     async fn find_leaves(&self) -> BTreeMap<u64, Pointer> {
         let device = self.nodes.path.device();
         let end = self.shape().units;
@@ -129,7 +129,7 @@ impl LostWay<'_> {
         self.space.has_all(Run::of(unit)) && !is_dead
     }
 
-    /// The number of a block of inodes, and what leads to it, if it is one of this volume.
+    /// The number of a block of inodes, and a pointer to it, if it is one of this volume.
     fn leaf_of(&self, unit: u64, block: &[u8]) -> Option<(u64, Pointer)> {
         let (birth, index) = (birth(block), index(block));
         let place = Place { kind: Kind::Inodes, owner: 0, level: 0, index };
@@ -139,7 +139,7 @@ impl LostWay<'_> {
         is_one.then(|| (index, Pointer::new(unit, birth, sum(block))))
     }
 
-    /// The blocks of pointers that lead to the first leaf begin anew.
+    /// Makes new blocks of pointers on the path to the first leaf.
     async fn renew_way(&self) -> Result<(), FsError> {
         for (level, index, parent) in self.nodes.unreadable(&Stem::Inodes, LEAF).await? {
             if level > 0 {
@@ -150,12 +150,12 @@ impl LostWay<'_> {
         Ok(())
     }
 
-    /// Leads to blocks of inodes where nothing else does.
+    /// Adds pointers to blocks of inodes where there are none.
     async fn adopt(&self, leaves: BTreeMap<u64, Pointer>) -> Result<(), FsError> {
         let mut made = Vec::new();
         for (number, pointer) in leaves {
             let parent = match self.nodes.make_parent(&Stem::Inodes, 0, number, &mut made).await {
-                Err(FsError::Corrupt) => continue, // that is lost besides
+                Err(FsError::Corrupt) => continue, // lost as well, by other damage
                 parent => parent?,
             };
             if !self.nodes.child_of(&parent, number).is_null() {
@@ -167,8 +167,8 @@ impl LostWay<'_> {
         Ok(())
     }
 
-    /// A root directory without names. It is the same file as the roots of snapshots, which are
-    /// found by its handle.
+    /// Makes a root directory without names. It has the generation of the roots of snapshots, which
+    /// are found by its handle.
     async fn begin_root(&self, runtime: &Runtime) -> Result<(), FsError> {
         let mut generation = (runtime.random.next_u64() as u32).max(1);
         for told in &self.snapshots {
@@ -183,7 +183,7 @@ impl LostWay<'_> {
         put_directory(self.nodes, &home, inode, &chunks, runtime.clock.wall()).await
     }
 
-    /// What hangs from the new way is in use (invariant 1).
+    /// Takes the units below the new path (invariant 1).
     async fn take_held(&self) {
         let mut silent = |_, _| ();
         let mut look = Look::new(self.nodes.clone(), *self.shape(), false, &mut silent);

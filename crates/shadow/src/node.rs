@@ -1,4 +1,4 @@
-//! A block of metadata in memory, and what it hangs from.
+//! A block of metadata in memory, and its parent.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,31 +10,31 @@ use crate::format::inode::Record;
 use crate::format::pointer::{Pointer, Tree};
 use crate::format::{FAN, FIRST, ROOT, view, view_mut};
 
-/// What a tree hangs from.
+/// Where the root of a tree is.
 #[derive(Clone)]
 pub(crate) enum Stem {
     /// The inodes.
     Inodes,
     /// The map of space.
     Map,
-    /// The answers.
+    /// The replies.
     Answers,
     /// The lines of snapshots.
     Snapshots,
     /// The lines of lists.
     Lists,
-    /// The lists of what died.
+    /// The blocks of dead lists.
     Died,
     /// The space log.
     Log,
     /// The inodes that a snapshot holds.
     Pinned(Rc<Tree>),
-    /// A file: its number, the block of its inode, and which of that.
+    /// A file: its number, the block of its inode, and the slot there.
     File(u64, Rc<Node>, u64),
 }
 
 impl Stem {
-    /// Files have their numbers; these are none of files.
+    /// The owner in the heads of its blocks: a file's own number; the others are no file's.
     pub(crate) fn owner(&self) -> u64 {
         match self {
             Self::Inodes | Self::Pinned(_) => 0,
@@ -48,14 +48,14 @@ impl Stem {
         }
     }
 
-    /// That of a tree of the superblock, by its owner, but for the inodes; none for that of a file.
+    /// The tree of the superblock with this owner, except that of the inodes; none for a file's.
     pub(crate) fn of_superblock(owner: u64) -> Option<Self> {
         let others =
             [Self::Map, Self::Answers, Self::Snapshots, Self::Lists, Self::Died, Self::Log];
         others.into_iter().find(|stem| stem.owner() == owner)
     }
 
-    /// What a block of it is.
+    /// The identity of a block of its tree.
     pub(crate) fn place(&self, level: u8, index: u64) -> Place {
         Place { kind: self.kind(level), owner: self.owner(), level, index }
     }
@@ -74,8 +74,8 @@ impl Stem {
         }
     }
 
-    /// Whether leaves of its tree are data: then they are no blocks of metadata. A directory's are,
-    /// and are found by the same numbers.
+    /// Whether the leaves of its tree are data: then they are not blocks of metadata. The leaves of
+    /// a directory are, and are found by the same numbers.
     pub(crate) fn holds_data(&self) -> bool {
         match self {
             Self::File(_, home, slot) => home.inode(*slot, |record| {
@@ -85,7 +85,7 @@ impl Stem {
         }
     }
 
-    /// Whether it is in what a snapshot holds.
+    /// Whether its tree belongs to a snapshot.
     pub(crate) fn is_held(&self) -> bool {
         match self {
             Self::Pinned(_) => true,
@@ -95,7 +95,7 @@ impl Stem {
     }
 }
 
-/// What leads to a block.
+/// The parent of a block.
 #[derive(Clone)]
 pub(crate) enum Parent {
     Stem(Stem),
@@ -107,13 +107,13 @@ pub(crate) struct Node {
     pub(crate) place: Place,
     pub(crate) parent: RefCell<Parent>,
     pub(crate) bytes: RefCell<Buffer>,
-    /// Where it stands; null if nowhere yet.
+    /// Its pointer; null if it is not on the disk yet.
     pub(crate) pointer: Cell<Pointer>,
     /// The unit of its other copy; 0 if it has none.
     pub(crate) twin: Cell<u64>,
     pub(crate) is_dirty: Cell<bool>,
     pub(crate) is_gone: Cell<bool>,
-    /// Whether it is in what a snapshot holds, and never changes.
+    /// Whether it belongs to a snapshot, and never changes.
     pub(crate) is_held: bool,
 }
 
@@ -145,37 +145,37 @@ impl Node {
         }
     }
 
-    /// Looks at its bytes, head and all.
+    /// Reads its bytes, including its head.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.bytes.borrow())
     }
 
-    /// Changes its bytes. It is to be marked, unless what changes may be lost.
+    /// Changes its bytes. The caller marks it, unless the change may be lost.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
         change(&mut self.bytes.borrow_mut())
     }
 
-    /// The inode in a slot of it.
+    /// The inode in one of its slots.
     pub(crate) fn inode<T>(&self, slot: u64, look: impl FnOnce(&Record) -> T) -> T {
         self.read(|bytes| look(Record::of(bytes, slot)))
     }
 
-    /// Where it stands.
+    /// Its pointer.
     pub(crate) fn pointer(&self) -> Pointer {
         self.pointer.get()
     }
 
-    /// The same block at the place of its other copy; null if it has none.
+    /// The pointer to its other copy; null if it has none.
     pub(crate) fn twin(&self) -> Pointer {
         self.pointer.get().at(self.twin.get())
     }
 
-    /// Whether a pointer leads to it: to one of its copies.
+    /// Whether a pointer leads to one of its copies.
     pub(crate) fn is_at(&self, pointer: Pointer) -> bool {
         pointer == self.pointer() || !pointer.is_null() && pointer == self.twin()
     }
 
-    /// Whether it is one of those that snapshots hold: inodes, and what hangs from these.
+    /// Whether snapshots hold blocks of this kind: inodes, and the blocks of files.
     pub(crate) fn is_pinnable(&self) -> bool {
         matches!(self.place.owner, 0 | ROOT | FIRST..)
     }
@@ -194,7 +194,7 @@ impl Node {
         self.read(|bytes| *view(&bytes[offset_of_child(index)..]))
     }
 
-    /// The unit of the other copy of its first child; 0 if that has none.
+    /// The unit of the other copy of its first child; 0 if there is none.
     pub(crate) fn first_twin(&self) -> u64 {
         self.read(first_twin)
     }
@@ -212,7 +212,7 @@ fn offset_of_child(index: u64) -> usize {
     size_of::<Head>() + (index % FAN) as usize * size_of::<Pointer>()
 }
 
-/// Which of the trees of the superblock hangs from a stem.
+/// Index of the tree of the superblock that hangs from a stem.
 pub(crate) fn tree_of(stem: &Stem) -> usize {
     match stem {
         Stem::Inodes => 0,

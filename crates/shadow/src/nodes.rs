@@ -1,9 +1,10 @@
-//! Blocks of metadata in memory, in the trees that they make.
+//! Blocks of metadata in memory, in the trees that they form.
 //!
-//! A tree hangs from a *stem*: the superblock's, or a file's inode. Its blocks are known by owner,
-//! level and index, never by their place, which changes with each update; what snapshots hold never
-//! moves, and is known by its place. A block holds on to the one above it, so the way from a
-//! changed block up to the stem is always in memory, and sealing an update reads nothing.
+//! A tree hangs from a *stem*: the superblock's, or a file's inode. Its blocks are found by owner,
+//! level and index, never by their address, which changes with each update. Blocks of snapshots
+//! never move, and are found by their address. A block holds a reference to the one above it, so
+//! the path from a changed block up to the stem is always in memory, and sealing an update reads
+//! nothing.
 //!
 //! ```text
 //!  clean --mark--> dirty --seal--> clean, elsewhere
@@ -12,12 +13,12 @@
 //! ```
 //!
 //! Invariants:
-//! 1. What leads to a dirty block is dirty: its place is going to change.
-//! 2. A block is here once, and every block that is here knows the one above it as it is now.
-//! 3. A block is what its pointer says, or it is not taken in.
-//! 4. A block that is being read stays where it is, and nobody writes there. Who moves it or takes
-//!    it away has it in memory, and of one that is being read nobody has it; and what an update on
-//!    its way writes is in memory until the device has it.
+//! 1. The parents of a dirty block are dirty: its address is going to change.
+//! 2. A block is in memory once, and knows its current parent.
+//! 3. A block in memory matches its pointer; any other block is rejected.
+//! 4. A block that is being read keeps its address, and nothing writes there. A task that moves or
+//!    removes a block has it in memory, and a block that is being read is not yet in memory; and
+//!    the blocks that an update on its way writes stay in memory until the device has them.
 //!
 //! Not asserted: 2, of which [`BlockCache`] asserts the first half; 3, which a comparison decides.
 
@@ -50,27 +51,26 @@ fn number(owner: u64, level: u8, index: u64) -> u64 {
     owner << 32 | u64::from(level) << 29 | index
 }
 
-/// A leaf that is filled anew: what stands there is not read, nor does anybody else as long as this
-/// is here.
+/// A block that is filled anew: its old content is not read, by any task, as long as this exists.
 pub(crate) struct Anew<'a> {
     stem: Stem,
     level: u8,
     index: u64,
-    /// What leads to it stays in memory, but where that is to be filled anew as well,
+    /// Keeps its parent in memory, unless that is filled anew as well,
     _parent: Option<Parent>,
-    /// and so does it, if it is there.
+    /// and the block itself, if it is there.
     here: Option<Rc<Node>>,
     _loading: Option<Loading<'a, Node>>,
 }
 
-/// Of the leaves that there are.
+/// Selects one of the leaves of a tree.
 #[derive(Clone, Copy)]
 pub(crate) enum Which {
     First,
     Last,
 }
 
-/// Whether no tree has such a block: damage alone says so.
+/// Whether no tree can have such a block: only damage has such numbers.
 fn is_too_far(owner: u64, index: u64) -> bool {
     owner >> 32 != 0 || index >> 29 != 0
 }
@@ -78,19 +78,19 @@ fn is_too_far(owner: u64, index: u64) -> bool {
 /// See the module's prose.
 pub(crate) struct Nodes {
     cache: BlockCache<Node>,
-    /// Blocks that snapshots hold, by where they stand.
+    /// Blocks of snapshots, by their addresses.
     held: BlockCache<Node>,
     pub(crate) path: Rc<DataPath>,
     /// The trees of the superblock, as they are now.
     pub(crate) trees: RefCell<[Tree; TREES]>,
     dirty: RefCell<Vec<Rc<Node>>>,
     dirty_count: Cell<u64>,
-    /// Blocks that were read in another version than the first.
+    /// Number of blocks that were read from another version than the first.
     mended: Cell<u64>,
-    /// The trees whose blocks may be mended as they are read.
+    /// The trees whose blocks may be mended on reading.
     pub(crate) held_trees: HeldTrees,
     secret: Secret,
-    /// Whether a copy that has rotted stays as it is.
+    /// Whether a rotten copy stays as it is.
     pub(crate) is_only_read: Cell<bool>,
 }
 
@@ -125,36 +125,36 @@ impl Nodes {
         &self.secret
     }
 
-    /// How many blocks were mended as they were read.
+    /// Number of blocks that were mended on reading.
     pub(crate) fn mended(&self) -> u64 {
         self.mended.get()
     }
 
-    /// A block was mended as it was read.
+    /// Counts a block that was mended on reading.
     pub(crate) fn count_mended(&self) {
         self.mended.set(self.mended.get() + 1);
     }
 
-    /// How many blocks are dirty.
+    /// Number of dirty blocks.
     pub(crate) fn dirty_count(&self) -> u64 {
         self.dirty_count.get()
     }
 
-    /// Lets go of blocks that no task needs.
+    /// Evicts blocks that no task needs.
     pub(crate) fn evict(&self) {
         self.cache.evict();
         self.held.evict();
     }
 
-    /// The same, if there is not enough memory.
+    /// The same, if memory is short.
     pub(crate) fn relieve(&self) {
         if self.cache.budget().is_short() {
             self.evict();
         }
     }
 
-    /// What hangs from a block of pointers, or from the root: what has the pointers, the level to
-    /// which they lead, and the places there.
+    /// The children of a block of pointers, or of the root: their parent, their level, and their
+    /// indexes there.
     pub(crate) fn below(&self, stem: &Stem, above: Option<&Rc<Node>>) -> (Parent, u8, Range<u64>) {
         match above {
             Some(node) => {
@@ -165,14 +165,14 @@ impl Nodes {
         }
     }
 
-    /// The inodes are those of another tree from now on: nothing of the old one is in use.
+    /// Replaces the tree of inodes: no block of the old one is in use.
     pub(crate) fn set_inodes(&self, tree: Tree) {
         let is_idle = self.dirty.borrow().iter().all(|node| !node.is_pinnable());
         assert!(is_idle, "what is to go out goes out before");
         self.trees.borrow_mut()[0] = tree;
     }
 
-    /// A tree begins anew, if nothing is left in it. Whether that is so.
+    /// Resets a tree if it is empty; returns whether it is.
     pub(crate) fn clear(&self, stem: &Stem) -> bool {
         let tree = &mut self.trees.borrow_mut()[tree_of(stem)];
         let is_empty = tree.root.pointers.iter().all(Pointer::is_null);
@@ -182,7 +182,7 @@ impl Nodes {
         is_empty
     }
 
-    /// How high a tree is.
+    /// Height of a tree.
     pub(crate) fn height(&self, stem: &Stem) -> u8 {
         match stem {
             Stem::File(_, home, slot) => home.inode(*slot, |record| record.height),
@@ -212,7 +212,7 @@ impl Nodes {
         }
     }
 
-    /// The pointer to a block.
+    /// The pointer to a child.
     pub(crate) fn child_of(&self, parent: &Parent, index: u64) -> Pointer {
         match parent {
             Parent::Node(node) => node.child(index),
@@ -220,7 +220,7 @@ impl Nodes {
         }
     }
 
-    /// Changes the pointer to a block. What has it is to be marked.
+    /// Sets the pointer to a child. The caller marks the parent.
     pub(crate) fn set_child(&self, parent: &Parent, index: u64, pointer: Pointer) {
         match parent {
             Parent::Node(node) => node.set_child(index, pointer),
@@ -232,21 +232,21 @@ impl Nodes {
         }
     }
 
-    /// The block at this place of a tree, if it is in memory.
+    /// The block with this level and index, if it is in memory.
     pub(crate) fn find(&self, stem: &Stem, level: u8, index: u64) -> Option<Rc<Node>> {
         let owner = stem.owner();
         if is_too_far(owner, index) { None } else { self.cache.get(number(owner, level, index)) }
     }
 
-    /// Whether the device has the place that a pointer names.
+    /// Whether the address of a pointer is on the device.
     pub(crate) fn is_on_disk(&self, pointer: Pointer) -> bool {
         pointer.address.get() < self.path.device().geometry().size / UNIT as u64
     }
 
-    /// The block at this place of a tree; none where there is a hole.
+    /// The block with this level and index; none for a hole.
     ///
     /// # Errors
-    /// [`FsError::Io`] when it cannot be read; [`FsError::Corrupt`] when it is another.
+    /// [`FsError::Io`] if it cannot be read; [`FsError::Corrupt`] if it is another block.
     pub(crate) fn get<'a>(
         &'a self,
         stem: &'a Stem,
@@ -299,7 +299,7 @@ impl Nodes {
         }
     }
 
-    /// The same, of what a snapshot holds.
+    /// The same for a tree of a snapshot.
     async fn load_held(
         &self,
         stem: &Stem,
@@ -320,14 +320,14 @@ impl Nodes {
                 if node.pointer() == pointer {
                     return Ok(Some(node));
                 }
-                self.held.remove(at); // that of a snapshot which is gone
+                self.held.remove(at); // of a snapshot that is gone
             }
             let Some(_loading) = self.held.begin(at) else {
                 self.held.wait().await;
                 continue;
             };
             let (room, twin) = (self.held.unfilled(UNIT), self.twin_of(&parent, index));
-            // The place is another's, perhaps, when it has been read.
+            // The address may have a new owner by the time it has been read.
             let may_mend = || self.held_trees.have(&parent);
             let bytes = self.read_block(room, (pointer, twin), &may_mend).await?;
             let place = self.check(stem, (level, index), &bytes, pointer)?;
@@ -338,7 +338,7 @@ impl Nodes {
         }
     }
 
-    /// What a block is that fits the checksum of this pointer (invariant 3).
+    /// Checks that bytes that match the checksum of a pointer are the right block (invariant 3).
     pub(crate) fn check(
         &self,
         stem: &Stem,
@@ -357,7 +357,7 @@ impl Nodes {
         node
     }
 
-    /// What leads to a place of a tree; none if that is behind its end, or in a hole.
+    /// The parent of a block; none if it is behind the end of the tree, or in a hole.
     ///
     /// # Errors
     /// As [`Nodes::get`].
@@ -377,7 +377,7 @@ impl Nodes {
         Ok(self.get(stem, level + 1, index / FAN).await?.map(Parent::Node))
     }
 
-    /// The pointer to a leaf that is data; null for a hole.
+    /// The pointer to a leaf with data; null for a hole.
     ///
     /// # Errors
     /// As [`Nodes::get`].
@@ -389,8 +389,8 @@ impl Nodes {
         Ok(parent.map_or(Pointer::NULL, |parent| self.child_of(&parent, index)))
     }
 
-    /// The first leaf from this one on to which a pointer leads, or the last, as far as the blocks
-    /// above can be read: what is not there takes no time, whatever the size of a file says.
+    /// The first leaf, from this one on, that has a pointer, or the last, as far as the blocks
+    /// above can be read. Holes take no time, whatever the size of a file claims.
     pub(crate) fn leaf_from<'a>(
         &'a self,
         stem: &'a Stem,
@@ -423,8 +423,8 @@ impl Nodes {
         .boxed_local()
     }
 
-    /// Notes which leaves a tree has. Those below a block that cannot be read may all be there, as
-    /// far as `end`.
+    /// Notes the leaves that a tree has. All leaves below an unreadable block may exist, up to
+    /// `end`.
     pub(crate) fn note_leaves<'a>(
         &'a self,
         stem: &'a Stem,
@@ -456,8 +456,8 @@ impl Nodes {
         .boxed_local()
     }
 
-    /// What leads to a place of a tree, which grows if it has to. What is not there yet is made
-    /// without a mark, and noted in `made`: as long as nothing is in it, it is a hole.
+    /// The parent for a block, in a tree that grows if it has to. Missing blocks are made, but not
+    /// marked, and added to `made`: as long as such a block has no content, it is a hole.
     ///
     /// # Errors
     /// As [`Nodes::get`]; [`FsError::FileTooLarge`].
@@ -482,7 +482,7 @@ impl Nodes {
         .boxed_local()
     }
 
-    /// The block at a place of a tree, which is made if there is a hole: see
+    /// The block with this level and index, which is made if there is a hole: see
     /// [`Nodes::make_parent`].
     ///
     /// # Errors
@@ -504,8 +504,8 @@ impl Nodes {
         Ok(node)
     }
 
-    /// A leaf to be filled anew, and what leads to it: see [`Nodes::make_parent`]. `others` are
-    /// those of this tree that go with it.
+    /// Prepares to fill a leaf anew, and makes its parents: see [`Nodes::make_parent`]. `others`
+    /// are those of this tree that are prepared with it.
     ///
     /// # Errors
     /// As [`Nodes::make_parent`].
@@ -533,8 +533,8 @@ impl Nodes {
         }
     }
 
-    /// A block that cannot be read, of any level, which is to be filled anew with all below it.
-    /// What leads to it is in memory as long as `parent` is, or is filled anew before it.
+    /// Prepares to fill anew an unreadable block of any level, and all below it. Its parent stays
+    /// in memory as long as `parent` does, or is filled anew before it.
     pub(crate) async fn instead<'a>(
         &'a self,
         stem: Stem,
@@ -551,11 +551,11 @@ impl Nodes {
         }
     }
 
-    /// The leaf at this place begins anew as a block without content, with what leads to it, where
-    /// that cannot be read. What it had is lost.
+    /// Replaces a leaf by an empty block, and its parents where they cannot be read. Its old
+    /// content is lost.
     ///
     /// # Errors
-    /// [`FsError::Io`] when it cannot be read, and may come back.
+    /// [`FsError::Io`] if a block cannot be read, and may come back.
     pub(crate) async fn renew(&self, stem: &Stem, index: u64) -> Result<(), FsError> {
         let mut above = None;
         for level in (0..=self.height(stem)).rev() {
@@ -575,8 +575,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// The blocks of a tree that lead to this leaf and cannot be read, with what leads to the first
-    /// of them, from above; the leaf among them, if it cannot be read.
+    /// The unreadable blocks on the path to a leaf, from the top down, with the parent of the first
+    /// of them; the leaf is among them if it cannot be read.
     ///
     /// # Errors
     /// [`FsError::Io`].
@@ -597,14 +597,14 @@ impl Nodes {
         Ok(all)
     }
 
-    /// The block of such a leaf, which is to be filled and marked at once.
+    /// Makes such a block, for the caller to fill and mark at once.
     pub(crate) fn begin_anew(&self, anew: &Anew<'_>) -> Rc<Node> {
         let Anew { stem, level, index, here, .. } = anew;
         let (level, index) = (*level, *index);
         if let Some(node) = here.clone().or_else(|| self.find(stem, level, index)) {
             return node;
         }
-        // The tree may have become higher since.
+        // The tree may have grown since.
         let parent = if self.height(stem) == level {
             Parent::Stem(stem.clone())
         } else {
@@ -618,11 +618,12 @@ impl Nodes {
         node
     }
 
-    /// Blocks that were made for a change which did not need them after all go.
+    /// Removes blocks that were made for a change which did not need them after all.
     pub(crate) fn unmake(&self, made: &mut Vec<Rc<Node>>) {
         while let Some(node) = made.pop() {
             let is_hole = !node.is_dirty.get() && !node.is_gone.get() && node.pointer().is_null();
-            // The cache and this have it; nobody else waits to fill it, and nothing hangs from it.
+            // Only the cache and this function hold it: no task is about to fill it, and it has no
+            // children.
             if is_hole && Rc::strong_count(&node) == 2 {
                 let Place { owner, level, index, .. } = node.place;
                 self.cache.remove(number(owner, level, index));
@@ -630,7 +631,7 @@ impl Nodes {
         }
     }
 
-    /// A tree becomes one level higher: what its root led to hangs from one block now.
+    /// Makes a tree one level higher: the children of its root become those of one block.
     fn grow(&self, stem: &Stem) -> Result<(), FsError> {
         let height = self.height(stem);
         if height == crate::format::pointer::HIGHEST {
@@ -660,7 +661,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// A block was changed, and goes out with the next update, as does what leads to it.
+    /// Marks a changed block, and its parents, as dirty: they go out with the next update.
     pub(crate) fn mark(&self, node: &Rc<Node>) {
         let mut next = Some(node.clone());
         while let Some(node) = next {
@@ -678,14 +679,14 @@ impl Nodes {
         }
     }
 
-    /// The same, of what has a pointer.
+    /// The same for the holder of a pointer.
     pub(crate) fn mark_parent(&self, parent: &Parent) {
         if let Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) = parent {
             self.mark(node);
         }
     }
 
-    /// A block goes, with all that hangs from it. Gives where it stood.
+    /// Removes a block with all that is below it. Returns its old pointer.
     pub(crate) fn remove(&self, node: &Rc<Node>) -> Pointer {
         if !node.is_gone.replace(true) {
             assert!(!node.place.is_twice(), "the root directory stays");
@@ -704,7 +705,7 @@ impl Nodes {
         node.pointer.replace(Pointer::NULL)
     }
 
-    /// The same, and what led to it alone. Gives where all of these stood.
+    /// The same, including parents left without children. Returns their old pointers.
     pub(crate) fn remove_way(&self, node: &Rc<Node>) -> Vec<Pointer> {
         let mut stood = Vec::new();
         let mut next = Some(node.clone());
@@ -719,7 +720,7 @@ impl Nodes {
         stood
     }
 
-    /// Whether nothing hangs from a block of pointers, nor is going to when an update is sealed.
+    /// Whether a block of pointers has no children, and gets none when an update is sealed.
     fn has_nothing_below(&self, above: &Node) -> bool {
         let Place { owner, level, index, .. } = above.place;
         let is_there = |child: u64| {
@@ -729,8 +730,8 @@ impl Nodes {
         !(index * FAN..(index + 1) * FAN).any(is_there)
     }
 
-    /// Takes what is dirty, in the order in which it is to be sealed: what hangs before what it
-    /// hangs from, files before inodes, and these before all else.
+    /// Takes the dirty blocks, in the order in which they are to be sealed: children before
+    /// parents, files before inodes, and these before all others.
     pub(crate) fn take_dirty(&self) -> Vec<Rc<Node>> {
         let mut dirty = self.dirty.take();
         dirty.retain(|node| !node.is_gone.get());
@@ -747,8 +748,9 @@ impl Nodes {
         dirty
     }
 
-    /// Seals a block: it stands at `address` with the update `birth` from now on, and if `twin` is
-    /// not 0, there as well. Gives its bytes, their checksum and where it stood. Nothing waits.
+    /// Seals a block: its address is `address` from now on, with the birth `birth`, and if `twin`
+    /// is not 0, there is a copy there. Returns its bytes, their checksum and its old pointers.
+    /// Nothing waits.
     pub(crate) fn seal(
         &self,
         node: &Node,
@@ -775,7 +777,7 @@ impl Nodes {
         (copy, sum, [old, old_twin])
     }
 
-    /// For a bug that tests plant: where a block stands that was sealed, and what it is by now.
+    /// For a planted bug: the address of a sealed block, and its present bytes.
     pub(crate) fn thawed(&self, node: &Node) -> (u64, Bytes) {
         let mut copy = Buffer::copied(&node.bytes.borrow());
         let pointer = node.pointer();

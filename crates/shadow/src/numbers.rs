@@ -1,9 +1,10 @@
-//! Numbers of slots and places: which are in use, and the lowest free ones.
+//! Numbers of slots and places: those in use, and the lowest free ones.
 //!
 //! Invariants:
-//! 1. Free numbers lie below the end, in runs with a number in use behind each of them, or the end.
-//! 2. A number is handed out again before one behind the end is: the end is never above the most
-//!    numbers that were in use at once since the opening, and those that it found.
+//! 1. Free numbers are below the end, in runs that are each followed by a number in use, or by the
+//!    end.
+//! 2. A free number below the end is reused before one above it: the end is never above the most
+//!    numbers that were in use at once since the opening, and those that the opening found.
 //!
 //! Not asserted: 2, which is about many openings.
 
@@ -16,15 +17,15 @@ use crate::planted::{Bug, is_planted};
 /// See the module's prose.
 #[derive(Default)]
 pub(crate) struct Numbers {
-    /// All from here on are free.
+    /// All numbers from this one on are free.
     end: Cell<u64>,
-    /// Runs of free numbers below it: the first of each, and the end of the run.
+    /// Runs of free numbers below the end: the first of each, and its end.
     free: RefCell<BTreeMap<u64, u64>>,
 }
 
 impl Numbers {
-    /// Those in use are these runs, in their order; all from `end` on are free, or from behind the
-    /// last run.
+    /// From the runs of numbers in use, in order; all numbers from `end` on are free, or from the
+    /// end of the last run.
     pub(crate) fn new(end: u64, used: impl IntoIterator<Item = Range<u64>>) -> Self {
         let (mut free, mut next) = (BTreeMap::new(), 0);
         for run in used {
@@ -40,19 +41,19 @@ impl Numbers {
         Self { end: Cell::new(end), free: RefCell::new(free) }
     }
 
-    /// All from here on are free.
+    /// All numbers from this one on are free.
     pub(crate) fn end(&self) -> u64 {
         self.end.get()
     }
 
-    /// So many that are free, the lowest.
+    /// The lowest free numbers.
     pub(crate) fn next(&self, count: usize) -> Vec<u64> {
         let free = self.free.borrow();
         let below = free.iter().flat_map(|(&start, &end)| start..end);
         below.chain(self.end.get()..).take(count).collect()
     }
 
-    /// One is in use.
+    /// Takes a number.
     pub(crate) fn take(&self, number: u64) {
         let (end, mut free) = (self.end.get(), self.free.borrow_mut());
         if number >= end {
@@ -77,7 +78,7 @@ impl Numbers {
         }
     }
 
-    /// One is free again.
+    /// Frees a number.
     pub(crate) fn give_back(&self, number: u64) {
         let mut free = self.free.borrow_mut();
         let before = free.range(..=number).next_back().map(|(&start, &end)| start..end);
@@ -90,14 +91,14 @@ impl Numbers {
         assert_apart(&free, self.end.get(), start);
     }
 
-    /// None is in use any more.
+    /// Frees all numbers.
     pub(crate) fn clear(&self) {
         self.end.set(0);
         self.free.borrow_mut().clear();
     }
 }
 
-/// Asserts invariant 1 of the run of free numbers that begins at `start`.
+/// Asserts invariant 1 for the run of free numbers that begins at `start`.
 fn assert_apart(free: &BTreeMap<u64, u64>, end: u64, start: u64) {
     let run_end = free[&start];
     let before = free.range(..start).next_back().map(|(_, &end)| end);
@@ -106,14 +107,14 @@ fn assert_apart(free: &BTreeMap<u64, u64>, end: u64, start: u64) {
     assert!(is_right || is_planted(Bug::LastPlaceFree), "invariant 1: {start}..{run_end} of {end}");
 }
 
-/// Where blocks of a tree stand, or may stand, as runs of their numbers.
+/// Numbers of the blocks that a tree has, or may have, as runs.
 #[derive(Default)]
 pub(crate) struct Occupied {
     runs: Vec<Range<u64>>,
 }
 
 impl Occupied {
-    /// These numbers are in use, which lie behind all that were noted before.
+    /// Adds numbers in use, which are greater than all that were added before.
     pub(crate) fn note(&mut self, run: Range<u64>) {
         match self.runs.last_mut() {
             Some(last) if last.end >= run.start => last.end = last.end.max(run.end),
@@ -121,8 +122,8 @@ impl Occupied {
         }
     }
 
-    /// The numbers, of which an opening may hand out the others. A superblock said that all from
-    /// `said` on are free, which only a bug goes by.
+    /// The numbers, of which an opening may reuse the free ones. According to the superblock all
+    /// from `said` on are free, which only a planted bug relies on.
     pub(crate) fn numbers(mut self, said: u64) -> Numbers {
         if is_planted(Bug::ForgottenPlaces) {
             return Numbers { end: Cell::new(said), ..Numbers::default() };

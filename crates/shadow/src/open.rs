@@ -1,13 +1,13 @@
-//! Opening a volume, and bringing it back after a cut.
+//! Opening a volume, and recovering it after a cut.
 //!
-//! Anchors say in which zones superblocks may stand. Where several volumes have some, those count
-//! under which there are superblocks. If there is none at all, the slots of all zones are read, and
-//! the volume counts as one that was killed. The highest superblock that is whole, with all that it
-//! lists, is the one; if it is not, the one that it names as durable. What that lists is written
-//! again, with the superblock itself, before anything rests on it: a flush that failed may have
-//! dropped it. The anchor, which a cut may have left at one end, or a failure in a cache alone,
-//! gets a successor at both. Then a superblock of a higher number than all that were seen becomes
-//! durable, and only then is the volume served.
+//! Anchors name the zones in which superblocks may be. If several volumes have anchors, only those
+//! under which there are superblocks count. If there is no anchor at all, the slots of all zones
+//! are read, and the volume counts as one that was killed. The superblock to continue from is the
+//! highest one that is whole, with all that it lists; if that is not whole, the one that it names
+//! as durable. The listed runs are rewritten, with the superblock itself, before anything rests on
+//! them: a flush that failed may have dropped them. The anchor, which a cut may have left at one
+//! end, or a failure only in a cache, gets a successor at both ends. Then a superblock with a
+//! higher number than any that was seen becomes durable, and only then is the volume served.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -44,22 +44,22 @@ use crate::planted::{Bug, is_planted};
 use crate::renew::{Books, read_books};
 use crate::space::Space;
 
-/// How to open a volume.
+/// Options for opening a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Change nothing. The volume must have been stopped.
+    /// Changes nothing. The volume must have been stopped.
     pub read_only: bool,
     /// Bytes of memory for metadata, files and names, for UNSTABLE data, which may take half, and
-    /// for data that is kept because it may be read again.
+    /// for cached data.
     pub cache_bytes: usize,
-    /// Whether data is kept that may be read again.
+    /// Whether data is cached.
     pub keeps_data: bool,
-    /// Whether a stop leaves the device open, for whoever goes on with it.
+    /// Whether a stop leaves the device open, for further use.
     pub keeps_device: bool,
     /// Percent of the space that only root may fill from the first update on: at most
-    /// [`MOST_RESERVE`](crate::format::superblock::MOST_RESERVE). None leaves it as it is.
+    /// [`MOST_RESERVE`](crate::format::superblock::MOST_RESERVE). `None` keeps the present value.
     pub reserve: Option<u8>,
-    /// How often access times and old UNSTABLE data go to the disk.
+    /// Interval at which access times and old UNSTABLE data go to the disk.
     pub housekeeping_interval: Duration,
 }
 
@@ -76,10 +76,10 @@ impl Default for OpenOptions {
     }
 }
 
-/// Bytes of UNSTABLE data that wait in memory at most.
+/// UNSTABLE data in memory, at most, in bytes.
 const DIRTY_MOST: u64 = 256 << 20;
 
-/// Opens a volume, which is brought back first if it was cut off.
+/// Opens a volume, after recovery if it was cut off.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -121,7 +121,7 @@ pub async fn open(
     has_room.then_some(()).ok_or(OpenError::Damaged("nothing of it is free"))?;
     let root_id = ObjectId::live(vfs::Ino(ROOT), generation);
     if !is_planted(Bug::LoneAnchors) {
-        commits.renew_anchor().await?; // what was believed of anchors may be lost as well
+        commits.renew_anchor().await?; // believed anchors may be lost as well
     }
     commits.commit(false).await.map_err(OpenError::of_commit)?;
     nodes.held_trees.begin(commits.pins.holding().into_iter().map(|told| told.inodes));
@@ -154,14 +154,14 @@ pub async fn open(
     Ok(files)
 }
 
-/// The root directory as its inode tells it, which is to stand twice from now on.
+/// The root directory's attributes. Its inode has two copies from now on.
 async fn root_of(commits: &Commits) -> Result<Facts, OpenError> {
     let root = commits.root_twice().await?;
     let facts = root.and_then(|root| root.inode(ROOT, Record::facts));
     facts.ok_or(OpenError::Damaged("it has no root"))
 }
 
-/// The anchor that counts, and the superblock that does.
+/// The anchor and the superblock that count.
 async fn chosen(
     device: &dyn BlockDevice,
     is_only_read: bool,
@@ -183,20 +183,20 @@ fn files_options(options: &OpenOptions, remembered: Vec<LoggedReply>) -> FilesOp
     FilesOptions { dirty_limit, remembered }
 }
 
-/// What is done while the volume is used.
+/// Starts the background tasks of an open volume.
 fn start_background(files: &Rc<Files<Shadow>>, interval: Duration) {
     files.start_housekeeping(interval);
     start_compaction(files, interval);
 }
 
-/// The device, written in order if it tells how its arm moves; then also where that is. If it is
-/// only read, it stays as it is.
+/// The device, with ordered writes if the position of its arm is known; then also a placement by
+/// that. If the volume is opened read-only, the device stays as it is.
 fn followed(
     device: Rc<dyn BlockDevice>,
     runtime: &Runtime,
     read_only: bool,
 ) -> (Rc<dyn BlockDevice>, Option<Rc<Placement>>) {
-    // What the opening of a volume that stays as it is writes, stays in memory.
+    // A read-only opening keeps its writes in memory.
     let scratch = |device| -> Rc<dyn BlockDevice> { Rc::new(ScratchDevice::new(device)) };
     let device = if read_only { scratch(device) } else { device };
     let Some(platters) = device.geometry().platters.filter(|_| !read_only) else {
@@ -224,10 +224,10 @@ fn limits(shape: &Shape, read_only: bool, root: ObjectId) -> Limits {
     }
 }
 
-/// The snapshots that there are, and the lists of what they hold.
+/// The snapshots, and the lists of the blocks that they hold.
 ///
 /// # Errors
-/// [`OpenError`] when some of it cannot be read, or makes no sense.
+/// [`OpenError`] if a block cannot be read, or makes no sense.
 pub(crate) async fn read_pins(
     nodes: &Nodes,
     superblock: &Superblock,
@@ -237,9 +237,9 @@ pub(crate) async fn read_pins(
     if lost.is_empty() { Ok(pins) } else { Err(OpenError::Failed(FsError::Corrupt)) }
 }
 
-/// The same without the lists in blocks of lines that are lost, and which these are: with them goes
-/// nothing but the space of what is on those lists, until a repair. A snapshot whose line is lost
-/// would be lost itself: no opening gives it up.
+/// The same without the lists in lost blocks of lines, and the numbers of these blocks: their loss
+/// costs only the space of the blocks on those lists, until a repair. A snapshot whose line is lost
+/// would be lost itself: an opening never gives one up.
 async fn read_pins_left(
     nodes: &Nodes,
     superblock: &Superblock,

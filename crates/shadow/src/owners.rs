@@ -1,15 +1,15 @@
-//! Whose the blocks are that stand in some zones: one walk through the live tree tells of all of
-//! them. Pointers back from a block would make each small update larger.
+//! The owners of the blocks in some zones: one walk through the live tree finds all of them. Back
+//! references from blocks would make each small update larger.
 //!
-//! Callers change the volume meanwhile. A pointer that has become another since is looked up by who
-//! moves the block.
+//! Clients change the volume meanwhile. A pointer that has changed since is looked up again by the
+//! task that moves the block.
 //!
 //! Invariants:
-//! 1. What is gathered stands on the disk: an update wrote it that was durable.
-//! 2. What a snapshot holds is not gathered.
-//! 3. No more than [`MOST`] blocks are gathered at once.
+//! 1. Each collected block is on the disk: the update that wrote it was durable.
+//! 2. No block that a snapshot holds is collected.
+//! 3. No more than [`MOST`] blocks are collected at once.
 //!
-//! Not asserted: 1 and 2, which are looked at where a block is gathered.
+//! Not asserted: 1 and 2, which are checked where a block is collected.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,14 +28,14 @@ use crate::nodes::{Node, Parent, Stem};
 use crate::pace::{Ended, Pace};
 use crate::planted::{Bug, is_planted};
 
-/// Blocks that are gathered at most.
+/// Blocks that are collected at most.
 pub(crate) const MOST: usize = 1 << 18;
-/// Blocks of metadata that are read at once on the way.
+/// Blocks of metadata that are read ahead at once on the walk.
 const AHEAD: usize = 32;
-/// Blocks of metadata after which others have a turn.
+/// Blocks of metadata after which the walk yields.
 const STEPS: u64 = 64;
 
-/// A block, and its place: the tree's owner, the level and the index.
+/// A block, and its place: the owner of its tree, its level and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) pointer: Pointer,
@@ -46,15 +46,15 @@ pub(crate) struct Owner {
     pub(crate) is_data: bool,
 }
 
-/// What a walk finds in one zone.
+/// The blocks that a walk finds in one zone.
 #[derive(Default)]
 pub(crate) struct Tenants {
     pub(crate) owners: Vec<Owner>,
-    /// Units of all that can be moved, now or soon.
+    /// Units of all blocks that can be moved, now or soon.
     pub(crate) units: u64,
 }
 
-/// A walk that looks for what is in these zones, of which those that come first matter most.
+/// A walk that finds the blocks in these zones, the most important zones first.
 pub(crate) struct Walk<'a, 'p> {
     pace: &'p mut Pace<'a>,
     zones: Vec<u64>,
@@ -69,7 +69,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         Self { pace, zones, tenants, gathered: 0, steps: 0 }
     }
 
-    /// What is in them. Zones that there was no memory for are left out.
+    /// The blocks in the zones. Zones for which there was no memory are left out.
     ///
     /// # Errors
     /// [`Ended`].
@@ -87,8 +87,8 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.pace.engine
     }
 
-    /// Looks at what hangs from a block of pointers, or from a root; of which file it is, as that
-    /// was, if it is that of one.
+    /// Walks through the blocks below a block of pointers, or a root. `file` has the attributes
+    /// that its file had, if it belongs to one.
     fn below<'s>(
         &'s mut self,
         stem: &'s Stem,
@@ -121,7 +121,7 @@ impl<'a, 'p> Walk<'a, 'p> {
                     let got = self.pace.work(nodes.get(stem, level, index)).await;
                     let Ok(Some(node)) = got else { continue };
                     if !is_still(stem, file) {
-                        return Ok(()); // it went, and its number may be another's
+                        return Ok(()); // the file is gone, and its number may be another's
                     }
                     if level > 0 {
                         self.below(stem, file, Some(&node)).await?;
@@ -140,7 +140,7 @@ impl<'a, 'p> Walk<'a, 'p> {
         self.engine().nodes.child_of(parent, index)
     }
 
-    /// Looks at the files whose inodes are in a block.
+    /// Walks through the files whose inodes are in a block.
     async fn files(&mut self, home: &Rc<Node>) -> Result<(), Ended> {
         for slot in 0..INODES {
             let facts = if home.is_gone() { None } else { home.inode(slot, Record::facts) };
@@ -157,12 +157,12 @@ impl<'a, 'p> Walk<'a, 'p> {
         if self.steps.is_multiple_of(STEPS) { self.pace.rest().await } else { Ok(()) }
     }
 
-    /// A block was found.
+    /// Collects a block.
     fn note(&mut self, owner: Owner) {
         let (shape, birth) = (self.engine().space.shape(), owner.pointer.birth.get());
         let length = if owner.is_data { shape.block } else { 1 };
         if !shape.may_hold(&Run { start: owner.pointer.address.get(), length }) {
-            return; // damage, of which a check tells
+            return; // damage, which a check reports
         }
         let zone = shape.zone_of(owner.pointer.address.get());
         let Some(tenants) = self.tenants.get_mut(&zone) else { return };
@@ -186,8 +186,8 @@ impl<'a, 'p> Walk<'a, 'p> {
 }
 
 impl Shadow {
-    /// What the tree of a block of metadata hangs from; none if the file of this number has gone,
-    /// or is another that has no such block.
+    /// The stem of the tree of a block of metadata; none if the file of this number is gone, or is
+    /// another one without such a block.
     pub(crate) async fn stem_of(&self, owner: &Owner) -> Option<Stem> {
         if owner.owner == 0 {
             return Some(Stem::Inodes);

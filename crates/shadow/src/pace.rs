@@ -1,8 +1,8 @@
-//! The pace of a compaction: a tenth of the device's time, and half of it where no zone is empty.
+//! The throttle of a compaction: a tenth of the device's time, or half of it if no zone is empty.
 //!
-//! The time of all that it waits for the device is counted, also where the device has others to
-//! serve first. After a little work it rests nine times as long, or only as long where space has
-//! become short: as long as it is at work, calls take longer.
+//! All time that a compaction waits for the device counts, including the time in which the device
+//! serves others first. After a little work it rests nine times as long, or only as long as it
+//! worked if space is short: calls take longer while it works.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use vnode::Engine;
 
 use crate::engine::Shadow;
 
-/// It rests so many times as long as it was at work.
+/// It rests this many times as long as it worked.
 const RESTS: u32 = 9;
-/// So often it looks whether space has become short: then a rest ends sooner.
+/// Interval at which a rest checks whether space has become short, to end sooner.
 const NAP: Duration = Duration::from_millis(50);
-/// It rests when it was at work for so long: that is how much longer a call may take.
+/// It rests after this much work: a call may take this much longer.
 const LONG: Duration = Duration::from_millis(20);
 
-/// It is to end, or cannot go on.
+/// The compaction is to end, or cannot go on.
 pub(crate) struct Ended;
 
 /// See the module's prose.
@@ -35,7 +35,7 @@ impl<'a> Pace<'a> {
         Self { engine, worked: Duration::ZERO }
     }
 
-    /// Waits for the device.
+    /// Waits for the device, and counts the time.
     pub(crate) async fn work<T>(&mut self, work: impl Future<Output = T>) -> T {
         let clock = &self.engine.runtime.clock;
         let begun = clock.now();
@@ -44,7 +44,7 @@ impl<'a> Pace<'a> {
         done
     }
 
-    /// The same, for what may never come.
+    /// The same for an update that may never become durable.
     ///
     /// # Errors
     /// [`Ended`].
@@ -60,7 +60,7 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Rests if it was at work for long.
+    /// Rests if it has worked long enough.
     ///
     /// # Errors
     /// [`Ended`].
@@ -68,7 +68,7 @@ impl<'a> Pace<'a> {
         if self.worked > LONG { self.rest().await } else { Ok(()) }
     }
 
-    /// Rests as long as is due, and lets others go on in any case.
+    /// Rests as long as is due, and in any case yields to other tasks.
     ///
     /// # Errors
     /// [`Ended`].

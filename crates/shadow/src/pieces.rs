@@ -1,6 +1,6 @@
-//! Leaves of a tree of the superblock, read in large pieces: those that stand side by side at once.
+//! Leaves of a tree of the superblock, read in large pieces: adjacent leaves with one read.
 //!
-//! An opening reads all of the map and all answers so. Nothing of it stays in memory.
+//! An opening reads the whole map and all replies in this way. Nothing of it stays in memory.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 64;
 const LONGEST: usize = 256;
 
 impl Nodes {
-    /// These leaves, none of which is in memory, by their numbers; holes are left out.
+    /// Reads these leaves, none of which is in memory, by their numbers; holes are left out.
     ///
     /// # Errors
     /// As [`Nodes::get`].
@@ -54,7 +54,7 @@ impl Nodes {
         Ok(all)
     }
 
-    /// Leaves side by side.
+    /// Reads adjacent leaves.
     async fn piece(
         &self,
         stem: &Stem,

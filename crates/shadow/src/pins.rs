@@ -1,19 +1,19 @@
-//! Which snapshots there are, what they hold, and the lists of that.
+//! The snapshots of a volume, the blocks they hold, and the dead lists.
 //!
-//! A snapshot is a root that stays. What the live tree loses is held by those that were made
-//! between its writing and its death, so two numbers tell for ever who holds it: a [`Span`]. It
-//! goes on the list of that span, and nothing there changes when snapshots are made or go. A
-//! deletion gives back the lists that no snapshot is left for: it reads what it frees, and nothing
-//! else.
+//! A snapshot is a root that stays. The snapshots made between the birth and the death of a block
+//! hold it, so two numbers identify its holders for good: a [`Span`]. When the live tree loses a
+//! block, it goes on the list of that span, which does not change when snapshots are made or
+//! deleted. A deletion frees the lists that have no snapshot left: it reads the lists that it
+//! frees, and nothing else.
 //!
 //! Invariants:
 //! 1. Numbers of snapshots, and the updates that made them, rise together.
-//! 2. What died is on one list, or told by one record, as long as its span has a holder.
-//! 3. Of a snapshot that is gone, and holds nothing, nobody reads.
-//! 4. What comes on a list has a holder; so one becomes loose when a snapshot lets go, and stays
-//!    so.
+//! 2. A dead block is on one list, or in one record, as long as its span has a holder.
+//! 3. No task reads a snapshot that is gone and holds nothing.
+//! 4. A run that goes on a list has a holder; so a list becomes loose when a snapshot releases its
+//!    blocks, and stays so.
 //!
-//! Not asserted: 2, of which [`mod@crate::check`] tells; 3, which is up to the layers above.
+//! Not asserted: 2, which [`mod@crate::check`] tests; 3, which is up to the layers above.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,12 +29,12 @@ use crate::format::{FAN, UNIT};
 use crate::numbers::{Numbers, Occupied};
 use crate::planted::{Bug, is_planted};
 
-/// Blocks of lists for which there are places when a snapshot is made: half of those that a tree
-/// has. There are no more places than blocks that stood at once, and each block stands in a unit:
-/// it takes 1 TiB of lists to come here, which tell of 100 TiB at least that snapshots alone hold.
+/// Places for blocks of lists that may be in use when a snapshot is made: half of those that a tree
+/// has. There are no more places than blocks that existed at one time, and each block takes a unit:
+/// it takes 1 TiB of lists to reach this, which cover at least 100 TiB that snapshots alone hold.
 const MOST_DIED: u64 = 1 << 28;
 
-/// A list, and the slot of its line.
+/// A dead list, and the slot of its line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listing {
     pub(crate) slot: u64,
@@ -44,12 +44,12 @@ pub(crate) struct Listing {
 /// See the module's prose.
 #[derive(Default)]
 pub(crate) struct Pins {
-    /// All snapshots, and the slots of their lines.
+    /// All snapshots, with the slots of their lines.
     all: RefCell<BTreeMap<u64, (Told, u64)>>,
-    /// Those that hold something, and the updates that made them, in their order.
+    /// Numbers of the snapshots that hold something, with the updates that made them, in order.
     holders: RefCell<Vec<(u64, u64)>>,
     lists: RefCell<BTreeMap<Span, Listing>>,
-    /// Lists that no snapshot is left for, and that can be read.
+    /// Readable lists that have no snapshot left.
     loose: RefCell<BTreeSet<Span>>,
     line_slots: Numbers,
     list_slots: Numbers,
@@ -61,12 +61,12 @@ pub(crate) struct Pins {
     pinned_until: Cell<u64>,
     /// Lists that cannot be read to their end.
     damaged: RefCell<BTreeSet<Span>>,
-    /// Counts the changes of lists that are no fold's.
+    /// Counts the changes of lists other than by folds.
     changes: Cell<u64>,
 }
 
 impl Pins {
-    /// What a superblock says of them, with all lines, and where blocks of lists stand.
+    /// From the fields of a superblock, all lines, and the places of blocks of lists.
     pub(crate) fn new(
         said: &Snapshots,
         all: BTreeMap<u64, (Told, u64)>,
@@ -98,7 +98,7 @@ impl Pins {
         pins
     }
 
-    /// What the next superblock says of them. Its trees are others' to tell.
+    /// The fields of the next superblock, without its trees.
     pub(crate) fn said(&self) -> Snapshots {
         Snapshots {
             line_slots: self.line_slots.end(),
@@ -119,32 +119,32 @@ impl Pins {
         FoundSnapshots { all, last, changed: self.changed.get() }
     }
 
-    /// How many there are, those that are being deleted among them.
+    /// Number of snapshots, including those being deleted.
     pub(crate) fn count(&self) -> u64 {
         self.all.borrow().len() as u64
     }
 
-    /// A snapshot, and the slot of its line.
+    /// A snapshot, with the slot of its line.
     pub(crate) fn told(&self, number: SnapshotNumber) -> Option<(Told, u64)> {
         self.all.borrow().get(&number.0).cloned()
     }
 
-    /// All snapshots, and the slots of their lines.
+    /// All snapshots, with the slots of their lines.
     pub(crate) fn lines(&self) -> BTreeMap<u64, (Told, u64)> {
         self.all.borrow().clone()
     }
 
-    /// How many hold something.
+    /// Number of snapshots that hold something.
     pub(crate) fn holders(&self) -> usize {
         self.holders.borrow().len()
     }
 
-    /// The update that made the newest that holds something.
+    /// The update that made the newest snapshot that holds something.
     fn newest(&self) -> Option<u64> {
         self.holders.borrow().last().map(|&(_, update)| update)
     }
 
-    /// Whether a snapshot holds what the live tree has since this update.
+    /// Whether a snapshot holds a block of the live tree with this birth.
     pub(crate) fn holds(&self, birth: u64) -> bool {
         self.newest().is_some_and(|update| birth <= update)
     }
@@ -159,7 +159,7 @@ impl Pins {
         self.list_slots.end()
     }
 
-    /// Who holds what dies now, and was written by this update: none if nobody does.
+    /// The holders of a block with this birth that dies now: none if no snapshot holds it.
     pub(crate) fn span_of(&self, birth: u64) -> Option<Span> {
         if is_planted(Bug::ForgottenPins) {
             return None;
@@ -170,7 +170,7 @@ impl Pins {
         Some(Span { first, end: self.next_number() })
     }
 
-    /// Whether a snapshot is left that holds what died so.
+    /// Whether a snapshot is left that holds dead blocks of this span.
     pub(crate) fn has_holder(&self, span: Span) -> bool {
         self.first_holder(span).is_some()
     }
@@ -180,27 +180,27 @@ impl Pins {
         self.line_slots.next(1)[0]
     }
 
-    /// The slots for the lines of so many new lists.
+    /// Slots for the lines of new lists.
     pub(crate) fn next_lists(&self, count: usize) -> Vec<u64> {
         self.list_slots.next(count)
     }
 
-    /// The places for so many new blocks of lists.
+    /// Places for new blocks of lists.
     pub(crate) fn next_died(&self, count: usize) -> Vec<u64> {
         self.died_slots.next(count)
     }
 
-    /// Blocks of metadata that lead to files of the live tree, and inodes.
+    /// Blocks of metadata that lead to files of the live tree, and blocks of inodes.
     pub(crate) fn nodes(&self) -> u64 {
         self.nodes.get()
     }
 
-    /// A block of metadata is in the live tree that was not there.
+    /// Counts a block of metadata that is new in the live tree.
     pub(crate) fn count_node(&self) {
         self.nodes.set(self.nodes.get() + 1);
     }
 
-    /// One that this update wrote is there no more, or another in its place.
+    /// Counts a block with this birth that left the live tree, or was replaced.
     pub(crate) fn uncount_node(&self, birth: u64, is_replaced: bool) {
         if !is_replaced {
             self.nodes.set(self.nodes.get().saturating_sub(1));
@@ -210,7 +210,7 @@ impl Pins {
         }
     }
 
-    /// A snapshot is made: `told` says what it holds.
+    /// Adds a snapshot with this record.
     pub(crate) fn pin(&self, told: Told, slot: u64) {
         let newer = self.newest().is_none_or(|newest| newest < told.update);
         assert!(told.number > self.last.get() && newer, "invariant 1");
@@ -223,7 +223,7 @@ impl Pins {
         self.all.borrow_mut().insert(told.number, (told, slot));
     }
 
-    /// A snapshot is found no more.
+    /// Notes that a snapshot is no longer found by its name.
     pub(crate) fn delete(&self, number: SnapshotNumber, at: Timestamp) {
         self.changed.set(at);
         if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
@@ -231,7 +231,7 @@ impl Pins {
         }
     }
 
-    /// It holds nothing any more.
+    /// Notes that a snapshot holds nothing any more.
     pub(crate) fn let_go(&self, number: SnapshotNumber) {
         if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
             told.state = State::Gone;
@@ -245,14 +245,14 @@ impl Pins {
         self.find_loose();
     }
 
-    /// Its deletion gave back so many units.
+    /// Counts units that its deletion has freed.
     pub(crate) fn count_freed(&self, number: SnapshotNumber, units: u64) {
         if let Some((told, _)) = self.all.borrow_mut().get_mut(&number.0) {
             told.freed += units;
         }
     }
 
-    /// Nothing of it is left.
+    /// Removes a snapshot of which nothing is left.
     pub(crate) fn end(&self, number: SnapshotNumber) {
         let ended = self.all.borrow_mut().remove(&number.0);
         ended.iter().for_each(|(_, slot)| self.line_slots.give_back(*slot));
@@ -261,12 +261,12 @@ impl Pins {
         }
     }
 
-    /// A list, if there is one of this span.
+    /// The list of this span, if there is one.
     pub(crate) fn list(&self, span: Span) -> Option<Listing> {
         self.lists.borrow().get(&span).copied()
     }
 
-    /// A list that no snapshot is left for, the first behind this one.
+    /// The first list behind this one that has no snapshot left.
     pub(crate) fn loose_list(&self, behind: Option<Span>) -> Option<Listing> {
         let lists = self.lists.borrow();
         if is_planted(Bug::GreedyDeletions) {
@@ -278,36 +278,36 @@ impl Pins {
         loose.range((from, Bound::Unbounded)).next().map(|span| lists[span])
     }
 
-    /// Finds the lists that no snapshot is left for: some of these were the last one's.
+    /// Finds the lists that have no snapshot left.
     fn find_loose(&self) {
         let (lists, damaged) = (self.lists.borrow(), self.damaged.borrow());
         let is_loose = |span: &&Span| !self.has_holder(**span) && !damaged.contains(span);
         self.loose.replace(lists.keys().filter(is_loose).copied().collect());
     }
 
-    /// The last block of a list is damaged: what is on it is not given back.
+    /// Notes that the last block of a list is damaged: the runs on it are not freed.
     pub(crate) fn note_damage(&self, span: Span) {
         self.damaged.borrow_mut().insert(span);
         self.loose.borrow_mut().remove(&span);
     }
 
-    /// There are no blocks of lists from this place on.
+    /// Blocks of lists have places below this one.
     pub(crate) fn died_slots(&self) -> u64 {
         self.died_slots.end()
     }
 
-    /// Lists of what died after the snapshot of this number was made.
+    /// Lists of blocks that died after the snapshot of this number was made.
     pub(crate) fn lists_behind(&self, number: SnapshotNumber) -> Vec<Listing> {
         let lists = self.lists.borrow();
         lists.values().filter(|listing| listing.list.span.end > number.0).copied().collect()
     }
 
-    /// How often lists were changed by others than folds.
+    /// Number of changes of lists other than by folds.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.get()
     }
 
-    /// A list has become so, by a fold.
+    /// Sets a list after a fold, with the places of its new blocks.
     pub(crate) fn set_list(&self, listing: Listing, new: &[u64]) {
         assert!(self.has_holder(listing.list.span), "invariant 4");
         self.list_slots.take(listing.slot);
@@ -315,7 +315,7 @@ impl Pins {
         self.lists.borrow_mut().insert(listing.list.span, listing);
     }
 
-    /// A list has lost its last block: the rest of it, if there is one.
+    /// Notes that a list has lost its last block; `rest` is the remaining list, if there is one.
     pub(crate) fn shorten(&self, listing: Listing, rest: Option<List>) {
         self.changes.set(self.changes.get() + 1);
         self.died_slots.give_back(listing.list.last);
@@ -330,13 +330,14 @@ impl Pins {
         }
     }
 
-    /// There is no block of lines of lists any more.
+    /// Notes that there is no block of lines of lists any more.
     pub(crate) fn clear_list_slots(&self) {
         assert!(!self.has_lists(), "no list is left");
         self.list_slots.clear();
     }
 
-    /// There is no block of lists any more. What is left of one that rotted keeps its place.
+    /// Notes that there is no block of lists any more. The remains of a rotten list keep their
+    /// places.
     pub(crate) fn clear_died_slots(&self) {
         assert!(!self.has_lists(), "no list is left");
         self.died_slots.clear();
@@ -364,14 +365,15 @@ impl Pins {
         holding.map(|(told, _)| told.clone()).collect()
     }
 
-    /// The first snapshot that holds what died so.
+    /// The first snapshot that holds dead blocks of this span.
     pub(crate) fn first_holder(&self, span: Span) -> Option<u64> {
         let holders = self.holders.borrow();
         let at = holders.partition_point(|&(number, _)| number < span.first);
         holders.get(at).map(|&(number, _)| number).filter(|&number| number < span.end)
     }
 
-    /// The first and the last snapshot that hold what died so, as a span from the one to the other.
+    /// The first and the last snapshot that hold dead blocks of this span, as a span from the one
+    /// to the other.
     pub(crate) fn holders_of(&self, span: Span) -> Option<Span> {
         let first = self.first_holder(span)?;
         let holders = self.holders.borrow();
@@ -379,14 +381,15 @@ impl Pins {
         holders[..end].last().map(|&(last, _)| Span { first, end: last + 1 })
     }
 
-    /// The live tree is what a snapshot holds from now on, which has so many blocks of metadata.
+    /// Makes the counts those of a snapshot that the live tree goes back to.
     pub(crate) fn roll_back(&self, told: &Told) {
         self.nodes.set(told.nodes);
         self.pinned.set(told.nodes);
         self.pinned_until.set(told.update);
     }
 
-    /// What each of these snapshots takes; of what died, units that are on no list yet are told.
+    /// Space that each of these snapshots uses; `unlisted` has the dead units that are on no list
+    /// yet.
     pub(crate) fn usage(
         &self,
         trees: &[SnapshotNumber],
@@ -420,9 +423,9 @@ impl Pins {
         self.died_slots.end() < MOST_DIED
     }
 
-    /// Units that are kept as long as there are snapshots: what they hold of the metadata of the
-    /// live tree is written once more when it changes, and all of it, and of so many blocks of
-    /// files, may come on lists.
+    /// Units that are reserved as long as there are snapshots: blocks of metadata of the live tree
+    /// that they hold are written once more when they change, and all of these, and this many
+    /// blocks of files, may go on lists.
     pub(crate) fn keeps(&self, blocks: u64) -> u64 {
         match self.pinned_until.get() {
             0 => 0, // each change asks
@@ -430,7 +433,7 @@ impl Pins {
         }
     }
 
-    /// The same, if one more is made now.
+    /// The same with one more snapshot made now.
     pub(crate) fn would_keep_with_one_more(&self, blocks: u64) -> u64 {
         let nodes = self.nodes.get();
         let said = Snapshots { pinned: nodes, pinned_until: u64::MAX, ..self.said() };
@@ -438,13 +441,14 @@ impl Pins {
     }
 }
 
-/// Units that are kept as a superblock tells it, with so many snapshots, and so many blocks of
-/// files: see [`Pins::keeps`]. What dies next may go on a list of its own for each of them.
+/// Units that are reserved according to a superblock with this many snapshots and blocks of files:
+/// see [`Pins::keeps`]. The next dead blocks may need a list of their own for each of the
+/// snapshots.
 pub(crate) fn kept(said: &Snapshots, holders: u64, blocks: u64) -> u64 {
     if said.pinned_until == 0 {
         return 0; // there are none
     }
-    // What makes no sense keeps all.
+    // Impossible counts reserve everything.
     let listed = blocks.saturating_add(said.nodes).div_ceil(RUNS as u64 - 1);
     let lines = listed + listed.div_ceil(FAN) + 16;
     said.pinned.saturating_add(lines).saturating_add(holders.saturating_mul(4))

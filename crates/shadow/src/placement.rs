@@ -1,17 +1,17 @@
-//! Places on a disk whose arm can be followed: the nearest cylinder with room, and in it where the
-//! heads will be; what ends an update ends just before a slot.
+//! Places on a disk whose arm position is known: the nearest cylinder with room, and in it the
+//! sectors under the heads at that time; an update ends just before a slot.
 //!
-//! What an update writes is planned as it is asked for, and goes out in the same order, one write
-//! at a time ([`crate::in_order`]). So it is known, for each write, where the arm will be when its
-//! turn has come, and when. Among the free places of the arm's cylinder, and of the nearest one
-//! that is empty, those are taken where the least time goes by for a unit: the way of the data to
-//! the disk, the way of the arm, the rest of a turn, and the passing of the units. Where turns are
-//! not known it is the first long run of free units in the nearest cylinder.
+//! The writes of an update are planned in the order in which they are requested, and go out in that
+//! order, one at a time ([`crate::in_order`]). So it is known, for each write, where the arm will
+//! be when its turn comes, and when. Among the free places of the arm's cylinder, and of the
+//! nearest one that is empty, the cheapest by time per unit is taken: the transfer of the data to
+//! the disk, the seek, the rest of a rotation, and the passing of the units. If rotation is
+//! unknown, it is the first long run of free units in the nearest cylinder.
 //!
 //! Invariants:
 //! 1. A search looks at [`PLACES`] places of two cylinders, and at [`REACH`] cylinders on either
 //!    side, however full the disk is.
-//! 2. What is planned was free, and is taken at once.
+//! 2. A planned run was free, and is taken at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,42 +31,42 @@ use crate::planted::{Bug, is_planted};
 
 /// Places that a search looks at in a cylinder.
 const PLACES: u64 = 128;
-/// Cylinders on either side among which it looks for one with room.
+/// Cylinders on either side that are searched for one with room.
 const REACH: u64 = 32;
 /// Sectors of a unit.
 const SECTORS: u64 = UNIT as u64 / SECTOR;
-/// What it costs to name a zone in which superblocks may stand: as much as an anchor takes.
+/// Cost of naming a zone for superblocks: the time that an anchor takes.
 const NAMING_NS: u64 = 100_000_000;
 
-/// An update waits for so long at most for data that is being written.
+/// Time that an update waits, at most, for data that is being written.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// So soon does a caller go on that was answered.
+/// Time until a client that got its reply sends the next call.
 const GLANCE: Duration = Duration::from_micros(20);
 
-/// Which units are free.
+/// The free units.
 pub(crate) trait Free {
-    /// How many of some units are.
+    /// Number of free units in a range.
     fn free_in(&self, units: Range<u64>) -> u64;
 
-    /// The free runs among some units, of whole groups of so many.
+    /// The free runs of whole groups in a range.
     fn free_runs_in(&self, units: Range<u64>, group: u64) -> Vec<Run>;
 
     /// Takes a run; false if not all of it was free.
     #[must_use]
     fn take_run(&self, run: Run) -> bool;
 
-    /// Gives it back.
+    /// Frees a run.
     fn give_back(&self, run: Run);
 }
 
-/// A slot in which a superblock may stand, and whether its zone has to be named first.
+/// A slot for a superblock, and whether an anchor names its zone already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) at: u64,
     pub(crate) is_named: bool,
 }
 
-/// Gives the slots for an update that ends with a run.
+/// Returns the slots for an update that ends with a run.
 pub(crate) type Slots<'a> = &'a dyn Fn(Run) -> Vec<Slot>;
 
 /// See the module's prose.
@@ -75,22 +75,22 @@ pub(crate) struct Placement {
     clock: Rc<dyn Clock>,
     heads: RefCell<Heads>,
     looked: Cell<u64>,
-    /// Writes that wait or are under way.
+    /// Writes that are queued or in progress.
     writing: Cell<u64>,
     quiet: Signal,
 }
 
-/// The arm, when all that was planned has been written.
+/// The arm at the time when all planned writes are done.
 struct Heads {
     arm: Arm,
     until_ns: u64,
-    /// Whether it is known how the spindle turns.
+    /// Whether the rotation is known.
     is_known: bool,
-    /// When each write that was planned is to end, by the unit behind it.
+    /// Planned end of each write, by the unit behind it.
     planned: BTreeMap<u64, u64>,
 }
 
-/// A place for some units, and the arm behind them.
+/// A place for some units, and the arm behind it.
 struct Found {
     run: Run,
     arm: Arm,
@@ -100,7 +100,7 @@ struct Found {
 }
 
 impl Placement {
-    /// That of a disk.
+    /// On a disk with this geometry.
     pub(crate) fn new(platters: Platters, clock: Rc<dyn Clock>) -> Self {
         let (arm, planned) = (Arm::new(platters, 0), BTreeMap::new());
         let heads = Heads { arm, until_ns: 0, is_known: false, planned };
@@ -108,22 +108,22 @@ impl Placement {
         Self { platters, clock, heads: RefCell::new(heads), looked, writing, quiet }
     }
 
-    /// Places that were ever looked at.
+    /// Number of places that searches have looked at.
     pub(crate) fn looked(&self) -> u64 {
         self.looked.get()
     }
 
-    /// A write begins to wait for its turn.
+    /// Notes that a write is queued.
     pub(crate) fn begins(&self) {
         self.writing.set(self.writing.get() + 1);
     }
 
-    /// Waits until nothing is written any more, so that all of it is in the next update; for a
-    /// while at most.
+    /// Waits until no data is being written, so that all of it is in the next update; for a limited
+    /// time.
     pub(crate) async fn quiet(&self) {
         let begun = self.clock.now();
         loop {
-            self.clock.sleep(GLANCE).await; // who was answered may go on meanwhile
+            self.clock.sleep(GLANCE).await; // a client that got its reply may send another call
             if self.writing.get() == 0 || self.clock.now().since(begun) >= PATIENCE {
                 return;
             }
@@ -132,7 +132,7 @@ impl Placement {
         }
     }
 
-    /// A write has ended, or a read if it says so: the arm is behind it.
+    /// Notes that a write or read has ended: the arm is behind it.
     pub(crate) fn has_passed(&self, end: u64, is_read: bool) {
         if !is_read {
             self.writing.set(self.writing.get() - 1);
@@ -141,13 +141,13 @@ impl Placement {
         let heads = &mut *self.heads.borrow_mut();
         let now_ns = self.clock.now().0;
         if !is_read && let Some(expected_ns) = heads.planned.remove(&(end / UNIT as u64)) {
-            // What comes behind it is as late, or as early.
+            // Later writes are late, or early, by the same time.
             let moved = |ns: u64| (ns + now_ns).saturating_sub(expected_ns);
             heads.until_ns = moved(heads.until_ns);
             heads.planned.values_mut().for_each(|ns| *ns = moved(*ns));
         }
         if heads.until_ns <= now_ns {
-            heads.planned.clear(); // what was planned and never written
+            heads.planned.clear(); // planned, but never written
         }
         if end == 0 || !heads.planned.is_empty() {
             return;
@@ -161,12 +161,13 @@ impl Placement {
         }
     }
 
-    /// Takes so many units for data, in groups of so many; nothing if there are none within reach.
+    /// Takes this many units for data, in groups of this size; none if there are not enough within
+    /// reach.
     pub(crate) fn take(&self, space: &dyn Free, units: u64, group: u64) -> Option<Vec<Run>> {
         self.take_before(space, units, group, &|_| Vec::new())
     }
 
-    /// The same for what ends an update, with its slots.
+    /// The same for the end of an update, with its slots.
     pub(crate) fn take_before(
         &self,
         space: &dyn Free,
@@ -194,7 +195,7 @@ impl Placement {
         Some(runs)
     }
 
-    /// The slot that the arm reaches first, which is planned.
+    /// The slot that the arm reaches first, which is then planned.
     pub(crate) fn slot(&self, slots: &[Slot]) -> Option<u64> {
         let heads = &mut *self.heads.borrow_mut();
         let at = (heads.arm, heads.until_ns.max(self.clock.now().0));
@@ -207,25 +208,26 @@ impl Placement {
         Some(run.start)
     }
 
-    /// When a slot is written, and what it costs to leave the cylinder or to name the zone for it.
+    /// Time at which a slot is written, plus the costs of leaving the cylinder and of naming the
+    /// zone.
     fn cost_of(&self, at: (Arm, u64), slot: &Slot, is_known: bool) -> u64 {
         let (arm, until_ns) = self.write(at, Run { start: slot.at, length: 1 }, is_known);
         let naming_ns = if slot.is_named { 0 } else { NAMING_NS };
         until_ns + naming_ns + self.leaving_ns(arm.cylinder() != at.0.cylinder())
     }
 
-    /// Who leaves a cylinder leaves room behind, and who takes a short place leaves blocks for
-    /// another one: that has to be worth a seek.
+    /// Leaving a cylinder leaves room unused, and a short place splits the run: this has to be
+    /// worth a seek.
     fn leaving_ns(&self, leaves: bool) -> u64 {
         if leaves { self.platters.seek_ns[0] } else { 0 }
     }
 
-    /// When these were planned to end, for putting them in order.
+    /// Planned end of a run, to order writes.
     pub(crate) fn planned(&self, run: &Run) -> u64 {
         self.heads.borrow().planned.get(&run.end()).copied().unwrap_or(0)
     }
 
-    /// The arm behind a write, and when it is there.
+    /// The arm behind a write, and the time of its end.
     fn write(&self, (mut arm, from_ns): (Arm, u64), run: Run, is_known: bool) -> (Arm, u64) {
         let (first, end) = (run.start * SECTORS, run.end() * SECTORS);
         let bytes = if is_planted(Bug::UncountedTransfers) { 0 } else { run.length * UNIT as u64 };
@@ -240,12 +242,12 @@ impl Placement {
         (arm, until_ns)
     }
 
-    /// How long sectors take to pass, about.
+    /// Approximate time for sectors to pass.
     fn pass_ns(&self, first: u64, end: u64) -> u64 {
         self.platters.pass_ns(&self.platters.place(first), end - first)
     }
 
-    /// The best place within reach for at most so many units in groups.
+    /// The best place within reach for at most this many units, in groups.
     fn find(
         &self,
         space: &dyn Free,
@@ -266,7 +268,7 @@ impl Placement {
                 let ends = if run.length == wanted.0 { slots(run) } else { Vec::new() };
                 let of_slot = |slot: &Slot| self.cost_of((arm, until_ns), slot, is_known);
                 let end_ns = ends.iter().map(of_slot).min().unwrap_or(until_ns);
-                // What is left is another piece, which has its own wait.
+                // The rest is another piece, which has its own wait.
                 let piece_ns = self.leaving_ns(run.length < wanted.0);
                 let cost = (end_ns - at.1 + leaving_ns + piece_ns) / run.length;
                 if best.as_ref().is_none_or(|best| cost < best.cost) {
@@ -278,14 +280,14 @@ impl Placement {
         best
     }
 
-    /// Units that lie on a cylinder as a whole.
+    /// The units that are wholly on a cylinder.
     fn units_of(&self, cylinder: u64) -> Range<u64> {
         let Range { start, end } = self.platters.sectors_of(cylinder);
         start.div_ceil(SECTORS)..end / SECTORS
     }
 
-    /// The nearest other cylinder of which three quarters are free, or the one within reach of
-    /// which most is.
+    /// The nearest other cylinder with three quarters free, or else the one within reach with most
+    /// free.
     fn others(&self, space: &dyn Free, here: u64, (wanted, group): (u64, u64)) -> Option<u64> {
         let last = self.platters.cylinders();
         let mut best = None;
@@ -309,7 +311,7 @@ impl Placement {
         best.map(|(_, cylinder)| cylinder)
     }
 
-    /// Free places in a cylinder, each with as many units as are wanted or as it has.
+    /// Free places in a cylinder, each with as many units as wanted, or as it has.
     fn places(
         &self,
         space: &dyn Free,

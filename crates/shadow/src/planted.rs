@@ -3,41 +3,42 @@
 planted::bugs! {
     /// The other copy of a block has a place, and is not written.
     UnwrittenTwins,
-    /// The other copy of a block is free as soon as the live tree has another, whoever holds it.
+    /// The other copy of a block is free as soon as the live tree has another, even if a snapshot
+    /// holds it.
     ForgottenTwins,
-    /// A copy that has rotted is passed over, and stays as it is.
+    /// A copy that has rotted is skipped, and not rewritten.
     UnmendedTwins,
-    /// What is claimed for UNSTABLE data is given to others.
+    /// Space claimed for UNSTABLE data is given to others.
     EatenClaims,
-    /// A superblock is durable before what it leads to is: nothing is listed in it.
+    /// A superblock is durable before the blocks it leads to: it lists nothing.
     UnlistedBlocks,
     /// A superblock lists blocks that went with its own update.
     ListedFrees,
-    /// Data that goes with an update is not seen before it is written.
+    /// Data that goes with an update is invisible to readers until it is written.
     UnseenRiders,
-    /// What an update frees is used again before the update is durable.
+    /// Units that an update frees are reused before the update is durable.
     EarlyFrees,
     /// An update counts as durable before the flush.
     NoBarrier,
     /// A superblock goes to the slot of the last durable one.
     SameSlot,
-    /// An opening takes the highest superblock, whole or not.
+    /// An opening takes the highest superblock, even if it is torn.
     BelievedHighest,
-    /// An opening takes the number that follows that of the superblock which it believes.
+    /// An opening takes the number after that of the superblock it believes.
     UnpassedNumbers,
-    /// An opening takes the number that follows the highest it saw: a torn one may have that.
+    /// An opening takes the number after the highest it saw: a torn superblock may have it.
     UncountedTears,
-    /// An update that was sealed is written as its blocks are by then.
+    /// A sealed update is written with the contents that its blocks have at the time of the write.
     ThawedUpdates,
-    /// What an opening believes is not written again.
+    /// An opening does not rewrite the update that it believes.
     UnwrittenBelief,
     /// A superblock goes to a zone that no durable anchor names.
     LateAnchors,
-    /// A fold leaves out what was given back.
+    /// A fold leaves out freed units.
     UnfoldedFrees,
-    /// A block of the space log goes before the map tells what it says.
+    /// A block of the space log goes before the map has its lines.
     DroppedLines,
-    /// The space log does not say which blocks of the map tell more than it does.
+    /// The space log does not mark the blocks of the map that have all of its lines.
     UnmarkedFolds,
     /// An opening does not read the space log.
     UnreadLog,
@@ -45,123 +46,123 @@ planted::bugs! {
     KeptRecords,
     /// Pointers are written with the checksum of the block before.
     StaleSums,
-    /// An answer goes with the update after its change.
+    /// A reply goes with the update after that of its change.
     LateAnswers,
-    /// Answers are not folded.
+    /// Replies are not folded.
     UnfoldedAnswers,
     /// Chains are not in the superblock.
     UnwrittenChains,
-    /// An opening does not know how far a volume was that was stopped.
+    /// An opening does not know the last update of a volume that was stopped.
     ForgottenRest,
-    /// What is read of a file need not fit its checksum.
+    /// Data of a file is not compared with its checksum.
     UnsummedReads,
     /// An update that finds no room below stops the volume.
     FailedByRefusals,
-    /// A tree becomes higher whether there is room for that or not.
+    /// A tree grows even if there is no room for it.
     BoundlessTrees,
-    /// An opening takes what it cannot read for what is not there.
+    /// An opening treats a block that it cannot read as missing.
     PassedReads,
-    /// An opening does not write the superblock again that it believes.
+    /// An opening does not rewrite the superblock that it believes.
     HalfBelief,
-    /// An opening does not write the anchor again that it believes.
+    /// An opening does not rewrite the anchor that it believes.
     LoneAnchors,
-    /// What the live tree loses is free, whatever snapshots hold.
+    /// Blocks that the live tree loses are free, even if snapshots hold them.
     ForgottenPins,
-    /// Lists of what died are not folded.
+    /// Lists of dead blocks are not folded.
     UnfoldedDeaths,
-    /// A deletion gives back what other snapshots hold.
+    /// A deletion frees blocks that other snapshots hold.
     GreedyDeletions,
-    /// No room is set aside for what snapshots hold.
+    /// No room is reserved for the blocks that snapshots hold.
     UnkeptRoom,
-    /// Space of a planned change that comes to nothing stays taken.
+    /// Space of a cancelled plan stays taken.
     KeptPlans,
-    /// A scrub does not look again where a block should be that is wrong.
+    /// A scrub does not look a wrong block up again to see whether it has moved.
     BelievedGathering,
     /// Any other version of a block is the right one.
     BelievedVersions,
-    /// A check forgets what stood where a snapshot has a block that cannot be read.
+    /// A check forgets the earlier block at the place of a snapshot's unreadable one.
     PassedOver,
-    /// A repair writes over what the old tree needs.
+    /// A repair overwrites blocks that the old tree needs.
     OverwrittenRepairs,
-    /// A repair writes copies before the superblock is durable that says where there is room.
+    /// A repair writes copies before the superblock that says where there is room is durable.
     EarlyCopies,
-    /// A scrub tells that it mended what is not durable yet.
+    /// A scrub reports a block as mended before that is durable.
     EarlyMending,
-    /// A scrub looks at what is being written.
+    /// A scrub reads blocks that are being written.
     ScrubbedWrites,
-    /// What is compacted takes the place of what was written meanwhile.
+    /// A moved block replaces data that was written meanwhile.
     MovedOverWrites,
-    /// What a snapshot holds is compacted, and its old place is free.
+    /// A compaction moves a block that a snapshot holds, and frees its old place.
     MovedPins,
-    /// What is claimed for UNSTABLE data has no room for what leads to it.
+    /// A claim for UNSTABLE data has no room for the metadata that leads to it.
     HollowClaims,
-    /// A pointer says that its block was written by the next update.
+    /// A pointer has the number of the next update as its birth.
     WrongBirths,
-    /// What was folded is in the chain of records still, and is folded again.
+    /// Folded records stay in the chain of records, and are folded again.
     FoldedTwice,
-    /// A flush counts for what was written while it was under way.
+    /// A flush counts for data that was written while it was under way.
     EarlyCover,
-    /// Data of which the write failed is answered for.
+    /// A reply is sent although the write of its data failed.
     UnheardFailures,
-    /// The newest superblock may be in a zone that no anchor names any more.
+    /// A zone leaves the anchors although it may have the newest superblock.
     ForgottenZones,
-    /// What is behind the end of a file stays in its last block.
+    /// Bytes behind the end of a file stay in its last block.
     RaggedTails,
-    /// A deletion ends before it has given back what it holds.
+    /// A deletion ends before it has freed all of its blocks.
     KeptLists,
-    /// What died since a snapshot stays dead when the volume goes back to it.
+    /// Blocks that died since a snapshot stay dead when the volume goes back to it.
     KeptDeaths,
-    /// What an update frees is discarded before the update is durable.
+    /// Units that an update frees are discarded before the update is durable.
     EarlyDiscards,
-    /// A repair leaves files without a name that have lost it.
+    /// A repair gives no names to files that have lost theirs.
     ForgottenHomeless,
-    /// Places are chosen as if data took no time to the disk.
+    /// Places are chosen as if the transfer of data took no time.
     UncountedTransfers,
     /// The newest anchor is believed, whatever superblocks there are.
     NewestAnchor,
-    /// The newest anchor that is left is believed, though none of the other turn is.
+    /// The newest remaining anchor is believed, though both copies of the other turn are lost.
     LeftAnchors,
-    /// Places of a tree with what is left of a rotten list are given to others.
+    /// Places of a tree that has remains of a rotten list are given to others.
     ReusedPlaces,
-    /// An opening hands out no place of a list again that was free before it.
+    /// An opening never reuses a place of a list that was free before it.
     ForgottenPlaces,
-    /// An opening hands out the last place of a list that is in use.
+    /// An opening gives out the last place of a list that is in use.
     LastPlaceFree,
-    /// Where a block of the map is derived from trees, what hangs from a damaged block is free.
+    /// If a block of the map is derived from trees, units below a damaged block are free.
     FreeBehindDamage,
-    /// A file of which a block has rotted cannot go, nor become shorter.
+    /// A file with a rotten block cannot be removed or truncated.
     StuckChains,
-    /// A block that has rotted does not go where the file ends with its first byte.
+    /// A rotten block is not freed if the file now ends at its first byte.
     LateLosses,
-    /// Going back leaves the files as they are that the snapshot holds without a name.
+    /// Going back leaves alone the files without a name that the snapshot holds.
     LeftOrphans,
-    /// Going back passes over a file that lost its name in the first two updates that may have
-    /// taken one.
+    /// Going back misses a file that lost its name in the first two updates in which one may have.
     LateOrphans,
-    /// What a snapshot held is mended, though that is gone, and other data may stand there.
+    /// A block of a deleted snapshot is mended, though its place may have other data.
     LateMends,
-    /// Going back is refused by rot in the tree that goes.
+    /// Going back is refused because of rot in the tree that is to go.
     RefusedRollBacks,
-    /// An opening takes no superblock of which a bit has flipped.
+    /// An opening rejects a superblock with one flipped bit.
     UnmendedSuperblocks,
     /// No update is followed by one that changes nothing.
     UnfollowedUpdates,
-    /// An update did not happen if a bit has flipped in what it wrote.
+    /// An update with a bit flipped in one of its runs counts as not written.
     UnmendedRuns,
-    /// Blocks of lines of snapshots and lists that have rotted stay so, though memory has them.
+    /// Rotten blocks of lines of snapshots and lists are not rewritten, though memory has their
+    /// contents.
     LostLines,
-    /// A list that cannot be read is in the way of those behind it.
+    /// An unreadable list blocks the lists behind it.
     BlockedLists,
-    /// A fold fails for ever if a block of the map has rotted.
+    /// A fold fails forever if a block of the map has rotted.
     KeptLeaves,
-    /// A block of the map that is written anew tells of what planned Updates have taken.
+    /// A rewritten block of the map includes units that planned Updates have taken.
     RecordedPlans,
-    /// A snapshot that needs a fold waits for one, also where there is no room below.
+    /// A snapshot that needs a fold waits for one even if there is no room below.
     EndlessFolds,
     /// The superblock of an opening counts for two when a zone leaves the anchors.
     OneTwice,
-    /// A block that was read hangs from what led to it before it was.
+    /// A block that was read gets the parent from before the read, which may be stale.
     StaleParents,
-    /// Blocks of an update may leave memory before the device has them.
+    /// Blocks of an update may be evicted before the device has them.
     UnheldNodes,
 }

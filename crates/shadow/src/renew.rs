@@ -1,14 +1,14 @@
-//! What a rotten block of the engine's own books costs: nothing but its place.
+//! Recovery of rotten blocks of the engine's own books, without loss.
 //!
-//! Memory, or what trees hold, has all that the map, its log and the records tell. So what a lost
-//! block told of the map is *derived* from the trees. Where a block of the trees is damaged as
-//! well, what hangs from it is unknown, and all units of which the lost block told count as in use:
-//! `fsck` finds those that are not. Of answers, those in the rotten block alone are forgotten. With
-//! the next update the books are written anew.
+//! Memory, or the trees, have everything that is in the map, its log and the records. So the
+//! contents of a lost block of the map are *derived* from the trees. If a block of the trees is
+//! damaged as well, the blocks below it are unknown, and all units of the lost block count as in
+//! use: `fsck` finds those that are not. Only the replies in a rotten block are forgotten. The
+//! books are rewritten with the next update.
 //!
 //! Invariants:
-//! 1. A unit counts as free only if the map, its log and the records say so, or nothing of trees
-//!    that could all be read holds it.
+//! 1. A unit counts as free only if the map, its log and the records have it as free, or if no tree
+//!    holds it and all trees could be read.
 //!
 //! Not asserted: 1, which is about blocks that cannot be read.
 
@@ -39,20 +39,20 @@ pub(crate) struct Books {
     pub(crate) lost: LostBooks,
 }
 
-/// What of them cannot be read.
+/// The unreadable parts of the books.
 pub(crate) struct LostBooks {
     /// Blocks of the map.
     leaves: BTreeSet<u64>,
-    /// Whether blocks of the log are among it, or records.
+    /// Whether blocks of the log, or records, are lost.
     has_lost: bool,
-    /// Places of blocks in the ring of answers.
+    /// Places of lost blocks in the ring of replies.
     answers: Vec<u64>,
 }
 
-/// Reads what records, the map and the answers tell. What of the map is lost is derived from trees.
+/// Reads records, map and replies. Lost blocks of the map are derived from trees.
 ///
 /// # Errors
-/// [`OpenError`] when something makes no sense, or the disk fails.
+/// [`OpenError`] if something makes no sense, or the disk fails.
 pub(crate) async fn read_books(
     nodes: &Rc<Nodes>,
     space: &Space,
@@ -82,11 +82,11 @@ pub(crate) async fn read_books(
 }
 
 impl Commits {
-    /// Writes anew, with the next update, what an opening could not read, and counts it: runs that
-    /// were mended, blocks of lines of lists that are lost, and the books.
+    /// Rewrites with the next update the blocks that an opening could not read, and counts them:
+    /// mended runs, lost blocks of lines of lists, and the books.
     ///
     /// # Errors
-    /// When something else that a fold changes cannot be read.
+    /// If another block that a fold changes cannot be read.
     pub(crate) async fn renew_all(
         &self,
         mended_runs: u64,
@@ -98,13 +98,13 @@ impl Commits {
         self.renew_books(lost).await
     }
 
-    /// A pointer to a block goes that cannot be read.
+    /// Counts a pointer to an unreadable block that was removed.
     pub(crate) fn note_given_up(&self) {
         let renewed = self.renewed.get();
         self.renewed.set(Renewed { given_up: renewed.given_up + 1, ..renewed });
     }
 
-    /// Blocks of lines of lists that an opening could not read have none from now on.
+    /// Makes the blocks of lines of lists that an opening could not read empty.
     ///
     /// # Errors
     /// [`FsError::Io`].
@@ -116,11 +116,11 @@ impl Commits {
         Ok(())
     }
 
-    /// Blocks of lines, of snapshots or of lists, that cannot be read are written anew from memory,
-    /// which has them all.
+    /// Rewrites unreadable blocks of lines, of snapshots or of lists, from memory, which has them
+    /// all.
     ///
     /// # Errors
-    /// [`FsError::Io`] when one cannot be read that may come back.
+    /// [`FsError::Io`] if a block cannot be read, and may come back.
     pub(crate) async fn renew_lines(&self, stem: &Stem) -> Result<(), FsError> {
         let (snapshots, lists) = (self.pins.lines(), self.pins.listings());
         let is_of_lists = matches!(stem, Stem::Lists);
@@ -149,10 +149,10 @@ impl Commits {
         Ok(())
     }
 
-    /// Writes anew, with the next update, what an opening could not read of the books.
+    /// Rewrites with the next update the blocks of the books that an opening could not read.
     ///
     /// # Errors
-    /// When something else that a fold changes cannot be read.
+    /// If another block that a fold changes cannot be read.
     pub(crate) async fn renew_books(&self, lost: LostBooks) -> Result<(), FsError> {
         let LostBooks { leaves, has_lost, answers } = lost;
         for place in answers {

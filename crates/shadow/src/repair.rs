@@ -1,23 +1,22 @@
-//! Repairing what a volume at rest, or one that was cut off, has that no cut leaves.
+//! Repairing a volume at rest, or one that was cut off, of damage that no cut leaves.
 //!
-//! What is wrong is changed in memory, and goes out as one update: where that is cut off, the old
-//! tree stands. The map and the lists of what died are made anew of what trees hold, and counters
-//! of what there is. In the live tree a block of inodes that is another goes, and so does what
-//! makes no sense as an inode, names of files that are not there, and answers if some of them
-//! cannot be read; links are the names that are found. Data that stands where something else does
-//! gets a place of its own, or is none.
+//! Wrong blocks are changed in memory, and go out as one update: if that is cut off, the old tree
+//! stays. The map and the dead lists are rebuilt from the blocks that trees hold, and counters from
+//! the files that exist. The live tree loses blocks of inodes that are other blocks, inodes that
+//! make no sense, names of missing files, and all replies if some of them cannot be read; link
+//! counts are those of the names found. Data in units that something else holds gets a place of its
+//! own, or is removed.
 //!
-//! The tree of a snapshot is what was there then, and stays as it is: what is lost in it is an
-//! error for who reads it, and all else is there. One of which the line is lost, or the root, is no
-//! more.
+//! The tree of a snapshot has the files of its time, and stays as it is: reads of its lost blocks
+//! fail, and the rest is readable. A snapshot without its line, or its root, is gone.
 //!
-//! A directory goes on without a block of names that is lost, and what has no name gets one in
+//! A directory continues without a lost block of names, and files without a name get one in
 //! `/lost+found` ([`homeless`](crate::homeless)).
 //!
-//! What cannot be made right stays as it is, an error for who reads it: data is never taken for
-//! none. A block that the disk cannot read may come back, so nothing is given up for its sake.
+//! Damage that cannot be repaired stays, and reads of it fail: unreadable data is never taken for a
+//! hole. A block that the disk cannot read may come back, so nothing is given up for its sake.
 //!
-//! Commit point: [`Commits::durable`], as that of every update.
+//! Commit point: [`Commits::durable`], as for every update.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -54,8 +53,8 @@ use crate::runs::{Unfolded, coalesced};
 use crate::space::Space;
 use crate::space_log::Log;
 
-/// Repairs what can be, with one update. The volume is not at rest then: an opening goes on from
-/// there.
+/// Repairs a volume as far as possible, with one update. The volume is not at rest afterwards: an
+/// opening continues from there.
 ///
 /// # Errors
 /// [`OpenError`]; then the volume is as it was.
@@ -82,7 +81,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     let next = highest + 1;
     drop_all_wrong(&nodes).await?;
     clear_senseless(&nodes).await;
-    // Copies go where the trees of that superblock have nothing, and those before it may.
+    // Copies go where the trees of that superblock have no blocks, though earlier ones may.
     if !is_planted(Bug::EarlyCopies) {
         believe(&*device, (&found, at), &mended, &anchor.secret).await?;
     }
@@ -103,7 +102,7 @@ pub async fn repair(device: Rc<dyn BlockDevice>, runtime: Runtime) -> Result<(),
     commits.commit(false).await.map_err(OpenError::of_commit)
 }
 
-/// Whether all answers can be read. Otherwise none is remembered.
+/// Whether all replies can be read. Otherwise all are forgotten.
 async fn has_answers(
     nodes: &Nodes,
     shape: &Shape,
@@ -116,8 +115,8 @@ async fn has_answers(
     }
 }
 
-/// A superblock that leads to no lists and to no space log: they are made anew, or are not needed.
-/// Nothing of a tree that goes has been changed.
+/// A superblock without lists and space log: they are rebuilt, or not needed. The trees that are
+/// removed from it have not been changed.
 fn bare(mut superblock: Superblock, has_answers: bool) -> Superblock {
     let none = Tree::default();
     let snapshots =
@@ -131,19 +130,19 @@ fn bare(mut superblock: Superblock, has_answers: bool) -> Superblock {
     Superblock { snapshots, log: none, log_blocks: 0..0, ..superblock }
 }
 
-/// Each unit of a volume.
+/// All units of a volume.
 fn units(shape: &Shape) -> impl Iterator<Item = Run> + use<> {
     (0..shape.units).map(Run::of)
 }
 
-/// What there was.
+/// The volume before the repair.
 struct Before {
-    /// What trees hold, and what the map says is in use: nothing of it is written over, so that the
-    /// old tree stands if the update is cut off.
+    /// Units that trees hold, or that the map has in use: none of them is overwritten, so that the
+    /// old tree stays if the update is cut off.
     space: Rc<Space>,
-    /// What records tell, as far as it is known.
+    /// Contents of the records, as far as they are known.
     unfolded: Unfolded,
-    /// Blocks of data that stand where something else does, by file and place.
+    /// Blocks of data in units that something else holds, by file and index.
     strays: BTreeMap<(u64, u64), Run>,
 }
 
@@ -180,9 +179,9 @@ async fn used_before(
     Ok(Before { space, unfolded: unfolded.unwrap_or_default(), strays: old.strays })
 }
 
-/// Leads files to blocks of their own, where they led to what something else holds. Which of two
-/// files a block is, nothing tells: one of them gets a copy, which is as right as the other, or as
-/// wrong. A block of metadata says whose it is: there the file has nothing.
+/// Gives files blocks of their own where they share units with something else. If two files share a
+/// block, nothing shows whose it is: one of them gets a copy, which is as right as the other, or as
+/// wrong. A block of metadata identifies its owner: then the file gets a hole.
 async fn part(
     nodes: &Nodes,
     space: &Space,
@@ -211,7 +210,7 @@ async fn part(
     Ok(nodes.path.device().flush().await?)
 }
 
-/// A copy of a block of data; none if there is no data, but metadata or no place at all.
+/// Copies a block of data; none if it is metadata, or at no possible place.
 async fn copied(nodes: &Nodes, space: &Space, old: Pointer) -> Result<Option<u64>, OpenError> {
     let run = Run { start: old.address.get(), length: space.shape().block };
     if !space.shape().may_hold(&run) {
@@ -233,15 +232,15 @@ async fn copied(nodes: &Nodes, space: &Space, old: Pointer) -> Result<Option<u64
     Ok(Some(own))
 }
 
-/// What is right, in memory.
+/// The repaired volume, in memory.
 struct Fixed {
     superblock: Superblock,
     pins: Pins,
-    /// What died, of which lists are made.
+    /// Dead runs, from which lists are made.
     unfolded: Unfolded,
 }
 
-/// Changes what is wrong, in memory.
+/// Repairs the volume in memory.
 async fn fixed(
     nodes: &Rc<Nodes>,
     shape: Shape,
@@ -280,7 +279,7 @@ async fn fixed(
     Ok(Fixed { superblock, pins, unfolded: dead(&look, answers) })
 }
 
-/// What snapshots alone hold, as records tell it, and the answers that these have.
+/// The runs that snapshots alone hold, in the form of records, and the replies of the old records.
 fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
     let mut died: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
     look.died.values().for_each(|&(span, run)| died.entry(span).or_default().push(run));
@@ -292,7 +291,7 @@ fn dead(look: &Look<'_>, answers: Vec<Rc<[u8]>>) -> Unfolded {
     unfolded
 }
 
-/// Counts what there is in the live tree: files, their links, and the rest.
+/// Counts the files of the live tree, their links, and the rest.
 async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock) {
     let shape = look.held.shape();
     let orphans = look.chains(&superblock.chains).iter().map(|chain| chain.ino).collect();
@@ -301,7 +300,7 @@ async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock)
         let named = look.says.names.get(&ino).copied().unwrap_or(0);
         let named = named.saturating_sub(of_orphans.get(&ino).copied().unwrap_or(0));
         let is_orphan = known.links == 0 && orphans.contains(&ino);
-        // One without a name stays as it is.
+        // A file without a name stays as it is.
         let links = if is_orphan || named == 0 { known.links } else { named };
         let units = known.likely_units(shape);
         if (links, units) == (known.links, known.units) {
@@ -326,8 +325,8 @@ async fn count_live(nodes: &Nodes, look: &Look<'_>, superblock: &mut Superblock)
     superblock.next_ino = said.max((last + 1).next_multiple_of(INODES));
 }
 
-/// The snapshots that stay, and the slots of their lines: those that make sense, and have a root.
-/// The lines of others go.
+/// The snapshots that stay, with the slots of their lines: those that make sense and have a root.
+/// The lines of others are freed.
 async fn kept_snapshots(
     nodes: &Rc<Nodes>,
     said: &mut Snapshots,
@@ -365,7 +364,7 @@ async fn kept_snapshots(
     Ok(kept)
 }
 
-/// The snapshots, and the slots of their lines, which say what there is in each.
+/// The snapshots, with the slots of their lines, whose counts are corrected.
 async fn counted(
     nodes: &Rc<Nodes>,
     look: &Look<'_>,
@@ -391,7 +390,7 @@ async fn counted(
     Ok(all)
 }
 
-/// Clears what makes no sense as an inode.
+/// Clears inodes that make no sense.
 async fn clear_senseless(nodes: &Nodes) {
     let mut next = 0;
     while let Some(block) = nodes.leaf_from(&Stem::Inodes, None, next, Which::First).await {
@@ -409,7 +408,7 @@ async fn clear_senseless(nodes: &Nodes) {
     }
 }
 
-/// Takes the names of files that are not there out of directories.
+/// Removes the names of missing files from directories.
 async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
     let files = look.says.files.iter();
     for (&ino, _) in files.filter(|(_, it)| it.kind == FileKind::Directory) {
@@ -431,7 +430,7 @@ async fn drop_names(nodes: &Nodes, look: &Look<'_>, gone: &BTreeSet<u64>) {
     }
 }
 
-/// Where in a block of names these files have some.
+/// Positions of names of these files in a block of names.
 fn names_in(node: &Node, gone: &BTreeSet<u64>) -> Vec<usize> {
     node.read(|bytes| {
         let starts = (size_of::<Head>()..).step_by(CHUNK_SIZE).take(CHUNKS as usize);
@@ -446,7 +445,7 @@ fn names_in(node: &Node, gone: &BTreeSet<u64>) -> Vec<usize> {
     })
 }
 
-/// Makes the map anew of what trees hold.
+/// Rebuilds the map from the blocks that trees hold.
 async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
     let shape = *look.held.shape();
     let count = shape.units.div_ceil(MAPPED);
@@ -454,7 +453,7 @@ async fn make_map(nodes: &Nodes, look: &mut Look<'_>) -> Result<(), FsError> {
     for leaf in 0..count {
         map.push(nodes.make(&Stem::Map, 0, leaf, &mut made).await?);
     }
-    // Where the old ones stand: they are given back by the update itself.
+    // The old blocks stay in use: the update itself frees them.
     for level in 0..=nodes.height(&Stem::Map) {
         for index in 0..count.div_ceil(FAN.pow(level.into())) {
             let node = nodes.find(&Stem::Map, level, index);

@@ -1,13 +1,15 @@
-//! Going back to a snapshot, the newest: one update in which the live tree is what that holds.
+//! Going back to the newest snapshot: one update in which the live tree becomes that of the
+//! snapshot.
 //!
-//! All that the live tree has since is free then, and what it lost since is alive again, so the
-//! lists of that go. Everything is found before anything changes; the map tells at once what is
-//! free, since records of it might be larger than memory. Nobody else has the volume meanwhile.
+//! Blocks that the live tree has taken since become free, and blocks that it has lost since become
+//! live again, so their lists are removed. Everything is read before anything changes. The free
+//! units go into the map at once, since records of them might be larger than memory. No client uses
+//! the volume meanwhile.
 //!
 //! Invariants:
-//! 1. What is free then was written after the snapshot was made.
+//! 1. A block that becomes free was written after the snapshot was made.
 //!
-//! Not asserted: 1, which the walk decides: a block is not younger than what leads to it.
+//! Not asserted: 1, which the walk decides: a block is not younger than its parent.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,7 +31,7 @@ use crate::planted::{Bug, is_planted};
 use crate::work::{Back, rest_of};
 
 impl Shadow {
-    /// Finds what going back to a snapshot changes. Nothing is on its way meanwhile.
+    /// Finds the changes for going back to a snapshot. No update is on its way meanwhile.
     pub(crate) async fn plan_roll_back(&self, number: SnapshotNumber) -> Result<Back, FsError> {
         let (told, _) = self.pins.told(number).ok_or(FsError::NoEntry)?;
         self.commits.fold_now().await?;
@@ -62,7 +64,7 @@ impl Shadow {
             let line = match self.line_of_list(listing).await {
                 Err(FsError::Corrupt) => {
                     self.pins.note_damage(listing.list.span);
-                    continue; // what is on it is alive, whatever the list says
+                    continue; // the blocks on it are alive, whatever the list says
                 }
                 line => line?,
             };
@@ -89,19 +91,19 @@ impl Shadow {
         Ok(Back { told, since, map, lists, orphans })
     }
 
-    /// The files that a snapshot holds without a name.
+    /// The files without a name that a snapshot holds.
     async fn orphans_of(&self, told: &Told) -> Result<Vec<Chain>, FsError> {
         let mut found = Vec::new();
         if told.orphans_since > 0 && !is_planted(Bug::LeftOrphans) {
             let stem = Stem::Pinned(Rc::new(told.inodes));
             self.nameless_since(&stem, None, told.orphans_since, &mut found).await?;
         }
-        found.truncate(CHAINS); // on a damaged volume a repair is for the others
+        found.truncate(CHAINS); // on a damaged volume a repair handles the others
         Ok(found)
     }
 
-    /// The files without a name whose inodes hang from a block, or from the root, as far as an
-    /// update or a later one wrote them: the update in which a file lost its name has.
+    /// The files without a name below a block, or below the root, in blocks of inodes that this
+    /// update or a later one wrote: the update in which a file lost its name wrote its block.
     fn nameless_since<'a>(
         &'a self,
         stem: &'a Stem,
@@ -133,7 +135,7 @@ impl Shadow {
         .boxed_local()
     }
 
-    /// The live tree is what the snapshot holds. Gives what is free of which the map tells.
+    /// Makes the live tree that of the snapshot. Returns the runs that are free in the map already.
     pub(crate) fn roll_back(&self, back: Back, freed: &mut Vec<Run>) -> Vec<Run> {
         let Back { told, since, map, lists, orphans } = back;
         for run in &since {
@@ -151,7 +153,7 @@ impl Shadow {
         since
     }
 
-    /// What hangs from a block, or from the root, and was written after an update.
+    /// Collects the blocks below a block, or below the root, that were written after an update.
     fn written_since<'a>(
         &'a self,
         stem: &'a Stem,
@@ -171,7 +173,8 @@ impl Shadow {
                 let twin = self.nodes.twin_of(&parent, index);
                 let copies = [pointer.address.get(), twin].into_iter().filter(|&at| at > 0);
                 for run in copies.map(|start| Run { start, length }) {
-                    // What cannot be read is discarded as well; what hangs from it stays allocated.
+                    // Unreadable blocks are discarded as well; the blocks below them stay
+                    // allocated.
                     if !self.space.shape().may_hold(&run) || !self.space.has_all(run) {
                         return Err(FsError::Corrupt);
                     }
@@ -199,7 +202,7 @@ impl Shadow {
         .boxed_local()
     }
 
-    /// The same, of the files that have their inodes in a block.
+    /// The same for the files whose inodes are in a block.
     async fn files_since(
         &self,
         home: &Rc<Node>,
@@ -223,7 +226,7 @@ impl Shadow {
     }
 }
 
-/// The files without a name that have their inodes in a block.
+/// The files without a name whose inodes are in a block.
 fn nameless_of(home: &Rc<Node>) -> impl Iterator<Item = Chain> {
     let of = |slot| {
         let facts = home.inode(slot, |record| record.facts().filter(|_| !record.is_free()))?;

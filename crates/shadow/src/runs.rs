@@ -1,4 +1,4 @@
-//! Runs of units, as records and superblocks tell of them.
+//! Runs of units in records and superblocks.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,26 +10,26 @@ use crate::format::superblock::Listed;
 use crate::format::{MAPPED, sum};
 use crate::pins::Pins;
 
-/// Blocks of records after which they are folded. A small volume has few to spare.
+/// Blocks of records that make a fold due. A small volume has few to spare.
 pub(crate) fn most_records(shape: &Shape) -> usize {
     (shape.units / 64).clamp(4, 32) as usize
 }
 
-/// What records have told since the last fold.
+/// The contents of the records since the last fold.
 #[derive(Clone, Default)]
 pub(crate) struct Unfolded {
     pub(crate) changes: Vec<Change>,
     pub(crate) answers: Vec<Rc<[u8]>>,
-    /// Where the records are.
+    /// Units of the records.
     pub(crate) units: Vec<u64>,
-    /// How many runs died, of each span.
+    /// Number of dead runs of each span.
     pub(crate) died: BTreeMap<Span, u64>,
-    /// Blocks of the map of which each change tells, in all.
+    /// Sum of the blocks of the map that each change touches.
     pub(crate) leaves: u64,
 }
 
 impl Unfolded {
-    /// A record tells more.
+    /// Adds the contents of one more record.
     pub(crate) fn extend(&mut self, changes: Vec<Change>, answers: Vec<Rc<[u8]>>) {
         for change in &changes {
             let run = change.run();
@@ -43,7 +43,7 @@ impl Unfolded {
     }
 }
 
-/// What an update takes and gives back, and what of it snapshots hold.
+/// Units that an update takes and frees, and units that died: snapshots alone hold them.
 #[derive(Default)]
 pub(crate) struct Balance {
     pub(crate) taken: Vec<Run>,
@@ -52,7 +52,8 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// The live tree loses a block of so many units. What snapshots hold is not free.
+    /// Notes that the live tree loses a block of this length. If a snapshot holds it, it is not
+    /// free.
     pub(crate) fn lose(&mut self, old: Pointer, length: u64, pins: &Pins) {
         let run = Run { start: old.address.get(), length };
         match pins.span_of(old.birth.get()) {
@@ -62,7 +63,7 @@ impl Balance {
         }
     }
 
-    /// As a record tells it, and what is free when it is durable.
+    /// The changes for the record, and the runs that are free when it is durable.
     pub(crate) fn into_changes(mut self) -> (Vec<Change>, Vec<Run>) {
         let (taken, freed) = (coalesced(self.taken), coalesced(self.freed));
         let mut changes: Vec<Change> = taken.into_iter().map(Change::Taken).collect();
@@ -76,7 +77,7 @@ impl Balance {
     }
 }
 
-/// Runs in the order of their units, those that meet as one.
+/// Runs in the order of their units, with adjacent ones joined.
 pub(crate) fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_unstable();
     let mut all: Vec<Run> = Vec::with_capacity(runs.len());
@@ -89,8 +90,8 @@ pub(crate) fn coalesced(mut runs: Vec<Run>) -> Vec<Run> {
     all
 }
 
-/// What is listed of blocks of so many units, of which these are the checksums: those side by side
-/// together.
+/// The entries of a superblock's list for blocks of this many units with these checksums, with
+/// adjacent blocks joined.
 pub(crate) fn runs_of(sums: &BTreeMap<u64, u64>, units: u64) -> Vec<Listed> {
     let mut runs: Vec<(Run, Vec<u64>)> = Vec::new();
     for (&start, &sum) in sums {

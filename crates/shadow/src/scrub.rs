@@ -1,28 +1,30 @@
 //! Scrubbing: every block that a superblock leads to is read, and compared with its checksum.
 //!
-//! Metadata is walked through as readers see it, and the places of blocks are gathered with their
-//! checksums, so many at a time as there is memory for. These are sorted by where they stand and
-//! read in that order, in large pieces. What is wrong is mended if the disk has another version of
-//! it. If it is metadata of the live tree, and in memory, it is written elsewhere with the next
-//! update. Else it is lost, and named with the file whose it is.
+//! Metadata is walked as readers see it, and the addresses and checksums of blocks are collected,
+//! as many at a time as memory allows. They are sorted by address and read in that order, in large
+//! pieces. A wrong block is mended if the disk has another version of it. If it is metadata of the
+//! live tree, and in memory, it is written elsewhere with the next update. Else it is lost, and
+//! reported with the name of its file.
 //!
-//! The live tree comes first, and then what each snapshot holds and neither that nor a snapshot
-//! before it does. What of the live tree was freed before it was read is read with the snapshot.
-//! Snapshots that are made meanwhile come last: they may hold what the live tree lost by then.
+//! The live tree comes first, and then the blocks of each snapshot that neither the live tree nor a
+//! snapshot before it has. Blocks of the live tree that were freed before they were read are read
+//! with the snapshot. Snapshots that are made meanwhile come last: they may hold blocks that the
+//! live tree has lost by then.
 //!
-//! Callers change the volume meanwhile. Blocks that were written since the scrub began are not
-//! looked at, and of one that is wrong the pointer is looked up again: what was freed or replaced
-//! is no one's loss, and nor is what a snapshot held that is deleted. It gives way to them
+//! Clients change the volume meanwhile. Blocks that were written since the scrub began are skipped,
+//! and the pointer of a wrong block is looked up again: a block that was freed or replaced is no
+//! loss, and nor is one of a deleted snapshot. A scrub gives way to foreground I/O
 //! ([`crate::scrubbing`]).
 //!
 //! Invariants:
-//! 1. What is gathered stands on the disk: an update wrote it that was durable when the scrub
+//! 1. Each collected block is on the disk: the update that wrote it was durable when the scrub
 //!    began.
-//! 2. What is told as lost is what a pointer leads to, which is as it was when the block was read.
-//! 3. No more than [`BATCH`] blocks are gathered at once.
-//! 4. What is told as mended is durable.
+//! 2. A block is reported as lost only if a pointer leads to it that is the same as when it was
+//!    read.
+//! 3. No more than [`BATCH`] blocks are collected at once.
+//! 4. A block is reported as mended only when that is durable.
 //!
-//! Not asserted: 1 and 2, of which scrubs beside callers tell; 4, of which cuts after scrubs do.
+//! Not asserted: 1 and 2, which scrubs beside clients test; 4, which cuts after scrubs test.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -57,95 +59,95 @@ use crate::seen::Seen;
 use crate::twins;
 use directory::entry::CHUNK_SIZE;
 
-/// Blocks whose places are gathered before they are read.
+/// Blocks whose addresses are collected before they are read.
 pub(crate) const BATCH: usize = 1 << 18;
 /// Bytes that are read at once,
 const LARGE: u64 = 1 << 20;
-/// and beside callers, whom one long read keeps less than many short ones,
+/// and beside foreground I/O, which one long read delays less than many short ones,
 const LARGE_BESIDE: u64 = 4 << 20;
-/// and bytes between two blocks that are read with them rather than passed.
+/// and the largest gap between two blocks that are still read together.
 const GAP: u64 = 128 << 10;
-/// Blocks of metadata that are read at once on the way,
+/// Blocks of metadata that are read ahead at once on the walk,
 const AHEAD: u64 = 32;
-/// and beside callers.
+/// and beside foreground I/O.
 const AHEAD_BESIDE: u64 = 8;
-/// Steps of the walk after which others have a turn.
+/// Steps of the walk after which the scrub yields.
 const STEPS: u64 = 256;
-/// Losses that are told one by one.
+/// Losses that are reported one by one.
 const TOLD: usize = 100_000;
-/// Who has records: no tree has this number.
+/// Owner of records: no tree has this number.
 const RECORDS: u64 = u64::MAX;
 
-/// A block that is to be read.
+/// A block to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
-    /// Its first byte, and how many it has.
+    /// First byte and length of the block.
     at: u64,
     length: u64,
-    /// What its pointer says.
+    /// Birth and checksum in its pointer.
     birth: u64,
     sum: u64,
-    /// Its place: the tree's owner, the level and the index.
+    /// Its place: the owner of its tree, its level and its index.
     owner: u64,
     level: u8,
     index: u64,
 }
 
-/// Whether a block has another copy, perhaps.
+/// Whether a block may have another copy.
 fn stands_twice(block: &Block) -> bool {
     block.owner == 0 && block.index == 0
 }
 
-/// What of a file, or of files, is lost: from this byte on.
+/// The lost part of a file, or of files: from this byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Damage {
-    /// The files, by their numbers; the first is behind the last for none.
+    /// The files, by their numbers; none if the first is greater than the last.
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// Where in the file.
+    /// Position in the file.
     pub(crate) offset: u64,
-    /// Where on the volume.
+    /// Position on the volume.
     pub(crate) at: u64,
 }
 
-/// A scrub under way.
+/// A scrub in progress.
 pub(crate) struct Scrub<'a> {
     pub(crate) nodes: &'a Nodes,
-    /// The inodes that it goes through: those of the live tree, or of a snapshot.
+    /// The inodes that it walks through: those of the live tree, or of a snapshot.
     pub(crate) inodes: Stem,
     held: Option<Told>,
-    /// What was written by this update, or before it, was looked at with another snapshot.
+    /// Blocks with this birth or an earlier one were read with another snapshot.
     since: u64,
-    /// What was written by this update, or before it, snapshots may hold,
+    /// Blocks with this birth or an earlier one may be held by snapshots;
     until: u64,
-    /// and of that was looked at with the live tree.
+    /// those of them that were read with the live tree.
     seen: Seen,
-    /// None where it is not open.
+    /// None if the volume is not open.
     volume: Option<&'a Shadow>,
-    /// How it gives way to callers, if there may be some.
+    /// Its throttle, if there may be foreground I/O.
     way: Option<GiveWay<'a>>,
     ends: &'a Cell<bool>,
     /// Units of a block of a file.
     block: u64,
-    /// The last update that was durable when it began.
+    /// The last update that was durable at its beginning.
     begun: u64,
     /// All inodes from this number on are free.
     pub(crate) next_ino: u64,
-    /// The oldest record then: a fold begins with another.
+    /// The oldest record at that time: it changes with a fold.
     oldest: Option<u64>,
     batch: Vec<Block>,
     steps: u64,
-    /// How many blocks had been mended as they were read when that was counted last.
+    /// Number of mended blocks when last counted.
     counted: u64,
-    /// Changes with which what rotted on the disk is written again.
+    /// Changes that rewrite blocks that have rotted on the disk.
     again: Vec<Sequence>,
     scrubbed: Scrubbed,
     damage: Vec<Damage>,
     watch: Watch<'a>,
 }
 
-/// Scrubs a volume that is not open. What is wrong at rest of its anchors and superblocks is mended
-/// as well.
+/// Scrubs a volume that is not open. If it is at rest, wrong anchors and superblocks are mended as
+/// well.
 ///
 /// # Errors
 /// [`OpenError`] if there is none.
@@ -204,7 +206,7 @@ pub async fn scrub(
 }
 
 impl Shadow {
-    /// Scrubs the volume while it is used.
+    /// Scrubs an open volume.
     ///
     /// # Errors
     /// [`ScrubError`].
@@ -243,7 +245,7 @@ impl Shadow {
             damage: Vec::new(),
             watch,
         };
-        // Those of an update on its way are on the disk when it is durable.
+        // The blocks of an update on its way are on the disk when it is durable.
         scrub.until_durable(last.number).await?;
         let scrubbed = async {
             scrub.records(last.record, self.nodes.secret()).await;
@@ -252,7 +254,7 @@ impl Shadow {
         self.callers.apart(scrubbed).await
     }
 
-    /// Ends the scrub that is under way, if there is one.
+    /// Ends the current scrub, if there is one.
     pub(crate) async fn end_scrub(&self) {
         self.scrubbing.ends.set(true);
         self.released().notify();
@@ -293,21 +295,21 @@ impl<'a> Scrub<'a> {
         Ok(self.scrubbed)
     }
 
-    /// Goes through what a snapshot holds, and none before it.
+    /// Walks through the blocks that a snapshot holds, and none before it.
     async fn snapshot(&mut self, told: Told) -> Result<(), ScrubError> {
         self.inodes = Stem::Pinned(Rc::new(told.inodes));
         let update = told.update;
         self.held = Some(told);
         self.tree(&self.inodes.clone(), None).await?;
         self.read_batch().await?;
-        // One that went meanwhile may have shared what was not looked at.
+        // A snapshot that went meanwhile may have shared blocks that were not read.
         if self.is_held_still() {
             self.since = update;
         }
         Ok(())
     }
 
-    /// Snapshots of higher numbers than this one, when they are on the disk.
+    /// Snapshots with higher numbers than this, once they are on the disk.
     async fn made_since(&mut self, last: u64) -> Result<Vec<Told>, ScrubError> {
         let Some(commits) = self.commits() else { return Ok(Vec::new()) };
         let mut made = commits.pins.holding();
@@ -322,7 +324,8 @@ impl<'a> Scrub<'a> {
         self.until(|commits| commits.superblock.borrow().durable >= number).await
     }
 
-    /// Waits for what updates make so. Where there is no room below, it may never be.
+    /// Waits for a condition that updates bring about. If there is no room below, it may never
+    /// hold.
     async fn until(&mut self, is_so: impl Fn(&Commits) -> bool) -> Result<(), ScrubError> {
         let Some(volume) = self.volume else { return Ok(()) };
         while !is_so(&volume.commits) {
@@ -335,7 +338,7 @@ impl<'a> Scrub<'a> {
         Ok(())
     }
 
-    /// Goes through the records since the last fold, which are few.
+    /// Walks through the records since the last fold, which are few.
     async fn records(&mut self, last: Pointer, secret: &Secret) {
         let mut next = last;
         while !next.is_null() {
@@ -361,13 +364,14 @@ impl<'a> Scrub<'a> {
         Block { at: at.saturating_mul(unit), length: units * unit, birth, sum, owner, level, index }
     }
 
-    /// Gathers the blocks of a tree; of which file it is, as that was, if it is that of one.
+    /// Collects the blocks of a tree. `file` has the attributes that its file had, if it belongs to
+    /// one.
     async fn tree(&mut self, stem: &Stem, file: Option<&Facts>) -> Result<(), ScrubError> {
         let height = self.nodes.height(stem);
         self.below(stem, file, height, 0, WIDTH as u64).await
     }
 
-    /// Gathers blocks of a level, and all that hangs from them.
+    /// Collects blocks of a level, and all below them.
     fn below<'s>(
         &'s mut self,
         stem: &'s Stem,
@@ -384,17 +388,17 @@ impl<'a> Scrub<'a> {
                 let leads_on = level > 0 || is_inodes;
                 let ahead = if self.is_called() { AHEAD_BESIDE } else { AHEAD };
                 if leads_on && (index - first).is_multiple_of(ahead) {
-                    // What cannot be read is found with the others of its batch.
+                    // Unreadable blocks are found with the others of their batch.
                     let ahead = index..(index + ahead).min(first + count);
                     let read = ahead.map(|index| self.nodes.get(stem, level, index));
                     self.work(join_all(read)).await;
                 }
                 if !is_still(stem, file) {
-                    return Ok(()); // it went, and its number may be another's
+                    return Ok(()); // the file is gone, and its number may be another's
                 }
                 let parent = self.work(self.nodes.parent(stem, level, index)).await;
                 let Ok(Some(parent)) = parent else {
-                    continue; // that is told with what leads here
+                    continue; // reported with the block that leads here
                 };
                 if !is_still(stem, file) {
                     return Ok(());
@@ -425,7 +429,7 @@ impl<'a> Scrub<'a> {
         .boxed_local()
     }
 
-    /// Gathers the blocks of the files whose inodes are in a block.
+    /// Collects the blocks of the files whose inodes are in a block.
     async fn files(&mut self, block: u64) -> Result<(), ScrubError> {
         for slot in 0..INODES {
             let home = self.work(self.nodes.get(&self.inodes, 0, block)).await;
@@ -438,7 +442,7 @@ impl<'a> Scrub<'a> {
         Ok(())
     }
 
-    /// Others go on meanwhile, memory is kept in bounds, and an order to end is heard.
+    /// Lets other tasks run, keeps memory in bounds, and checks for an order to end.
     pub(crate) async fn take_turns(&mut self) -> Result<(), ScrubError> {
         self.steps += 1;
         self.nodes.relieve();
@@ -453,7 +457,7 @@ impl<'a> Scrub<'a> {
         self.way.as_ref().is_some_and(GiveWay::is_called)
     }
 
-    /// Waits for the device.
+    /// Waits for the device, and counts the time for the throttle.
     pub(crate) async fn work<T>(&self, work: impl Future<Output = T>) -> T {
         match &self.way {
             Some(way) => way.work(work).await,
@@ -461,7 +465,7 @@ impl<'a> Scrub<'a> {
         }
     }
 
-    /// Rests as long as is due, as long as somebody calls.
+    /// Rests as long as is due, and as long as there is foreground I/O.
     async fn give_way(&mut self) -> Result<(), ScrubError> {
         let mut left = self.way.as_ref().map_or(Duration::ZERO, GiveWay::due);
         while !left.is_zero()
@@ -474,13 +478,13 @@ impl<'a> Scrub<'a> {
         Ok(())
     }
 
-    /// What makes updates; nothing where the volume is not open.
+    /// The committer; none if the volume is not open.
     fn commits(&self) -> Option<&'a Commits> {
         self.volume.map(|volume| &*volume.commits)
     }
 
     pub(crate) fn go_on(&mut self) -> Result<(), ScrubError> {
-        self.scrubbed.mended += self.nodes.mended() - self.counted; // on the way
+        self.scrubbed.mended += self.nodes.mended() - self.counted; // mended on the walk
         self.counted = self.nodes.mended();
         let scrubbed = &mut self.scrubbed;
         scrubbed.total_bytes = scrubbed.total_bytes.max(scrubbed.done_bytes);
@@ -493,7 +497,8 @@ impl<'a> Scrub<'a> {
         }
     }
 
-    /// Whether a snapshot has a block together with the live tree. Of that, it is noted.
+    /// Whether a snapshot shares a block with the live tree, where it was read. Notes the blocks of
+    /// the live tree for this.
     fn is_seen(&mut self, pointer: &Pointer) -> bool {
         let unit = pointer.address.get();
         if self.held.is_some() {
@@ -511,7 +516,7 @@ impl<'a> Scrub<'a> {
         if self.batch.len() == BATCH { self.read_batch().await } else { Ok(()) }
     }
 
-    /// Reads what was gathered, in the order in which it stands on the disk.
+    /// Reads the collected blocks, in the order of their addresses.
     async fn read_batch(&mut self) -> Result<(), ScrubError> {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_unstable();
@@ -539,7 +544,7 @@ impl<'a> Scrub<'a> {
         self.name_damage().await
     }
 
-    /// Reads blocks that stand near each other.
+    /// Reads blocks that are near each other.
     async fn read_run(&mut self, start: u64, end: u64, blocks: &[Block]) {
         let read = self.read(start, end.saturating_sub(start)).await;
         for block in blocks {
@@ -547,7 +552,7 @@ impl<'a> Scrub<'a> {
             let within = (block.at - start) as usize;
             let fits = match &read {
                 Ok(bytes) => sum(&bytes[within..within + block.length as usize]) == block.sum,
-                // One that cannot be read is not to hide the others.
+                // An unreadable block must not hide the others.
                 Err(_) => {
                     let alone = self.read(block.at, block.length).await;
                     alone.is_ok_and(|bytes| sum(&bytes) == block.sum)
@@ -561,12 +566,12 @@ impl<'a> Scrub<'a> {
 
     async fn read(&self, at: u64, length: u64) -> Result<Buffer, IoError> {
         let device = self.nodes.path.device();
-        // A pointer that makes no sense may say anything.
+        // A pointer that makes no sense may have any address.
         device.geometry().check(block::Verb::Read, at, length)?;
         self.work(device.read(at, Buffer::unfilled(length as usize))).await
     }
 
-    /// A block is not what it should be. It is mended, if that can be; gives what it is then.
+    /// Mends a wrong block, if possible; returns its contents then.
     async fn wrong(&mut self, block: &Block) -> Option<Buffer> {
         let looks_again = !is_planted(Bug::BelievedGathering);
         let unit = UNIT as u64;
@@ -599,8 +604,8 @@ impl<'a> Scrub<'a> {
         None
     }
 
-    /// A block that is in memory, and on the disk no more, goes elsewhere, and so does one of which
-    /// the other copy is whole; says with which change.
+    /// Writes a block elsewhere that is in memory, but rotten on the disk, or that has a whole
+    /// other copy; returns the change that does so.
     async fn write_again(&self, block: &Block, pointer: Pointer) -> Option<Sequence> {
         let volume = self.volume.filter(|_| self.held.is_none() && block.owner != RECORDS)?;
         let stem = self.stem_of(block.owner).await.ok()??;
@@ -613,7 +618,7 @@ impl<'a> Scrub<'a> {
         is_it.then(|| volume.write_again([node], volume.cost_of(&stem)))?
     }
 
-    /// What is written again is mended when it is durable.
+    /// Waits until rewritten blocks are durable: then they count as mended.
     async fn come_to_rest(&mut self) -> Result<(), ScrubError> {
         let last = self.again.last().filter(|_| !is_planted(Bug::EarlyMending)).copied();
         if let Some(last) = last {
@@ -623,8 +628,8 @@ impl<'a> Scrub<'a> {
         Ok(())
     }
 
-    /// Whether a pointer still leads to a block as it was gathered. Nothing is awaited between the
-    /// look and the answer.
+    /// Whether a pointer still leads to a collected block. There is no await between the check and
+    /// the return.
     async fn is_there(&self, block: &Block) -> bool {
         if !self.is_held_still() {
             return false;
@@ -634,7 +639,7 @@ impl<'a> Scrub<'a> {
             let (units, unit) = (&commits.unfolded.borrow().units, block.at / UNIT as u64);
             return units.first() == self.oldest.as_ref() && units.contains(&unit);
         }
-        // What leads to it cannot be read any more: that is told.
+        // If its parent cannot be read any more, that is reported.
         self.pointers_to(block).await.is_ok_and(|pointers| {
             let is_it = |pointer: &Pointer| {
                 let now = self.block_of((block.owner, block.level, block.index), *pointer, 1);
@@ -644,14 +649,14 @@ impl<'a> Scrub<'a> {
         })
     }
 
-    /// Whether the snapshot that it goes through, if it does, holds what it did.
+    /// Whether the current snapshot, if there is one, still holds its blocks.
     fn is_held_still(&self) -> bool {
         let (Some(commits), Some(told)) = (self.commits(), &self.held) else { return true };
         let now = commits.pins.told(SnapshotNumber(told.number));
         now.is_some_and(|(now, _)| now.state != State::Gone)
     }
 
-    /// Where a block stands now, and its other copy; null for none.
+    /// Pointers to a block and its other copy; null for none.
     async fn pointers_to(&self, block: &Block) -> Result<[Pointer; 2], FsError> {
         let none = [Pointer::NULL; 2];
         let Some(stem) = self.stem_of(block.owner).await? else { return Ok(none) };
@@ -662,7 +667,7 @@ impl<'a> Scrub<'a> {
         }))
     }
 
-    /// Where one copy of a block has rotted, and the other has not, the one is written again.
+    /// Rewrites a rotten copy of a block from the other, if that is whole.
     async fn copied_again(&self, block: &Block, pointer: Pointer) -> bool {
         if !stands_twice(block) {
             return false;
@@ -672,11 +677,11 @@ impl<'a> Scrub<'a> {
         let Some(other) = other.filter(|_| copies.contains(&pointer)) else { return false };
         let may_mend = || self.is_held_still();
         let Ok(bytes) = self.nodes.copy_at(other, &may_mend).await else { return false };
-        // Nothing is awaited between this look and the write.
+        // No await between this check and the write.
         self.is_there(block).await && self.nodes.write_copy(pointer, &bytes).await
     }
 
-    /// What a tree hangs from; nothing if it is that of a file whose block of inodes is not there.
+    /// The stem of a tree; none if it is that of a file whose block of inodes is missing.
     async fn stem_of(&self, owner: u64) -> Result<Option<Stem>, FsError> {
         match (owner, Stem::of_superblock(owner)) {
             (0, _) => Ok(Some(self.inodes.clone())),
@@ -688,7 +693,7 @@ impl<'a> Scrub<'a> {
         }
     }
 
-    /// Which files have lost something with a block, and what.
+    /// The files damaged by the loss of a block, and where.
     fn damage_of(&self, block: &Block) -> Damage {
         let leaf = block.index * reach(block.level);
         let (first, last, offset) = match block.owner {
@@ -699,7 +704,7 @@ impl<'a> Scrub<'a> {
         Damage { first, last, offset, at: block.at }
     }
 
-    /// Bytes of a file that a leaf of it has.
+    /// Bytes of a leaf of a file.
     pub(crate) fn leaf_bytes(&self, kind: FileKind) -> u64 {
         match kind {
             FileKind::Directory => CHUNKS * CHUNK_SIZE as u64,
@@ -707,8 +712,8 @@ impl<'a> Scrub<'a> {
         }
     }
 
-    /// Tells what was lost since this was done before, with the names of files. If the scrub ends
-    /// meanwhile, they are told without.
+    /// Reports the losses since the last call, with the names of files. If the scrub ends
+    /// meanwhile, they are reported without names.
     async fn name_damage(&mut self) -> Result<(), ScrubError> {
         let mut damage = std::mem::take(&mut self.damage);
         if damage.is_empty() {

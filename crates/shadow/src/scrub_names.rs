@@ -1,7 +1,7 @@
-//! The names of files that have lost something.
+//! Names of the damaged files.
 //!
-//! One pass through all directories finds the names of each; the way up from there is what '..'
-//! says.
+//! One pass through all directories finds the names of each file; the path up from there follows
+//! '..'.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,16 @@ use crate::format::{CHUNKS, INODES, ROOT};
 use crate::nodes::{Stem, Which};
 use crate::scrub::{Damage, Scrub};
 
-/// Directories that a way to the root goes through at most: a damaged one may go in circles.
+/// Directories on a path to the root, at most: a damaged one may go in circles.
 const DEEPEST: usize = 4096;
-/// Names of one file that are told: it may have tens of thousands.
+/// Names that are reported of one file: it may have tens of thousands.
 const MOST_NAMES: usize = 16;
 
-/// A name of a file: in which directory, and which.
+/// A name of a file: its directory, and the name there.
 type Name = (u64, String);
 
 impl Scrub<'_> {
-    /// The paths to each file that has lost something, as far as there are any, and how many bytes
-    /// a leaf of it has.
+    /// The paths to each damaged file, as far as there are any, and the bytes of one of its leaves.
     ///
     /// # Errors
     /// [`ScrubError::Ended`]; [`ScrubError::Stopped`].
@@ -58,13 +57,13 @@ impl Scrub<'_> {
         Ok(paths)
     }
 
-    /// An order to end is heard at once, and others go on meanwhile.
+    /// Checks for an order to end, and yields to other tasks.
     async fn turn(&mut self) -> Result<(), ScrubError> {
         self.go_on()?;
         self.take_turns().await
     }
 
-    /// A file of which that is not known any more counts as one with data.
+    /// The kind of a file; if it is no longer known, that of a file with data.
     async fn kind_of(&self, ino: u64) -> FileKind {
         self.facts_of(ino).await.map_or(FileKind::Regular, |(_, facts)| facts.kind)
     }
@@ -117,7 +116,7 @@ impl Scrub<'_> {
         Ok(found)
     }
 
-    /// The path to a directory, without a slash at its end; none if it cannot be told.
+    /// The path to a directory, without a slash at its end; none if it is unknown.
     async fn path_to(&mut self, directory: u64) -> Result<Option<String>, ScrubError> {
         let (mut at, mut names) = (directory, Vec::new());
         while at != ROOT {
@@ -132,14 +131,14 @@ impl Scrub<'_> {
         Ok(Some(names.iter().rev().map(|name| format!("/{name}")).collect()))
     }
 
-    /// The directory above one, and the name that it has there.
+    /// The parent of a directory, and the directory's name there.
     async fn step_up(&self, directory: u64) -> Option<(u64, String)> {
         let above = self.entry(directory, |name, _| name == b"..").await?.0;
         let is_it = |name: &[u8], ino| ino == directory && !matches!(name, b"." | b"..");
         Some((above, self.entry(above, is_it).await?.1))
     }
 
-    /// The first entry of a directory that is looked for: which file, and the name.
+    /// The first entry of a directory that matches: its file, and the name.
     async fn entry(
         &self,
         directory: u64,
@@ -158,13 +157,12 @@ impl Scrub<'_> {
         None
     }
 
-    /// The next block of names that there is. Holes take no time, whatever the size of a directory
-    /// says.
+    /// The next block of names. Holes take no time, whatever the size of a directory claims.
     async fn leaf_from(&self, stem: &Stem, from: u64) -> Option<u64> {
         self.work(self.nodes.leaf_from(stem, None, from, Which::First)).await
     }
 
-    /// The chunks of a block of names, as far as the directory goes.
+    /// The chunks of a block of names, up to the end of the directory.
     async fn names(&self, stem: &Stem, leaf: u64, size: u64) -> Option<Vec<u8>> {
         let node = self.work(self.nodes.get(stem, 0, leaf)).await.ok()??;
         let before = leaf.saturating_mul(CHUNKS * CHUNK_SIZE as u64);
@@ -180,7 +178,7 @@ fn entries(chunks: &[u8]) -> impl Iterator<Item = chunk::Entry<'_>> {
     chunks.chunks(CHUNK_SIZE).flat_map(chunk::entries).filter_map(Result::ok)
 }
 
-/// The numbers of files that have lost something, in ranges that rise and have nothing in common.
+/// The numbers of the damaged files, as disjoint ranges in ascending order.
 fn ranges_of(damage: &[Damage]) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> =
         damage.iter().filter(|it| it.first <= it.last).map(|it| (it.first, it.last)).collect();

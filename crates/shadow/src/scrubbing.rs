@@ -1,10 +1,9 @@
-//! Whether the scrub of a volume that is open is under way, of which there is one at a time, and
-//! how it gives way to callers.
+//! State of the scrub of an open volume, of which there is one at a time, and its throttle.
 //!
-//! As long as nobody asks anything of the device, a scrub is as fast as that is. Beside callers it
-//! reads much at once, and then rests [`RESTS`] times as long as that took, for [`LONGEST`] at
-//! most: each time the arm of a disk goes away, a call waits longer, and so few of a hundred calls
-//! are to meet that. So a scrub comes to its end however much is asked.
+//! While there is no foreground I/O, a scrub runs at the speed of the device. Beside foreground I/O
+//! it reads much at once, and then rests [`RESTS`] times as long as that took, for [`LONGEST`] at
+//! most: each time the arm of a disk moves away, a call waits longer, and only few calls in a
+//! hundred should meet that. So a scrub ends however much the clients do.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,32 +12,32 @@ use runtime::{Clock, Instant};
 
 use crate::callers::Callers;
 
-/// What takes less keeps no call for long.
+/// Shorter work keeps no call waiting for long.
 const LONG: Duration = Duration::from_millis(20);
-/// Beside callers it rests so many times as long as it was at work,
+/// Beside foreground I/O, a rest lasts this many times as long as the work,
 const RESTS: u32 = 39;
-/// and no longer than so.
+/// and this long at most.
 const LONGEST: Duration = Duration::from_millis(1250);
-/// When nothing was asked for so long, nobody calls.
+/// Without I/O for this long, there is no foreground I/O.
 const QUIET: Duration = Duration::from_millis(250);
-/// So often it looks whether that is so.
+/// Interval of checks for this.
 const NAP: Duration = Duration::from_millis(50);
 
 /// See the module's prose.
 #[derive(Default)]
 pub(crate) struct Scrubbing {
     pub(crate) is_under_way: Cell<bool>,
-    /// It is to end: a stop is near.
+    /// The scrub is to end because a stop is near.
     pub(crate) ends: Cell<bool>,
 }
 
-/// How a scrub gives way.
+/// The throttle of a scrub.
 pub(crate) struct GiveWay<'a> {
     callers: &'a Callers,
     clock: &'a dyn Clock,
-    /// For how long it waited for the device since it rested.
+    /// Time spent waiting for the device since the last rest.
     worked: Cell<Duration>,
-    /// What callers had asked for when that was looked at last, and when that had grown.
+    /// The count of foreground I/O when last checked, and the time when it had grown.
     asked: Cell<u64>,
     called: Cell<Option<Instant>>,
 }
@@ -49,7 +48,7 @@ impl<'a> GiveWay<'a> {
         Self { callers, clock, worked: Cell::default(), asked, called: Cell::new(None) }
     }
 
-    /// Whether somebody calls.
+    /// Whether there is foreground I/O.
     pub(crate) fn is_called(&self) -> bool {
         let (asked, now) = (self.callers.asked(), self.clock.now());
         if self.asked.replace(asked) != asked {
@@ -58,7 +57,7 @@ impl<'a> GiveWay<'a> {
         self.called.get().is_some_and(|called| now.since(called) < QUIET)
     }
 
-    /// Waits for the device.
+    /// Waits for the device, and counts the time.
     pub(crate) async fn work<T>(&self, work: impl Future<Output = T>) -> T {
         let begun = self.clock.now();
         let done = work.await;
@@ -66,7 +65,7 @@ impl<'a> GiveWay<'a> {
         done
     }
 
-    /// How long it is to rest; not at all before it was at work for long.
+    /// The rest that is due; none before enough work.
     pub(crate) fn due(&self) -> Duration {
         if self.worked.get() < LONG {
             return Duration::ZERO;
@@ -74,7 +73,7 @@ impl<'a> GiveWay<'a> {
         (self.worked.take() * RESTS).min(LONGEST)
     }
 
-    /// Rests for a while; says how much of the rest is left.
+    /// Rests for a while; returns how much of the rest is left.
     pub(crate) async fn nap(&self, left: Duration) -> Duration {
         let nap = left.min(NAP);
         self.clock.sleep(nap).await;

@@ -1,4 +1,4 @@
-//! Which blocks a walk has seen, a bit for each unit, where there are any.
+//! A bitmap of visited blocks, sparse over the disk.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ const WORDS: usize = 64;
 /// Units of a part: its bits.
 const UNITS: u64 = WORDS as u64 * u64::BITS as u64;
 
-/// Blocks by their first units. It takes memory for parts of the disk in which there are some.
+/// Visited blocks, by their first units. Only parts of the disk that have some take memory.
 #[derive(Default)]
 pub(crate) struct Seen(BTreeMap<u64, Box<[u64; WORDS]>>);
 

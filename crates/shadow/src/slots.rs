@@ -1,14 +1,14 @@
-//! Which slot a superblock goes to, and which zones anchors name.
+//! Choice of the slot for a superblock, and of the zones that anchors name.
 //!
-//! Where the arm of the device can be followed, the slot is one that it reaches soon, and zones
-//! around are named ahead.
+//! If the position of the device's arm is known, the slot is one that the arm reaches soon, and
+//! zones around it are named ahead.
 //!
 //! Invariants:
-//! 1. A slot that is written is not that of the last durable superblock.
+//! 1. A superblock never goes to the slot of the last durable one.
 //! 2. A zone leaves the anchors only when the last two durable superblocks, each of its own update
-//!    since the opening, stand in zones that stay: so they are newer than all in that zone.
+//!    since the opening, are in zones that stay: so they are newer than all in that zone.
 //!
-//! Not asserted: 2, of which the superblocks tell that are on the disk.
+//! Not asserted: 2, which is tested by the superblocks on the disk.
 
 use block::IoError;
 
@@ -19,11 +19,11 @@ use crate::format::record::Run;
 use crate::placement::{Free, Slot};
 use crate::planted::{Bug, is_planted};
 
-/// A zone of which less than such a part is free is not named ahead.
+/// A zone with less than this part free is not named ahead.
 const ROOMY_PART: u64 = 4;
 
 impl Commits {
-    /// Slots near a run that is the last of an update.
+    /// Slots near the run that is the last of an update.
     pub(crate) fn slots_for(&self, run: Run) -> Vec<Slot> {
         let zone = self.shape.zone_of(run.start);
         let [last, _] = self.durable.get();
@@ -35,24 +35,24 @@ impl Commits {
     }
 
     /// The slot for a superblock behind this unit: one that the arm of the device reaches soon, if
-    /// it can be followed.
+    /// its position is known.
     pub(crate) fn placed_slot(&self, unit: u64) -> u64 {
         let slots = || self.slots_for(Run::of(unit));
         let placed = self.space.placement().and_then(|placement| placement.slot(&slots()));
         let at = placed.unwrap_or_else(|| self.slot_for(unit));
         let has_room = self.anchor.borrow().zones.len() < ZONES;
-        // The zone of the last durable one is named, and has two.
+        // The zone of the last durable superblock is named, and has two slots.
         let [last, _] = self.durable.get();
         if has_room || self.names_zone(at) || self.may_leave() { at } else { self.slot_for(last) }
     }
 
     /// Whether zones may leave the anchors: two updates are durable since the opening. The
-    /// superblock that this found counts for one, and there may be no other.
+    /// superblock of the opening counts for one, and there may be no other.
     fn may_leave(&self) -> bool {
         self.counts().updates >= 2 || is_planted(Bug::OneTwice)
     }
 
-    /// Names zones around one that is named next: an arm goes to the nearest with room.
+    /// Names zones around the one that is named next: an arm goes to the nearest with room.
     pub(crate) fn name_ahead(&self, zone: u32, named: &mut Vec<u32>) {
         let (zone, zones) = (u64::from(zone), self.shape.zones());
         let around = (1..zones).flat_map(|step| [zone.checked_sub(step), Some(zone + step)]);
@@ -85,7 +85,7 @@ impl Commits {
         self.anchor.borrow().zones.contains(&(self.shape.zone_of(at) as u32))
     }
 
-    /// Sees to it that a durable anchor names the zone of a slot (invariant 6 of `commit`).
+    /// Makes sure that a durable anchor names the zone of a slot (invariant 6 of `commit`).
     pub(crate) async fn name_zone(&self, at: u64) -> Result<(), IoError> {
         let zone = self.shape.zone_of(at) as u32;
         if self.names_zone(at) || is_planted(Bug::LateAnchors) {

@@ -1,12 +1,12 @@
-//! Changing which snapshots there are: making one, and deleting one in steps.
+//! Making snapshots, and deleting them in steps.
 //!
-//! A snapshot is made of an update that is sealed as soon as it is staged, and nothing is sealed
-//! before: so it holds all that was applied until then, and nothing of later. A deletion begins
-//! with a line that says so; when nobody reads it any more, with a line that says that it holds
-//! nothing; then each step gives back the last block of a list that no snapshot is left for.
+//! A snapshot is made with an update that is sealed as soon as it is staged, and none is sealed
+//! before: so it holds all that was applied until then, and nothing later. A deletion first writes
+//! a line with that state; when no client reads the snapshot any more, a line that holds nothing;
+//! then each step frees the last block of a list that has no snapshot left.
 //!
 //! Invariants:
-//! 1. What a step gives back, no snapshot holds.
+//! 1. No snapshot holds the blocks that a step frees.
 
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ use crate::work::{Lined, Step, Work, rest_of};
 const RECORD: u64 = 4;
 
 impl Shadow {
-    /// Plans a change of which snapshots there are.
+    /// Plans a change of the set of snapshots.
     pub(crate) async fn plan_change(
         &self,
         update: &mut Update,
@@ -56,7 +56,7 @@ impl Shadow {
 
     async fn plan_pin(&self, update: &mut Update, snapshot: Snapshot) -> Result<Work, FsError> {
         if !self.has_room_for_pin() || self.commits.is_fold_due() {
-            // What is under way gives some back, and a fold perhaps.
+            // Updates under way free some room, and a fold perhaps.
             self.commits.folded().await?;
         }
         let slot = self.pins.next_line();
@@ -73,7 +73,7 @@ impl Shadow {
         if self.has_room_for_pin() { Ok(Work::Pin(pin, hold)) } else { Err(FsError::NoSpace) }
     }
 
-    /// Whether what one more snapshot may make necessary has room.
+    /// Whether there is room for the needs of one more snapshot.
     fn has_room_for_pin(&self) -> bool {
         let blocks = self.commits.units.get() / self.per_block();
         let more = self.pins.would_keep_with_one_more(blocks);
@@ -87,7 +87,7 @@ impl Shadow {
         Ok(Lined { number, leaf, slot })
     }
 
-    /// Plans the next step of a deletion; says whether that is the last.
+    /// Plans the next step of a deletion; returns whether it is the last.
     pub(crate) async fn plan_step(
         &self,
         update: &mut Update,
@@ -113,7 +113,7 @@ impl Shadow {
                         self.pins.note_damage(listing.list.span);
                         continue;
                     }
-                    // Others are in its way no longer than this one can be read again.
+                    // An unreadable list delays others only until it can be read again.
                     Err(error) if !is_planted(Bug::BlockedLists) => {
                         (behind, failed) = (Some(listing.list.span), Some(error));
                         continue;
@@ -131,7 +131,7 @@ impl Shadow {
                 update.work = Some(Work::End(of));
                 return Ok(true);
             }
-            // Records tell of some more: a fold frees it.
+            // Records have more dead runs: a fold frees them.
             if self.commits.unfoldable.get() > unfoldable {
                 return Err(FsError::Io);
             }
@@ -140,7 +140,7 @@ impl Shadow {
         }
     }
 
-    /// A block of a list, and what it says.
+    /// A block of a list, with its contents.
     pub(crate) async fn block_of_list(&self, place: u64) -> Result<(Rc<Node>, Died), FsError> {
         let block = self.nodes.get(&Stem::Died, 0, place).await?.ok_or(FsError::Corrupt)?;
         let died = block.read(Died::read).ok_or(FsError::Corrupt)?;
@@ -149,12 +149,12 @@ impl Shadow {
         if are_held { Ok((block, died)) } else { Err(FsError::Corrupt) }
     }
 
-    /// The block in which the line of a list is.
+    /// The block with the line of a list.
     pub(crate) async fn line_of_list(&self, listing: Listing) -> Result<Rc<Node>, FsError> {
         self.line(&Stem::Lists, listing.slot / LISTS).await
     }
 
-    /// A block of lines, which is written anew from memory if it has rotted.
+    /// A block of lines, rewritten from memory if it has rotted.
     async fn line(&self, stem: &Stem, leaf: u64) -> Result<Rc<Node>, FsError> {
         match self.nodes.get(stem, 0, leaf).await {
             Ok(Some(node)) => return Ok(node),
@@ -165,7 +165,7 @@ impl Shadow {
         self.nodes.get(stem, 0, leaf).await?.ok_or(FsError::Corrupt)
     }
 
-    /// Does what was planned. Gives what a commit is to do besides.
+    /// Does the planned work. Returns what a commit has to do in addition.
     pub(crate) fn work(&self, work: Work, freed: &mut Vec<Run>) -> Worked {
         let mut worked = Worked::default();
         match work {
@@ -175,7 +175,7 @@ impl Shadow {
                 self.write_line(&of);
             }
             Work::LetGo(of) => {
-                self.compaction.vain.borrow_mut().clear(); // what it held may be moved
+                self.compaction.vain.borrow_mut().clear(); // its blocks may be moved now
                 let told = self.pins.told(of.number);
                 told.iter().for_each(|(told, _)| self.nodes.held_trees.remove(told.inodes));
                 self.pins.let_go(of.number);
@@ -204,7 +204,7 @@ impl Shadow {
         self.nodes.mark(&of.leaf);
     }
 
-    /// A block of lines was changed: it goes if none is left in it.
+    /// Marks a changed block of lines, or removes it if it is empty.
     fn mark_or_remove(&self, leaf: &Rc<Node>, freed: &mut Vec<Run>) {
         if leaf.read(is_empty) {
             self.remove_way(leaf, freed);
@@ -228,7 +228,7 @@ impl Shadow {
         self.write_line(&of);
     }
 
-    /// A list loses its last block.
+    /// Removes the last block of a list.
     pub(crate) fn shorten(
         &self,
         listing: Listing,
@@ -252,7 +252,7 @@ impl Shadow {
     }
 }
 
-/// What a commit is to do with an Update of snapshots.
+/// The part of an Update of snapshots that a commit does.
 #[derive(Default)]
 pub(crate) struct Worked {
     pub(crate) pin: Option<Pin>,

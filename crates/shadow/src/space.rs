@@ -1,19 +1,19 @@
-//! Which units are free, and which of them come next.
+//! Free units, and the order in which they are taken.
 //!
-//! A unit is in use as long as a superblock needs it that an opening may choose, or the tree in
-//! memory, or a write on its way. Blocks of files are whole groups of units; metadata takes units
-//! side by side, as an update wants them; where whole groups are few, or many are broken, it takes
-//! units of groups that are broken already, as far as the zone at hand has some.
+//! A unit is in use as long as a superblock that an opening may choose needs it, or the tree in
+//! memory, or a write on its way. Blocks of files are whole groups of units. Metadata takes
+//! adjacent units, as many as an update needs; if whole groups are few, or many are broken, it
+//! takes units of groups that are broken already, as long as the zone at hand has some.
 //!
 //! Invariants:
-//! 1. What is taken was free, and what is freed was in use.
+//! 1. A unit that is taken was free, and a unit that is freed was in use.
 //! 2. The counts are those of the bits.
-//! 3. What is claimed for UNSTABLE data stays free for it.
-//! 4. While no update is on its way, units in use but the planned ones are those that the map, its
-//!    log and the records of the last superblock tell of.
+//! 3. Blocks claimed for UNSTABLE data stay free for it.
+//! 4. While no update is on its way, the units in use, except planned ones, are those in the map,
+//!    its log and the records of the last superblock.
 //!
-//! Not asserted: 2, which tests compare; 3, which [`Space::has_blocks`] is asked for; 4, of which
-//! tests tell in which blocks of the map rot.
+//! Not asserted: 2, which tests compare; 3, which [`Space::has_blocks`] is asked for; 4, which is
+//! tested with rot in blocks of the map.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,23 +27,24 @@ use crate::placement::{Free, Placement, Slots};
 use crate::planted::{Bug, is_planted};
 use crate::zones::Zones;
 
-/// Units of a volume that changes which free more than they take may use, and no others.
+/// Units of a volume that are reserved for changes which free more than they take.
 pub(crate) fn pool(shape: &Shape) -> u64 {
     // The whole map has room, for going back to a snapshot.
     let map = shape.units.div_ceil(MAPPED);
     (shape.units / 32).clamp(48, 4096).max(map + map / 16)
 }
 
-/// Units that are looked for side by side at most.
+/// Adjacent units that are looked for at most.
 const LONGEST: u64 = 256;
-/// Units behind data that what leads to it takes, so that both go out together.
+/// Units behind data for the metadata that leads to it, so that both go out together.
 const COMPANY: u64 = 16;
-/// As long as free units of broken groups are less than such a part of all, more may break.
+/// More groups may break while the free units of broken groups are less than this part of all
+/// units.
 const BROKEN_PART: u64 = 128;
-/// The same of what is free as whole groups, where snapshots hold blocks,
+/// The same, as a part of the units of whole groups, if snapshots hold blocks
 const BROKEN_OF_WHOLE: u64 = 8;
-/// on a volume of so many units: of a smaller one what is always there, here and there, would
-/// break more than the other part when the snapshots are gone.
+/// and the volume has at least this many units: on a smaller one, the scattered units that are
+/// always in use would break more groups than the other limit allows when the snapshots are gone.
 const LARGE: u64 = 1 << 16;
 
 /// Zones on either side in which units side by side are looked for.
@@ -52,29 +53,29 @@ const NEAR: u64 = 2;
 /// See the module's prose.
 pub(crate) struct Space {
     shape: Shape,
-    /// A bit for each unit; set when it is in use, or is for nothing.
+    /// A bit for each unit; set if it is in use, or never usable.
     bits: RefCell<Vec<u64>>,
-    /// Free units of groups of which others are in use.
+    /// Free units of broken groups: other units of the group are in use.
     singles: RefCell<BTreeSet<u64>>,
-    /// Groups that are free as a whole: of each zone, and of all.
+    /// Groups that are free as a whole, in each zone and in all.
     whole: RefCell<Vec<u32>>,
     all_whole: Cell<u64>,
-    /// Behind what was taken last.
+    /// The unit behind the one taken last.
     cursor: Cell<u64>,
     claimed: Cell<u64>,
-    /// Runs in use of which no record tells yet, by their first units: those of planned and staged
+    /// Runs in use that are in no record yet, by their first units: those of planned and staged
     /// Updates.
     planned: RefCell<BTreeMap<u64, u64>>,
-    /// Whether snapshots hold blocks: small ones stay where they are then, anywhere between.
+    /// Whether snapshots hold blocks: small ones stay where they are then, scattered over the disk.
     is_held: Cell<bool>,
     pool: u64,
     pub(crate) zones: Zones,
-    /// Where the device tells how its arm moves.
+    /// Set if the position of the device's arm is known.
     placement: OnceCell<Rc<Placement>>,
 }
 
 impl Space {
-    /// That of a volume on which nothing is in use.
+    /// The space of an empty volume.
     pub(crate) fn empty(shape: Shape) -> Self {
         let zones = shape.zones();
         let per_zone = ((shape.usable(0).end - shape.usable(0).start) / shape.block) as u32;
@@ -105,28 +106,28 @@ impl Space {
         &self.shape
     }
 
-    /// The same, where what is taken is where the arm of the device will be, if it tells that.
+    /// The same, with places chosen by the position of the device's arm, if it is known.
     pub(crate) fn placed_by(self, placement: Option<Rc<Placement>>) -> Self {
         Self { placement: placement.map_or_else(OnceCell::new, OnceCell::from), ..self }
     }
 
-    /// How that is chosen, if the device tells how its arm moves.
+    /// The choice of places by the position of the device's arm, if it is known.
     pub(crate) fn placement(&self) -> Option<&Rc<Placement>> {
         self.placement.get()
     }
 
-    /// Units of all groups, in use or not.
+    /// Units of all groups, in use or free.
     pub(crate) fn total(&self) -> u64 {
         let usable = self.shape.usable(0);
         self.shape.zones() * (usable.end - usable.start)
     }
 
-    /// Units that are free.
+    /// Number of free units.
     pub(crate) fn free_units(&self) -> u64 {
         self.all_whole.get() * self.shape.block + self.singles.borrow().len() as u64
     }
 
-    /// Runs of free units, as long as they can be.
+    /// Number of maximal runs of free units.
     pub(crate) fn free_runs(&self) -> u64 {
         let (mut runs, mut was_free) = (0, false);
         for word in self.bits.borrow().iter() {
@@ -138,12 +139,12 @@ impl Space {
         runs
     }
 
-    /// What is claimed, in blocks.
+    /// Claimed blocks.
     pub(crate) fn claimed(&self) -> u64 {
         self.claimed.get()
     }
 
-    /// Units that are kept for changes which free more than they take.
+    /// Units that are reserved for changes which free more than they take.
     pub(crate) fn pool(&self) -> u64 {
         self.pool
     }
@@ -175,19 +176,18 @@ impl Space {
         }
     }
 
-    /// A planned Update has taken these runs.
+    /// Notes runs that a planned Update has taken.
     pub(crate) fn plan(&self, runs: &[Run]) {
         self.planned.borrow_mut().extend(runs.iter().map(|run| (run.start, run.length)));
     }
 
-    /// A record tells of these runs from now on, or their Update comes to nothing.
+    /// The runs are in a record from now on, or their Update was cancelled.
     pub(crate) fn end_plan(&self, runs: &[Run]) {
         let mut planned = self.planned.borrow_mut();
         runs.iter().for_each(|run| _ = planned.remove(&run.start));
     }
 
-    /// The body of a block of the map, as it should be on the disk if it told everything (invariant
-    /// 4).
+    /// The body that a block of the map would have on the disk if it were up to date (invariant 4).
     pub(crate) fn recorded(&self, leaf: u64) -> Vec<u8> {
         let mut body = vec![0; BODY];
         let units = leaf * MAPPED..((leaf + 1) * MAPPED).min(self.shape.units);
@@ -205,8 +205,8 @@ impl Space {
         body
     }
 
-    /// Takes what trees hold of the units of a block of the map that is lost; all of them, if some
-    /// of the trees cannot be read.
+    /// Takes the units of a lost block of the map that trees hold; all of its units, if some of the
+    /// trees cannot be read.
     pub(crate) fn take_held(&self, leaf: u64, held: Option<&Self>) {
         for unit in leaf * MAPPED..((leaf + 1) * MAPPED).min(self.shape.units) {
             let run = Run::of(unit);
@@ -216,8 +216,8 @@ impl Space {
         }
     }
 
-    /// Takes over what a map says of the units from `first` on, a bit each: false if one of them is
-    /// for nothing. [`Space::count`] comes afterwards.
+    /// Takes the units that a part of the map, from unit `first` on, has as used, a bit each: false
+    /// if one of them is never usable. [`Space::count`] comes afterwards.
     #[must_use]
     pub(crate) fn take_mapped(&self, first: u64, bits: &[u8]) -> bool {
         let mut all = self.bits.borrow_mut();
@@ -233,8 +233,8 @@ impl Space {
         true
     }
 
-    /// The same of what the log says of some units: false if it was so before, or they are for
-    /// nothing.
+    /// Applies a line of the log: false if some of the units had that state before, or are never
+    /// usable.
     #[must_use]
     pub(crate) fn take_logged(&self, run: Run, is_used: bool) -> bool {
         let mut bits = self.bits.borrow_mut();
@@ -247,7 +247,7 @@ impl Space {
             })
     }
 
-    /// Counts what is free, by the bits.
+    /// Recomputes the counts from the bits.
     pub(crate) fn count(&self) {
         let (singles, whole) = self.counted();
         self.all_whole.set(whole.iter().map(|&zone| u64::from(zone)).sum());
@@ -255,7 +255,7 @@ impl Space {
         self.whole.replace(whole);
     }
 
-    /// Free units of broken groups, and whole groups of each zone, by the bits.
+    /// Free units of broken groups, and the number of whole groups of each zone, from the bits.
     fn counted(&self) -> (BTreeSet<u64>, Vec<u32>) {
         let (mut singles, mut whole) = (BTreeSet::new(), Vec::new());
         for zone in 0..self.shape.zones() {
@@ -273,7 +273,7 @@ impl Space {
         (singles, whole)
     }
 
-    /// How many groups are whole, and the free units of the others.
+    /// Counts the whole groups, and adds the free units of the others to `singles`.
     fn count_groups(&self, units: Range<u64>, singles: &mut BTreeSet<u64>) -> u32 {
         let mut whole = 0;
         for group in units.step_by(self.shape.block as usize) {
@@ -287,7 +287,7 @@ impl Space {
         whole
     }
 
-    /// These are in use; false if one of them was so before, or is for nothing.
+    /// Takes a run; false if one of its units was in use, or is never usable.
     #[must_use]
     pub(crate) fn take(&self, run: Run) -> bool {
         let are_free =
@@ -298,12 +298,12 @@ impl Space {
         are_free
     }
 
-    /// These are free again.
+    /// Frees a run.
     pub(crate) fn free(&self, run: Run) {
         (run.start..run.end()).for_each(|unit| self.set(unit, false));
     }
 
-    /// The same, of what a record tells: false if one of them was not in use.
+    /// The same for a run in a record: false if one of its units was not in use.
     #[must_use]
     pub(crate) fn try_free(&self, run: Run) -> bool {
         let are_used =
@@ -319,8 +319,8 @@ impl Space {
         (run.start..run.end()).all(|unit| self.is_used(unit))
     }
 
-    /// Whether so many blocks are free beside `units` for metadata, and beside what is claimed if
-    /// that is not for the asker.
+    /// Whether this many blocks are free in addition to `units` for metadata, and, if
+    /// `keeps_claims`, in addition to claimed blocks.
     pub(crate) fn has_blocks(&self, blocks: u64, units: u64, keeps_claims: bool) -> bool {
         let broken = units.saturating_sub(self.singles.borrow().len() as u64);
         let claimed =
@@ -333,13 +333,12 @@ impl Space {
         self.claimed.set(self.claimed.get() + blocks);
     }
 
-    /// Gives back what was claimed.
+    /// Releases claimed blocks.
     pub(crate) fn release(&self, blocks: u64) {
         self.claimed.set(self.claimed.get() - blocks);
     }
 
-    /// Units for metadata, side by side as far as there is room for that; nothing if there are not
-    /// so many.
+    /// Takes units for metadata, adjacent ones if there is room; none if too few are free.
     pub(crate) fn take_units(&self, count: u64, slots: Slots<'_>) -> Option<Vec<u64>> {
         if count > self.free_units() {
             return None;
@@ -367,7 +366,7 @@ impl Space {
         Some(units)
     }
 
-    /// Whether whole groups are many, and broken ones few.
+    /// Whether whole groups are plenty, and broken ones few.
     fn may_break(&self, length: u64) -> bool {
         let broken = self.singles.borrow().len() as u64;
         let spared = self.claimed.get() + self.pool + length;
@@ -377,9 +376,9 @@ impl Space {
         self.all_whole.get() > spared && broken <= more.max(self.total() / BROKEN_PART)
     }
 
-    /// Free units of broken groups beyond so many, and that part of all that always may be broken:
-    /// no data has room there, nor are they needed for metadata. None of a volume where no more may
-    /// be broken than that.
+    /// Free units of broken groups beyond `kept` and beyond the part of all units that may always
+    /// be broken: there is no room for data in them, and metadata does not need them. 0 on a volume
+    /// on which no more than that part may be broken.
     pub(crate) fn lost_to_data(&self, kept: u64) -> u64 {
         if self.total() < LARGE {
             return 0;
@@ -388,13 +387,13 @@ impl Space {
         singles.saturating_sub(kept + self.total() / BROKEN_PART)
     }
 
-    /// Whether snapshots hold blocks is so from now on.
+    /// Sets whether snapshots hold blocks.
     pub(crate) fn set_held(&self, is_held: bool) {
         self.is_held.set(is_held);
     }
 
-    /// So many free units side by side, from the cursor on, in its zone or the next that has
-    /// enough. None where whole groups are few, or many are broken.
+    /// A run of free units of this length, from the cursor on, in its zone or the next that has
+    /// enough. None if whole groups are few, or many are broken.
     fn find_run(&self, length: u64) -> Option<Run> {
         if !self.may_break(length) {
             return None;
@@ -407,7 +406,7 @@ impl Space {
             .or_else(|| self.first_run(self.shape.usable(self.next_zone()?), length))
     }
 
-    /// The first units of a range that are free, so many side by side.
+    /// The first run of free units of this length in a range.
     fn first_run(&self, range: Range<u64>, length: u64) -> Option<Run> {
         let bits = self.bits.borrow();
         let mut start = range.start;
@@ -429,7 +428,7 @@ impl Space {
         None
     }
 
-    /// A unit for metadata: near the last one, and in a group that is broken if there is one.
+    /// Takes a unit for metadata: near the last one, and in a broken group if there is one.
     pub(crate) fn take_unit(&self) -> Option<u64> {
         let zone = self.shape.zone_of(self.cursor.get());
         let usable = self.shape.usable(zone);
@@ -439,7 +438,7 @@ impl Space {
             near.or_else(|| singles.range(usable.clone()).next()).copied()
         };
         let far = || self.singles.borrow().first().copied();
-        // Where whole groups are few, none is broken as long as others are.
+        // If whole groups are few, none is broken as long as there are broken ones.
         let are_few = self.all_whole.get() <= self.claimed.get() + self.pool;
         let unit = single
             .or_else(|| if are_few { far() } else { None })
@@ -450,8 +449,8 @@ impl Space {
         Some(unit)
     }
 
-    /// Units for metadata beside what stands in these zones: in others, as far as they have room,
-    /// near these, and in groups that are broken already. So many units are free.
+    /// Takes units for second copies of metadata: in other zones than these if they have room, near
+    /// them, and in broken groups. That many units are free.
     pub(crate) fn take_apart(&self, count: u64, zones: &BTreeSet<u64>) -> Vec<u64> {
         if let Some(placement) = self.placement.get().filter(|_| self.may_break(count))
             && let Some(runs) = placement.take(&Apart { space: self, zones }, count, 1)
@@ -472,14 +471,14 @@ impl Space {
         (0..count).map(take).collect()
     }
 
-    /// So many zones on either side of these, the nearest first.
+    /// The zones within `most` zones of these, the nearest first.
     fn zones_near(&self, zones: &BTreeSet<u64>, most: u64) -> Option<impl Iterator<Item = u64>> {
         let (first, last, end) = (*zones.first()?, *zones.last()?, self.shape.zones());
         let near = (1..=most).flat_map(move |step| [Some(last + step), first.checked_sub(step)]);
         Some(near.flatten().filter(move |&zone| zone < end))
     }
 
-    /// Several units side by side in one of the zones near these: one write takes them all.
+    /// Several adjacent units in a zone near these: one write covers them all.
     fn run_apart(&self, count: u64, zones: &BTreeSet<u64>) -> Option<Run> {
         if count < 2 || !self.may_break(count) {
             return None;
@@ -488,7 +487,7 @@ impl Space {
         near.find_map(|zone| self.first_run(self.shape.usable(zone), count))
     }
 
-    /// The free unit of a broken group that is nearest to these zones, and in none of them.
+    /// The free unit of a broken group that is nearest to these zones, but in none of them.
     fn single_apart(&self, zones: &BTreeSet<u64>) -> Option<u64> {
         let (start, end) = self.around(zones)?;
         let singles = self.singles.borrow();
@@ -515,12 +514,12 @@ impl Space {
         self.whole_group(self.shape.usable(zone))
     }
 
-    /// The first unit of these zones and of what lies between them, and the one behind.
+    /// The first unit of the range that spans these zones, and the unit behind it.
     fn around(&self, zones: &BTreeSet<u64>) -> Option<(u64, u64)> {
         Some((self.shape.zone(*zones.first()?).start, self.shape.zone(*zones.last()?).end))
     }
 
-    /// The next of the zones that have most whole groups, and are not being emptied.
+    /// The next zone that is not being emptied and has nearly as many whole groups as the best.
     fn next_zone(&self) -> Option<u64> {
         let here = self.shape.zone_of(self.cursor.get());
         let zones = self.shape.zones();
@@ -532,7 +531,7 @@ impl Space {
         zone.or_else(|| others().max_by_key(|&zone| whole(zone)))
     }
 
-    /// Blocks for data, as few runs as there are; nothing if there are not so many.
+    /// Takes blocks for data, in as few runs as possible; none if too few are free.
     pub(crate) fn take_blocks(&self, mut blocks: u64) -> Option<Vec<Run>> {
         if blocks > self.all_whole.get() {
             return None;
@@ -560,16 +559,15 @@ impl Space {
         Some(runs)
     }
 
-    /// The first of so many groups side by side that are free as a whole, as many as one looks for,
-    /// with room behind them for what leads to them.
+    /// The first of several adjacent whole groups, up to the length that is looked for, with room
+    /// behind them for the metadata that leads to them.
     fn find_groups(&self, groups: u64) -> Option<u64> {
         let block = self.shape.block;
         let run = self.find_run((groups * block).min(LONGEST) + COMPANY + block - 1)?;
         Some(run.start.next_multiple_of(block))
     }
 
-    /// A group that is free as a whole: one in the zone at hand, or in the next that has enough of
-    /// them, or in any.
+    /// A whole group: in the zone at hand, or in the next that has enough of them, or in any.
     fn find_group(&self) -> Option<u64> {
         let here = self.shape.zone_of(self.cursor.get());
         let whole = |zone: u64| u64::from(self.whole.borrow()[zone as usize]);
@@ -580,30 +578,30 @@ impl Space {
         if whole(zone) > 0 { self.first_in(zone) } else { None }
     }
 
-    /// The first group of a range that is free as a whole.
+    /// The first whole group of a range.
     pub(crate) fn whole_group(&self, units: Range<u64>) -> Option<u64> {
         let first = units.start.next_multiple_of(self.shape.block);
         let groups = (first..units.end).step_by(self.shape.block as usize);
         groups.into_iter().find(|&group| self.is_whole(group))
     }
 
-    /// Takes a run that is free as a whole.
+    /// Takes a free run.
     pub(crate) fn hold(&self, run: Run) {
         (run.start..run.end()).for_each(|unit| self.set(unit, true));
     }
 
-    /// Groups of a zone that are free as a whole.
+    /// Number of whole groups in a zone.
     pub(crate) fn whole_of(&self, zone: u64) -> u64 {
         self.whole.borrow()[zone as usize].into()
     }
 
-    /// Units of a zone that are in use.
+    /// Number of units in use in a zone.
     pub(crate) fn used_of(&self, zone: u64) -> u64 {
         let usable = self.shape.usable(zone);
         usable.end - usable.start - self.free_in(usable)
     }
 
-    /// The zone in which the next blocks go as far as it has room.
+    /// The zone that the next blocks go to as long as it has room.
     pub(crate) fn zone_at_hand(&self) -> u64 {
         self.shape.zone_of(self.cursor.get())
     }
@@ -613,7 +611,7 @@ impl Space {
         self.shape.may_hold(&run) && (run.start..run.end()).all(|unit| !self.is_used(unit))
     }
 
-    /// The first whole group of a zone from the cursor on, or from its begin.
+    /// The first whole group of a zone from the cursor on, or from its start.
     fn first_in(&self, zone: u64) -> Option<u64> {
         let usable = self.shape.usable(zone);
         let from = self.cursor.get().next_multiple_of(self.shape.block);
@@ -674,14 +672,14 @@ impl Free for Space {
     }
 }
 
-/// What is free beside some zones.
+/// The free space outside some zones.
 struct Apart<'a> {
     space: &'a Space,
     zones: &'a BTreeSet<u64>,
 }
 
 impl Apart<'_> {
-    /// The parts of a range of units that lie beside the zones.
+    /// The parts of a range of units outside the zones.
     fn parts(&self, units: Range<u64>) -> [Range<u64>; 2] {
         let (start, end) = self.space.around(self.zones).unwrap_or((units.end, units.end));
         [units.start..units.end.min(start), units.start.max(end)..units.end]
@@ -706,8 +704,8 @@ impl Free for Apart<'_> {
     }
 }
 
-/// The words of bits for some units, which of their bits, and the units of these. No group is in
-/// two words.
+/// The words of bits that cover some units, each with the mask of their bits and the units of
+/// these. A group is never in two words.
 fn words(units: Range<u64>) -> impl Iterator<Item = (usize, u64, Range<u64>)> {
     let Range { start, end } = units;
     (start / 64..end.div_ceil(64)).map(move |word| {

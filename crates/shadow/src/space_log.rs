@@ -1,9 +1,9 @@
-//! The space log: what became of units of which the map does not tell yet.
+//! The space log: changes of units that are not in the map yet.
 //!
-//! Frees scatter: a few to each block of the map. Written there at each fold, they would cost a
-//! block each. So they wait in a ring of blocks, until a block of the map has enough of them to be
-//! worth writing, or the oldest block of the ring goes: then the blocks of the map go out of which
-//! that tells, each with all that waits for it.
+//! Frees scatter: each block of the map gets a few. Written there at each fold, they would cost a
+//! block each. So they wait in a ring of blocks until a block of the map has enough of them to be
+//! worth writing, or until the oldest block of the ring is dropped: then each block of the map that
+//! has lines there is written, with all lines that wait for it.
 //!
 //! ```text
 //!  records --fold--> lines --few of a leaf--> log --many, or the oldest goes--> map
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Invariants:
-//! 1. The map, then what the log says since a leaf was folded last, then records, are what is in
-//!    use.
-//! 2. A block of the log goes when the map tells all that it says.
+//! 1. The units in use are those of the map, then of the log since the last fold of a leaf, then of
+//!    the records.
+//! 2. A block of the log is dropped when the map has all of its lines.
 //! 3. There are no more blocks than the ring has.
 
 use std::cell::Cell;
@@ -26,20 +26,20 @@ use crate::format::log::{LINES, Logged, lines_of};
 use crate::format::record::{Change, Run};
 use crate::planted::{Bug, is_planted};
 
-/// How many blocks the log has at most. An opening reads them all, wherever they stand.
+/// Number of blocks in the log at most. An opening reads them all, wherever they are.
 pub(crate) fn ring(shape: &Shape) -> u64 {
     (shape.units / 2048).clamp(4, 256)
 }
 
-/// Lines of a leaf of the map that are worth writing it: a block of the log has little more.
+/// Lines of a leaf of the map that make it worth writing: a block of the log has little more.
 fn enough(shape: &Shape) -> usize {
     (shape.units / 16).clamp(16, 256) as usize
 }
 
-/// A line that waits.
+/// A line of the log that waits for its leaf to be written.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// The block of the log that has it.
+    /// The block of the log that has the line.
     block: u64,
     run: Run,
     is_used: bool,
@@ -50,28 +50,29 @@ pub(crate) struct Log {
     ring: u64,
     enough: usize,
     first: u64,
-    /// The leaves of which each block tells, the oldest block first.
+    /// The leaves of the lines of each block, the oldest block first.
     blocks: VecDeque<BTreeSet<u64>>,
-    /// What the last block says: more may come into it.
+    /// The lines of the last block, which has room for more.
     last: Vec<Logged>,
-    /// By leaf of the map.
+    /// Waiting lines, by leaf of the map.
     waiting: BTreeMap<u64, Vec<Waiting>>,
 }
 
-/// So many folds in a row are for room alone, at most.
+/// Folds in a row that are for room alone, at most.
 const IN_A_ROW: u64 = 4;
 
-/// Folds for room. On a large volume the blocks of the map that go with the oldest blocks of a full
-/// ring free as many places, all over it, as they told of: the log never gets shorter then, however
-/// often it is folded. So there is an end to it, until something else changes.
+/// A limit on folds for room. On a large volume with a full ring, each block of the map that is
+/// written because the oldest block of the log is dropped frees its own old place, scattered over
+/// the map, and these frees are as many as the lines written: folding never makes the log shorter.
+/// So folds for room end until something else changes.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    /// How many changes there had been, and the folds since.
+    /// The count of changes at the last attempt, and the folds since.
     last: Cell<(u64, u64)>,
 }
 
 impl Attempts {
-    /// Whether one more is worth it, after so many changes. It begins then.
+    /// Whether one more fold is worth it after this many changes; then it counts as begun.
     pub(crate) fn begin(&self, changes: u64) -> bool {
         let (before, folds) = self.last.get();
         let folds = if before == changes { folds } else { 0 };
@@ -81,52 +82,52 @@ impl Attempts {
     }
 }
 
-/// What a fold does with what records tell.
+/// How a fold splits the contents of records.
 #[derive(Default)]
 pub(crate) struct Parted {
-    /// Leaves of the map that go out, and what they have to tell, in its order.
+    /// Leaves of the map to write, and their lines, in order.
     pub(crate) mapped: BTreeMap<u64, Vec<(Run, bool)>>,
-    /// What comes into the log.
+    /// Lines for the log.
     pub(crate) logged: Vec<Logged>,
-    /// So many of the oldest blocks of the log go.
+    /// Number of the oldest blocks of the log that are dropped.
     dropped: u64,
 }
 
 impl Log {
-    /// A log without blocks, of which so many were before.
+    /// A log without blocks, of which this many were dropped before.
     pub(crate) fn from(shape: &Shape, first: u64) -> Self {
         let (blocks, last, waiting) = (VecDeque::new(), Vec::new(), BTreeMap::new());
         Self { ring: ring(shape), enough: enough(shape), first, blocks, last, waiting }
     }
 
-    /// The blocks that count.
+    /// Numbers of the live blocks.
     pub(crate) fn range(&self) -> Range<u64> {
         self.first..self.first + self.blocks.len() as u64
     }
 
-    /// Bytes of them.
+    /// Bytes of the live blocks.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks.len() as u64 * UNIT as u64
     }
 
-    /// Leaves of the map that do not tell all.
+    /// Number of leaves of the map that are not up to date.
     pub(crate) fn leaves(&self) -> u64 {
         self.waiting.len() as u64
     }
 
-    /// What waits, the oldest of each leaf first.
+    /// The waiting lines, the oldest of each leaf first.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (Run, bool)> {
         self.waiting.values().flatten().map(|line| (line.run, line.is_used))
     }
 
-    /// A block comes.
+    /// Adds a block.
     pub(crate) fn push(&mut self, lines: &[Logged]) {
         self.blocks.push_back(BTreeSet::new());
         self.last.clear();
         self.add(lines);
     }
 
-    /// The last block says more.
+    /// Adds lines to the last block.
     fn add(&mut self, lines: &[Logged]) {
         let block = self.range().end - 1;
         for line in lines {
@@ -143,13 +144,13 @@ impl Log {
         assert!(self.last.len() <= LINES, "they have room");
     }
 
-    /// How many of these lines come into the last block, before others get blocks of their own.
+    /// Number of these lines that fit into the last block, before others get new blocks.
     fn fit(&self, lines: &[Logged]) -> usize {
         let room = if self.blocks.is_empty() { 0 } else { LINES - self.last.len() };
         room.min(lines.len())
     }
 
-    /// Blocks that change when this is folded, and what they say then.
+    /// Blocks that change when this is folded, with their new lines.
     pub(crate) fn written(&self, parted: &Parted) -> Vec<(u64, Vec<Logged>)> {
         let Range { end, .. } = self.range();
         let (here, others) = parted.logged.split_at(self.fit(&parted.logged));
@@ -158,7 +159,7 @@ impl Log {
         last.into_iter().chain(others).collect()
     }
 
-    /// What becomes of changes: of all that waits too, if the map is to tell everything.
+    /// Splits changes between map and log: with `all`, waiting lines too go into the map.
     pub(crate) fn part(&self, changes: &[Change], all: bool) -> Parted {
         let mut new: BTreeMap<u64, Vec<Logged>> = BTreeMap::new();
         for line in net(changes).into_iter().flat_map(lines_of) {
@@ -173,7 +174,7 @@ impl Log {
             let mapped = due.into_iter().map(|leaf| (leaf, self.all_of(leaf, &new))).collect();
             return Parted { mapped, logged: Vec::new(), dropped: self.blocks.len() as u64 };
         }
-        // Leaves that become due leave marks, for which further blocks may have to go.
+        // Leaves that become due leave marks in the log, for which further blocks may have to go.
         let is_marked = |leaf: &u64| waits(leaf) > 0 && !is_planted(Bug::UnmarkedFolds);
         let mut marks = due.iter().filter(|leaf| is_marked(leaf)).count();
         let few = new.iter().filter(|(leaf, _)| !due.contains(leaf));
@@ -184,7 +185,7 @@ impl Log {
             let others = (marks + few).saturating_sub(room);
             let next = others.div_ceil(LINES) as u64;
             if next >= self.ring {
-                return self.part(changes, true); // what takes the whole ring does not wait
+                return self.part(changes, true); // lines that would take the whole ring do not wait
             }
             let drops = (there + next).saturating_sub(self.ring).min(there);
             if drops <= dropped {
@@ -206,7 +207,7 @@ impl Log {
         Parted { mapped, logged, dropped }
     }
 
-    /// Leaves for which something waits in some of the oldest blocks, or in one before them.
+    /// Leaves that have lines waiting in some of the oldest blocks, or in one before them.
     fn oldest(&self, blocks: Range<u64>) -> impl Iterator<Item = u64> {
         let end = self.first + blocks.end;
         let some = self.blocks.range(blocks.start as usize..blocks.end as usize);
@@ -214,7 +215,7 @@ impl Log {
         leaves.filter(move |leaf| self.waiting.get(leaf).is_some_and(|all| all[0].block < end))
     }
 
-    /// What a leaf has to tell.
+    /// All lines of a leaf, waiting ones first.
     fn all_of(&self, leaf: u64, new: &BTreeMap<u64, Vec<Logged>>) -> Vec<(Run, bool)> {
         let waiting = self.waiting.get(&leaf).into_iter().flatten();
         let new = new.get(&leaf).into_iter().flatten().filter_map(|line| match *line {
@@ -224,7 +225,7 @@ impl Log {
         waiting.map(|line| (line.run, line.is_used)).chain(new).collect()
     }
 
-    /// A fold is done.
+    /// Applies a fold to the log in memory.
     pub(crate) fn fold(&mut self, parted: &Parted) {
         parted.mapped.keys().for_each(|leaf| _ = self.waiting.remove(leaf));
         let wait = self.oldest(0..parted.dropped).next();
@@ -240,7 +241,7 @@ impl Log {
     }
 }
 
-/// What changes come to, in the order of units.
+/// The net effect of changes, in the order of units.
 fn net(changes: &[Change]) -> Vec<Change> {
     let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
     for change in changes {
@@ -329,7 +330,7 @@ mod tests {
             parted
         }
 
-        /// What an opening takes for in use.
+        /// The units in use as an opening reads them.
         fn read(&self) -> BTreeSet<u64> {
             let (Range { start, end }, mut found) = (self.log.range(), self.map.clone());
             let mut read = Self::empty(self.log.ring).log;
@@ -342,8 +343,8 @@ mod tests {
         }
     }
 
-    /// Takes and frees units, most of them near each other, as in a zone at hand, and compares what
-    /// an opening would find after each fold.
+    /// Takes and frees units, most of them near each other, as in a zone at hand, and compares them
+    /// with what an opening would read after each fold.
     fn compare(seed: u64, ring: u64) -> Result<(), String> {
         const LEAVES: u64 = 40;
         let (mut disk, mut used) = (Disk::empty(ring), BTreeSet::new());
@@ -381,7 +382,8 @@ mod tests {
         }
     }
 
-    /// On 1 TiB, a hundred frees a fold all over it: without a log each would write a block.
+    /// On 1 TiB, with a hundred frees a fold scattered over it: without a log each would write a
+    /// block.
     #[test]
     fn what_is_scattered_is_gathered() {
         let (leaves, frees, folds) = (8448, 100, 4000_u64);
@@ -405,8 +407,8 @@ mod tests {
         assert!(mapped + logged < 15.0 && log.range().end > 256, "{mapped}, {logged}");
     }
 
-    /// On 16 TiB with a full ring: what a fold writes of the map leaves as many places all over it,
-    /// and so the next one has as much to do. Folds for room end all the same.
+    /// On 16 TiB with a full ring: the blocks of the map that a fold writes free as many places
+    /// scattered over it, so the next fold has as much to do. Folds for room end all the same.
     #[test]
     fn folds_for_room_end_on_a_large_volume() {
         let leaves = 135_304_u64;
@@ -417,7 +419,7 @@ mod tests {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (chance >> 24) % below
         };
-        // Where each block of the map stands, of those that were written.
+        // Places of the blocks of the map that were written.
         let (mut stands, mut used) = (BTreeMap::new(), BTreeSet::new());
         let mut place = |used: &mut BTreeSet<u64>| loop {
             let unit = draw(shape.units);
@@ -430,7 +432,7 @@ mod tests {
             log.fold(&parted);
             let mut own = Vec::new();
             for &leaf in parted.mapped.keys() {
-                // It stood anywhere, and goes side by side with others.
+                // Its old place was anywhere, and the new one is beside others.
                 let old = stands.remove(&leaf).unwrap_or_else(|| place(used));
                 stands.insert(leaf, place(used));
                 own.push(Change::Freed(Run::of(old)));
@@ -448,7 +450,7 @@ mod tests {
         }
         let attempts = Attempts::default();
         let (mut folds, mut tasks) = (0, Vec::new());
-        // As long as there are more lines than two blocks have, another one seems to be worth it.
+        // While there are more lines than two blocks hold, another fold seems worth it.
         while changes.len() > 2 * LINES && attempts.begin(7) {
             tasks.push(changes.len());
             changes = fold(&mut log, &changes, &mut used);

@@ -1,37 +1,37 @@
-//! How a volume is doing that is open, as it tells of itself.
+//! Statistics of an open volume.
 
 use crate::engine::Shadow;
 use crate::renewed::Renewed;
 
-/// What it is doing, and has done since it was opened.
+/// Statistics of a volume since it was opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
-    /// The last update that is durable.
+    /// The last durable update.
     pub update: u64,
-    /// How many changes became durable with one update.
+    /// Average number of changes in an update.
     pub calls_per_update: f64,
-    /// Flushes, and writes that were through.
+    /// Flushes, and write-through writes.
     pub barriers: u64,
-    /// Updates of which the blocks had to be flushed before the superblock was written.
+    /// Updates whose blocks had to be flushed before the superblock was written.
     pub split_updates: u64,
-    /// Bytes of metadata that were written, superblocks and anchors among them.
+    /// Bytes of metadata written, superblocks and anchors included.
     pub metadata_bytes: u64,
-    /// Bytes of data of files that were written.
+    /// Bytes of data of files written.
     pub data_bytes: u64,
-    /// Bytes of the blocks of the space log that count.
+    /// Bytes of the live blocks of the space log.
     pub space_log_bytes: u64,
-    /// In how many pieces is what is free.
+    /// Number of pieces of the free space.
     pub free_runs: u64,
-    /// Bytes that were moved so that whole zones are free.
+    /// Bytes that a compaction moved to free whole zones.
     pub compacted_bytes: u64,
-    /// How many snapshots there are, those that are being deleted among them.
+    /// Number of snapshots, including those being deleted.
     pub snapshots: u64,
-    /// What was damaged of the engine's own books since it was opened, and was written anew.
+    /// Damaged blocks of the engine's own books, which were rewritten.
     pub renewed: Renewed,
 }
 
 impl Shadow {
-    /// How it is doing.
+    /// The volume's statistics.
     pub fn status(&self) -> Status {
         let counts = self.counts();
         Status {
@@ -48,7 +48,7 @@ impl Shadow {
             renewed: self.commits.renewed.get(),
         }
     }
-    /// Places for blocks that were looked at, by where the arm of the disk would be.
+    /// Number of places for blocks that were considered by the position of the disk's arm.
     pub fn places_looked_at(&self) -> u64 {
         self.space.placement().map_or(0, |placement| placement.looked())
     }

@@ -1,7 +1,7 @@
-//! What a volume at rest has twice: anchors, one at each end of the disk, and the last superblock,
-//! in both slots of its zone. What has rotted of one is written again of the other.
+//! Redundant copies of a volume at rest: anchors, one at each end of the disk, and the last
+//! superblock, in both slots of its zone. A copy that has rotted is rewritten from the other.
 //!
-//! A cut leaves what is written here old, torn or new, and its twin as it was.
+//! A cut leaves the copy that is written here old, torn or new, and the other one as it was.
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 
@@ -10,8 +10,8 @@ use crate::format::anchor::Anchor;
 use crate::format::superblock::Superblock;
 use crate::format::{ANCHORS, SLOTS, UNIT};
 
-/// Mends what stands twice on a volume at rest, of which these are the newest, the superblock at
-/// this unit; says how many places were wrong.
+/// Mends the copies of a volume at rest, given its newest anchor, and its newest superblock and the
+/// unit of that; returns how many places were wrong.
 ///
 /// # Errors
 /// Those of the device, when it writes.
@@ -30,21 +30,21 @@ pub(crate) async fn mend(
             let is_one = |it: &Anchor| it.number == number && it.secret == anchor.secret;
             right = right.or(read.filter(is_one));
         }
-        // Nothing rests on the older one: where both of its places have rotted, this will do.
+        // Nothing rests on the older anchor: if both of its places have rotted, this will do.
         let right = right.unwrap_or_else(|| Anchor { number, ..anchor.clone() });
         for unit in places {
             mended += put(device, unit, &right.write()).await?;
         }
     }
     if superblock.number == 1 {
-        return Ok(mended); // one that was never opened has a single one
+        return Ok(mended); // a volume that was never opened has a single one
     }
     let zone = anchor.shape.zone_of(at);
     for unit in (0..SLOTS).map(|slot| anchor.shape.slot(zone, slot)) {
         let block = read_unit(device, unit).await.ok();
         let read = block.and_then(|block| Superblock::read(&block, unit, &anchor.secret));
         if read.is_none_or(|read| read.number != superblock.number) {
-            // All of it is durable, so that it lists nothing.
+            // All of it is durable, so it lists nothing.
             let right = Superblock { listed: Vec::new(), ..superblock.clone() };
             mended += put(device, unit, &right.write(unit, &anchor.secret)).await?;
         }
@@ -52,7 +52,7 @@ pub(crate) async fn mend(
     Ok(mended)
 }
 
-/// Writes a block where another stands; says how many were written.
+/// Writes a block if another one is there; returns how many were written.
 async fn put(device: &dyn BlockDevice, unit: u64, right: &[u8; UNIT]) -> Result<u64, IoError> {
     let is_it = read_unit(device, unit).await.is_ok_and(|bytes| bytes[..] == right[..]);
     if is_it {

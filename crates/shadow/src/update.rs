@@ -1,4 +1,4 @@
-//! What one operation changes, while it is being planned.
+//! The changes of one operation, while it is being planned.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct ShadowChunk {
     pub(crate) source: Source,
 }
 
-/// Where a chunk is.
+/// The location of a chunk.
 #[derive(Clone)]
 pub(crate) enum Source {
     /// In a block, from this byte on.
@@ -41,7 +41,7 @@ impl vnode::Chunk for ShadowChunk {
     }
 }
 
-/// A chunk that a directory gets.
+/// A new chunk of a directory.
 pub(crate) struct NewChunk {
     pub(crate) directory: u64,
     pub(crate) start: u64,
@@ -50,27 +50,27 @@ pub(crate) struct NewChunk {
     pub(crate) bytes: Rc<RefCell<[u8; CHUNK_SIZE]>>,
 }
 
-/// A block of data that a file gets, at a place of its tree.
+/// A new block of data of a file, with its place in the tree.
 pub(crate) struct Placed {
     pub(crate) parent: Parent,
     pub(crate) index: u64,
     pub(crate) address: u64,
     pub(crate) sum: u64,
-    /// What it is a copy of, if it is moved.
+    /// The pointer of the original, if the block is moved.
     pub(crate) was: Option<Pointer>,
 }
 
-/// Leaves that a file loses, and blocks of metadata with nothing else below them.
+/// Leaves that a file loses, and blocks of metadata that then have no children.
 #[derive(Default)]
 pub(crate) struct Cut {
     pub(crate) leaves: Vec<(Parent, u64, Pointer)>,
     pub(crate) nodes: Vec<Rc<Node>>,
-    /// Pointers to blocks of metadata that are another, and go. What hangs from these is unknown:
-    /// it stays allocated, and so do they.
+    /// Pointers to wrong blocks of metadata, which are removed. The children of these blocks are
+    /// unknown: they stay allocated, and so do the blocks themselves.
     pub(crate) lost: Vec<(Parent, u64, Pointer)>,
 }
 
-/// What one Update has taken.
+/// Resources that one Update has taken.
 pub(crate) struct Taken {
     commits: Rc<Commits>,
     promised: Rc<Promised>,
@@ -78,18 +78,18 @@ pub(crate) struct Taken {
     pub(crate) inos: Vec<u64>,
     pub(crate) units: u64,
     deaths: u64,
-    /// Blocks of metadata that were not there.
+    /// Blocks of metadata made for it.
     pub(crate) made: Vec<Rc<Node>>,
 }
 
 impl Taken {
-    /// So many blocks may die with the Update.
+    /// Promises room for this many blocks to die with the Update.
     pub(crate) fn promise_deaths(&mut self, deaths: u64) {
         self.deaths += deaths;
         self.promised.deaths.set(self.promised.deaths.get() + deaths);
     }
 
-    /// These blocks were taken for the Update.
+    /// Notes blocks that were taken for the Update.
     pub(crate) fn hold(&mut self, runs: &[Run]) {
         if self.runs.is_empty() && !runs.is_empty() {
             self.promised.waiting.hold(1);
@@ -98,7 +98,7 @@ impl Taken {
         self.commits.space.plan(runs);
     }
 
-    /// The Update was applied: runs are its own.
+    /// Keeps the runs, since the Update was applied.
     pub(crate) fn keep(&mut self) -> Vec<Run> {
         let runs = std::mem::take(&mut self.runs);
         self.let_go(!runs.is_empty());
@@ -132,26 +132,26 @@ impl Drop for Taken {
 pub struct Update {
     pub(crate) kind: Kind,
     pub(crate) manner: Manner,
-    /// Inodes as they will be.
+    /// Inodes as the Update will leave them.
     pub(crate) inodes: BTreeMap<u64, (Rc<Vnode<Inode>>, Inode)>,
     pub(crate) entries: Vec<(Source, EntryChange)>,
     pub(crate) chunks: Vec<NewChunk>,
     pub(crate) blocks: Vec<Placed>,
-    /// Blocks of data that were written, and their checksums.
+    /// Blocks of data that were written, with their checksums.
     pub(crate) written: Vec<(u64, u64)>,
-    /// Blocks of data that go out with the blocks of metadata.
+    /// Data that goes out with the blocks of metadata.
     pub(crate) riding: Vec<(u64, Bytes)>,
     pub(crate) cut: Cut,
     pub(crate) born: Vec<u64>,
     pub(crate) ended: Vec<u64>,
-    /// A file gets blocks where it had none.
+    /// Whether a file gets blocks where it had a hole.
     pub(crate) fills_holes: bool,
-    /// What is asked of snapshots, and what is done to them.
+    /// The requested change of snapshots, and the planned work for it.
     pub(crate) asked: Option<SnapshotChange>,
     pub(crate) work: Option<Work>,
-    /// It takes of what is kept for changes that free more than they take.
+    /// Whether it may take space reserved for changes that free more than they take.
     pub(crate) takes_pool: bool,
-    /// It waits for no room: others are to have that.
+    /// Whether it fails instead of waiting for room, which is left to others.
     pub(crate) gives_way: bool,
     /// Units for metadata, at most.
     pub(crate) cost: u64,
@@ -195,19 +195,19 @@ impl Update {
         &mut self.inodes.entry(file.ino).or_insert_with(first).1
     }
 
-    /// Whether it may take what is kept for changes that free more than they take.
+    /// Whether it may take space reserved for changes that free more than they take.
     pub(crate) fn may_take_pool(&self) -> bool {
         self.takes_pool || self.kind == Kind::Reserved
     }
 
-    /// What it is for others that wait for room.
+    /// Its sort for other plans that wait for room.
     pub(crate) fn sort(&self) -> Sort {
         let holds_blocks = !self.taken.runs.is_empty();
         let is_refusable = self.grows() || holds_blocks && !self.may_take_pool();
         Sort { holds_blocks, is_refusable }
     }
 
-    /// Whether it makes more than it takes away: then it needs room that is anyone's.
+    /// Whether it creates more than it removes: then it needs unreserved room.
     pub(crate) fn grows(&self) -> bool {
         !self.born.is_empty() || !self.chunks.is_empty() || self.fills_holes
     }

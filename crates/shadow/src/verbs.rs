@@ -202,7 +202,7 @@ impl Engine for Shadow {
 
     async fn place(&self, file: &Vnode<Inode>, block: u64) -> Result<Place, FsError> {
         if file.kind == FileKind::Directory {
-            return Ok(Place::Memory(Bytes::new())); // its blocks are metadata, and each there once
+            return Ok(Place::Memory(Bytes::new())); // its blocks are metadata, in memory once
         }
         if file.look(|inode| inode.facts.is_inline()) {
             return Ok(Place::Hole);
@@ -340,13 +340,14 @@ impl Engine for Shadow {
             let grows = update.grows() && update.kind != Kind::Reserved;
             let kind = if grows { update.kind } else { Kind::Reserved };
             if self.has_room_for(0, (update.cost, deaths), kind, grows) {
-                // What waits has promised nothing, so that many that do are not in their own way.
+                // A waiting plan has promised nothing, so that many of them do not get in each
+                // other's way.
                 update.taken.promise_deaths(deaths);
                 update.taken.units = update.cost;
                 self.promised.units.set(self.promised.units.get() + update.cost);
                 return Ok(update);
             }
-            // What is under way gives back more than it takes, once it is durable.
+            // Updates under way free more than they take, once they are durable.
             let is_held = matches!(update.work, Some(Work::Pin(..) | Work::RollBack(..)));
             if is_held || update.gives_way || !self.more_comes(sort, waits.is_some()) {
                 return Err(FsError::NoSpace);
@@ -449,14 +450,14 @@ fn found_inode(home: Rc<Node>, slot: u64) -> Result<Inode, FsError> {
     Ok(Inode { facts, home, slot, target: target.map(Bytes::from) })
 }
 
-/// The block of a directory in which a chunk is, and the byte of the block at which that begins.
+/// The block of a directory with this chunk, and the byte of the block at which the chunk begins.
 fn place_of_chunk(start: u64) -> (u64, usize) {
     let index = start / CHUNK_SIZE as u64;
     (index / CHUNKS, size_of::<Head>() + (index % CHUNKS) as usize * CHUNK_SIZE)
 }
 
 impl Shadow {
-    /// Plans that a directory gets a chunk.
+    /// Plans a new chunk of a directory.
     async fn plan_chunk(
         &self,
         update: &mut Update,

@@ -1,22 +1,22 @@
-//! Who waits for room, and for whom.
+//! Plans that wait for room, and the plans they wait for.
 //!
-//! A plan that has taken blocks writes to them for a while, and nothing is on its way meanwhile. So
-//! who finds no room waits for such plans too. Those that hold blocks and wait may be refused, and
-//! are, when nothing else is left to wait for. What gives back more than it takes is never refused
-//! for them: it waits until they are, and none takes blocks before it. Where it holds blocks
-//! itself, for the end of a file that becomes shorter, it is refused for others of its sort alone,
-//! and comes again when one of these has its room.
+//! A plan that has taken blocks writes to them for a while, possibly with no update on its way. So
+//! a plan that finds no room waits for such plans too. A plan that holds blocks and waits may be
+//! refused, and is refused when nothing else is left to wait for. A plan that gives back more than
+//! it takes is never refused for the sake of these: it waits until they are refused, and none takes
+//! blocks before it. If it holds blocks itself, for the end of a file that is truncated, it is
+//! refused only for others of its sort, and retries when one of these has its room.
 //!
-//! Ends that refuse each other do not all hear that there is no room. One that is refused gives
-//! back its blocks and wakes the others before any of them is asked again, and nobody waits between
-//! having room and taking it: so the last of them is alone with what is free. That one which loses
-//! a block before it holds any comes again, tests of many truncations at once tell.
+//! Truncations that refuse each other do not all fail for lack of room. One that is refused gives
+//! back its blocks and wakes the others before any of them is asked again, and none waits between
+//! having room and taking it: so the last of them is alone with the free space. A truncation that
+//! loses a block before it holds any retries, which tests of many truncations at once show.
 //!
 //! Invariants:
-//! 1. Nobody waits for one that waits for it: who may be refused waits for none that waits.
-//! 2. Who stops to work, or to wait, wakes all others.
+//! 1. No plan waits for one that waits for it: a refusable plan waits for none that waits.
+//! 2. A plan that stops to work, or to wait, wakes all others.
 //!
-//! Not asserted: 1, of which full volumes tell.
+//! Not asserted: 1, which is tested on full volumes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,34 +24,34 @@ use std::rc::Rc;
 
 use crate::commit::Commits;
 
-/// What plans that are under way have taken: free again if nothing comes of them.
+/// Resources taken by plans under way: free again if a plan is cancelled.
 #[derive(Default)]
 pub(crate) struct Promised {
     /// Numbers of files.
     pub(crate) inos: RefCell<BTreeSet<u64>>,
-    /// Behind the block of inodes that was looked at last for free slots.
+    /// Where the search for free inode slots continues: behind the block of inodes searched last.
     pub(crate) looked: Cell<u64>,
-    /// Units for metadata of Updates that are ready, and not applied.
+    /// Units for metadata of Updates that are ready, but not applied.
     pub(crate) units: Cell<u64>,
-    /// Blocks that may die with them.
+    /// Blocks that may die with these Updates.
     pub(crate) deaths: Cell<u64>,
     pub(crate) waiting: Waiting,
 }
 
-/// How many plans there are of each sort.
+/// Number of plans of each sort.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// They hold blocks, and wait for no room.
+    /// Plans that hold blocks, and do not wait for room.
     working: Cell<u64>,
-    /// They hold blocks, wait for room, and may be refused.
+    /// Plans that hold blocks, wait for room, and may be refused.
     refusable: Cell<u64>,
-    /// They hold blocks, wait for room, and give back as much as they take, or more.
+    /// Plans that hold blocks, wait for room, and give back at least as much as they take.
     ends: Cell<u64>,
-    /// They hold none, wait for room, and give back more than they take.
+    /// Plans that hold no blocks, wait for room, and give back more than they take.
     steps: Cell<u64>,
 }
 
-/// What a plan that waits is.
+/// Sort of a plan that waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Sort {
     pub(crate) holds_blocks: bool,
@@ -75,7 +75,8 @@ impl Waiting {
         add(&self.working, sign);
     }
 
-    /// Whether others hold blocks that one of this sort waits for. It `waits` already, or not yet.
+    /// Whether other plans hold blocks that one of this sort waits for. `waits` says whether it
+    /// waits already.
     pub(crate) fn holds_up(&self, sort: Sort, waits: bool) -> bool {
         let own = u64::from(sort.holds_blocks && !waits);
         let refusable = if sort.is_refusable { 0 } else { self.refusable.get() }; // invariant 1
@@ -83,7 +84,7 @@ impl Waiting {
         self.working.get() - own + refusable + ends > 0
     }
 
-    /// Whether something waits that gives back more than it takes: blocks are not for others then.
+    /// Whether a plan waits that gives back more than it takes: then blocks are not for others.
     pub(crate) fn has_steps(&self) -> bool {
         self.steps.get() > 0
     }
@@ -103,12 +104,12 @@ impl Waiting {
             (true, true) => add(&self.refusable, sign),
             (true, false) => add(&self.ends, sign),
             (false, false) => add(&self.steps, sign),
-            (false, true) => {} // nobody waits for what gives nothing back
+            (false, true) => {} // no plan waits for one that gives nothing back
         }
     }
 }
 
-/// As long as it is there, a plan waits.
+/// A plan waits as long as this exists.
 pub(crate) struct Waits {
     sort: Sort,
     promised: Rc<Promised>,
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_one_that_waits_for_it() {
         let sorts = [STEP, END, OVERWRITE, CREATE];
-        // Whether one of the first sort, which is about to wait, waits for one of the other.
+        // Whether a plan of the first sort, about to wait, waits for one of the other.
         let waits_for = |one: Sort, other: Sort| {
             let waiting = Waiting::default();
             for _ in [one, other].iter().filter(|sort| sort.holds_blocks) {

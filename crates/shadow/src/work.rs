@@ -1,4 +1,4 @@
-//! What an Update does to snapshots, while it is being planned.
+//! The work of an Update on snapshots, while it is being planned.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,25 +13,25 @@ use crate::format::snapshot::{Died, List, Told};
 use crate::nodes::Node;
 use crate::pins::Listing;
 
-/// What an Update does to snapshots. It does nothing else.
+/// The work of an Update on snapshots. Such an Update does nothing else.
 pub(crate) enum Work {
     Pin(Pin, Hold),
     Delete(Lined, Timestamp),
-    /// It holds nothing from now on.
+    /// The snapshot holds nothing from now on.
     LetGo(Lined),
     Step(Step),
     End(Lined),
     RollBack(Box<Back>, Hold),
 }
 
-/// A snapshot, and where its line is.
+/// A snapshot, and the slot of its line.
 pub(crate) struct Lined {
     pub(crate) number: SnapshotNumber,
     pub(crate) leaf: Rc<Node>,
     pub(crate) slot: u64,
 }
 
-/// The last block of a list.
+/// The last block of a list, which a deletion frees.
 pub(crate) struct Step {
     pub(crate) of: Lined,
     pub(crate) listing: Listing,
@@ -40,30 +40,30 @@ pub(crate) struct Step {
     pub(crate) died: Died,
 }
 
-/// What a list is without its last block.
+/// The list without its last block.
 pub(crate) fn rest_of(list: List, last: &Died) -> Option<List> {
     let units = last.runs.iter().map(|run| run.length).sum::<u64>();
     let units = list.units.saturating_sub(units);
     last.previous.map(|last| List { last, units, ..list })
 }
 
-/// What going back does.
+/// The plan of a roll-back to a snapshot.
 pub(crate) struct Back {
     pub(crate) told: Told,
-    /// What the live tree has since.
+    /// Runs that the live tree has taken since.
     pub(crate) since: Vec<Run>,
-    /// The blocks of the map that tell of it, by their numbers.
+    /// The blocks of the map that cover these runs, by their numbers.
     pub(crate) map: BTreeMap<u64, Rc<Node>>,
-    /// What is on lists since: as these are before each block, with their lines, goes.
+    /// Blocks to remove from lists: the list before each removal, its line, and the block.
     pub(crate) lists: Vec<(Listing, Rc<Node>, Rc<Node>, Died)>,
-    /// Files that the snapshot holds without a name: they are freed from the next opening on.
+    /// Files without a name that the snapshot holds: they are freed from the next opening on.
     pub(crate) orphans: Vec<Chain>,
 }
 
 impl Back {
     /// Units that it takes, at most.
     pub(crate) fn cost(&self) -> u64 {
-        // A fold has marked some of it, which is counted.
+        // A fold has marked some of them, which are counted already.
         let map = self.map.values().filter(|node| !node.is_dirty()).count() as u64;
         let lists = self.lists.len() as u64;
         map + map.div_ceil(FAN) + 8 + lists.div_ceil(32)

@@ -1,5 +1,5 @@
-//! What is known of zones besides what is free in them: when each was written to last, which are
-//! being emptied, and where that goes.
+//! Zones, apart from the free units in them: when each was last written to, which are being
+//! emptied, and where their blocks go.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -8,15 +8,15 @@ use std::collections::BTreeSet;
 pub(crate) struct Zones {
     /// The last update that took something in each.
     taken: RefCell<Vec<u64>>,
-    /// Those that are being emptied: nothing goes there as long as others have room.
+    /// Zones that are being emptied: nothing goes there as long as others have room.
     emptied: RefCell<BTreeSet<u64>>,
-    /// Where what was moved last ends. What is moved is older than what else is written, and stays
+    /// The end of the last blocks that were moved. Moved blocks are older than new ones, and stay
     /// together.
     pub(crate) moved_to: Cell<Option<u64>>,
 }
 
 impl Zones {
-    /// So many, of which nothing is known.
+    /// This many zones, none written to.
     pub(crate) fn new(count: u64) -> Self {
         Self {
             taken: RefCell::new(vec![0; count as usize]),
@@ -25,22 +25,22 @@ impl Zones {
         }
     }
 
-    /// An update takes something in a zone.
+    /// Notes that an update takes units in a zone.
     pub(crate) fn note_taken(&self, zone: u64, update: u64) {
         self.taken.borrow_mut()[zone as usize] = update;
     }
 
-    /// The last update that did; 0 if none did since the volume was opened.
+    /// The last update that took units in a zone; 0 if none did since the volume was opened.
     pub(crate) fn last_taken(&self, zone: u64) -> u64 {
         self.taken.borrow()[zone as usize]
     }
 
-    /// These are being emptied, and no others.
+    /// Sets the zones that are being emptied.
     pub(crate) fn set_emptied(&self, zones: BTreeSet<u64>) {
         self.emptied.replace(zones);
     }
 
-    /// Of these, only some are.
+    /// Keeps only some of the zones that are being emptied.
     pub(crate) fn retain_emptied(&self, is_one: impl Fn(u64) -> bool) {
         self.emptied.borrow_mut().retain(|&zone| is_one(zone));
     }

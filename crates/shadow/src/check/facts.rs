@@ -1,4 +1,4 @@
-//! What a tree says of its files and their names, and whether that fits together.
+//! The files and names of a tree, and whether they fit together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::format::superblock::NUMBERS;
 use crate::format::{CHUNKS, FIRST, INODES, ROOT, UNIT};
 use crate::nodes::{Node, Stem, Which};
 
-/// What is known of a file.
+/// The facts about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) kind: FileKind,
@@ -26,36 +26,36 @@ pub(crate) struct Known {
     pub(crate) size: u64,
     pub(crate) units: u64,
     pub(crate) generation: u32,
-    /// Leaves that it has, and chunks of names.
+    /// Number of its leaves, and of its chunks of names.
     leaves: u64,
     chunks: u64,
 }
 
 impl Known {
-    /// Units of the leaves that it has, in blocks of so many.
+    /// Units of its leaves, for this size of blocks.
     fn units_of_leaves(&self, block: u64) -> u64 {
         self.leaves * if self.kind == FileKind::Directory { 1 } else { block }
     }
 
-    /// The units that it says it has, or if no volume of that shape has so many, those of its
+    /// The units that its inode claims, or if no volume of that shape has so many, those of its
     /// leaves.
     pub(crate) fn likely_units(&self, shape: &Shape) -> u64 {
         if self.units <= shape.units { self.units } else { self.units_of_leaves(shape.block) }
     }
 }
 
-/// What there is in a tree.
+/// Counts of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) files: u64,
     pub(crate) directories: u64,
     pub(crate) units: u64,
-    /// Blocks of metadata, and those of them that count as pinned.
+    /// Blocks of metadata, and how many of them count as pinned.
     pub(crate) nodes: u64,
     pub(crate) pinned: u64,
 }
 
-/// What an entry of a directory means.
+/// Meaning of an entry of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Meaning {
     Own,
@@ -64,28 +64,28 @@ enum Meaning {
     Other,
 }
 
-/// An entry of a directory: which file, and what that means.
+/// An entry of a directory: its file, and its meaning.
 type Entry = (u64, Meaning);
 
-/// What a tree says.
+/// The facts about a tree.
 #[derive(Default)]
 pub(crate) struct Says {
     pub(crate) files: BTreeMap<u64, Known>,
-    /// How often a file is named.
+    /// Number of names of each file.
     pub(crate) names: BTreeMap<u64, u32>,
-    /// What '..' of a directory says, and where its name is.
+    /// The target of each directory's '..', and the directory that has its name.
     parents: BTreeMap<u64, u64>,
     pub(super) holders: BTreeMap<u64, u64>,
     pub(crate) count: Count,
-    /// Of which files it says something else than the tree before it.
+    /// Files about which the facts differ from those of the tree before.
     touched: BTreeSet<u64>,
-    /// Leaves and chunks of the file that is looked at.
+    /// Leaves and chunks of the file that is being checked.
     pub(super) leaves: u64,
     chunks: u64,
 }
 
 impl Says {
-    /// A block of metadata comes, or goes.
+    /// Counts a block of metadata that comes or goes.
     pub(super) fn count_node(&mut self, is_pinned: bool, comes: bool) {
         let Count { nodes, pinned, .. } = &mut self.count;
         if comes {
@@ -110,7 +110,7 @@ impl Says {
         }
     }
 
-    /// A file is so now, or there is none of this number.
+    /// Sets the facts about a file; none if there is no file of this number.
     fn set_file(&mut self, ino: u64, now: Option<Known>) {
         let before = match now {
             Some(now) => self.files.insert(ino, now),
@@ -158,18 +158,18 @@ impl Says {
         }
     }
 
-    /// The files that have no name by what their inodes say.
+    /// The files whose inodes have no link.
     pub(crate) fn nameless(&self) -> BTreeSet<u64> {
         let files = self.files.iter().filter(|(_, file)| file.links == 0);
         files.map(|(&ino, _)| ino).collect()
     }
 
-    /// The directory in which a directory has its name.
+    /// The directory that has the name of a directory.
     pub(crate) fn holder(&self, directory: u64) -> Option<u64> {
         self.holders.get(&directory).copied()
     }
 
-    /// Files without a name, and directories of which no name is known, but for these.
+    /// Files and directories that have no name, except these.
     pub(crate) fn homeless(&self, orphans: &BTreeSet<u64>) -> Vec<(u64, FileKind)> {
         let has_name = |ino: &u64, kind: FileKind| match kind {
             FileKind::Directory => self.holders.contains_key(ino),
@@ -180,8 +180,7 @@ impl Says {
         files.filter(|(ino, kind)| !has_name(ino, *kind)).collect()
     }
 
-    /// How often directories that are being freed name what was above them: those names do not
-    /// count any more.
+    /// How often directories that are being freed name their parents: those names no longer count.
     pub(crate) fn named_by_orphans(&self, orphans: &BTreeSet<u64>) -> BTreeMap<u64, u32> {
         let mut named: BTreeMap<u64, u32> = BTreeMap::new();
         for ino in orphans {
@@ -195,8 +194,8 @@ impl Says {
         named
     }
 
-    /// Whether what '..' says leads to the root in the end. What is `known` of others is taken, and
-    /// noted of all that are on the way.
+    /// Whether '..' leads to the root in the end. Uses the results `known` of other directories,
+    /// and adds those of all directories on the way.
     fn has_way(&self, directory: u64, known: &mut BTreeMap<u64, bool>) -> bool {
         let (mut at, mut way) = (directory, Vec::new());
         let has = loop {
@@ -206,7 +205,7 @@ impl Says {
             if let Some(&has) = known.get(&at) {
                 break has;
             }
-            known.insert(at, false); // whoever comes back there goes in a circle
+            known.insert(at, false); // coming back here is a circle
             way.push(at);
             at = self.parents.get(&at).copied().unwrap_or(ROOT);
         };
@@ -223,7 +222,7 @@ pub(crate) fn is_number(ino: u64) -> bool {
 }
 
 impl Look<'_> {
-    /// Chains of files that there are, one for each.
+    /// The chains of files that exist, one for each file.
     pub(crate) fn chains(&self, chains: &[Chain]) -> Vec<Chain> {
         let (mut seen, mut right) = (BTreeSet::new(), chains.to_vec());
         right.retain(|chain| {
@@ -233,7 +232,7 @@ impl Look<'_> {
         right
     }
 
-    /// A block of inodes is another one than before.
+    /// Compares two blocks of inodes.
     pub(super) async fn inodes(&mut self, was: &Side, is: &Side, block: u64) {
         (self.progress)(self.done.0.min(self.done.1), self.done.1);
         for slot in 0..INODES {
@@ -297,7 +296,7 @@ impl Look<'_> {
         }
     }
 
-    /// Nothing is behind the end of a file.
+    /// Checks that a file has nothing behind its end.
     async fn end_of(&mut self, stem: &Stem, ino: u64, facts: &Facts) {
         let is_names = facts.kind == FileKind::Directory;
         let leaf_bytes =
@@ -318,7 +317,7 @@ impl Look<'_> {
         }
     }
 
-    /// A block of names is another one than before.
+    /// Compares two blocks of names.
     pub(super) fn names(&mut self, ino: u64, index: u64, was: &Side, is: &Side) {
         let known = was.block().filter(|_| !was.is_lost);
         let (mut before, chunks, _) = known.map_or_else(Default::default, |it| entries_of(it));
@@ -360,7 +359,8 @@ impl Look<'_> {
         }
     }
 
-    /// Judges what a tree says otherwise than the one before it. Files that go are `orphans`.
+    /// Checks the files about which the facts differ from the tree before. Files that are being
+    /// freed are `orphans`.
     pub(super) fn judge(&mut self, orphans: &BTreeSet<u64>) {
         let of_orphans = self.says.named_by_orphans(orphans);
         if self.says.files.get(&ROOT).is_none_or(|root| root.kind != FileKind::Directory) {
@@ -401,7 +401,7 @@ impl Look<'_> {
             let found = format!("{} chunks of names", file.chunks);
             self.wrong(Law::Entry, Some(ino), found, format!("{chunks}"));
         }
-        // What is being freed has its own dots still.
+        // A directory that is being freed still has its own dots.
         let is_orphan = file.links == 0 && goes;
         if named == 0 && !is_orphan {
             self.wrong(Law::Links, Some(ino), NAMELESS, "one, or that it is being freed");
@@ -423,15 +423,15 @@ impl Look<'_> {
     }
 }
 
-/// The entries of a block of names, how many chunks it has, and the byte behind which is none where
-/// one should be.
+/// The entries of a block of names, its number of chunks, and the byte behind which an entry is
+/// missing.
 fn entries_of(node: &Node) -> (Vec<Entry>, u64, Option<u64>) {
     node.read(|bytes| {
         let (mut found, mut chunks, mut wrong) = (Vec::new(), 0, None);
         let body = &bytes[size_of::<Head>()..][..CHUNKS as usize * CHUNK_SIZE];
         for (at, bytes) in (0..).step_by(CHUNK_SIZE).zip(body.chunks(CHUNK_SIZE)) {
             if bytes.iter().all(|&byte| byte == 0) {
-                continue; // it comes later
+                continue; // a chunk that will come later
             }
             chunks += 1;
             for entry in chunk::entries(bytes) {

@@ -1,4 +1,4 @@
-//! Paths to the files of which something is wrong, in the tree that is looked at.
+//! Paths to the files with violations, in the tree that is being checked.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::format::head::Head;
 use crate::format::{CHUNKS, INODES, ROOT};
 use crate::nodes::{Stem, Which};
 
-/// Files of which a name is looked for, and the directory in which they have one.
+/// Files whose names are searched, with the directory and the name once found.
 type Named = BTreeMap<u64, Option<(u64, String)>>;
 
 impl Look<'_> {
-    /// Finds paths for what is wrong, from this finding on.
+    /// Finds paths for the violations from this one on.
     pub(super) async fn paths(&mut self, first: usize) {
         let named = self.findings.wrong[first..].iter().filter_map(|wrong| wrong.ino);
         let mut named: Named = named.map(|ino| (ino, None)).collect();
@@ -38,7 +38,7 @@ impl Look<'_> {
         }
     }
 
-    /// Notes where these files have names.
+    /// Searches the names of these files.
     async fn find_names(&self, named: &mut Named) {
         let files = self.says.files.iter();
         let directories = files.filter(|(_, known)| known.kind == FileKind::Directory);
@@ -59,7 +59,7 @@ impl Look<'_> {
     }
 }
 
-/// Notes names that stand in the chunks of a directory.
+/// Looks for names in the chunks of a directory.
 fn note_names(ino: u64, chunks: &[u8], named: &mut Named) {
     let chunks = chunks.chunks_exact(CHUNK_SIZE).take(CHUNKS as usize);
     for entry in chunks.flat_map(chunk::entries).filter_map(Result::ok) {
@@ -71,7 +71,7 @@ fn note_names(ino: u64, chunks: &[u8], named: &mut Named) {
     }
 }
 
-/// The path to a file, of which all names are known up to the root.
+/// The path to a file, if all names up to the root are known.
 fn path_of(mut ino: u64, named: &Named) -> Option<String> {
     let mut path = String::new();
     for _ in 0..=named.len() {

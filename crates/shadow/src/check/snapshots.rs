@@ -1,5 +1,5 @@
-//! Looking at snapshots: the lines that tell of them, their trees, and the lists of what the live
-//! tree has no more.
+//! Checking snapshots: their lines, their trees, and the lists of blocks that the live tree has
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,8 +15,7 @@ use crate::pins::{Listing, Pins};
 use crate::runs::{Unfolded, coalesced};
 
 impl Look<'_> {
-    /// The snapshots and lists that there are, as far as what is told of them can be read and makes
-    /// sense.
+    /// The snapshots and lists, as far as their lines can be read and make sense.
     pub(crate) async fn pins(&mut self, said: &Snapshots) -> Pins {
         if !said.makes_sense(self.held.shape().units) {
             self.wrong(Law::Line, None, "numbers of lines that no volume has", "fewer");
@@ -73,7 +72,7 @@ impl Look<'_> {
         pins
     }
 
-    /// Behind what is said to be there is nothing.
+    /// Checks that there is nothing behind the ends that the superblock has.
     async fn slots(&mut self, said: &Snapshots) {
         let ends = [
             (Stem::Snapshots, said.line_slots.div_ceil(LINES), "lines of snapshots"),
@@ -107,7 +106,7 @@ impl Look<'_> {
         lists
     }
 
-    /// Goes through the trees of all snapshots, the newest first. The live tree was looked at.
+    /// Checks the trees of all snapshots, the newest first. The live tree was checked before.
     pub(crate) async fn held(&mut self, pins: &Pins) {
         let holding = pins.holding();
         self.holders = holding.iter().map(|told| (told.number, told.update)).collect();
@@ -132,7 +131,7 @@ impl Look<'_> {
         self.tree.snapshot = None;
     }
 
-    /// Which snapshots hold what this update wrote, and none after the one that is looked at does.
+    /// The snapshots that hold a block with this birth, up to the current one, which holds it last.
     pub(super) fn span_of(&self, birth: u64) -> Span {
         let last = self.tree.snapshot.as_ref().map_or(0, |&(number, _)| number);
         let at = self.holders.partition_point(|&(_, update)| update < birth);
@@ -140,7 +139,7 @@ impl Look<'_> {
         Span { first, end: last + 1 }
     }
 
-    /// Looks at the lists: what snapshots alone hold is on them, once.
+    /// Checks the lists: blocks that snapshots alone hold are on them, once.
     pub(super) async fn lists(&mut self, pins: &Pins, unfolded: &Unfolded) {
         let mut listed: BTreeMap<Span, Vec<Run>> = BTreeMap::new();
         for (run, span) in self.runs_of_lists(pins, unfolded).await {
@@ -151,7 +150,7 @@ impl Look<'_> {
             }
             match pins.holders_of(span) {
                 Some(span) => listed.entry(span).or_default().push(run),
-                // It is being given back.
+                // It is being freed.
                 None => _ = self.hold(run, None),
             }
         }
@@ -185,8 +184,8 @@ impl Look<'_> {
         }
     }
 
-    /// The snapshots that hold something, and what lists and records say that they alone hold, in
-    /// the order of the units.
+    /// The snapshots that hold something, and the runs that they alone hold according to lists and
+    /// records, in the order of the units.
     pub(crate) async fn held_alone(
         &mut self,
         superblock: &Superblock,
@@ -198,7 +197,7 @@ impl Look<'_> {
         (pins.holding(), coalesced(runs.into_iter().map(|(run, _)| run).collect()))
     }
 
-    /// What lists and records say that died, and while who held it.
+    /// The dead runs of lists and records, with their spans.
     async fn runs_of_lists(&mut self, pins: &Pins, unfolded: &Unfolded) -> Vec<(Run, Span)> {
         let mut all = Vec::new();
         for change in &unfolded.changes {
@@ -240,8 +239,8 @@ fn name_of(told: &Told) -> String {
     told.name.as_bytes().escape_ascii().to_string()
 }
 
-/// How many units of these runs none of the others has, or another of these too, and the first of
-/// them. Both are sorted.
+/// Number of units of these runs that the others do not have, or that are in several of these, and
+/// the first of them. Both are sorted.
 fn beside(runs: &[Run], others: &[Run]) -> Option<(u64, u64)> {
     let (mut count, mut first, mut end, mut next) = (0, None, 0, 0);
     let mut note = |start: u64, units: u64| {

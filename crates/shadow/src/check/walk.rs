@@ -1,12 +1,13 @@
-//! Going through what one tree has, and another does not have at the same place.
+//! Walking through the differences of two trees.
 //!
-//! Two trees are gone through side by side. Where both have the same pointer, all that hangs from
-//! it is the same. Else a block *goes*, or *comes*, or both; what is known of the first tree is
-//! changed then by what the two blocks say.
+//! Two trees are walked side by side. If both have the same pointer, everything below it is the
+//! same. Else a block *goes*, or *comes*, or both; the facts about the first tree then change by
+//! the contents of the two blocks.
 //!
-//! Where a block cannot be read, what hangs from it is *lost*: it goes out of what is known. The
-//! tree behind that one may have it still, and so may a tree in front. So what comes there is
-//! compared with the last tree that was read there: what both have is held, and is not known.
+//! If a block cannot be read, everything below it is *lost*: it is removed from the facts. The next
+//! tree may still have it, and so may the tree before. So a block that comes there is compared with
+//! the last tree that could be read there: blocks that both have are held already, but not in the
+//! facts.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,15 +25,15 @@ use crate::mend::mend;
 use crate::nodes::{Node, Nodes, Parent, Stem};
 use crate::planted::{Bug, is_planted};
 
-/// A tree, and where one is in it.
+/// A tree, and a position in it.
 #[derive(Clone)]
 pub(super) struct Side {
-    /// None for a tree that has nothing.
+    /// None for an empty tree.
     stem: Option<Stem>,
-    /// The block from which the places hang that are looked at; none at the root, and above it.
+    /// The parent of the current places; none at the root, and above it.
     above: Option<Rc<Node>>,
-    /// Whether what hangs here is none of what is known, since it, or what was there in a tree
-    /// between this one and the one that is looked at, cannot be read.
+    /// Whether the blocks below are missing from the facts, because this tree, or one between it
+    /// and the current tree, cannot be read here.
     pub(super) is_lost: bool,
 }
 
@@ -41,7 +42,7 @@ impl Side {
         Self { stem, above: None, is_lost: false }
     }
 
-    /// The root of a file, or of nothing, whose inode stands here.
+    /// The root of a file whose inode is here, or of nothing.
     pub(super) fn of_file(&self, stem: Option<Stem>) -> Self {
         Self { stem, above: None, is_lost: self.is_lost }
     }
@@ -50,7 +51,7 @@ impl Side {
         Self { stem: self.stem.clone(), above, is_lost: self.is_lost }
     }
 
-    /// The block from which the places hang that are looked at; of a leaf itself.
+    /// The parent of the current places; for a leaf, the leaf itself.
     pub(super) fn block(&self) -> Option<&Rc<Node>> {
         self.above.as_ref()
     }
@@ -59,7 +60,7 @@ impl Side {
         self.stem.as_ref().map(|stem| nodes.height(stem))
     }
 
-    /// What leads to the places of a level.
+    /// The parent of the places of a level.
     fn parent(&self, nodes: &Nodes, level: u8) -> Option<Parent> {
         let stem = self.stem.as_ref()?;
         if nodes.height(stem) == level {
@@ -69,7 +70,7 @@ impl Side {
     }
 }
 
-/// The pointer to a place.
+/// The pointer at a place.
 fn pointer(nodes: &Nodes, parent: Option<&Parent>, index: u64) -> Pointer {
     match parent {
         None => Pointer::NULL,
@@ -78,21 +79,22 @@ fn pointer(nodes: &Nodes, parent: Option<&Parent>, index: u64) -> Pointer {
     }
 }
 
-/// The block at a place of the live tree, if a repair has changed it in memory: its pointer is that
-/// of the old one still.
+/// The block at a place of the live tree, if a repair has changed it in memory: its pointer is
+/// still that of the old block.
 fn changed(nodes: &Nodes, side: &Side, level: u8, index: u64) -> Option<Rc<Node>> {
     let stem = side.stem.as_ref().filter(|stem| matches!(stem, Stem::Inodes))?;
     nodes.find(stem, level, index).filter(|node| node.is_dirty())
 }
 
-/// The block at a place of the live tree that a repair has made in memory: nothing leads to it yet.
+/// The block at a place of the live tree, if a repair has made it in memory: nothing points to it
+/// yet.
 fn made(nodes: &Nodes, side: &Side, level: u8, index: u64) -> Option<Rc<Node>> {
     let stem = side.stem.as_ref().filter(|stem| !stem.is_held())?;
     let is_new = |node: &Rc<Node>| node.is_dirty() && node.pointer().is_null();
     nodes.find(stem, level, index).filter(is_new)
 }
 
-/// The update that wrote the block that has a pointer, if it is one.
+/// The birth of the block that contains a pointer, if a block contains it.
 fn birth_above(parent: &Parent) -> Option<u64> {
     match parent {
         Parent::Node(node) | Parent::Stem(Stem::File(_, node, _)) => {
@@ -102,7 +104,7 @@ fn birth_above(parent: &Parent) -> Option<u64> {
     }
 }
 
-/// The file of which a tree is, if it is that of one.
+/// The file that a tree belongs to, if any.
 fn file_of(stem: &Stem) -> Option<u64> {
     match stem {
         Stem::File(ino, ..) => Some(*ino),
@@ -110,12 +112,12 @@ fn file_of(stem: &Stem) -> Option<u64> {
     }
 }
 
-/// Whether a tree is one of those that snapshots have, or of a file.
+/// Whether a tree is one that snapshots hold: of inodes, or of a file.
 fn is_pinnable(stem: &Stem) -> bool {
     matches!(stem, Stem::Inodes | Stem::Pinned(_) | Stem::File(..))
 }
 
-/// What a block is, for people.
+/// Description of a block, for people.
 fn block_of(stem: &Stem, level: u8, index: u64) -> String {
     let of = match stem {
         Stem::Snapshots => " of the lines of snapshots",
@@ -127,7 +129,7 @@ fn block_of(stem: &Stem, level: u8, index: u64) -> String {
 }
 
 impl Look<'_> {
-    /// Goes through what `is` has and `was` has not, and the other way round.
+    /// Walks through the blocks that only one of the two trees has.
     pub(super) async fn differ_from(&mut self, was: &Side, is: &Side) {
         let heights = [was, is].into_iter().filter_map(|side| side.height(&self.nodes));
         let Some(level) = heights.max() else { return };
@@ -193,7 +195,7 @@ impl Look<'_> {
         }
     }
 
-    /// A block at a place of a tree comes into what is known, or goes out of it.
+    /// Adds a block at a place of a tree to the facts, or removes it.
     fn count(&mut self, stem: &Stem, level: u8, pointer: Pointer, comes: bool) {
         let is_data = level == 0 && stem.holds_data();
         if !is_data && is_pinnable(stem) {
@@ -205,23 +207,24 @@ impl Look<'_> {
         }
     }
 
-    /// The same of the other copy of a block, if it has one.
+    /// The same for the other copy of a block, if it has one.
     fn count_twin(&mut self, is_twice: bool, pointer: Pointer, comes: bool) {
         if is_twice {
             self.says.count_node(pointer.birth.get() <= self.pinned_until, comes);
         }
     }
 
-    /// This tree has a block that cannot be read: what comes at its place in another is compared
-    /// with what was there before, if that was known.
+    /// Notes that this tree has an unreadable block: a block that comes at its place in another
+    /// tree is compared with the block that was there before, if that is known.
     fn pass(&mut self, (side, level, index): (&Side, u8, u64), before: &Side) {
         let Some(stem) = &side.stem else { return };
         let before = before.stem.clone().filter(|_| !is_planted(Bug::PassedOver));
         self.passed.insert((stem.owner(), level, index), before);
     }
 
-    /// The tree before had a block that this one has not. Gives what is there to be compared with.
-    /// If it is known what this one has at its place, that has to be older.
+    /// Handles a block of the tree before that the current tree does not have. Returns the side to
+    /// compare with. If the current tree's block at this place is known, the old block must be
+    /// newer than the current tree.
     async fn leave(
         &mut self,
         (was, (pointer, is_twice)): (&Side, (Pointer, bool)),
@@ -256,7 +259,8 @@ impl Look<'_> {
         Side { stem: before, above, is_lost: true }
     }
 
-    /// This tree has a block that the one before it has not. Gives it, if it can be looked into.
+    /// Handles a block of the current tree that the one before does not have. Returns its side, if
+    /// it can be read.
     async fn meet(
         &mut self,
         (side, parent): (&Side, Option<&Parent>),
@@ -283,8 +287,8 @@ impl Look<'_> {
         Side { is_lost: found.is_none(), ..side.below(found) }
     }
 
-    /// This tree has a block that was lost on the way here from the tree that `was` is: it is held,
-    /// and comes into what is known. Gives it as both have it.
+    /// Handles a block that was lost between the tree of `was` and the current one: it is held
+    /// already, and is added to the facts. Returns it as a side of both.
     async fn find_again(
         &mut self,
         was: &Side,
@@ -308,11 +312,11 @@ impl Look<'_> {
         (old, new)
     }
 
-    /// A file holds a block of data, if nothing else holds its place.
+    /// Takes a block of data of a file, if nothing else holds its place.
     fn hold_data(&mut self, stem: &Stem, lbn: u64, pointer: Pointer) -> bool {
         let run = Run { start: pointer.address.get(), length: self.block };
         let units = run.start..run.end();
-        // A block that is another than its pointer says does not hold the place of this one.
+        // A block that is not the one of its pointer does not hold its place against this one.
         let unfound: Vec<u64> = self.unfound.range(units.clone()).copied().collect();
         for unit in unfound {
             self.unfound.remove(&unit);
@@ -330,15 +334,15 @@ impl Look<'_> {
         self.held_twice(run, file_of(stem));
         match file_of(stem).filter(|_| is_live) {
             Some(ino) => _ = self.strays.insert((ino, lbn), run),
-            // What a snapshot reads is not given back by the live tree.
+            // Data that a snapshot reads is not freed by the live tree.
             None if self.held.shape().may_hold(&run) => self.claims.extend(units),
             None => {}
         }
         false
     }
 
-    /// A tree holds a block of metadata. That says itself whose it is: so it is looked into though
-    /// something else holds its place, which is claimed then.
+    /// Takes a block of metadata of a tree. It identifies its owner itself: so it is read even if
+    /// something else holds its place, which is then claimed.
     async fn hold_node(
         &mut self,
         stem: &Stem,
@@ -348,7 +352,7 @@ impl Look<'_> {
         let run = Run::of(pointer.address.get());
         let is_new = self.held.take(run);
         self.done.0 += run.length;
-        // Once more at most, whatever leads to it.
+        // Once more at most, however many pointers lead to it.
         let may_be = is_new || !self.claims.contains(&run.start);
         let found = if may_be { self.look_into(stem, level, index, pointer).await } else { None };
         if is_new && found.is_none() {
@@ -364,8 +368,8 @@ impl Look<'_> {
         found
     }
 
-    /// A tree holds the other copy of a block as well. Where one of the two has rotted, the other
-    /// is all that is left of it.
+    /// Takes the other copy of a block of a tree. If one of the two has rotted, the other is all
+    /// that is left.
     async fn hold_twin(
         &mut self,
         stem: &Stem,
@@ -394,7 +398,7 @@ impl Look<'_> {
         }
     }
 
-    /// What a snapshot holds, and no tree after it, died.
+    /// Notes that a block of a snapshot died: no later tree holds it.
     fn note_death(&mut self, pointer: Pointer, run: Run) {
         if self.tree.snapshot.is_some() {
             let span = self.span_of(pointer.birth.get());
@@ -423,7 +427,7 @@ impl Look<'_> {
         None
     }
 
-    /// A block is not younger than what leads to it.
+    /// Checks that a block is not younger than its parent.
     fn born(&mut self, ino: Option<u64>, pointer: Pointer, above: Option<u64>) {
         let newest = above.unwrap_or(self.tree.newest);
         if pointer.birth.get() > newest {
@@ -449,7 +453,7 @@ impl Look<'_> {
         self.add(Wrong { law: Law::Data, snapshot, ino, path: None, block, found, expected });
     }
 
-    /// The last block of a file is zero behind its end.
+    /// Checks that the last block of a file is zero behind its end.
     pub(super) async fn tail(&mut self, stem: &Stem, ino: u64, lbn: u64, there: usize) {
         if !self.reads_data {
             return;
@@ -460,7 +464,7 @@ impl Look<'_> {
         }
         let room = Buffer::unfilled(self.block as usize * UNIT);
         let read = self.device.read(pointer.offset(), room).await;
-        // Of other data, that is told.
+        // Other data is reported elsewhere.
         let read = read.ok().filter(|bytes| sum(bytes) == pointer.sum.get());
         if read.is_some_and(|bytes| bytes[there..].iter().any(|&byte| byte != 0)) {
             let expected = "zeros up to the end of its last block";

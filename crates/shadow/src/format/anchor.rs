@@ -1,6 +1,6 @@
-//! Anchors: what a volume is, and in which zones its superblocks may stand.
+//! Anchors: the parameters of a volume, and the zones in which its superblocks may be.
 //!
-//! There are two, written by turns, each at both ends of the disk. An anchor is durable before a
+//! There are two, written in turn, each at both ends of the disk. An anchor is durable before a
 //! superblock goes to a zone that it adds.
 
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ use super::{ANCHORS, END, FRONT, SLOTS, UNIT, view, view_mut};
 pub const ZONES: usize = 32;
 /// Bytes of a label at most.
 pub const LABEL: usize = 64;
-/// Zones of up to so many units, 256 MiB, may have any size. Larger ones are made as powers of two
-/// alone, so that where the first ends is looked at if no anchor is left.
+/// Zones of up to this many units, 256 MiB, may have any size. The size of larger ones is a power
+/// of two, so that the end of the first one can be found if no anchor is left.
 pub const ANY_ZONE: u64 = 1 << 16;
 
 /// The shape of a volume: it never changes.
@@ -35,17 +35,17 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether there can be a volume of it.
+    /// Whether a volume of this shape can exist.
     pub fn is_legal(&self) -> bool {
         self.has_whole_blocks() && self.units < 1 << 47 && self.zones() > 0
     }
 
-    /// Whether zones and blocks are made so.
+    /// Whether mkfs makes zones and blocks of these sizes.
     pub fn is_possible(&self) -> bool {
         self.has_whole_blocks() && (self.zone <= ANY_ZONE || self.zone.is_power_of_two())
     }
 
-    /// Whether there may be such zones and blocks.
+    /// Whether zones and blocks may have these sizes.
     fn has_whole_blocks(&self) -> bool {
         self.block.is_power_of_two()
             && self.zone <= 1 << 24
@@ -54,7 +54,7 @@ impl Shape {
             && self.zone >= (4 * self.block).max(8 * SLOTS)
     }
 
-    /// How many zones it has. What is left of the disk behind the last is not used.
+    /// Number of zones. The rest of the disk behind the last one is not used.
     pub fn zones(&self) -> u64 {
         self.units.saturating_sub(FRONT + ANCHORS) / self.zone
     }
@@ -65,7 +65,7 @@ impl Shape {
         start..start + self.zone
     }
 
-    /// The zone in which a unit lies.
+    /// The zone of a unit.
     pub fn zone_of(&self, unit: u64) -> u64 {
         (unit - FRONT) / self.zone
     }
@@ -102,36 +102,36 @@ impl Shape {
             && self.usable(self.zone_of(run.start)).end >= run.end()
     }
 
-    /// Where the copies of an anchor are.
+    /// Units of the two copies of an anchor.
     pub fn anchor(&self, number: u64) -> [u64; 2] {
         let turn = number % ANCHORS;
         [turn, self.units - ANCHORS + turn]
     }
 }
 
-/// What an anchor says.
+/// Contents of an anchor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The higher of two is the newer.
     pub number: u64,
     /// The volume.
     pub shape: Shape,
-    /// Its secret.
+    /// The volume's secret.
     pub secret: Secret,
-    /// Its name for people.
+    /// The volume's label.
     pub label: String,
-    /// Where superblocks may stand; the newest last.
+    /// Zones in which superblocks may be; the newest last.
     pub zones: Vec<u32>,
-    /// The last update of a volume that was stopped: none before it is the newest. 0 if that is not
-    /// known, since no anchor was left: so no disk says.
+    /// The last update of a volume that was stopped: none before it is the newest. 0 if it is
+    /// unknown because no anchor was left; no anchor on a disk has that.
     pub rest: u64,
-    /// Units that were free then.
+    /// Free units at that time.
     pub free: u64,
     /// The version of the format that the volume has.
     pub version: u16,
 }
 
-/// What stands in the places of anchors while a volume is being made.
+/// The block in the places of anchors while a volume is being made.
 pub fn begun() -> Box<[u8; UNIT]> {
     let mut block = Box::new([0; UNIT]);
     let place = Place { kind: Kind::Begun, owner: 0, level: 0, index: 0 };
@@ -140,17 +140,17 @@ pub fn begun() -> Box<[u8; UNIT]> {
     block
 }
 
-/// Whether a disk that begins so has a volume whose making was cut off.
+/// Whether a disk with these first bytes has a volume whose making was cut off.
 pub fn is_begun(head: &[u8]) -> bool {
     head.get(..UNIT).is_some_and(|unit| alone(unit, Kind::Begun).is_some())
 }
 
-/// Why a block is no anchor of ours.
+/// Why a block is not an anchor of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnchor {
-    /// It is something else, or torn.
+    /// The block is something else, or torn.
     Other,
-    /// It is whole, of this other version.
+    /// The block is whole, and has this other version.
     Version(u16),
 }
 
@@ -171,23 +171,23 @@ struct OnDisk {
 }
 
 impl Anchor {
-    /// It is the same at both ends.
+    /// Both copies have the same place.
     fn place(&self) -> Place {
         Place { kind: Kind::Anchor, owner: 0, level: 0, index: self.number % ANCHORS }
     }
 
-    /// Whether a disk that begins so has one in its first units.
+    /// Whether a disk with these first bytes has an anchor in its first units.
     pub fn begins(head: &[u8]) -> bool {
         let units = head.chunks_exact(UNIT).take(ANCHORS as usize);
         !is_begun(head) && units.into_iter().any(|unit| alone(unit, Kind::Anchor).is_some())
     }
 
-    /// Whether superblocks alone say it: the disk has none, or none of a turn.
+    /// Whether it was made from superblocks: the disk has no anchor, or none of one turn.
     pub fn is_rebuilt(&self) -> bool {
         self.rest == 0
     }
 
-    /// The block of it.
+    /// Encodes it as a block.
     pub fn write(&self) -> Box<[u8; UNIT]> {
         let mut block = Box::new([0; UNIT]);
         let disk: &mut OnDisk = view_mut(&mut *block);
@@ -204,7 +204,7 @@ impl Anchor {
         block
     }
 
-    /// The one in a block.
+    /// Decodes a block.
     ///
     /// # Errors
     /// [`NoAnchor`].

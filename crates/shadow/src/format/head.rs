@@ -1,4 +1,4 @@
-//! What every block of metadata begins with, so that no bytes of a client, of another volume or of
+//! The head of every block of metadata, so that no bytes of a client, of another volume or of
 //! another place pass for it.
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -9,15 +9,15 @@ use super::{OLDEST, UNIT, VERSION, sum, view, view_mut};
 /// The first bytes of each.
 const MAGIC: u32 = u32::from_le_bytes(*b"DuSh");
 
-/// What a block is.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// It says what the volume is, and where its superblocks may stand.
+    /// The volume's parameters, and the zones in which its superblocks may be.
     Anchor = 1,
-    /// It says where everything else is.
+    /// The root of everything else.
     Superblock = 2,
-    /// What an update took and gave back, and its answers.
+    /// Units that an update took and freed, and its replies.
     Record = 3,
     /// Pointers.
     Pointers = 4,
@@ -25,19 +25,19 @@ pub enum Kind {
     Inodes = 5,
     /// Chunks of a directory.
     Names = 6,
-    /// Which units are in use.
+    /// The units in use.
     Map = 7,
-    /// Answers that were folded out of records.
+    /// Replies that were folded out of records.
     Answers = 8,
-    /// A volume is being made, and there is none.
+    /// A volume is being made: the disk has none yet.
     Begun = 9,
-    /// What there is of snapshots.
+    /// Lines of snapshots.
     Snapshots = 10,
-    /// Which lists there are of what died while snapshots held it.
+    /// Lines of dead lists: blocks that died while snapshots held them.
     Lists = 11,
-    /// Such a list, or a part of it.
+    /// A block of such a list.
     Died = 12,
-    /// What became of units, where the map does not tell it yet.
+    /// Changes of units that are not in the map yet.
     Log = 13,
 }
 
@@ -58,15 +58,15 @@ pub struct Head {
     birth: U64,
     /// The volume's secret: no client knows it.
     secret: [u8; 16],
-    /// Its checksum, if no pointer has that. Of a block of pointers of a tree of inodes, the unit
+    /// Its checksum, if no pointer has that. In a block of pointers of a tree of inodes, the unit
     /// of the other copy of the first block to which it leads; 0 for none.
     own_sum: U64,
 }
 
-/// What a block has to be to be the one that is looked for.
+/// The identity that a block must have to be the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What it is.
+    /// Kind of block.
     pub kind: Kind,
     /// The file that it belongs to, or the tree.
     pub owner: u64,
@@ -77,8 +77,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether such a block stands twice: the leaf of the root directory's inode, and what leads to
-    /// it from the superblock.
+    /// Whether such a block has two copies: the leaf of the root directory's inode, and the blocks
+    /// that lead to it from the superblock.
     pub fn is_twice(&self) -> bool {
         matches!(self.kind, Kind::Inodes | Kind::Pointers) && self.owner == 0 && self.index == 0
     }
@@ -87,7 +87,7 @@ impl Place {
 /// A volume's secret.
 pub type Secret = [u8; 16];
 
-/// Writes the head of a block, whose body is there.
+/// Writes the head of a block whose body is complete.
 pub fn seal(block: &mut [u8], place: Place, birth: u64, secret: &Secret) {
     let head: &mut Head = view_mut(block);
     *head = Head {
@@ -108,7 +108,7 @@ pub fn is_read(version: u16) -> bool {
     (OLDEST..=VERSION).contains(&version)
 }
 
-/// Writes the head of a block that is of an earlier version.
+/// Writes the head of a block that has an earlier version.
 pub fn seal_as(block: &mut [u8], place: Place, birth: u64, secret: &Secret, version: u16) {
     assert!(is_read(version), "it was read");
     seal(block, place, birth, secret);
@@ -120,7 +120,7 @@ pub fn first_twin(block: &[u8]) -> u64 {
     view::<Head>(block).own_sum.get()
 }
 
-/// Says where that copy is.
+/// Sets the unit of that copy.
 pub fn set_first_twin(block: &mut [u8], unit: u64) {
     view_mut::<Head>(block).own_sum = unit.into();
 }
@@ -132,7 +132,7 @@ pub fn seal_alone(block: &mut [u8]) {
     view_mut::<Head>(block).own_sum = own.into();
 }
 
-/// Whether a block is what it is to be, written by the update `birth`.
+/// Whether a block has this identity, and was written by the update `birth`.
 pub fn is(block: &[u8], place: Place, birth: u64, secret: &Secret) -> bool {
     let head: &Head = view(block);
     head.magic.get() == MAGIC
@@ -145,7 +145,7 @@ pub fn is(block: &[u8], place: Place, birth: u64, secret: &Secret) -> bool {
         && head.secret == *secret
 }
 
-/// Whether a block fits its own checksum and is of this kind; then who wrote it, and the version of
+/// Whether a block matches its own checksum and is of this kind; then its birth and its version of
 /// the format, which may be another one.
 pub fn alone(block: &[u8], kind: Kind) -> Option<(u64, u16)> {
     let head: &Head = view(block);
@@ -157,7 +157,7 @@ pub fn alone(block: &[u8], kind: Kind) -> Option<(u64, u16)> {
     (sum(&copy) == head.own_sum.get()).then(|| (head.birth.get(), head.version.get()))
 }
 
-/// The bytes of a block to which no pointer leads, as its own checksum is made of them, and that
+/// The bytes of a block to which no pointer leads, as its own checksum covers them, and that
 /// checksum.
 pub fn unsealed(block: &[u8]) -> (Vec<u8>, u64) {
     let mut copy = block.to_vec();
@@ -165,12 +165,12 @@ pub fn unsealed(block: &[u8]) -> (Vec<u8>, u64) {
     (copy, own.get())
 }
 
-/// The number in a head.
+/// The birth in a head.
 pub fn birth(block: &[u8]) -> u64 {
     view::<Head>(block).birth.get()
 }
 
-/// Whether a block begins as all do that have a head.
+/// Whether a block begins like every block with a head.
 pub fn has_magic(block: &[u8]) -> bool {
     view::<Head>(block).magic.get() == MAGIC
 }

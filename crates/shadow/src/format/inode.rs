@@ -22,9 +22,9 @@ pub struct Time {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Record {
-    /// Kind and permissions, as everywhere; 0 for a free one.
+    /// Kind and permissions, as in UNIX; 0 if free.
     mode: U16,
-    /// How high its tree is.
+    /// Height of its tree.
     pub height: u8,
     /// Whether `verifier` counts.
     has_verifier: u8,
@@ -41,44 +41,44 @@ pub struct Record {
     mtime: Time,
     ctime: Time,
     verifier: [u8; 8],
-    /// Its tree; or the target of a symbolic link, if that fits.
+    /// Its tree; or the target of a symbolic link, if it fits.
     pub root: Root,
     reserved: [u8; 20],
 }
 
 const _: () = assert!(size_of::<Record>() == 252);
 
-/// The longest target of a symbolic link that stands in the inode.
+/// The longest target of a symbolic link that is stored in the inode.
 pub const INLINE: usize = size_of::<Root>();
 
-/// What is told of a file.
+/// Attributes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What it is.
+    /// Kind of file.
     pub kind: FileKind,
-    /// Permissions, as everywhere.
+    /// Permissions, as in UNIX.
     pub mode: u16,
-    /// Which file of its number.
+    /// Generation: differs between files that had this number.
     pub generation: u32,
-    /// Names that it has.
+    /// Link count.
     pub links: u32,
     /// Its owner.
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// What a device file stands for.
+    /// Device number of a device file.
     pub device: Device,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Units of its leaves.
     pub units: u64,
-    /// Read last.
+    /// Time of the last read.
     pub atime: Timestamp,
-    /// Written last.
+    /// Time of the last write.
     pub mtime: Timestamp,
-    /// Changed last.
+    /// Time of the last change.
     pub ctime: Timestamp,
-    /// What it was created with, if not changed since.
+    /// Verifier of an exclusive create, until attributes are set.
     pub verifier: Option<[u8; 8]>,
 }
 
@@ -97,7 +97,7 @@ impl From<Time> for Timestamp {
 }
 
 impl Facts {
-    /// Those of a file that begins now.
+    /// Attributes of a new file.
     pub fn new(new: &NewFile<'_>, generation: u32, now: Timestamp) -> Self {
         Self {
             kind: new.kind,
@@ -116,34 +116,34 @@ impl Facts {
         }
     }
 
-    /// Whether it is a symbolic link whose target stands in the inode.
+    /// Whether it is a symbolic link whose target is stored in the inode.
     pub fn is_inline(&self) -> bool {
         self.kind == FileKind::Symlink && self.size <= INLINE as u64
     }
 }
 
 impl Record {
-    /// Where the inode of this slot begins in its block.
+    /// Byte at which the inode of this slot begins in its block.
     fn offset(slot: u64) -> usize {
         size_of::<Head>() + slot as usize * size_of::<Self>()
     }
 
-    /// The one in a slot of a block of inodes.
+    /// The inode in a slot of a block of inodes.
     pub fn of(block: &[u8], slot: u64) -> &Self {
         view(&block[Self::offset(slot)..])
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn of_mut(block: &mut [u8], slot: u64) -> &mut Self {
         view_mut(&mut block[Self::offset(slot)..])
     }
 
-    /// Whether it is nobody's.
+    /// Whether it belongs to no file.
     pub fn is_free(&self) -> bool {
         self.mode.get() == 0
     }
 
-    /// What it tells, unless it is free; nothing if it makes no sense.
+    /// Its attributes; none if it is free, or makes no sense.
     pub fn facts(&self) -> Option<Facts> {
         let mode = self.mode.get();
         let facts = Facts {
@@ -164,7 +164,7 @@ impl Record {
         (self.height <= HIGHEST).then_some(facts)
     }
 
-    /// Tells this from now on. Its tree stays.
+    /// Sets its attributes. Its tree stays.
     pub fn set(&mut self, facts: &Facts) {
         let Facts { kind, mode, generation, links, uid, gid, device, size, .. } = facts;
         *self = Self {
@@ -188,22 +188,22 @@ impl Record {
         };
     }
 
-    /// It was read last at this time.
+    /// Sets the time of the last read.
     pub fn set_access_time(&mut self, time: Timestamp) {
         self.atime = time.into();
     }
 
-    /// It is nobody's, and has no tree.
+    /// Frees it: it has no tree afterwards.
     pub fn clear(&mut self) {
         self.zero();
     }
 
-    /// The target of a symbolic link that stands in it.
+    /// The target of a symbolic link that is stored in it.
     pub fn target(&self, length: usize) -> &[u8] {
         &self.root.as_bytes()[..length]
     }
 
-    /// Takes in the target of a symbolic link.
+    /// Stores the target of a symbolic link.
     pub fn set_target(&mut self, target: &[u8]) {
         self.root.as_mut_bytes()[..target.len()].copy_from_slice(target);
     }

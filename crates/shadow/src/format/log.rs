@@ -1,8 +1,7 @@
-//! Blocks of the space log: what became of units, where the map does not tell it yet.
+//! Blocks of the space log: changes of units that are not in the map yet.
 //!
-//! The lines of all blocks, the oldest first, are to be done in their order. A line may say of a
-//! block of the map that this tells all that lines before it say of its units: then these do not
-//! count.
+//! The lines of all blocks apply in order, the oldest first. A line may mark a block of the map as
+//! up to date: then lines before it no longer count for the units of that block.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,17 +10,17 @@ use super::head::Head;
 use super::record::{Change, FREED, LONGEST, Line, Run, TAKEN, WHAT};
 use super::{BODY, MAPPED, UNIT, view, view_mut};
 
-/// What a line says.
+/// A line of the space log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged {
-    /// Units that a block of the map tells of are in use, or are not.
+    /// Units of one block of the map are in use, or free.
     Became(Run, bool),
-    /// This block of the map tells all.
+    /// This block of the map is up to date.
     Folded(u64),
 }
 
 impl Logged {
-    /// The block of the map that it is about.
+    /// The block of the map that the line is about.
     pub fn leaf(&self) -> u64 {
         match self {
             Self::Became(run, _) => run.start / MAPPED,
@@ -39,14 +38,14 @@ struct Front {
 
 const FOLDED: u32 = 1 << 30;
 const FRONT: usize = size_of::<Head>() + size_of::<Front>();
-/// Lines of a block at most.
+/// Lines in a block at most.
 pub const LINES: usize = (BODY - size_of::<Front>()) / size_of::<Line>();
 
 const _: () = assert!(LINES == 335 && FRONT + LINES * size_of::<Line>() <= UNIT);
-// A block of the map tells of all that a line may.
+// A line is long enough for all units of a block of the map.
 const _: () = assert!(MAPPED < LONGEST);
 
-/// What a record says, in lines for each block of the map.
+/// Splits a change of a record into lines, one for each block of the map.
 pub fn lines_of(change: Change) -> impl Iterator<Item = Logged> {
     let (run, is_used) = (change.run(), matches!(change, Change::Taken(_)));
     let mut start = run.start;
@@ -58,7 +57,7 @@ pub fn lines_of(change: Change) -> impl Iterator<Item = Logged> {
     })
 }
 
-/// Fills a block, whose head is written when it is sealed.
+/// Fills the body of a block. Its head is written when it is sealed.
 pub fn write(block: &mut [u8], lines: &[Logged]) {
     assert!(lines.len() <= LINES, "they have room");
     block.fill(0);
@@ -74,7 +73,7 @@ pub fn write(block: &mut [u8], lines: &[Logged]) {
     }
 }
 
-/// What a block says; nothing if it makes no sense.
+/// The lines of a block; none if it makes no sense.
 pub fn read(block: &[u8]) -> Option<Vec<Logged>> {
     let lines = view::<Front>(&block[size_of::<Head>()..]).lines.get() as usize;
     let lines = block.get(FRONT..FRONT + lines.min(UNIT) * size_of::<Line>())?;

@@ -1,22 +1,22 @@
 //! The format of a volume, as bytes.
 //!
 //! The disk is an array of *units* of 4 KiB. A block of metadata is one unit, a block of a file
-//! some of them. The first two units and the last two hold anchors, and behind the first are zeros
-//! as far as other formats say what a disk is: no bytes of a client stand there. What lies between
-//! is cut into zones, and the last two units of each zone are slots for superblocks.
+//! several. The first two units and the last two hold anchors. Zeros follow the first two up to
+//! unit 32: other formats identify a disk by these bytes, so no bytes of a client may be there. The
+//! space between is cut into zones, and the last two units of each zone are slots for superblocks.
 //!
 //! ```text
 //!  unit 0   1      2      32 ...                                     ... n-2   n-1
 //!  [anchor][anchor][zeros][ zone 0 ....... slot slot ][ zone 1 ... ] ... [anchor][anchor]
 //!
 //!  superblock --> inode tree --> inode blocks --> files' trees --> data, names
-//!             \-> map of space, and a log of what it does not tell yet
-//!             \-> ring of answers
-//!             \-> records: what this update and those since the last fold took and gave back
+//!             \-> map of space, and a log of changes that are not in the map yet
+//!             \-> ring of replies
+//!             \-> records: units that this update and those since the last fold took and freed
 //! ```
 //!
-//! Everything but the place of a data block is little-endian, and every block but one of data
-//! begins with a [`Head`](head::Head).
+//! Everything but the place of a data block is little-endian, and every block except data begins
+//! with a [`Head`](head::Head).
 
 pub mod anchor;
 pub mod head;
@@ -33,10 +33,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const UNIT: usize = 4096;
 /// The version of the format.
 pub const VERSION: u16 = 4;
-/// The oldest version that is read. It has no block of inodes, or of pointers, twice.
+/// The oldest version that is read. It has no second copies of blocks of inodes or pointers.
 pub const OLDEST: u16 = 3;
-/// Numbers of updates and of anchors end before this one: none comes so far, and sums of a few have
-/// room.
+/// Numbers of updates and anchors are below this: no volume gets that far, and sums of a few of
+/// them do not overflow.
 pub const END: u64 = 1 << 62;
 /// Slots for superblocks at the end of a zone.
 pub const SLOTS: u64 = 2;
@@ -52,7 +52,7 @@ pub const BODY: usize = UNIT - size_of::<head::Head>();
 pub const INODES: u64 = (BODY / size_of::<inode::Record>()) as u64;
 /// Chunks of a directory in a block of them.
 pub const CHUNKS: u64 = (BODY / directory::entry::CHUNK_SIZE) as u64;
-/// Units of which a block of the map tells.
+/// Units that a block of the map covers.
 pub const MAPPED: u64 = 8 * BODY as u64;
 
 /// The number of the root directory.
@@ -69,17 +69,17 @@ const _: () = {
     assert!(ROOT < FIRST);
 };
 
-/// What begins a unit, to be looked at.
+/// The value at the beginning of a unit.
 pub(crate) fn view<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> &T {
     T::ref_from_prefix(bytes).map_err(|_| ()).expect("it fits, and has no alignment").0
 }
 
-/// The same, to be changed.
+/// The same, mutable.
 pub(crate) fn view_mut<T: FromBytes + IntoBytes + KnownLayout>(bytes: &mut [u8]) -> &mut T {
     T::mut_from_prefix(bytes).map_err(|_| ()).expect("it fits, and has no alignment").0
 }
 
-/// Checksums: CRC-64, of a block or of the checksums of some.
+/// CRC-64 of a block, or of the checksums of several.
 pub fn sum(bytes: &[u8]) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes)
 }

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{FAN, UNIT};
 
-/// Where a block is, and what it is: a block that does not fit its pointer is not the one.
+/// Location and identity of a block: a block that does not match its pointer is another one.
 #[derive(
     Clone,
     Copy,
@@ -30,20 +30,21 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// To no block.
+    /// Points to no block.
     pub const NULL: Self = Self { address: U64::ZERO, birth: U64::ZERO, sum: U64::ZERO };
 
-    /// To the block at a unit.
+    /// Points to the block at a unit.
     pub fn new(address: u64, birth: u64, sum: u64) -> Self {
         Self { address: address.into(), birth: birth.into(), sum: sum.into() }
     }
 
-    /// The byte of the disk at which the block begins. No disk has what a place too high names.
+    /// First byte of the block on the disk. An address that is too high becomes one that no disk
+    /// has.
     pub fn offset(&self) -> u64 {
         self.address.get().min(1 << 50) * UNIT as u64
     }
 
-    /// To another copy of the same block; to none in unit 0.
+    /// The pointer to another copy of the same block; null for unit 0.
     pub fn at(&self, address: u64) -> Self {
         if address == 0 { Self::NULL } else { Self { address: address.into(), ..*self } }
     }
@@ -81,19 +82,19 @@ pub struct Root {
 /// A tree that is not a file's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// How high it is.
+    /// Number of levels of pointer blocks between the root and the leaves.
     pub height: u8,
     /// Its root.
     pub root: Root,
-    /// The unit of the other copy of the first block to which the root leads; 0 for none. Trees of
-    /// inodes alone have one.
+    /// The unit of the other copy of the first block to which the root leads; 0 for none. Only
+    /// trees of inodes have one.
     pub twin: u64,
 }
 
-/// The most that a tree is high: more leaves than a file may have blocks.
+/// Greatest height of a tree: it has more leaves than a file may have blocks.
 pub const HIGHEST: u8 = 4;
 
-/// Leaves for which a tree of this height has room.
+/// Number of leaves in a tree of this height.
 pub const fn capacity(height: u8) -> u64 {
     WIDTH as u64 * reach(height)
 }

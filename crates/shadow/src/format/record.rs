@@ -1,7 +1,7 @@
-//! Records: what an update took and gave back, and what its calls were answered.
+//! Records: units that an update took and freed, and replies to its calls.
 //!
-//! The records since the last fold are a chain: each names the one before it. What stands in them
-//! is to be done in their order, and within a block from the front.
+//! The records since the last fold are a chain: each names the one before it. Their changes apply
+//! in order, and within a block from the front.
 
 use vfs::SnapshotNumber;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -11,55 +11,55 @@ use super::head::Head;
 use super::pointer::Pointer;
 use super::{BODY, UNIT, view, view_mut};
 
-/// Units side by side.
+/// Adjacent units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
-    /// The first.
+    /// The first unit.
     pub start: u64,
-    /// How many.
+    /// Number of units.
     pub length: u64,
 }
 
 impl Run {
-    /// A unit alone.
+    /// A single unit.
     pub fn of(start: u64) -> Self {
         Self { start, length: 1 }
     }
 
-    /// Each unit of it.
+    /// Each of its units.
     pub fn units(self) -> impl Iterator<Item = Self> {
         (self.start..self.end()).map(Self::of)
     }
 
-    /// The first unit behind it, as far as there are numbers for it.
+    /// The unit behind the last one, saturating.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.length)
     }
 }
 
-/// Which snapshots hold what died: those that there are of the numbers from `first` on, and before
+/// The snapshots that hold dead blocks: those that exist with numbers from `first` on and below
 /// `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The first that was made after it was written.
+    /// The first snapshot that was made after the block was written.
     pub first: u64,
-    /// The first that was made after it died.
+    /// The first snapshot that was made after the block died.
     pub end: u64,
 }
 
-/// What becomes of units.
+/// A change of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// They are in use from this update on.
+    /// In use from this update on.
     Taken(Run),
-    /// They are in use no more.
+    /// No longer in use.
     Freed(Run),
-    /// The live tree has them no more, and snapshots hold them.
+    /// Not in the live tree any more, but held by snapshots.
     Died(Run, Span),
 }
 
 impl Change {
-    /// Which units.
+    /// The units that change.
     pub fn run(&self) -> Run {
         let (Self::Taken(run) | Self::Freed(run) | Self::Died(run, _)) = self;
         *run
@@ -71,7 +71,7 @@ impl Change {
 struct Front {
     previous: Pointer,
     changes: U16,
-    /// Bytes of answers behind the changes, each with its length before it.
+    /// Bytes of replies behind the changes, each with its length before it.
     answers: U16,
     reserved: U32,
 }
@@ -79,11 +79,11 @@ struct Front {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Line {
-    /// The first unit; or the lower 32 bits of the two numbers of a span, the first in the lower
-    /// half.
+    /// The first unit; or the lower 32 bits of the two numbers of a span, those of `first` in the
+    /// lower half.
     pub(super) start: U64,
-    /// The two highest bits say what becomes of them. What died has the last span before it in the
-    /// block. The other bits of a span are the higher 15 of its two numbers, likewise.
+    /// The two highest bits are the kind. A dead run belongs to the last span before it in the
+    /// block. In a span, the other bits are the higher 15 of its two numbers, likewise.
     pub(super) length: U32,
 }
 
@@ -92,36 +92,36 @@ pub(super) const TAKEN: u32 = 0;
 const SPAN: u32 = 1 << 30;
 pub(super) const FREED: u32 = 2 << 30;
 const DIED: u32 = 3 << 30;
-/// Bits of a number of a span above the lower 32.
+/// Bits of a span's number above the lower 32.
 const HIGH: u32 = 15;
 const LOW: u64 = u32::MAX as u64;
-/// The end of a span is the number behind that of the last snapshot, at most.
+/// The end of a span is at most one above the number of the last snapshot.
 const _: () = assert!(SnapshotNumber::LAST.0 + 1 < 1 << (u32::BITS + HIGH));
-/// The most units that a line tells of.
+/// The most units in a line.
 pub(super) const LONGEST: u64 = SPAN as u64 - 1;
 const FRONT: usize = size_of::<Head>() + size_of::<Front>();
 const ROOM: usize = BODY - size_of::<Front>();
 
-/// Blocks that a record of so many lines and these answers has, at most. What died has two lines.
+/// Blocks of a record with this many lines and these replies, at most. A dead run has two lines.
 pub fn blocks_for(changes: usize, answers: &[std::rc::Rc<[u8]>]) -> usize {
     let bytes: usize = answers.iter().map(|answer| answer.len() + size_of::<U16>()).sum();
     let most = answers.iter().map(|answer| answer.len() + size_of::<U16>()).max().unwrap_or(0);
-    // An answer is in one block; what it does not fit into is lost, as is room for a line alone.
+    // A reply does not cross blocks: room that is too small for it, or for a line, is lost.
     (changes * size_of::<Line>() + bytes).div_ceil(ROOM - most.max(2 * size_of::<Line>())).max(1)
 }
 
-/// A block of a record as it is read.
+/// A decoded block of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     /// The block before it; null for the first since the fold.
     pub previous: Pointer,
-    /// What becomes of units.
+    /// Changes of units.
     pub changes: Vec<Change>,
-    /// Answers, as bytes.
+    /// Encoded replies.
     pub answers: Vec<Vec<u8>>,
 }
 
-/// Lays changes and answers out in blocks, of which the heads are not written.
+/// Lays changes and replies out in blocks, without their heads.
 pub fn write(changes: &[Change], answers: &[std::rc::Rc<[u8]>]) -> Vec<Box<[u8; UNIT]>> {
     let mut changes = changes.iter().copied().flat_map(pieces).peekable();
     let mut answers = answers.iter().peekable();
@@ -167,7 +167,7 @@ pub fn write(changes: &[Change], answers: &[std::rc::Rc<[u8]>]) -> Vec<Box<[u8; 
     blocks
 }
 
-/// A change in pieces of which a line can tell.
+/// Splits a change into pieces that fit a line.
 fn pieces(change: Change) -> impl Iterator<Item = Change> {
     let run = change.run();
     let of = move |start| Run { start, length: (run.end() - start).min(LONGEST) };
@@ -179,12 +179,12 @@ fn pieces(change: Change) -> impl Iterator<Item = Change> {
     })
 }
 
-/// Names the block before this one.
+/// Sets the pointer to the block before this one.
 pub fn set_previous(block: &mut [u8], previous: Pointer) {
     view_mut::<Front>(&mut block[size_of::<Head>()..]).previous = previous;
 }
 
-/// What a block says; nothing if it makes no sense.
+/// Decodes a block; none if it makes no sense.
 pub fn read(block: &[u8]) -> Option<Read> {
     let front: &Front = view(&block[size_of::<Head>()..]);
     let lines = usize::from(front.changes.get());
@@ -210,7 +210,7 @@ pub fn read(block: &[u8]) -> Option<Read> {
     Some(Read { previous: front.previous, changes, answers: split(told)? })
 }
 
-/// Puts an answer into a block, with its length before it; gives where it ends.
+/// Puts a reply into a block, with its length before it; returns its end.
 pub fn put_answer(block: &mut [u8], at: usize, answer: &[u8]) -> usize {
     let (start, end) = (at + size_of::<U16>(), at + size_of::<U16>() + answer.len());
     block[at..start].copy_from_slice(U16::new(answer.len() as u16).as_bytes());
@@ -218,7 +218,7 @@ pub fn put_answer(block: &mut [u8], at: usize, answer: &[u8]) -> usize {
     end
 }
 
-/// Answers in bytes, each with its length before it; nothing if they end in the middle of one.
+/// Splits bytes into replies, each with its length before it; none if they end within one.
 pub fn split(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut answers = Vec::new();
     while !bytes.is_empty() {

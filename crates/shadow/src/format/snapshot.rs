@@ -1,7 +1,6 @@
-//! What stands on the disk of snapshots: a line for each, a line for each list of what died while
-//! some held it, and these lists.
+//! Snapshots on the disk: a line for each, a line for each dead list, and these lists.
 //!
-//! A list is a chain of blocks, which are known by their places in a tree: the last one has the
+//! A dead list is a chain of blocks, identified by their places in a tree: the last block has the
 //! place of the one before it, and so on.
 
 use vfs::{Name, Snapshot, SnapshotNumber, SnapshotState, Timestamp};
@@ -14,18 +13,18 @@ use super::pointer::{HIGHEST, Root, Tree};
 use super::record::{Run, Span};
 use super::{BODY, UNIT, view, view_mut};
 
-/// What becomes of a snapshot.
+/// Life-cycle state of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is found by its name.
+    /// Found by its name.
     Ready,
-    /// It is found no more; perhaps some read it still.
+    /// No longer found by its name; clients may still read it.
     Deleting,
-    /// Nobody reads it: it holds nothing any more.
+    /// No client reads it any more: it holds nothing.
     Gone,
 }
 
-/// What is told of a snapshot.
+/// The record of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Its number.
@@ -34,29 +33,29 @@ pub struct Told {
     pub name: Name,
     /// When it was made.
     pub created: Timestamp,
-    /// What becomes of it.
+    /// Its life-cycle state.
     pub state: State,
-    /// The update that made it: it holds what was written by that one, or before.
+    /// The update that made it: it holds blocks that were written by that update or before.
     pub update: u64,
-    /// Its blocks of inodes.
+    /// Its tree of inodes.
     pub inodes: Tree,
-    /// Files that it has.
+    /// Number of files.
     pub files: u64,
-    /// Directories among them.
+    /// Number of directories among them.
     pub directories: u64,
-    /// Units of leaves that files have.
+    /// Units of the leaves of files.
     pub units: u64,
-    /// Blocks of metadata that lead to these, and inodes.
+    /// Blocks of metadata that lead to these, and blocks of inodes.
     pub nodes: u64,
-    /// Units that its deletion has given back.
+    /// Units that its deletion has freed.
     pub freed: u64,
-    /// Files without a name that it holds were being freed when it was made. All of them lost
-    /// their names by this update, or one after it. 0 if it holds none.
+    /// Files without a name that the snapshot holds were being freed when it was made. All of them
+    /// lost their names in this update or later. 0 if it holds none.
     pub orphans_since: u64,
 }
 
 impl Told {
-    /// It as everyone knows it.
+    /// The snapshot as other layers see it.
     pub fn snapshot(&self) -> Snapshot {
         let state = match self.state {
             State::Ready => SnapshotState::Ready,
@@ -85,7 +84,7 @@ pub struct Line {
     freed: U64,
     name: [u8; 255],
     orphans_since: U64,
-    /// The bits of its number above the lower 32.
+    /// Bits of the number above the lower 32.
     number_high: U16,
     /// The other copy of the first block to which its root leads; 0 for none.
     twin: U64,
@@ -102,7 +101,7 @@ impl Line {
         size_of::<Head>() + (slot % LINES) as usize * size_of::<Self>()
     }
 
-    /// What a line of a block says: nothing if it is free.
+    /// Decodes a line of a block: none if it is free.
     ///
     /// # Errors
     /// When it makes no sense.
@@ -142,7 +141,7 @@ impl Line {
         }))
     }
 
-    /// Writes a line.
+    /// Encodes a line; `None` frees it.
     pub fn write(block: &mut [u8], slot: u64, told: Option<&Told>) {
         let line: &mut Self = view_mut(&mut block[Self::offset(slot)..]);
         line.zero();
@@ -164,14 +163,14 @@ impl Line {
     }
 }
 
-/// A list.
+/// A dead list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {
-    /// Which snapshots hold what is in it.
+    /// The snapshots that hold its blocks.
     pub span: Span,
-    /// The place of its last block.
+    /// Place of its last block.
     pub last: u64,
-    /// Units in it.
+    /// Units on it.
     pub units: u64,
 }
 
@@ -197,7 +196,7 @@ impl List {
         size_of::<Head>() + (slot % LISTS) as usize * size_of::<ListLine>()
     }
 
-    /// What a line of a block says: nothing if it is free.
+    /// Decodes a line of a block: none if it is free.
     pub fn read(block: &[u8], slot: u64) -> Option<Self> {
         let line: &ListLine = view(&block[Self::offset(slot)..]);
         let (first, end) = (wide(line.first, line.first_high), wide(line.end, line.end_high));
@@ -206,7 +205,7 @@ impl List {
         line.as_bytes().iter().any(|&byte| byte != 0).then_some(list)
     }
 
-    /// Writes a line.
+    /// Encodes a line; `None` frees it.
     pub fn write(block: &mut [u8], slot: u64, list: Option<&Self>) {
         let line: &mut ListLine = view_mut(&mut block[Self::offset(slot)..]);
         line.zero();
@@ -218,7 +217,7 @@ impl List {
     }
 }
 
-/// The number of a snapshot, of its lower bits and the others.
+/// The number of a snapshot from its lower bits and the others.
 fn wide(low: U32, high: U16) -> u64 {
     u64::from(high.get()) << 32 | u64::from(low.get())
 }
@@ -230,7 +229,7 @@ fn narrow(number: u64) -> (U32, U16) {
 
 const _: () = assert!(SnapshotNumber::LAST.0 >> 48 == 0, "a line has room for it");
 
-/// Whether a block of lines has none.
+/// Whether all lines of a block are free.
 pub fn is_empty(block: &[u8]) -> bool {
     block[size_of::<Head>()..].iter().all(|&byte| byte == 0)
 }
@@ -238,7 +237,7 @@ pub fn is_empty(block: &[u8]) -> bool {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct DiedFront {
-    /// The place of the block before this one, and 1; 0 for none.
+    /// The place of the block before this one, plus 1; 0 for none.
     previous: U64,
     runs: U32,
     reserved: U32,
@@ -254,19 +253,19 @@ struct DiedRun {
 /// Runs in a block of a list.
 pub const RUNS: usize = (BODY - size_of::<DiedFront>()) / size_of::<DiedRun>();
 
-/// A block of a list.
+/// A block of a dead list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Died {
-    /// The place of the one before it.
+    /// The place of the block before it.
     pub previous: Option<u64>,
-    /// What died.
+    /// Dead runs.
     pub runs: Vec<Run>,
 }
 
 impl Died {
     const FRONT: usize = size_of::<Head>() + size_of::<DiedFront>();
 
-    /// What a block says; nothing if it makes no sense.
+    /// Decodes a block; none if it makes no sense.
     pub fn read(block: &[u8]) -> Option<Self> {
         let front: &DiedFront = view(&block[size_of::<Head>()..]);
         let runs = front.runs.get() as usize;
@@ -278,12 +277,12 @@ impl Died {
         Some(Self { previous: front.previous.get().checked_sub(1), runs: runs.collect() })
     }
 
-    /// How many runs a block has room for.
+    /// Number of further runs for which a block has room.
     pub fn room(block: &[u8]) -> usize {
         RUNS.saturating_sub(view::<DiedFront>(&block[size_of::<Head>()..]).runs.get() as usize)
     }
 
-    /// Begins a block.
+    /// Clears a block for a list.
     pub fn begin(block: &mut [u8], previous: Option<u64>) {
         block[size_of::<Head>()..UNIT].fill(0);
         let front: &mut DiedFront = view_mut(&mut block[size_of::<Head>()..]);

@@ -1,4 +1,4 @@
-//! Superblocks: the whole of a volume, as one update leaves it.
+//! Superblocks: the whole volume, as one update leaves it.
 
 use std::ops::Range;
 
@@ -17,36 +17,36 @@ use super::{END, FRONT, UNIT, view, view_mut};
 
 /// Runs that a superblock lists at most.
 pub const LISTED: usize = 64;
-/// Trees that are not of files.
+/// Trees that do not belong to files.
 pub const TREES: usize = 7;
-/// Numbers of files end before this one: an entry of a directory has 32 bits for one.
+/// Numbers of files are below this: a directory entry has 32 bits for one.
 pub const NUMBERS: u64 = 1 << 32;
 /// Percent of the space that only root may fill, at most.
 pub const MOST_RESERVE: u8 = 20;
-/// Places that blocks of lists may have: as many blocks of a level as a tree is known by.
+/// Places for blocks of lists: the number of blocks that a level of a tree may have.
 pub const PLACES: u64 = 1 << 29;
-/// Chains that are open at once, at most.
+/// Open chains at most.
 pub const CHAINS: usize = 64;
 
 /// Units that were written with an update, and may be lost with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Which.
+    /// The units.
     pub run: Run,
-    /// How many of them each checksum is of.
+    /// Units that each checksum covers.
     pub grain: u16,
     /// The checksum of their checksums.
     pub sum: u64,
 }
 
 impl Listed {
-    /// Its first byte; one behind the disk where it makes no sense.
+    /// First byte on the disk; a byte behind its end if the run makes no sense.
     pub fn offset(&self) -> u64 {
         self.run.start.min(1 << 50) * UNIT as u64
     }
 }
 
-/// What a superblock says of snapshots, and of what they hold.
+/// The part of a superblock about snapshots and the blocks they hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshots {
     /// Blocks of lines of snapshots.
@@ -59,23 +59,24 @@ pub struct Snapshots {
     pub line_slots: u64,
     /// Lines of lists from this one on are free.
     pub list_slots: u64,
-    /// There are no blocks of lists from this place on. It is no more than a number of blocks that
-    /// stood at once; volumes of earlier programs have larger ones, which openings bring down.
+    /// Blocks of lists have places below this one. It is at most the number of blocks that existed
+    /// at one time; volumes of earlier programs have larger ones, which openings bring down.
     pub died_slots: u64,
     /// The largest number that a snapshot ever had; 0 if there was none.
     pub last: u64,
-    /// When one was made or deleted last.
+    /// Time of the last creation or deletion.
     pub changed: Timestamp,
-    /// Blocks of metadata that lead to files, and inodes.
+    /// Blocks of metadata that lead to files, and blocks of inodes.
     pub nodes: u64,
-    /// Those of them that snapshots hold, so that a change takes another place beside; at most.
+    /// Upper bound of those of them that snapshots hold, so that a change takes a new block beside
+    /// the old one.
     pub pinned: u64,
-    /// They are among those that this update wrote, or one before it.
+    /// These blocks were written by this update, or before.
     pub pinned_until: u64,
 }
 
 impl Snapshots {
-    /// Whether a volume of so many units may say so.
+    /// Whether this is possible on a volume of this size.
     pub fn makes_sense(&self, units: u64) -> bool {
         let has_room = |tree: &Tree, slots: u64, per_block: u64| {
             slots.div_ceil(per_block) <= capacity(tree.height)
@@ -93,19 +94,19 @@ impl Snapshots {
     }
 }
 
-/// What anchors say of a volume: an opening that finds none goes by this.
+/// A copy of the anchor's contents, for an opening that finds no anchor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
-    /// The volume.
+    /// The volume's shape.
     pub shape: Shape,
-    /// Its name for people, as it was when the volume was opened.
+    /// The volume's label when it was opened.
     pub label: String,
-    /// The number of the last anchor then, or of a later one.
+    /// The number of the last anchor at that time, or of a later one.
     pub anchor: u64,
 }
 
 impl Volume {
-    /// Whether a disk of so many units, which has the superblock in this one, may be that volume.
+    /// Whether a disk of this size, with the superblock in unit `at`, may be that volume.
     pub fn makes_sense(&self, units: u64, at: u64) -> bool {
         let shape = &self.shape;
         let is_slot = || {
@@ -116,14 +117,14 @@ impl Volume {
     }
 }
 
-/// What a superblock says.
+/// Contents of a superblock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
-    /// The update, from 1.
+    /// Number of the update, from 1.
     pub number: u64,
-    /// The last that was durable when it went out; 0 for none.
+    /// The last update that was durable when this one went out; 0 for none.
     pub durable: u64,
-    /// The unit at which the superblock of that one is.
+    /// The unit of that update's superblock.
     pub durable_at: u64,
     /// Blocks of inodes.
     pub inodes: Tree,
@@ -131,15 +132,16 @@ pub struct Superblock {
     pub map: Tree,
     /// Blocks of the space log.
     pub log: Tree,
-    /// How many blocks of the log ever went, and how many were ever begun: the others count.
+    /// Blocks of the log that are live: numbered from the count of dropped blocks to that of blocks
+    /// ever begun.
     pub log_blocks: Range<u64>,
-    /// Blocks of answers.
+    /// Blocks of replies.
     pub answers: Tree,
-    /// How many blocks of answers were begun, in all.
+    /// Number of blocks of replies ever begun.
     pub answers_begun: u64,
-    /// How many of these are not to be remembered any more.
+    /// Number of these that are no longer remembered.
     pub answers_from: u64,
-    /// What there is of snapshots.
+    /// Snapshots, and the blocks they hold.
     pub snapshots: Snapshots,
     /// Percent of the space for files that only root may fill.
     pub reserve: u8,
@@ -149,19 +151,19 @@ pub struct Superblock {
     pub records: u32,
     /// All inodes from this number on are free.
     pub next_ino: u64,
-    /// Files that there are.
+    /// Number of files.
     pub files: u64,
-    /// Directories among them.
+    /// Number of directories among them.
     pub directories: u64,
     /// Units of leaves that files have.
     pub units: u64,
-    /// When it went out, in seconds since 1970.
+    /// Time at which it went out, in seconds since 1970.
     pub seconds: i64,
-    /// Of which volume it is.
+    /// The volume, as its anchors have it.
     pub volume: Volume,
-    /// What was begun and is to be gone on with.
+    /// Multi-step operations to continue.
     pub chains: Vec<Chain>,
-    /// What of it no flush covers.
+    /// Runs of the update that no flush covers.
     pub listed: Vec<Listed>,
     /// The version of the format in which it was written.
     pub version: u16,
@@ -216,7 +218,7 @@ struct OnDisk {
 struct ChainLine {
     ino: U32,
     generation: U32,
-    /// Whether the file is to be as long as `size` says; else it is to go.
+    /// Whether the file is to be truncated to `size`; else it is to be freed.
     has_size: U32,
     size: U64,
 }
@@ -232,8 +234,8 @@ struct ListLine {
 
 const _: () = assert!(size_of::<OnDisk>() <= UNIT);
 
-/// It stands for a number of a snapshot that has its own field, since it does not fit. A program
-/// that knows of no such field refuses the volume.
+/// Marks a snapshot number that is too large for this field and has a field of its own. A program
+/// that does not know that field refuses the volume.
 const LONG: u32 = u32::MAX;
 
 fn last_short(last: u64) -> u32 {
@@ -241,19 +243,19 @@ fn last_short(last: u64) -> u32 {
 }
 
 impl Superblock {
-    /// What it is as a block. It has the unit in it at which it stands, so that one which went
-    /// astray is none.
+    /// Its place as a block. The index is the unit at which it is, so that a misplaced superblock
+    /// is invalid.
     fn place(at: u64) -> Place {
         Place { kind: Kind::Superblock, owner: 0, level: 0, index: at }
     }
 
-    /// The trees that are not of files, in the order of their owners.
+    /// The trees that do not belong to files, in the order of their owners.
     pub fn trees(&self) -> [Tree; TREES] {
         let Snapshots { lines, lists, died, .. } = self.snapshots;
         [self.inodes, self.map, self.answers, lines, lists, died, self.log]
     }
 
-    /// Whether what a volume of so many units counts of its live tree may be so.
+    /// Whether the counts of the live tree are possible on a volume of this size.
     pub fn counts_make_sense(&self, units: u64) -> bool {
         let are_few = self.directories <= self.files && self.files <= NUMBERS;
         let is_short = [self.answers_begun, self.answers_from].iter().all(|it| it >> 48 == 0);
@@ -261,7 +263,7 @@ impl Superblock {
         are_few && is_short && is_small && self.units <= units && self.next_ino <= NUMBERS
     }
 
-    /// The block of it, to stand at this unit.
+    /// Encodes it as the block for this unit.
     pub fn write(&self, at: u64, secret: &Secret) -> Box<[u8; UNIT]> {
         let mut block = Box::new([0; UNIT]);
         let disk: &mut OnDisk = view_mut(&mut *block);
@@ -309,13 +311,13 @@ impl Superblock {
         block
     }
 
-    /// The one that stands at this unit and is whole, of whichever volume, and whose.
+    /// Decodes a whole superblock at this unit, of any volume, with the volume's secret.
     pub fn of_any(block: &[u8], at: u64) -> Option<(Secret, Self)> {
         let own = secret(block);
         Self::read(block, at, &own).map(|superblock| (own, superblock))
     }
 
-    /// The one that stands at this unit, if it is one of this volume and whole.
+    /// Decodes the superblock at this unit, if it is whole and of this volume.
     pub fn read(block: &[u8], at: u64, own: &Secret) -> Option<Self> {
         let (number, version) = alone(block, Kind::Superblock)?;
         let is_own = is_read(version) && secret(block) == *own && number < END;

@@ -11,7 +11,7 @@ use crate::bench::{Setting, made, opened};
 use crate::lost::{disk_of, newest, writes};
 use crate::scrub::unit_of;
 
-/// No copy is left of the anchors of such a number.
+/// Wipes all copies of the anchors with this number modulo 2.
 fn without_turn(image: &Image, number: u64) -> Image {
     let mut image = image.clone();
     for unit in newest(&image).shape.anchor(number) {
@@ -20,7 +20,7 @@ fn without_turn(image: &Image, number: u64) -> Image {
     image
 }
 
-/// What the file of [`writes`] has, on a disk that is opened and stopped.
+/// The value in the file of [`writes`], on a disk that is opened and stopped.
 fn last_value(image: &Image) -> Result<(Option<u8>, Image), String> {
     let (executor, disk) = disk_of(image);
     let value = executor.block_on(async {
@@ -34,7 +34,7 @@ fn last_value(image: &Image) -> Result<(Option<u8>, Image), String> {
     Ok((value, disk.contents()))
 }
 
-/// Whichever turn has rotted, everything is there that was durable.
+/// Whichever turn has rotted, everything durable is there.
 pub(crate) fn a_turn_may_rot() -> Result<(), String> {
     let executor = Executor::new(3);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
@@ -77,7 +77,7 @@ fn a_check_tells_of_a_turn_that_is_lost() {
     }
 }
 
-/// A label is in anchors alone until the next opening.
+/// Only anchors have a label until the next opening.
 #[test]
 fn a_label_outlives_the_other_turn() {
     let executor = Executor::new(3);
@@ -96,7 +96,7 @@ fn a_label_outlives_the_other_turn() {
         let (found, after) = last_value(&image).expect("it is well");
         assert_eq!((found, newest(&after).label.as_str()), (value, label), "{rotten}");
     }
-    // The newest is left, and the volume was killed since.
+    // The newest anchor is left, and the volume was killed since.
     let (executor, disk) = disk_of(&labelled);
     executor.block_on(writes(&disk, &executor, 1)).expect("there is room");
     let killed = without_turn(&disk.contents(), newest(&disk.contents()).number - 1);

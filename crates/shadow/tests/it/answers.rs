@@ -1,4 +1,4 @@
-//! Answers that are remembered with what they tell of, over cuts and folds.
+//! Remembered replies, with the changes that they confirm, over cuts and folds.
 
 use std::rc::Rc;
 
@@ -10,9 +10,9 @@ use vfs::{CallKey, Credentials, FileSystem, ObjectId, Requester, SetAttributes};
 use crate::bench::{Setting, findings, made, opened};
 use crate::scrub::{UNIT, unit_of};
 
-/// Calls of a run: some folds' worth.
+/// Calls of a run: enough for several folds.
 const CALLS: u16 = 150;
-/// The last ones that are remembered for certain.
+/// The last calls, whose replies are remembered for certain.
 const REMEMBERED: u16 = 100;
 
 fn caller(call: u16) -> Requester {
@@ -24,7 +24,7 @@ fn name_of(call: u16) -> vfs::Name {
     enginekit::volume::name(&format!("d{call}"))
 }
 
-/// A run in which each call makes a directory, and what it was answered.
+/// A run in which each call makes a directory: the trace, and the replies.
 fn record(seed: u64) -> (Trace, Vec<ObjectId>) {
     let executor = Executor::new(seed);
     executor.block_on(async {
@@ -43,7 +43,7 @@ fn record(seed: u64) -> (Trace, Vec<ObjectId>) {
     })
 }
 
-/// Whether what a cut leaves is remembered as it was answered, and nothing else.
+/// Checks that after a cut the remembered replies are those that were sent, and that no others are.
 fn check(trace: &Trace, told: &[ObjectId], position: usize, seed: u64) -> Result<(), String> {
     let platter = trace.platter_at(position);
     let image = platter.image(&Choice::random(&platter, &mut Prng::new(seed)));
@@ -103,7 +103,7 @@ fn what_was_answered_is_remembered_with_what_it_tells_of() {
     assert_eq!(answers_survive(), Ok(()));
 }
 
-/// Where an answer has rotted a repair forgets all of them, and the volume opens again.
+/// If a reply has rotted, a repair forgets all of them, and the volume opens again.
 #[test]
 fn rotten_answers_are_forgotten() {
     let executor = Executor::new(1);
@@ -139,7 +139,7 @@ fn rotten_answers_are_forgotten() {
     assert!(count > 3, "{count} were needed");
 }
 
-/// What records have of answers is remembered after a repair of something else.
+/// Replies in records are remembered after a repair of something else.
 #[test]
 fn answers_outlive_a_repair() {
     let executor = Executor::new(1);
@@ -172,9 +172,9 @@ fn answers_outlive_a_repair() {
     assert_eq!(remembered, 20);
 }
 
-/// What is filled anew is not read: where a block has rotted of which nothing is remembered since
-/// the volume went back to a snapshot, or one of the space log while the volume is open, all goes
-/// on, and it is well in the end.
+/// A block that is filled anew is not read: if a block has rotted whose replies are all forgotten
+/// since the volume went back to a snapshot, or a block of the space log while the volume is open,
+/// everything continues, and the volume is consistent in the end.
 #[test]
 fn what_is_filled_anew_may_have_rotted() {
     let executor = Executor::new(1);
@@ -215,7 +215,8 @@ fn what_is_filled_anew_may_have_rotted() {
         units.iter().for_each(|unit| disk.rot(unit * UNIT + 1077, 2));
         disk
     };
-    // A repair knows that nothing is lost with them, and what comes next in the ring is theirs.
+    // A repair knows that nothing is lost with them, and the next blocks of the ring take their
+    // places.
     let mended = rotten(&answers);
     executor.block_on(shadow::repair(mended.clone(), executor.runtime())).expect("there is room");
     assert_eq!(findings(&mended.contents()), Ok(()));

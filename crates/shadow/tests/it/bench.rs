@@ -13,7 +13,7 @@ use sim::{Choice, Disk, Executor, Image, Mark, Options, Platter, Prng, Trace};
 
 pub(crate) const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 
-/// What volumes are tried on.
+/// Parameters of the test volumes.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) options: MkfsOptions,
@@ -29,12 +29,12 @@ impl Setting {
         Self { options, bytes, loses_anchors: false }
     }
 
-    /// The same, but that no cut leaves an anchor.
+    /// The same, with cuts that leave no anchor.
     pub(crate) fn without_anchors(self) -> Self {
         Self { loses_anchors: true, ..self }
     }
 
-    /// What a disk has after a cut that left this.
+    /// The disk after a cut that left this image.
     fn after_cut(&self, mut image: Image) -> Image {
         if self.loses_anchors {
             wipe_anchors(&mut image);
@@ -43,7 +43,7 @@ impl Setting {
     }
 }
 
-/// Where the power is cut.
+/// Position of a power cut.
 pub(crate) struct Cut {
     position: usize,
     seed: u64,
@@ -67,7 +67,7 @@ pub(crate) async fn made(executor: &Executor, setting: &Setting) -> Rc<Disk> {
     disk
 }
 
-/// A new volume on such a disk, open, that nothing is done to but what callers do.
+/// A new open volume on such a disk, without background work.
 pub(crate) fn undisturbed(
     disk: Options,
     made: &MkfsOptions,
@@ -87,14 +87,14 @@ pub(crate) fn undisturbed(
     (executor, disk, volume)
 }
 
-/// There are zeros where anchors stand.
+/// Overwrites the anchors with zeros.
 pub(crate) fn wipe_anchors(image: &mut Image) {
     for end in [0, image.size() - 8192] {
         image.write(end, &[0; 8192]);
     }
 }
 
-/// What is wrong with what a disk has.
+/// The findings of a check of an image.
 pub(crate) fn findings(image: &Image) -> Result<(), String> {
     let executor = Executor::new(1);
     let disk: Rc<dyn BlockDevice> = Disk::new(&executor, image.clone());
@@ -161,7 +161,7 @@ impl Bench for Setting {
         steps.max().unwrap_or(0)
     }
 
-    /// Now and then, the power goes again while the volume is brought back.
+    /// The disk after a cut; sometimes the power fails again during recovery.
     fn left(&self, cut: &Cut) -> Result<(Executor, Rc<Disk>), String> {
         let mut prng = Prng::new(cut.seed);
         let image = cut.platter.image(&Choice::random(&cut.platter, &mut prng));

@@ -1,5 +1,5 @@
-//! The engine's own books rot: the map of space, its log, the records and the answers. The volume
-//! goes on, and opens; what it needs of them is made anew, and no file loses anything.
+//! The engine's own books rot: the map of space, its log, the records and the replies. The volume
+//! continues, and opens; the parts that it needs are rebuilt, and no file loses anything.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ fn caller(call: u16) -> Requester {
     Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
 }
 
-/// Callers make directories, and remove every other one.
+/// Makes directories by calls of clients, and removes every other one.
 async fn calls(volume: &Volume<Shadow>, calls: std::ops::Range<u16>) -> Result<(), String> {
     for call in calls {
         let name = enginekit::volume::name(&format!("d{call}"));
@@ -43,7 +43,7 @@ async fn calls(volume: &Volume<Shadow>, calls: std::ops::Range<u16>) -> Result<(
     Ok(())
 }
 
-/// A stopped volume with a snapshot, files and answers, of which a part is in records still.
+/// A stopped volume with a snapshot, files and replies, some of which are still in records.
 fn used() -> Image {
     used_on(&Setting::of(4, 64, 8 << 20))
 }
@@ -69,11 +69,11 @@ fn used_on(setting: &Setting) -> Image {
     image
 }
 
-/// Lines of snapshots and of lists, which memory has as well.
+/// Lines of snapshots and of lists, which are in memory too.
 const LINES: [Kind; 2] = [Kind::Snapshots, Kind::Lists];
 const BOOKS: [Kind; 4] = [Kind::Map, Kind::Log, Kind::Record, Kind::Answers];
 
-/// Units with blocks of some kinds, or pointers to them, which a check misses if they rot.
+/// Units with blocks of some kinds, or pointers to them, whose rot a check reports.
 fn needed(image: &Image, kinds: &[Kind], owners: &[u64]) -> Vec<u64> {
     let is_it = |unit: &u64| {
         let bytes = unit_of(image, *unit);
@@ -94,12 +94,12 @@ fn rotten(image: &Image, units: &[u64]) -> Image {
     image
 }
 
-/// What all trees have.
+/// The contents of all trees.
 fn all(image: &Image) -> Result<All, String> {
     shown(image, &[0, 1]).map(|(_, all)| all)
 }
 
-/// Uses a volume as callers do, until nothing is left in it.
+/// Uses a volume as clients do, until nothing is left in it.
 async fn use_up(volume: &Volume<Shadow>) -> Result<Renewed, String> {
     calls(volume, 200..330).await?;
     let renewed = volume.files.store().engine().status().renewed;
@@ -109,8 +109,8 @@ async fn use_up(volume: &Volume<Shadow>) -> Result<Renewed, String> {
     Ok(renewed)
 }
 
-/// Each block of the books rots at rest, one by one: the volume opens, has what it had, goes on,
-/// and is well in the end.
+/// Each block of the books rots at rest, one by one: the volume opens with its old contents,
+/// continues, and is consistent in the end.
 pub(crate) fn books_may_rot_at_rest() -> Result<(), String> {
     let image = used();
     let right = all(&image)?;
@@ -125,8 +125,8 @@ pub(crate) fn books_may_rot_at_rest() -> Result<(), String> {
         }
         let (after, renewed) = on(&rotten, use_up).map_err(is_told)?;
         let Renewed { map_blocks, answer_blocks, has_lost_records, .. } = renewed;
-        // What records alone told to have died is in use until a repair, and so are blocks of
-        // answers to which nothing leads.
+        // Dead blocks that only records had stay in use until a repair, and so do blocks of replies
+        // without a pointer to them.
         let may_leak = has_lost_records || answer_blocks > 1;
         let after = if may_leak { repaired(&after)?.0 } else { after };
         findings(&after).map_err(is_told)?;
@@ -144,7 +144,7 @@ fn a_volume_opens_without_a_block_of_its_books() {
     assert_eq!(books_may_rot_at_rest(), Ok(()));
 }
 
-/// The whole map, its log and the ring of answers rot under the server.
+/// The whole map, its log and the ring of replies rot under the server.
 pub(crate) fn books_may_rot_in_use() -> Result<(), String> {
     let image = used();
     for kinds in
@@ -156,7 +156,7 @@ pub(crate) fn books_may_rot_in_use() -> Result<(), String> {
         executor.block_on(async {
             let volume = opened(executor.runtime(), &disk).await?;
             units.iter().for_each(|unit| disk.rot(unit * UNIT + 1077, 2));
-            // Data is on its way, of which no record tells yet.
+            // Data is on its way that is in no record yet.
             let root = volume.files.root();
             let beside = volume.create(root, "beside").await.map_err(told)?;
             let write = async |at: u64| {
@@ -186,7 +186,7 @@ fn a_served_volume_goes_on_without_its_books() {
     assert_eq!(books_may_rot_in_use(), Ok(()));
 }
 
-/// Where lines of lists have rotted at rest, their space is in use until a repair; a volume that
+/// If lines of lists have rotted at rest, their space stays in use until a repair; a volume that
 /// has lost the lines of snapshots is not opened without them.
 #[test]
 fn lines_may_rot_at_rest() {
@@ -207,9 +207,9 @@ fn lines_may_rot_at_rest() {
     }
 }
 
-/// Where a file has rotted as well, nothing that it may hold is given to others.
+/// If a file has rotted as well, no block that it may hold is given to others.
 pub(crate) fn nothing_behind_damage_is_free() -> Result<(), String> {
-    // What a lost block of the map tells of is in use, and there is room behind it.
+    // All units of a lost block of the map are in use, and there is room behind it.
     let image = used_on(&Setting::of(4, 4096, 160 << 20));
     let map = needed(&image, &[Kind::Map], &[]);
     let above = needed(&image, &[Kind::Pointers], &[]);
@@ -225,7 +225,7 @@ pub(crate) fn nothing_behind_damage_is_free() -> Result<(), String> {
             Ok(())
         })
         .map_err(|error| format!("unit {unit}: {error}"))?;
-        // The block of pointers comes back, as from another disk: all that it leads to is there.
+        // The block of pointers comes back, as from another disk: everything below it is there.
         let mut back = after.clone();
         back.write(unit * UNIT, &unit_of(&image, unit));
         let wrong = found(&back)?.wrong;
@@ -244,7 +244,7 @@ fn what_hangs_from_a_damaged_block_stays() {
     assert_eq!(nothing_behind_damage_is_free(), Ok(()));
 }
 
-/// Answers in other blocks of the ring are remembered.
+/// Replies in other blocks of the ring are remembered.
 #[test]
 fn answers_of_one_block_alone_are_forgotten() {
     let image = used();

@@ -1,4 +1,4 @@
-//! Compaction: zones become empty, and files stay what they are, whatever else happens meanwhile.
+//! Compaction: zones become empty, and files stay as they are, whatever else happens meanwhile.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::bench::{Setting, findings, made, opened};
 
 const BLOCK: u64 = 4096;
 
-/// What is in the files of the root.
+/// Files in the root, with their contents.
 type Model = BTreeMap<String, Vec<u8>>;
 
 fn status(volume: &Volume<Shadow>) -> Status {
@@ -28,7 +28,7 @@ fn empty_zones(volume: &Volume<Shadow>) -> u64 {
     volume.files.store().engine().empty_zones()
 }
 
-/// Files of a volume that has become old.
+/// Files of an aged volume.
 struct Aged<'a> {
     volume: &'a Volume<Shadow>,
     chance: Seeded,
@@ -70,7 +70,7 @@ impl<'a> Aged<'a> {
         self.files.insert(name.to_owned(), data);
     }
 
-    /// Writes over random blocks of a file.
+    /// Overwrites random blocks of a file.
     async fn overwrite(&mut self, name: &str, times: u64) {
         let blocks = self.files[name].len() as u64 / BLOCK;
         for _ in 0..times {
@@ -80,7 +80,7 @@ impl<'a> Aged<'a> {
         }
     }
 
-    /// The same, all at once; each is another block.
+    /// The same, all at once; each is a different block.
     async fn overwrite_at_once(&mut self, name: &str, count: u64) {
         let blocks = self.files[name].len() as u64 / BLOCK;
         let file = self.id(name).await;
@@ -99,7 +99,8 @@ impl<'a> Aged<'a> {
         }
     }
 
-    /// Fills so many blocks, a large file and small ones, writes over some, and removes others.
+    /// Fills this many blocks with a large file and small ones, overwrites some, and removes
+    /// others.
     async fn age(&mut self, blocks: u64) {
         self.create("large", blocks * 3 / 4).await;
         let small = blocks / 4 / 3;
@@ -113,7 +114,7 @@ impl<'a> Aged<'a> {
             self.volume.remove(root, &name).await.expect("it is there");
             self.files.remove(&name);
         }
-        // A hole stays one.
+        // A hole stays a hole.
         self.create("holes", 2).await;
         let at = 40 * BLOCK;
         self.write("holes", at, vec![7; 100], Stability::FileSync).await;
@@ -124,7 +125,7 @@ impl<'a> Aged<'a> {
     }
 }
 
-/// Whether a tree has these files, with these contents.
+/// Checks that a tree has these files, with these contents.
 async fn shows(volume: &Volume<Shadow>, tree: SnapshotNumber, right: &Model) -> Result<(), String> {
     let root = volume.files.root().within(tree);
     for (name, content) in right {
@@ -139,7 +140,7 @@ async fn shows(volume: &Volume<Shadow>, tree: SnapshotNumber, right: &Model) -> 
     if names.len() == right.len() + 2 { Ok(()) } else { Err(format!("{names:?}")) }
 }
 
-/// Opens a volume that nobody compacts.
+/// Opens a volume without compaction.
 async fn opened_alone(executor: &Executor, disk: &Rc<Disk>) -> Volume<Shadow> {
     let interval = Duration::from_secs(100_000);
     let options = OpenOptions { housekeeping_interval: interval, ..OpenOptions::default() };
@@ -147,7 +148,8 @@ async fn opened_alone(executor: &Executor, disk: &Rc<Disk>) -> Volume<Shadow> {
     Volume::new(files.expect("it is well"))
 }
 
-/// An old volume with zones of so many KiB, so many bytes and so many blocks, and what is in it.
+/// An aged volume with `blocks` blocks written, on `bytes` bytes with zones of this size, and its
+/// files.
 fn aged(zone_kib: u64, bytes: u64, blocks: u64, seed: u64) -> (Image, Model) {
     let executor = Executor::new(seed);
     executor.block_on(async {
@@ -160,7 +162,7 @@ fn aged(zone_kib: u64, bytes: u64, blocks: u64, seed: u64) -> (Image, Model) {
     })
 }
 
-/// Whether what a disk has is well, and has these files.
+/// Checks an image, and compares its files.
 fn holds(image: Image, files: &Model) -> Result<(), String> {
     findings(&image)?;
     let executor = Executor::new(2);
@@ -171,13 +173,13 @@ fn holds(image: Image, files: &Model) -> Result<(), String> {
     })
 }
 
-/// Lets so many milliseconds pass.
+/// Waits for this many milliseconds.
 async fn pass(executor: &Executor, milliseconds: u64) {
     executor.runtime().clock.sleep(Duration::from_millis(milliseconds)).await;
 }
 
-/// A volume that root has filled with small files, half of which went from the first half of it,
-/// and that a caller has filled again as far as the reserve. Gives what is in it, too.
+/// A volume that root has filled with small files, half of which were removed from its first half,
+/// and that a user has filled again up to the reserve. Returns its files as well.
 async fn full_to_the_reserve(executor: &Executor) -> (Rc<Disk>, Model) {
     let mut setting = Setting::of(4, 64, 8 << 20);
     setting.options.reserve = 20;
@@ -212,8 +214,8 @@ async fn full_to_the_reserve(executor: &Executor) -> (Rc<Disk>, Model) {
     (disk, files)
 }
 
-/// What is moved gives back as much as it takes: it may use what is free for root alone, and leaves
-/// it to root.
+/// A move frees as much as it takes: it may use the space reserved for root, and leaves it to root
+/// afterwards.
 #[test]
 fn zones_become_empty_where_only_root_has_room() {
     let executor = Executor::new(3);
@@ -258,7 +260,7 @@ fn zones_become_empty_and_files_stay() {
     assert_eq!(holds(disk.contents(), &files), Ok(()));
 }
 
-/// The power goes at each event of a compaction.
+/// The power fails at each event of a compaction.
 #[test]
 fn a_cut_leaves_all_that_there_was() {
     let (image, files) = aged(64, 5 << 20, 760, 6);
@@ -278,7 +280,7 @@ fn a_cut_leaves_all_that_there_was() {
     }
 }
 
-/// Callers write to files that are being moved, on a disk that takes its time.
+/// Clients write to files that are being moved, on a slow disk.
 pub(crate) fn callers_write_meanwhile() -> Result<(), String> {
     let mut moved = 0;
     for seed in 1..=3 {
@@ -292,7 +294,7 @@ pub(crate) fn callers_write_meanwhile() -> Result<(), String> {
             for round in 0..250 {
                 aged.overwrite_at_once("large", 4).await;
                 if round % 5 == 0 {
-                    // What is UNSTABLE is neither lost nor written before its turn.
+                    // UNSTABLE data is neither lost nor written before its turn.
                     let at = aged.below(900) * BLOCK + 5;
                     aged.write("large", at, vec![round as u8; 3000], Stability::Unstable).await;
                 }
@@ -315,7 +317,7 @@ fn what_callers_write_meanwhile_stays() {
     assert_eq!(callers_write_meanwhile(), Ok(()));
 }
 
-/// What snapshots hold is not moved, and stays as it is.
+/// Blocks of snapshots are not moved, and stay as they are.
 pub(crate) fn snapshots_stay() -> Result<(), String> {
     let (image, files) = aged(64, 12 << 20, 400, 4);
     let executor = Executor::new(4);
@@ -354,7 +356,7 @@ fn what_snapshots_hold_stays_where_it_is() {
 #[test]
 fn what_has_rotted_is_left_alone() {
     let (mut image, files) = aged(64, 16 << 20, 2200, 7);
-    // All blocks of data of this file, which nobody could tell if they were moved.
+    // All blocks of data of this file, which could not be recognised after a move.
     let mut rotten = 0;
     for unit in 0..image.size() / BLOCK {
         let mut bytes = [0; 8];
@@ -383,7 +385,7 @@ fn what_has_rotted_is_left_alone() {
     assert!(!before.is_empty() && told(&disk.contents()) == before, "{before:?}");
 }
 
-/// A stop ends a compaction wherever it is, and what has failed is not gone on with.
+/// A stop ends a compaction at any point, and one that has failed does not continue.
 #[test]
 fn a_stop_does_not_wait_for_its_end() {
     let (image, files) = aged(64, 8 << 20, 1300, 8);

@@ -1,5 +1,6 @@
-//! What leads to the root directory stands twice: one copy of each block may rot, at rest and under
-//! an open volume, and of all of them at once; where both have rotted, a repair makes a new root.
+//! Blocks that lead to the root directory have two copies: one copy of each may rot, at rest and
+//! under an open volume, and of all of them at once; if both have rotted, a repair makes a new
+//! root.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ async fn file(volume: &Volume<Shadow>, text: &str, byte: u8) -> Result<(), Strin
     volume.write(file, 0, vec![byte; 5000], Stability::FileSync).await.map_err(told)
 }
 
-/// A stopped volume with 120 files, a directory with one more, and perhaps a snapshot of them.
+/// A stopped volume with 120 files, a directory with one more, and optionally a snapshot of them.
 fn of_many(has_snapshot: bool) -> Image {
     let executor = Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
@@ -60,7 +61,7 @@ pub(crate) fn last(image: &Image) -> Superblock {
     all.filter_map(read).max_by_key(|it| it.number).expect("there is one")
 }
 
-/// Both places of each block between a root and the first inodes, these first.
+/// Both units of each block between a root and the first inodes, these first.
 fn way(image: &Image, tree: &Tree) -> Vec<[u64; 2]> {
     let (mut at, mut twin) = (tree.root.pointers[0].address.get(), tree.twin);
     let mut way = vec![[at, twin]];
@@ -74,21 +75,21 @@ fn way(image: &Image, tree: &Tree) -> Vec<[u64; 2]> {
     way
 }
 
-/// The way of the live tree.
+/// The path of the live tree.
 fn live(image: &Image) -> Vec<[u64; 2]> {
     let way = way(image, &last(image).inodes);
     assert_eq!(way.len(), 2, "there is a block of pointers");
     way
 }
 
-/// That of the first snapshot.
+/// The path of the first snapshot.
 fn held(image: &Image) -> Vec<[u64; 2]> {
     let lines = last(image).snapshots.lines.root.pointers[0].address.get();
     let told = (0..LINES).find_map(|slot| Line::read(&unit_of(image, lines), slot).ok().flatten());
     way(image, &told.expect("there is one").inodes)
 }
 
-/// The same with one bit of a unit flipped, or all of it.
+/// The image with one bit of a unit flipped, or all of it.
 fn rotten(image: &Image, unit: u64, is_whole: bool) -> Image {
     let mut image = image.clone();
     let bytes = if is_whole { vec![0x5a; 4096] } else { vec![unit_of(&image, unit)[1077] ^ 4] };
@@ -96,7 +97,7 @@ fn rotten(image: &Image, unit: u64, is_whole: bool) -> Image {
     image
 }
 
-/// One copy of each block of the way, by itself.
+/// One copy of each block of the path, one at a time.
 fn each_rotten(image: &Image, way: &[[u64; 2]]) -> Vec<(u64, Image)> {
     let units = way.iter().flatten().flat_map(|&unit| [(unit, false), (unit, true)]);
     units.map(|(unit, is_whole)| (unit, rotten(image, unit, is_whole))).collect()
@@ -108,7 +109,8 @@ fn is_twice(image: &Image) -> Result<(), String> {
     if laws == BTreeSet::from([Law::Twice]) { Ok(()) } else { Err(format!("{wrong:?}")) }
 }
 
-/// The trees of the volume are as they were, and it is well when it is stopped again.
+/// Checks that the trees of the volume are as they were, and that it is consistent when stopped
+/// again.
 fn is_as(image: &Image, trees: &[u32], right: &All) -> Result<Image, String> {
     let (after, all) = shown(image, trees)?;
     if all != *right {
@@ -136,8 +138,8 @@ fn both_copies_stand_in_different_zones() {
     assert_ne!(shape.zone_of(way[0][0]), shape.zone_of(way[0][1]), "also of a new volume");
 }
 
-/// One copy rots at rest: a check tells it, an opening reads the other, and all is well when the
-/// volume is stopped.
+/// One copy rots at rest: a check reports it, an opening reads the other, and the volume is
+/// consistent when it is stopped.
 pub(crate) fn a_copy_may_rot_at_rest() -> Result<(), String> {
     let image = of_many(false);
     let (_, right) = shown(&image, &[0])?;
@@ -153,7 +155,7 @@ fn one_copy_may_rot_at_rest() {
     assert_eq!(a_copy_may_rot_at_rest(), Ok(()));
 }
 
-/// What is only read heals as well: the place itself is written again.
+/// A read mends as well: the rotten place itself is rewritten.
 pub(crate) fn a_read_mends() -> Result<(), String> {
     let image = of_many(true);
     let (_, right) = shown(&image, &[0, 1])?;
@@ -164,7 +166,7 @@ pub(crate) fn a_read_mends() -> Result<(), String> {
         if all != right {
             return Err(format!("unit {unit}: something else is shown"));
         }
-        // Nobody reads the second copy where the first is whole: that is for a scrub.
+        // The second copy is not read if the first is whole: that is for a scrub.
         let is_mended = unit_of(&after, unit) == unit_of(&image, unit);
         if is_mended != is_first {
             return Err(format!("unit {unit}: mended {is_mended}"));
@@ -205,7 +207,7 @@ fn one_copy_of_each_block_may_rot_at_once() {
     }
 }
 
-/// A volume that is only read stays as it is.
+/// A volume that is opened read-only stays as it is.
 #[test]
 fn what_is_only_looked_at_stays_as_it_is() {
     let image = of_many(false);
@@ -224,8 +226,8 @@ fn what_is_only_looked_at_stays_as_it_is() {
     }
 }
 
-/// Copies rot under an open volume, which goes on: files, a snapshot, going back, stops and starts,
-/// a scrub, and a repair.
+/// Copies rot under an open volume, which continues: files, a snapshot, a roll-back, stops and
+/// starts, a scrub, and a repair.
 #[test]
 fn copies_may_rot_under_an_open_volume() {
     let image = of_many(false);
@@ -235,7 +237,7 @@ fn copies_may_rot_under_an_open_volume() {
         let disk = Disk::new(&executor, image.clone());
         executor.block_on(async {
             let volume = opened(executor.runtime(), &disk).await.expect("it is well");
-            // Where they are since the opening wrote something.
+            // Their places since the opening wrote something.
             let now = live(&disk.contents());
             for [one, other] in now {
                 let at = if number % 2 == 0 { one } else { other };
@@ -275,7 +277,7 @@ fn copies_may_rot_under_an_open_volume() {
     }
 }
 
-/// All that snapshots hold of both copies stays until they are deleted, and is free then.
+/// Blocks of snapshots stay in both copies until the snapshots are deleted, and are free then.
 pub(crate) fn snapshots_hold_both() -> Result<(), String> {
     let image = of_many(true);
     let (_, right) = shown(&image, &[1])?;
@@ -311,7 +313,7 @@ fn both_rotten(image: &Image, levels: &[usize], is_whole: bool) -> Image {
     units.fold(image.clone(), |image, unit| rotten(&image, unit, is_whole))
 }
 
-/// Data of files, whatever they are called.
+/// Data of files, whatever their names.
 fn data(all: &All) -> Vec<Vec<u8>> {
     let mut data: Vec<_> = all.values().map(|data| data.clone().unwrap_or_default()).collect();
     data.sort();
@@ -350,7 +352,7 @@ fn files_get_names_where_both_copies_of_the_root_have_rotted() {
     }
 }
 
-/// Everything can be removed, and new files made.
+/// Everything can be removed, and new files can be made.
 fn all_can_go(image: &Image) {
     let (after, ()) = on(image, async |volume| {
         let root = volume.files.root();
@@ -392,7 +394,7 @@ fn what_leads_to_the_root_is_found_where_both_copies_have_rotted() {
     }
 }
 
-/// So many files that there are two levels of pointers, which one tree has become by and by.
+/// So many files that there are two levels of pointers, which one tree has reached step by step.
 #[test]
 fn a_way_of_two_levels_stands_twice_and_is_found() {
     const FILES: usize = 16_200;
@@ -435,7 +437,7 @@ fn a_way_of_two_levels_stands_twice_and_is_found() {
     }
 }
 
-/// Wherever such a repair is cut off, it can be made again.
+/// Wherever such a repair is cut off, it can be repeated.
 #[test]
 fn a_repair_that_makes_a_new_root_may_be_cut_off() {
     let image = both_rotten(&of_many(true), &[0], true);

@@ -1,4 +1,4 @@
-//! What calls cost: barriers, writes and bytes of the disk, exact, and virtual time.
+//! Costs of calls: barriers, writes and bytes of the disk, exact, and virtual time.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::bench::undisturbed;
 
 const BLOCK: u64 = 8 << 10;
 
-/// What some calls came to.
+/// The cost of some calls.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     calls: u64,
@@ -47,7 +47,7 @@ impl Cost {
     }
 }
 
-/// A volume on a disk of today, that is open.
+/// An open volume on a modern disk.
 struct Bench {
     executor: Executor,
     disk: Rc<Disk>,
@@ -76,7 +76,7 @@ impl Bench {
         (done, cost)
     }
 
-    /// A file of so many bytes.
+    /// Makes a file of this size.
     async fn file(&self, directory: ObjectId, name: &str, bytes: u64) -> ObjectId {
         let file = self.volume.create(directory, name).await.expect("it is new");
         for at in (0..bytes).step_by(1 << 20) {
@@ -88,7 +88,7 @@ impl Bench {
         file
     }
 
-    /// Makes a file, and remembers that.
+    /// Creates a file with a remembered reply.
     async fn create(&self, call: u64) {
         let how = CreateHow::Guarded(SetAttributes { mode: Some(0o644), ..Default::default() });
         let (files, root) = (&self.volume.files, self.volume.files.root());
@@ -96,7 +96,7 @@ impl Bench {
         sealed.open().await.expect("running").into_inner().result.expect("it is new");
     }
 
-    /// Removes it, and remembers that.
+    /// Removes it with a remembered reply.
     async fn remove(&self, call: u64) {
         let (files, root) = (&self.volume.files, self.volume.files.root());
         let sealed = files.remove(&caller(1 << 32 | call), root, &name_of(call)).await;
@@ -135,7 +135,7 @@ fn one_call_after_the_other() {
         }
     });
     let file = bench.executor.block_on(bench.file(root, "large", 16 << 20));
-    // So many that places of the first ones are used again, between others that stay.
+    // So many that places of the first ones are reused, between others that stay.
     let overwrites = 4000;
     let ((), written) = bench.cost(overwrites, async {
         let random = Seeded::new(3);
@@ -146,8 +146,8 @@ fn one_call_after_the_other() {
     created.tell("CREATE");
     removed.tell("REMOVE");
     written.tell("8 KiB overwrite");
-    // What is over 24 and 32 is the part of each in folds; and what leads to the root directory
-    // stands twice: it is written elsewhere as well.
+    // The costs above 24 and 32 are the share of each in folds; and the blocks that lead to the
+    // root directory have two copies, both of which are written.
     for (cost, most) in [(created, 30.7), (removed, 32.4), (written, 36.4)] {
         assert!(cost.a_call(cost.barriers) < 1.002, "{cost:?}");
         assert!(cost.a_call(cost.writes) < 3.6, "{cost:?}");
@@ -155,7 +155,7 @@ fn one_call_after_the_other() {
     }
 }
 
-/// 32 callers overwrite what they please of so many files of 1 GiB in all.
+/// 32 clients overwrite random parts of this many files of 1 GiB in all.
 fn together(files: u64) -> Cost {
     const ALL: u64 = 1 << 30;
     let bench = Bench::new(2 << 30);
@@ -194,7 +194,7 @@ fn thirty_two_calls_at_once() {
     }
 }
 
-/// What was answered lately, and the map, are read in few pieces, however many calls there were.
+/// Recent replies, and the map, are read in few pieces, however many calls there were.
 #[test]
 fn an_opening_after_a_cut_reads_in_large_pieces() {
     let bench = Bench::new(2 << 30);
@@ -225,7 +225,8 @@ fn an_opening_after_a_cut_reads_in_large_pieces() {
     assert!(reads <= 200 && time < Duration::from_secs(1), "{reads}, {time:?}");
 }
 
-/// Who reads a file from its beginning does not wait for each of the blocks that lead to its data.
+/// A sequential read from the beginning of a file does not wait for each of the blocks that lead to
+/// its data.
 #[test]
 fn a_cold_file_is_read_nearly_as_fast_as_the_disk() {
     const SIZE: u64 = 64 << 20;
@@ -255,8 +256,8 @@ fn a_cold_file_is_read_nearly_as_fast_as_the_disk() {
     assert!(rate > 140.0, "{rate}");
 }
 
-/// A file that was written over in four places, again and again, with a snapshot after each time
-/// if they are to be made.
+/// A file that was overwritten in four places, again and again, with a snapshot after each time if
+/// `is_pinned`.
 async fn aged(bench: &Bench, snapshots: u64, is_pinned: bool) -> ObjectId {
     let file = bench.file(bench.volume.files.root(), "aged", 64 << 20).await;
     let chance = Seeded::new(3);
@@ -272,7 +273,7 @@ async fn aged(bench: &Bench, snapshots: u64, is_pinned: bool) -> ObjectId {
     file
 }
 
-/// Opens a volume on a disk of today anew.
+/// Reopens a volume on a modern disk.
 async fn opened_anew(executor: &Executor, image: Image) -> (Rc<Disk>, Volume<Shadow>) {
     let options = Options { timing: presets::SATA_7200, ..Options::default() };
     let disk = Disk::with_options(executor, image, options);
@@ -280,7 +281,7 @@ async fn opened_anew(executor: &Executor, image: Image) -> (Rc<Disk>, Volume<Sha
     (disk, Volume::new(opened.expect("it is well")))
 }
 
-/// Deletes snapshots; tells what was read for that, and how many units are free again.
+/// Deletes snapshots; returns the reads for that, and the number of units that became free.
 async fn deleted(disk: &Disk, volume: &Volume<Shadow>, names: &[String]) -> (u64, u64) {
     let (free, before) = (volume.space().await.free_bytes, disk.counters().reads);
     for name in names {
@@ -291,8 +292,8 @@ async fn deleted(disk: &Disk, volume: &Volume<Shadow>, names: &[String]) -> (u64
     (disk.counters().reads - before, freed)
 }
 
-/// What an opening of a volume with a thousand snapshots takes, and what deletions read: of a
-/// hundred that hold little, and of one that holds a large file.
+/// The cost of opening a volume with a thousand snapshots, and the reads of deletions: of a hundred
+/// that hold little, and of one that holds a large file.
 fn openings_and_deletions(image: Image) {
     let executor = Executor::new(1);
     let image = executor.block_on(async {

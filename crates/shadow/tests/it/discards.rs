@@ -1,4 +1,4 @@
-//! Discards on what says that it is a set: of what nobody needs, and of nothing else.
+//! Discards on a device that claims to be a set: of unused units, and of nothing else.
 
 use std::rc::Rc;
 
@@ -10,11 +10,11 @@ use vfs::{FileSystem, Stability};
 
 use crate::bench::{NOW, Setting, findings, opened};
 
-/// Bytes of a file: some stripes.
+/// Size of a file: several stripes.
 const LENGTH: usize = 192 << 10;
 const ROUNDS: u8 = 24;
 
-/// A disk that says that it is cut, with a new volume of zones of 16 stripes.
+/// A disk that claims to have stripes, with a new volume of zones of 16 stripes.
 async fn made(executor: &Executor) -> Rc<Disk> {
     let setting = Setting::of(8, 512, 4 << 20);
     let stripe = Some(Stripe { unit: 16 << 10, width: 3 });
@@ -24,7 +24,7 @@ async fn made(executor: &Executor) -> Rc<Disk> {
     disk
 }
 
-/// Files are written over, removed, and made again.
+/// Overwrites, removes and makes files.
 fn record() -> Result<(Trace, u64), String> {
     let executor = Executor::new(5);
     executor.block_on(async {
@@ -51,7 +51,7 @@ fn record() -> Result<(Trace, u64), String> {
     })
 }
 
-/// Whether each file is what one round has made of it, whatever a cut leaves.
+/// Whether each file has the contents of one round, whatever a cut leaves.
 pub(crate) fn cuts_leave_one_or_the_other() -> Result<(), String> {
     let (trace, discards) = record()?;
     if discards < 10 {

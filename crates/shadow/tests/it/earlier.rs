@@ -1,6 +1,6 @@
-//! Volumes of version 3, on which nothing stands twice: they are read, and are of this version from
-//! the first write on. `golden/3` has what programs of that version left of the history of
-//! [`golden`](crate::golden).
+//! Volumes of version 3, which have no second copies: they can be read, and get the present version
+//! with the first write. `golden/3` has the volumes that programs of that version made by the
+//! history of [`golden`](crate::golden).
 
 use enginekit::snapshots::{delete, roll_back};
 use shadow::format::anchor::Anchor;
@@ -23,14 +23,14 @@ fn kept() -> [Image; 2] {
     })
 }
 
-/// Versions of the anchors that are whole.
+/// Versions of the whole anchors.
 fn anchors(image: &Image) -> Vec<u16> {
     let units = image.size() / UNIT;
     let read = [0, 1, units - 2, units - 1].map(|unit| Anchor::read(&unit_of(image, unit)));
     read.into_iter().filter_map(|read| Some(read.ok()?.version)).collect()
 }
 
-/// Whether there is a superblock of which programs of version 3 know nothing.
+/// Whether there is a superblock that programs of version 3 do not know.
 fn has_new_superblock(image: &Image) -> bool {
     let is_one = |unit: u64| {
         let block = unit_of(image, unit);
@@ -57,7 +57,7 @@ fn a_volume_of_version_3_has_what_it_had_and_gets_both_copies() {
     assert_eq!(told(&images), Ok(right));
 }
 
-/// What snapshots of version 3 hold stands once: the volume goes back to one, and both copies come
+/// Snapshots of version 3 have single copies: the volume goes back to one, and both copies come
 /// with the next opening.
 #[test]
 fn snapshots_of_version_3_are_gone_back_to_and_deleted() {
@@ -75,8 +75,8 @@ fn snapshots_of_version_3_are_gone_back_to_and_deleted() {
     }
 }
 
-/// Wherever the first opening is cut off, all is there; and where a superblock of this version is,
-/// no anchor is left by which a program of version 3 would go back behind it.
+/// Wherever the first opening is cut off, everything is there; and if there is a superblock of the
+/// present version, no anchor is left by which a program of version 3 would go back behind it.
 #[test]
 fn a_first_opening_may_be_cut_off() {
     for image in kept() {

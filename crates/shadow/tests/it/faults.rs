@@ -1,4 +1,5 @@
-//! Calls of the disk that fail: what was answered stays, and what cannot be kept is not answered.
+//! Failing requests of the disk: acknowledged changes stay, and a change that cannot be kept is not
+//! acknowledged.
 
 use block::Verb;
 use enginekit::random::Seeded;
@@ -16,8 +17,8 @@ use vnode::scrub::{ScrubError, Scrubbed};
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Files are written until something fails; those that were answered are there afterwards, on what
-/// the disk has. Whether something failed.
+/// Writes files until a request fails; those that were acknowledged are there afterwards, on the
+/// contents of the disk. Returns whether a request failed.
 fn survives(verb: Verb, nth: u64, persistence: Persistence) -> Result<bool, String> {
     let executor = Executor::new(nth);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
@@ -78,8 +79,8 @@ fn a_full_volume_refuses_what_grows_and_nothing_else() {
     fill_again_and_again();
 }
 
-/// UNSTABLE data far apart, of which each block has pointers of its own, is taken in as long as a
-/// COMMIT finds room for all.
+/// UNSTABLE data far apart, with blocks of pointers for each block, is accepted as long as a COMMIT
+/// finds room for all.
 pub(crate) fn what_is_far_apart_finds_room() -> Result<(), String> {
     let executor = Executor::new(3);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
@@ -103,8 +104,8 @@ fn what_leads_to_unstable_data_has_room_too() {
     assert_eq!(what_is_far_apart_finds_room(), Ok(()));
 }
 
-/// Fills a volume: what there is stays right, what makes room is never refused, and an overwrite is
-/// not.
+/// Fills a volume: its files stay right, calls that make room are never refused, and nor is an
+/// overwrite.
 pub(crate) fn fill_again_and_again() {
     for (seed, setting) in [(1, Setting::of(4, 64, 1 << 20)), (2, Setting::of(8, 128, 3 << 20))] {
         let executor = Executor::new(seed);
@@ -167,8 +168,8 @@ pub(crate) fn fill_again_and_again() {
     }
 }
 
-/// On a volume that is full, writes far behind the ends of many files are refused, and names in
-/// many directories: that takes no room, and what makes some is done.
+/// On a full volume, writes far behind the ends of many files are refused, and names in many
+/// directories: refused calls take no room, and calls that make room are done.
 pub(crate) fn what_is_refused_takes_nothing() {
     const FILES: usize = 60;
     let executor = Executor::new(9);
@@ -209,7 +210,7 @@ fn what_is_refused_on_a_full_volume_takes_nothing() {
     what_is_refused_takes_nothing();
 }
 
-/// Random operations of one actor, with a stop and a look at all of it now and then.
+/// Random operations of one actor, with a stop and a check of everything now and then.
 #[test]
 fn counts_are_those_of_the_tree_after_each_stop() {
     let setting = Setting::of(4, 64, 2 << 20);
@@ -246,7 +247,7 @@ fn counts_are_those_of_the_tree_after_each_stop() {
     }
 }
 
-/// A write that fails takes nothing: all is free again when its file is gone.
+/// A failed write takes nothing: everything is free again when its file is gone.
 pub(crate) fn a_write_that_fails_leaves_its_places() -> Result<(), String> {
     let executor = Executor::new(6);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
@@ -274,8 +275,8 @@ fn a_write_that_fails_takes_nothing() {
     assert_eq!(a_write_that_fails_leaves_its_places(), Ok(()));
 }
 
-/// A flush fails, and the volume stops. What is opened on the same disk, before the power goes, may
-/// show what the flush was for; then it is there for good.
+/// A flush fails, and the volume stops. An opening of the same disk, before the power fails, may
+/// show the changes of that flush; then they stay for good.
 pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
     for nth in 1..=40 {
         let executor = Executor::new(nth);
@@ -311,8 +312,8 @@ pub(crate) fn what_is_shown_after_a_failed_flush_stays() -> Result<(), String> {
     Ok(())
 }
 
-/// A flush fails, the volume stops, and is opened again; the power goes meanwhile. What was
-/// answered is there.
+/// A flush fails, the volume stops, and is opened again; the power fails meanwhile. Acknowledged
+/// changes are there.
 pub(crate) fn a_return_after_a_failed_flush_may_be_cut() -> Result<(), String> {
     for nth in 2..=12 {
         let executor = Executor::new(nth);
@@ -335,7 +336,7 @@ pub(crate) fn a_return_after_a_failed_flush_may_be_cut() -> Result<(), String> {
             for seed in 0..20 {
                 let platter = trace.platter_at(position);
                 let mut prng = sim::Prng::new(seed);
-                // The last ones in all ways, and then some by chance.
+                // The last ones in all combinations, and then some at random.
                 let fate = |nth| match seed >> nth & 1 {
                     1 => sim::Fate::Whole,
                     _ => sim::Fate::Lost,
@@ -376,7 +377,8 @@ fn what_is_shown_stays() {
     assert_eq!(what_is_shown_after_a_failed_flush_stays(), Ok(()));
 }
 
-/// A read of an opening fails: it is refused, or shows everything; and the next one does.
+/// A read of an opening fails: the opening is refused, or shows everything; and so does the next
+/// one.
 pub(crate) fn what_cannot_be_read_is_not_passed() -> Result<(), String> {
     let executor = Executor::new(7);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
@@ -421,7 +423,7 @@ fn an_opening_that_cannot_read_is_refused_and_loses_nothing() {
     assert_eq!(what_cannot_be_read_is_not_passed(), Ok(()));
 }
 
-/// Whether the newest anchor is at one end alone.
+/// Whether the newest anchor is at only one end.
 fn is_alone(image: &Image) -> bool {
     let units = image.size() / 4096;
     let numbers = [0, 1, units - 2, units - 1].map(|unit| {
@@ -433,7 +435,7 @@ fn is_alone(image: &Image) -> bool {
     numbers.iter().filter(|number| Some(*number) == newest).count() == 1
 }
 
-/// What a file holds of which the only copy of an anchor rots.
+/// The content of a file after the only copy of an anchor rots.
 fn held(mut image: Image, unit: u64) -> Result<Vec<u8>, String> {
     image.write(unit * 4096 + 100, &[0xa5; 3]);
     let executor = Executor::new(unit);
@@ -446,8 +448,8 @@ fn held(mut image: Image, unit: u64) -> Result<Vec<u8>, String> {
     })
 }
 
-/// A cut leaves an anchor at one end alone. After a return any place of an anchor may rot: what was
-/// done since is there.
+/// A cut leaves an anchor at only one end. After recovery any place of an anchor may rot: later
+/// changes are there.
 pub(crate) fn an_anchor_may_rot_after_a_return() -> Result<(), String> {
     let setting = Setting::of(4, 64, 2 << 20);
     let executor = Executor::new(5);
@@ -508,8 +510,8 @@ fn a_place_of_an_anchor_may_rot_after_a_return() {
     assert_eq!(an_anchor_may_rot_after_a_return(), Ok(()));
 }
 
-/// What holds the disk is full for a while, from each write on: who waits hears an error, other
-/// changes are refused, what was answered can be read, and all goes on when there is room.
+/// The host of the disk is full for a while, from each write on: waiting calls fail, other changes
+/// are refused, acknowledged changes can be read, and everything continues when there is room.
 pub(crate) fn refusals_pass() -> Result<(), String> {
     for nth in 1..=8 {
         let executor = Executor::new(nth);
@@ -529,7 +531,7 @@ pub(crate) fn refusals_pass() -> Result<(), String> {
                     Err(error) => failures.push(error),
                 }
             }
-            // Whoever would see what is not durable hears no more of it.
+            // A call that would see changes that are not durable fails as well.
             failures.push(volume.create(other, "refused").await.expect_err("there is no room"));
             if failures.pop() != Some(FsError::NoSpace)
                 || failures.is_empty()
@@ -609,7 +611,7 @@ fn a_stop_that_finds_no_room_below_says_so_and_is_tried_again() {
     }
 }
 
-/// A return from an image, in which what was told is there, and one thing more is done.
+/// Recovers an image, checks that these changes are there, and makes one more.
 fn returned(image: &Image, seed: u64, round: u64, told: &[String]) -> Result<Trace, String> {
     let executor = Executor::new(seed);
     let disk = Disk::new(&executor, image.clone());
@@ -628,7 +630,7 @@ fn returned(image: &Image, seed: u64, round: u64, told: &[String]) -> Result<Tra
     })
 }
 
-/// A cut, returns in which something is done, each cut again: what was done is there.
+/// A cut, and recoveries with one change each, each cut again: the changes are there.
 fn what_is_done_after_a_cut_stays() -> Result<(), String> {
     let executor = Executor::new(3);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
@@ -669,12 +671,12 @@ fn what_is_done_after_a_return_stays() {
     assert_eq!(what_is_done_after_a_cut_stays(), Ok(()));
 }
 
-/// What a file of this number holds.
+/// The content of the file with this number.
 fn content(number: u64) -> Vec<u8> {
     vec![number as u8 + 1; 3000 * number as usize + 1]
 }
 
-/// A volume with so many files that was stopped.
+/// A stopped volume with this many files.
 fn stopped(count: u64) -> Image {
     let executor = Executor::new(4);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 1 << 20)));
@@ -691,15 +693,15 @@ fn stopped(count: u64) -> Image {
     disk.contents()
 }
 
-/// A bit rots in this unit, or two in each of several. Whether that was met; an error if a file is
-/// another.
+/// A bit rots in this unit, or two in each of several. Returns whether that was detected; an error
+/// if a file has other contents.
 fn rots(mut image: Image, count: u64, units: &[u64]) -> Result<bool, String> {
     for unit in units {
         let (at, mut byte) = (unit * 4096 + unit * 997 % 4096, [0]);
         image.read(at, &mut byte);
         image.write(at, &[byte[0] ^ 1 << (unit % 8)]);
         if units.len() > 1 {
-            // One bit alone of a superblock is mended.
+            // A single bit of a superblock is mended.
             let at = unit * 4096 + (unit * 997 + 512) % 4096;
             image.read(at, &mut byte);
             image.write(at, &[byte[0] ^ 1]);
@@ -725,8 +727,8 @@ fn rots(mut image: Image, count: u64, units: &[u64]) -> Result<bool, String> {
     })
 }
 
-/// A bit rots on a volume that was stopped, or one in both superblocks of a zone: files are as they
-/// were, or an error, or the volume is refused.
+/// A bit rots on a stopped volume, or one in both superblocks of a zone: files are as they were, or
+/// reads fail, or the volume is refused.
 pub(crate) fn rot_is_found() -> Result<(), String> {
     let image = stopped(8);
     let mut met = 0;

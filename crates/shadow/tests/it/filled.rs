@@ -1,4 +1,4 @@
-//! A volume that is filled takes as much as it said that it would.
+//! A volume that is filled takes as much data as it reported free.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use vfs::{FileSystem, FsError, ObjectId, Stability};
 use crate::bench::undisturbed;
 
 const MIB: u64 = 1 << 20;
-/// Files of this size fill it, and as many of a quarter of it.
+/// Size of most of the files that fill it; as many have a quarter of it.
 const LARGE: u64 = 8 * MIB;
 
-/// What finds no room is tried in smaller calls, down to this.
+/// Writes that find no room are retried in smaller calls, down to this.
 const SMALLEST: u64 = 4 << 10;
 
-/// In which calls a volume is filled.
+/// The calls that fill a volume.
 #[derive(Clone, Copy, Debug)]
 enum Calls {
     /// 8 KiB, each of them durable.
@@ -42,7 +42,7 @@ impl Calls {
     }
 }
 
-/// Writes a file of so many bytes. Gives what went into it; less when there is no room for the
+/// Writes a file of `bytes` bytes. Returns the bytes written; fewer if there is no room for the
 /// smallest part.
 async fn write(volume: &Volume<Shadow>, file: ObjectId, bytes: u64, calls: Calls) -> u64 {
     let (mut written, mut length) = (0, calls.bytes());
@@ -58,7 +58,7 @@ async fn write(volume: &Volume<Shadow>, file: ObjectId, bytes: u64, calls: Calls
     written
 }
 
-/// Fills it with files. Gives what went in.
+/// Fills the volume with files. Returns the bytes written.
 async fn fill(volume: &Volume<Shadow>, calls: Calls) -> u64 {
     let (root, mut all) = (volume.files.root(), 0);
     for number in 0.. {
@@ -76,7 +76,7 @@ async fn fill(volume: &Volume<Shadow>, calls: Calls) -> u64 {
     all
 }
 
-/// How far what a volume said is from what went in, in bytes of it: more if that is positive.
+/// Bytes written beyond those that the volume reported free, negative if fewer; and its size.
 fn error_of(block: u64, size: u64, calls: Calls, is_held: bool) -> (i64, u64) {
     let made = MkfsOptions { block_size: block, ..MkfsOptions::default() };
     let (executor, _, volume) = undisturbed(Options::default(), &made, size);

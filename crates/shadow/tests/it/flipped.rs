@@ -1,5 +1,5 @@
-//! One flipped bit in the newest superblock of a volume that was killed, or in what it lists: no
-//! acknowledged change is taken back.
+//! One flipped bit in the newest superblock of a volume that was killed, or in a run that it lists:
+//! no acknowledged change is lost.
 
 use shadow::format::anchor::Anchor;
 use shadow::format::head::birth;
@@ -11,7 +11,8 @@ use crate::bench::{Setting, findings, made, opened};
 use crate::lost::newest;
 use crate::scrub::{UNIT, unit_of};
 
-/// A volume that was killed after it had answered all of this; data went last, or a name.
+/// A volume that was killed after it had acknowledged these changes; the last one was data, or a
+/// name.
 fn killed(ends_with_name: bool) -> Image {
     let executor = Executor::new(3);
     let disk = executor.block_on(made(&executor, &Setting::of(8, 64, 4 << 20)));
@@ -32,7 +33,7 @@ fn killed(ends_with_name: bool) -> Image {
     disk.contents()
 }
 
-/// The newest superblock, and where it stands.
+/// The newest superblock, with its unit.
 fn last(image: &Image) -> (u64, Superblock) {
     let anchor: Anchor = newest(image);
     let read = |unit| Superblock::read(&unit_of(image, unit), unit, &anchor.secret);
@@ -40,7 +41,7 @@ fn last(image: &Image) -> (u64, Superblock) {
     all.max_by_key(|(_, superblock)| superblock.number).expect("there is one")
 }
 
-/// All that was answered is there.
+/// Checks that all acknowledged changes are there.
 fn has_all(image: &Image, ends_with_name: bool) -> Result<(), String> {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, image.clone());
@@ -104,7 +105,7 @@ fn a_flipped_bit_of_what_it_lists_takes_nothing_back() {
     assert_eq!(what_is_listed_is_mended(), Ok(()));
 }
 
-/// All of a block that stands twice rots, in one place: the other copy tells what it was.
+/// One copy of a block with two rots as a whole: the other copy has its contents.
 #[test]
 fn a_copy_that_rots_takes_nothing_back() {
     let image = killed(true);
@@ -119,7 +120,7 @@ fn a_copy_that_rots_takes_nothing_back() {
     }
 }
 
-/// What is not one bit may be a write that was torn: the update before it holds.
+/// Damage of more than one bit may be a torn write: the update before it holds.
 #[test]
 fn what_may_be_torn_did_not_happen() {
     let image = killed(true);

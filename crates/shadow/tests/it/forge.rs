@@ -1,5 +1,5 @@
-//! Damage that fits its checksums: a block is changed, and so is what leads to it, up to the
-//! superblocks.
+//! Damage that matches its checksums: a block is changed, and so are the blocks that lead to it, up
+//! to the superblocks.
 
 use shadow::format::head::{Kind, seal_alone};
 use shadow::format::sum;
@@ -7,7 +7,7 @@ use sim::Image;
 
 use crate::scrub::{UNIT, stands_twice, unit_of};
 
-/// A pointer, as it stands in a block.
+/// A pointer as bytes of a block.
 fn pointer(unit: u64, bytes: &[u8]) -> [u8; 24] {
     let mut pointer = [0; 24];
     pointer[..8].copy_from_slice(&unit.to_le_bytes());
@@ -16,7 +16,7 @@ fn pointer(unit: u64, bytes: &[u8]) -> [u8; 24] {
     pointer
 }
 
-/// Changes a block, and what leads to it.
+/// Changes a block, and the blocks that lead to it.
 pub(crate) fn forge(image: &mut Image, unit: u64, change: impl FnOnce(&mut [u8])) {
     let mut bytes = unit_of(image, unit);
     let before = bytes.clone();
@@ -29,7 +29,7 @@ pub(crate) fn forge(image: &mut Image, unit: u64, change: impl FnOnce(&mut [u8])
     replace(image, unit, &before, &bytes);
 }
 
-/// A block becomes another.
+/// Replaces a block by another.
 fn replace(image: &mut Image, unit: u64, before: &[u8], bytes: &[u8]) {
     let before = pointer(unit, before);
     let now = pointer(unit, bytes);
@@ -56,8 +56,8 @@ fn replace(image: &mut Image, unit: u64, before: &[u8], bytes: &[u8]) {
     }
 }
 
-/// Units with a block of this kind, owner, level and index, the oldest first, for which `is_used`
-/// is true.
+/// Units with a block of this kind, owner, level and index that satisfy `is_used`, the oldest
+/// first.
 pub(crate) fn versions(
     image: &Image,
     (kind, owner, level, index): (Kind, u64, u8, u64),

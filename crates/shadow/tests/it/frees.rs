@@ -1,4 +1,4 @@
-//! Large files that are being freed beside snapshots and busy callers, and going back to a snapshot
+//! Large files that are being freed beside snapshots and busy clients, and going back to a snapshot
 //! that holds such a file.
 
 use std::cell::Cell;
@@ -16,9 +16,9 @@ use vfs::{FileSystem, FsError, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Bytes of the file that goes: 40 steps of 256 blocks.
+/// Size of the file to be removed: 40 steps of 256 blocks.
 const LARGE: u64 = 40 << 20;
-/// Bytes of the one that goes while that is being freed: two steps.
+/// Size of a second one, removed while the first is being freed: two steps.
 const SECOND: u64 = 2 << 20;
 /// Time of a flush, of which each step takes one.
 const FLUSH_MS: u64 = 200;
@@ -32,7 +32,7 @@ async fn written(volume: &Volume<Shadow>, text: &str, bytes: u64) {
     volume.commit(file).await.expect("there is room");
 }
 
-/// A volume with two large files, stopped.
+/// A stopped volume with two large files.
 fn with_files(large: u64) -> Image {
     let executor = Executor::new(1);
     let setting = Setting::of(4, 256, (large + SECOND) * 5 / 4 + (4 << 20));
@@ -46,8 +46,8 @@ fn with_files(large: u64) -> Image {
     disk.contents()
 }
 
-/// Looks for names and makes files, one after the other, until `is_done`. Gives the time that the
-/// longest call took.
+/// Looks names up and makes files, one after the other, until `is_done`. Returns the time of the
+/// longest call.
 async fn busy(volume: &Volume<Shadow>, runtime: &Runtime, is_done: &Cell<bool>) -> Duration {
     let (root, clock) = (volume.files.root(), &runtime.clock);
     let mut longest = Duration::ZERO;
@@ -65,7 +65,7 @@ async fn busy(volume: &Volume<Shadow>, runtime: &Runtime, is_done: &Cell<bool>) 
 }
 
 /// A large file is removed; a moment later a snapshot is made, and after some seconds another large
-/// file is removed. The longest call of a busy caller, and the snapshot, take a few flushes.
+/// file is removed. The longest call of a busy client, and the snapshot, take a few flushes.
 pub(crate) fn callers_and_snapshots_wait_for_no_file_that_goes() -> Result<(), String> {
     let executor = Executor::new(2);
     let flush_ns = (FLUSH_MS * 1_000_000, FLUSH_MS * 1_000_000);
@@ -111,7 +111,7 @@ fn a_file_that_is_being_freed_keeps_no_caller_and_no_snapshot_waiting() {
     assert_eq!(callers_and_snapshots_wait_for_no_file_that_goes(), Ok(()));
 }
 
-/// Opens what is left, does something, stops.
+/// Opens an image, does some work, and stops it.
 fn reopened(
     image: Image,
     work: impl AsyncFnOnce(&Volume<Shadow>) -> Result<(), String>,
@@ -134,8 +134,8 @@ async fn used(volume: &Volume<Shadow>) -> u64 {
     space.total_bytes - space.free_bytes - 4096
 }
 
-/// Goes back to a snapshot, and frees what it holds without a name; then deletes it, and all that
-/// is left: nothing is in use. Gives whether the large file had lost its name in the snapshot.
+/// Goes back to a snapshot, and frees its files without a name; then deletes it, and all remaining
+/// files: nothing is in use. Returns whether the large file had lost its name in the snapshot.
 fn goes_back(image: Image) -> Result<bool, String> {
     let mut is_gone = false;
     let image = reopened(image, async |volume| roll_back(volume, "then").await)?;
@@ -155,8 +155,8 @@ fn goes_back(image: Image) -> Result<bool, String> {
     Ok(is_gone)
 }
 
-/// A snapshot is made at some moment after the removal of a large file began: at each of these the
-/// power is cut, and the volume goes back to it.
+/// A snapshot is made at some moment after the removal of a large file began: at each of these
+/// moments the power is cut, and the volume goes back to the snapshot.
 pub(crate) fn going_back_frees_what_has_no_name() -> Result<(), String> {
     for delay_us in [0, 20, 50, 100, 200, 900, 2000] {
         let executor = Executor::new(1);
@@ -165,7 +165,7 @@ pub(crate) fn going_back_frees_what_has_no_name() -> Result<(), String> {
         executor.block_on(async {
             let volume = opened(executor.runtime(), &disk).await?;
             let (clock, root) = (executor.runtime().clock, volume.files.root());
-            // An update is on its way: what comes now goes with the next, the snapshot too.
+            // An update is on its way: later changes go with the next, and so does the snapshot.
             let created = volume.create(root, "other");
             let removed = async {
                 clock.sleep(Duration::from_micros(10)).await;
@@ -202,7 +202,7 @@ fn a_file_without_a_name_that_a_snapshot_holds_is_freed_when_the_volume_goes_bac
     assert_eq!(going_back_frees_what_has_no_name(), Ok(()));
 }
 
-/// A snapshot that is made just after an opening, which goes on with a file from before.
+/// A snapshot made just after an opening that continues to free a file from before.
 #[test]
 fn a_file_that_was_being_freed_before_an_opening_is_freed_as_well() {
     let executor = Executor::new(1);
@@ -243,8 +243,8 @@ async fn stopped_amid(executor: &Executor, disk: &Rc<Disk>) -> Result<Duration, 
     Ok(took)
 }
 
-/// A stop leaves large files that are being freed to the next start. Such a volume is clean: it is
-/// looked at, checked, and opened to be read.
+/// A stop leaves large files that are being freed to the next start. Such a volume is clean: it can
+/// be probed, checked, and opened read-only.
 pub(crate) fn a_stop_leaves_files_that_go() -> Result<(), String> {
     let executor = Executor::new(2);
     let flush_ns = (FLUSH_MS * 1_000_000, FLUSH_MS * 1_000_000);
@@ -279,7 +279,7 @@ pub(crate) fn a_stop_leaves_files_that_go() -> Result<(), String> {
     .map(drop)
 }
 
-/// A volume that has a file without a name is opened to be read: nothing is written.
+/// Opens a volume with a file without a name read-only: nothing is written.
 fn is_read(image: Image) -> Result<(), String> {
     let executor = Executor::new(3);
     let disk = Disk::new(&executor, image.clone());

@@ -1,11 +1,10 @@
-//! Volumes as this version of the format leaves them: whatever comes later has to open them, or has
-//! to be a version of its own.
+//! Volumes as this version of the format leaves them: later programs have to open them, or have a
+//! version of their own.
 //!
-//! `golden/rest.disk` has a volume that was stopped, and `golden/cut.disk` one that was cut off,
-//! in a sparse text (see `sparse`); `golden/told` says what is on them. All follow from one
-//! history, in simulated time and with seeded chance, so each program of this version makes the
-//! same bytes. They are made anew, for a new version or where something else is written on
-//! purpose, with
+//! `golden/rest.disk` has a volume that was stopped, and `golden/cut.disk` one that was cut off, in
+//! a sparse text (see `sparse`); `golden/told` has their contents. All follow from one history, in
+//! simulated time and with seeded randomness, so each program of this version makes the same bytes.
+//! For a new version, or an intended change of the bytes written, they are made again with
 //!
 //! ```console
 //! $ DURAMEN_GOLDEN=1 cargo test -p shadow --all-features --test it golden
@@ -27,16 +26,16 @@ use crate::sparse;
 
 const AGAIN: &str = "made anew by: DURAMEN_GOLDEN=1 cargo test -p shadow --all-features --test it \
                      golden";
-/// What the images are called.
+/// File names of the images.
 pub(crate) const NAMES: [&str; 2] = ["cut.disk", "rest.disk"];
 
-/// What is kept: the images, and what is told of them.
+/// The stored files: the images, and the text of their contents.
 struct Kept {
     images: [String; 2],
     told: String,
 }
 
-/// The files, made anew before if that is asked for.
+/// The stored files, made again first if that is requested.
 static KEPT: LazyLock<Kept> = LazyLock::new(|| {
     if std::env::var_os("DURAMEN_GOLDEN").is_some() {
         let images = make();
@@ -65,8 +64,8 @@ async fn file(volume: &Volume<Shadow>, parent: ObjectId, text: &str, size: usize
     file
 }
 
-/// Everything that a volume can have, and two snapshots; the last of it is UNSTABLE data, of which
-/// some was committed.
+/// Makes everything that a volume can have, and two snapshots; the last data is UNSTABLE, and some
+/// of it is committed.
 async fn work(volume: &Volume<Shadow>) {
     let root = volume.files.root();
     let d = volume.mkdir(root, "directory").await.expect("there is room");
@@ -91,7 +90,7 @@ async fn work(volume: &Volume<Shadow>) {
     volume.write(fast, 9000, vec![b'g'; 5000], Stability::Unstable).await.expect("there is room");
 }
 
-/// The volumes: cut off while the last update was under way, and stopped.
+/// The volumes: one cut off while the last update was under way, and one stopped.
 fn make() -> [Image; 2] {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 1 << 20)));
@@ -112,7 +111,7 @@ fn make() -> [Image; 2] {
     [cut, disk.contents()]
 }
 
-/// What the live tree and the snapshots of each volume have.
+/// The contents of the live tree and the snapshots of each volume.
 pub(crate) fn told(images: &[Image; 2]) -> Result<String, String> {
     let mut text = String::new();
     for (name, image) in NAMES.into_iter().zip(images) {
@@ -130,7 +129,7 @@ pub(crate) fn told(images: &[Image; 2]) -> Result<String, String> {
     Ok(text)
 }
 
-/// A line for each name.
+/// Adds a line for each name.
 async fn list(volume: &Volume<Shadow>, directory: ObjectId, path: String, text: &mut String) {
     let mut names = volume.list(directory).await.expect("it can be listed");
     names.retain(|name| name != "." && name != "..");

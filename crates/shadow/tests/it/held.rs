@@ -1,4 +1,4 @@
-//! Snapshots where things go wrong: many on a full volume, blocks that rot, roll-backs that fail.
+//! Failures with snapshots: many on a full volume, rotten blocks, and roll-backs that fail.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use vnode::scrub::Scrubbed;
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Opens what is on a disk, and does something, whose end is not always a stop.
+/// Opens an image, and does some work, which does not always end with a stop.
 fn on<T>(image: Image, seed: u64, work: impl AsyncFnOnce(&Volume<Shadow>) -> T) -> (Image, T) {
     let executor = Executor::new(seed);
     let disk = Disk::new(&executor, image);
@@ -28,7 +28,7 @@ fn new(bytes: u64) -> Image {
     executor.block_on(made(&executor, &Setting::of(4, 64, bytes))).contents()
 }
 
-/// Writes behind the end of a file until there is no room.
+/// Appends to a file until there is no room.
 async fn fill(volume: &Volume<Shadow>, text: &str) {
     let Ok(file) = volume.create(volume.files.root(), text).await else { return };
     for block in 0.. {
@@ -46,8 +46,8 @@ async fn write_blocks(volume: &Volume<Shadow>, file: ObjectId, blocks: u64, byte
     }
 }
 
-/// Each file has a snapshot of its own behind it, and the rest of the volume is full: all files can
-/// be removed, so many at once, and then all snapshots.
+/// Each file has a snapshot of its own after it, and the rest of the volume is full: all files can
+/// be removed, `at_once` at a time, and then all snapshots.
 fn many(count: usize, bytes: u64, at_once: usize) {
     let (image, ()) = on(new(bytes), 1, async |volume| {
         let root = volume.files.root();
@@ -114,7 +114,7 @@ fn going_back_over_what_was_never_folded() {
     assert_eq!(findings(&image), Ok(()));
 }
 
-/// Flips a bit of each block of a kind for which `which` is true of its index.
+/// Flips a bit of each block of a kind whose index satisfies `which`.
 fn rotten(mut image: Image, kind: u8, which: impl Fn(u64) -> bool) -> (Image, usize) {
     let bytes = image.bytes();
     let mut count = 0;
@@ -167,7 +167,7 @@ fn a_file_that_a_snapshot_has_becomes_shorter_on_a_full_volume() {
     }
 }
 
-/// A block of a list rots: the live tree goes on, and what else there is of deletions.
+/// A block of a list rots: the live tree works, and so does the rest of the deletions.
 #[test]
 fn a_list_that_rots_stops_nothing() {
     let (image, ()) = on(new(8 << 20), 1, async |volume| {
@@ -192,8 +192,8 @@ fn a_list_that_rots_stops_nothing() {
     }
 }
 
-/// What a snapshot alone holds rots: a scrub names the file, and the snapshot that has it so,
-/// whether the volume is served or not.
+/// A block that only a snapshot holds rots: a scrub names the file and the snapshot, whether the
+/// volume is served or not.
 #[test]
 fn a_scrub_names_what_has_rotted_in_a_snapshot() {
     let (image, ()) = on(new(8 << 20), 1, async |volume| {
@@ -233,7 +233,7 @@ fn a_scrub_names_what_has_rotted_in_a_snapshot() {
     }
 }
 
-/// A file of 200 blocks in three snapshots, a part of which was written over after each.
+/// A file of 200 blocks in three snapshots, partly overwritten after each.
 fn thrice() -> (Image, u64) {
     on(new(8 << 20), 1, async |volume| {
         let file = volume.create(volume.files.root(), "f").await.expect("there is room");
@@ -248,7 +248,7 @@ fn thrice() -> (Image, u64) {
     })
 }
 
-/// Units that have this byte alone.
+/// Units filled with this byte.
 fn units_of(image: &Image, byte: u8) -> Vec<u64> {
     let bytes = image.bytes();
     let of_it = |(_, unit): &(u64, &[u8])| unit.iter().all(|&other| other == byte);
@@ -265,7 +265,7 @@ fn a_scrub_reads_what_trees_share_once_and_tells_it_once() {
         found.expect("it is well").expect("it ends")
     };
     let well = scrubbed(image.clone());
-    let most = used + (64 << 10); // lists, lines and the map are no one's
+    let most = used + (64 << 10); // lists, lines and the map belong to no file
     assert!((used / 2..most).contains(&well.done_bytes), "{} of {used}", well.done_bytes);
     let mut live = 0;
     for &unit in units_of(&image, 1).iter().step_by(13) {
@@ -279,7 +279,8 @@ fn a_scrub_reads_what_trees_share_once_and_tells_it_once() {
     assert!(live > 10, "{live} of them are of the file as it is");
 }
 
-/// What a scrub has seen of the live tree goes before it is read, and a snapshot has it.
+/// A block of the live tree that a scrub has collected is freed before it is read, and a snapshot
+/// holds it.
 #[test]
 fn what_is_written_over_beside_a_scrub_is_told_of_its_snapshot() {
     let (image, _) = thrice();
@@ -320,9 +321,9 @@ fn what_is_written_over_beside_a_scrub_is_told_of_its_snapshot() {
     assert!(live > 0 && pinned > 0, "{live} live, {pinned} of the snapshot");
 }
 
-/// An overwrite and a snapshot that comes so many milliseconds behind it, on a volume on which
-/// little more than what is kept is free. Whatever is done of that, and the volume filled again,
-/// all files can be removed, and the snapshot deleted. Says what became of the overwrite.
+/// An overwrite, and a snapshot `behind` ms after it, on a volume with little unreserved space.
+/// Whichever of them succeeds, and with the volume filled again, all files can be removed, and the
+/// snapshot deleted. Returns the result of the overwrite.
 async fn side_by_side(executor: &Executor, image: &Image, behind: u64) -> Result<(), FsError> {
     let slow = (1_000_000, 1_000_000);
     let latency = Latency { read_ns: slow, write_ns: slow, flush_ns: slow, ..Latency::default() };

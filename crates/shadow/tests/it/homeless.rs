@@ -1,4 +1,4 @@
-//! Blocks of names that are lost: what had its name there gets another, and its directory goes on.
+//! Lost blocks of names: the files get other names, and the directory continues.
 
 use enginekit::Volume;
 use shadow::Shadow;
@@ -9,11 +9,11 @@ use crate::judged::found;
 use crate::repair::{repaired, stopped};
 use crate::scrub::{UNIT, filled, unit_of};
 
-/// The block of names of a directory.
+/// Kind of a block of names.
 const NAMES: u8 = 6;
 
-/// What all regular files hold, in order, whatever they are called; each directory is asked for a
-/// new file, which is removed again.
+/// The contents of all regular files, in order, whatever their names; a new file is made in each
+/// directory and removed again.
 async fn all_contents(volume: &Volume<Shadow>) -> Result<Vec<Vec<u8>>, FsError> {
     let (mut contents, mut waiting) = (Vec::new(), vec![volume.files.root()]);
     while let Some(directory) = waiting.pop() {
@@ -35,7 +35,7 @@ async fn all_contents(volume: &Volume<Shadow>) -> Result<Vec<Vec<u8>>, FsError> 
     Ok(contents)
 }
 
-/// Units with names that are in use.
+/// Units in use with names.
 fn blocks(image: &Image) -> Vec<u64> {
     let units = 32..image.size() / UNIT - 2;
     let is_one = |unit: &u64| {
@@ -45,8 +45,8 @@ fn blocks(image: &Image) -> Vec<u64> {
     units.filter(is_one).collect()
 }
 
-/// A block of names is lost, and the volume repaired: all files are there, and it is well. Gives it
-/// as it is when it was served.
+/// Loses a block of names, and repairs the volume: all files are there, and a check finds nothing.
+/// Returns the image after it was served.
 fn lose(image: &Image, unit: u64, is_whole: bool) -> Result<Option<Image>, String> {
     let (_, right) = stopped(image, all_contents).map_err(|error| format!("before: {error}"))?;
     let right = right.map_err(|error| format!("before: {error}"))?;
@@ -54,7 +54,7 @@ fn lose(image: &Image, unit: u64, is_whole: bool) -> Result<Option<Image>, Strin
     let spoilt = if is_whole { vec![7; UNIT as usize] } else { vec![unit_of(image, unit)[99] ^ 8] };
     rotten.write(unit * UNIT + if is_whole { 0 } else { 99 }, &spoilt);
     if found(&rotten)?.wrong.is_empty() {
-        return Ok(None); // it is in use no more
+        return Ok(None); // it is not in use any more
     }
     let (mended, _) = repaired(&rotten)?;
     let left = found(&mended)?.wrong;

@@ -1,5 +1,5 @@
-//! Numbers that no volume has, in blocks that fit their checksums: they are findings or errors, in
-//! a time that what is there takes, not what a number says.
+//! Impossible numbers, in blocks that match their checksums: they lead to findings or errors, in a
+//! time that depends on the real contents, not on the number.
 
 use enginekit::Volume;
 use shadow::format::anchor::Anchor;
@@ -22,13 +22,13 @@ use crate::strays::{D, FIRST, LARGE, name, of_files, read_all, units_of_home};
 const SIZES: [u64; 4] = [1 << 52, 1 << 60, i64::MAX as u64, u64::MAX];
 const PLACES: [u64; 5] = [(1 << 52) - 1, 1 << 52, 1 << 60, u64::MAX - 3, u64::MAX];
 
-/// Bytes of an inode: where its size stands, and its first pointer.
+/// Byte offsets in an inode: of its size, and of its first pointer.
 const SIZE: usize = 28;
 const POINTER: usize = 88;
-/// Where its units stand.
+/// Byte offset of its units.
 const UNITS: usize = 36;
 
-/// The number of a file at some byte of its inode is another.
+/// Changes the number at a byte offset of a file's inode.
 fn with(image: &Image, file: u64, at: usize, number: u64) -> Image {
     let mut image = image.clone();
     let home = units_of_home(&image, file);
@@ -39,7 +39,7 @@ fn with(image: &Image, file: u64, at: usize, number: u64) -> Image {
     image
 }
 
-/// Callers do what they can with a file, and with the directory in which it is.
+/// Clients use a file, and its directory, in all ways.
 async fn use_all(volume: &Volume<Shadow>, file: u64) -> Result<(), String> {
     let files = &volume.files;
     let root = files.root();
@@ -62,7 +62,7 @@ async fn use_all(volume: &Volume<Shadow>, file: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Nothing of it ends in a panic, or does not end; and a repair leaves all other files.
+/// Nothing panics or runs forever; and a repair keeps all other files.
 fn is_met(image: &Image, wrong: &Image, file: u64, laws: &[Law]) -> Result<(), String> {
     let told = found(wrong)?.wrong;
     let has = |law: &Law| told.iter().any(|it| it.law == *law);
@@ -72,7 +72,7 @@ fn is_met(image: &Image, wrong: &Image, file: u64, laws: &[Law]) -> Result<(), S
     let _of_callers = on(wrong, async |volume| use_all(volume, file).await);
     let (mended, _) = repaired(wrong)?;
     let left = found(&mended)?.wrong;
-    // Files of which the names are lost stay.
+    // Files whose names are lost stay.
     if left.iter().any(|it| it.ino.is_none_or(|ino| file != D && ino != file)) {
         return Err(format!("{left:?} are left"));
     }
@@ -98,7 +98,7 @@ fn sizes_that_no_file_has_cost_nothing() {
     }
 }
 
-/// A scrub that finds something lost goes through the names that there are.
+/// A scrub that finds a loss searches all names.
 #[test]
 fn a_scrub_of_a_directory_of_any_size_ends() {
     let image = of_files(4);
@@ -142,7 +142,7 @@ fn places_that_no_disk_has_are_findings() {
     }
 }
 
-/// All superblocks say something else.
+/// Changes all superblocks.
 fn said(image: &Image, change: impl Fn(&mut Superblock)) -> Image {
     let mut image = image.clone();
     let anchor = Anchor::read(&unit_of(&image, 0)).expect("it is at rest");
@@ -155,7 +155,7 @@ fn said(image: &Image, change: impl Fn(&mut Superblock)) -> Image {
     image
 }
 
-/// A change of a superblock, and what it is.
+/// A change of a superblock, with its description.
 type Said<'a> = (&'a str, &'a dyn Fn(&mut Superblock));
 
 #[test]
@@ -185,7 +185,7 @@ fn counts_that_no_volume_has_are_made_right() {
     }
 }
 
-/// What is used as an inode has a number that files may have.
+/// A repair removes an inode whose number no file may have.
 #[test]
 fn inodes_of_no_number_go() {
     let image = of_files(4);
@@ -199,7 +199,7 @@ fn inodes_of_no_number_go() {
     assert!(on(&mended, async |volume| read_all(volume, 0).await).is_ok());
 }
 
-/// Lines that stand where none should are as good as others; lists end.
+/// Lines behind the last one are as good as others; lists end.
 #[test]
 fn lines_behind_the_last_and_lists_without_an_end_are_seen() {
     let image = of_three_trees();
@@ -225,7 +225,7 @@ fn lines_behind_the_last_and_lists_without_an_end_are_seen() {
         "{told:?}"
     );
     assert_eq!(findings(&repaired(&wrong).expect("there is room").0), Ok(()));
-    // Sizes of a line are small.
+    // Sizes in a line are small.
     let mut wrong = image.clone();
     forge(&mut wrong, units(&image, Kind::Snapshots, 4, 0)[0], |block| {
         let mut told = Line::read(block, 0).expect("it makes sense").expect("it is one");

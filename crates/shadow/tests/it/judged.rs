@@ -1,4 +1,5 @@
-//! What a check finds in snapshots: each kind of damage, in the tree that has it, by its path.
+//! Findings of a check in snapshots: each kind of damage is reported in the tree that has it, with
+//! its path.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,12 +20,12 @@ use crate::bench::{Setting, findings, made, opened};
 use crate::forge::{forge, versions};
 use crate::scrub::{UNIT, unit_of};
 
-/// Numbers of files: as they are created.
+/// Numbers of files, in the order of creation.
 const D: u64 = 16;
 const SUB: u64 = 17;
 const A: u64 = 18;
 const B: u64 = 19;
-/// Where the names of a directory begin, in their block.
+/// Byte at which the names of a directory begin in their block.
 const NAMES: usize = 64;
 
 pub(crate) fn found(image: &Image) -> Result<Findings, String> {
@@ -39,9 +40,10 @@ async fn write(volume: &Volume<Shadow>, file: ObjectId, block: u64, byte: u8) {
     volume.write(file, block * UNIT, data, Stability::FileSync).await.expect("there is room");
 }
 
-/// A stopped volume with `/d/sub`, `/d/a`, which is `/d/also`, `/d/b` and `/top`: three trees, of
-/// snapshots `one` and `two` and the live one, that differ in the names in `/` and `/d`, in `/d/a`
-/// and in all blocks of inodes; with lists that were folded, and what was not yet.
+/// A stopped volume with `/d/sub`, `/d/a`, which is also `/d/also`, `/d/b` and `/top`: three trees,
+/// those of snapshots `one` and `two` and the live one, that differ in the names in `/` and `/d`,
+/// in `/d/a` and in all blocks of inodes; some dead lists are folded, and some dead blocks are not
+/// on lists yet.
 pub(crate) fn of_three_trees() -> Image {
     let executor = Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 3 << 20)));
@@ -78,8 +80,8 @@ pub(crate) fn of_three_trees() -> Image {
     disk.contents()
 }
 
-/// The units of a block that trees hold: of `one`, of `two`, and of the live tree, unless some have
-/// the same.
+/// The units of a block in the trees: in `one`, in `two`, and in the live tree, without
+/// repetitions.
 pub(crate) fn units(image: &Image, kind: Kind, owner: u64, index: u64) -> Vec<u64> {
     versions(image, (kind, owner, 0, index), |unit| {
         let mut rotten = image.clone();
@@ -88,7 +90,7 @@ pub(crate) fn units(image: &Image, kind: Kind, owner: u64, index: u64) -> Vec<u6
     })
 }
 
-/// The oldest version of a block is changed: what is found then.
+/// Changes the oldest version of a block, and returns the findings.
 fn forged(
     image: &Image,
     (kind, owner, index): (Kind, u64, u64),
@@ -101,12 +103,12 @@ fn forged(
     (image, found.wrong)
 }
 
-/// Which laws do not hold, in which tree, of which file.
+/// The violated laws, with the tree and the file of each.
 fn told(wrong: &[Wrong]) -> BTreeSet<(Law, Option<&str>, Option<&str>)> {
     wrong.iter().map(|it| (it.law, it.snapshot.as_deref(), it.path.as_deref())).collect()
 }
 
-/// The byte at which the entry with this name stands in a block of names.
+/// Byte of the entry with this name in a block of names.
 fn entry_at(block: &[u8], name: &[u8]) -> usize {
     let chunk = &block[NAMES..NAMES + CHUNK_SIZE];
     let mut entries = chunk::entries(chunk).map(|entry| entry.expect("it is whole"));
@@ -118,7 +120,7 @@ fn lead(block: &mut [u8], name: &[u8], ino: u32) {
     EntryHeader::at_mut(block, at).inode.set(ino);
 }
 
-/// Bytes of the record of a file in its block of inodes.
+/// Byte of the inode of a file in its block.
 fn record(ino: u64) -> usize {
     64 + (ino % 16) as usize * 252
 }
@@ -158,7 +160,7 @@ fn names_and_links_are_looked_at_in_each_snapshot() {
         (Law::Way, sub),
     ];
     assert_eq!(laws(wrong), right(&circle));
-    let wrong = forged(&image, names, |block| block[NAMES + 4] = 3); // no length of an entry
+    let wrong = forged(&image, names, |block| block[NAMES + 4] = 3); // an impossible length
     assert!(laws(wrong).contains(&(Law::Entry, d.map(str::to_owned))));
     let wrong = forged(&image, inodes, |block| block[record(B) + 1] |= 0xf0);
     assert_eq!(laws(wrong), right(&[(Law::Counts, None), (Law::Inode, b), (Law::Target, b)]));
@@ -173,7 +175,7 @@ fn names_and_links_are_looked_at_in_each_snapshot() {
 #[test]
 fn blocks_of_snapshots_are_looked_at_where_they_are_held_last() {
     let image = of_three_trees();
-    // A rotten block of names of '/d/sub', of which two trees have the last version.
+    // A rotten block of names of '/d/sub', whose last version two trees have.
     let all = units(&image, Kind::Names, SUB, 0);
     assert_eq!(all.len(), 2);
     for (unit, tree) in all.into_iter().zip([Some("one"), None]) {
@@ -186,10 +188,10 @@ fn blocks_of_snapshots_are_looked_at_where_they_are_held_last() {
             told(&[of_block[0].clone()]),
             BTreeSet::from([(Law::Block, tree, Some("/d/sub"))])
         );
-        // Trees that have it are told once of what follows from it.
+        // Its consequences are reported once for each tree that has it.
         assert!(wrong.iter().all(|it| it.snapshot.as_deref() == tree), "{wrong:?}");
     }
-    // Data of each tree.
+    // Data in each tree.
     let all = [(1, vec![Some("one")]), (3, vec![None, Some("two")]), (4, vec![None])];
     for (byte, trees) in all {
         let of_file = (32..image.size() / UNIT - 2)
@@ -206,21 +208,21 @@ fn blocks_of_snapshots_are_looked_at_where_they_are_held_last() {
         let seen: Vec<Option<&str>> = seen.iter().map(|tree| tree.as_deref()).collect();
         assert_eq!(seen, trees, "{byte}");
     }
-    // A birth behind that of what leads to it.
+    // A birth after that of its parent.
     let (_, wrong) = forged(&image, (Kind::Names, D, 0), |block| block[32 + 4] = 1);
     let of_birth: Vec<&Wrong> = wrong.iter().filter(|it| it.law == Law::Birth).collect();
     assert_eq!((of_birth.len(), of_birth[0].path.as_deref()), (1, Some("/d")), "{wrong:?}");
-    // One so old that the tree before would have it, and has not.
+    // A birth so old that the tree before would have the block, but does not.
     let mut old = image.clone();
     forge(&mut old, units(&image, Kind::Names, D, 0)[2], |block| {
         block[32..40].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0])
     });
     let wrong = found(&old).expect("it can be looked at").wrong;
     assert!(told(&wrong).contains(&(Law::Birth, Some("two"), Some("/d"))), "{wrong:?}");
-    // The root is no directory.
+    // The root is not a directory.
     let (_, wrong) = forged(&image, (Kind::Inodes, 0, 0), |block| block[record(2) + 1] = 0x80);
     assert!(told(&wrong).contains(&(Law::Root, Some("one"), None)), "{wrong:?}");
-    // A file has what is another's.
+    // A file has the blocks of another.
     let (_, wrong) = forged(&image, (Kind::Inodes, 0, 1), |block| {
         let (from, to) = (record(B) + 88, record(SUB) + 88);
         block.copy_within(from..from + 24, to);
@@ -249,7 +251,7 @@ fn lines_and_lists_are_compared_with_what_there_is() {
     for wrong in counts.map(|count| change(1, count).1) {
         assert_eq!(told(&wrong), BTreeSet::from([(Law::Counts, Some("two"), None)]));
     }
-    let (_, wrong) = change(1, |told| told.number = 9); // there was none
+    let (_, wrong) = change(1, |told| told.number = 9); // there is no such snapshot
     assert!(laws(&wrong).contains(&Law::Line), "{wrong:?}");
     let (_, wrong) = change(0, |told| told.update = u64::MAX);
     assert!(laws(&wrong).contains(&Law::Line), "{wrong:?}");
@@ -276,7 +278,7 @@ fn lines_and_lists_are_compared_with_what_there_is() {
         let (_, wrong) = without(&runs);
         assert!(laws(&wrong).contains(&Law::Listed), "{wrong:?}");
     }
-    // On the list of others.
+    // On another list.
     let (_, wrong) = forged(&image, (Kind::Lists, 5, 0), |block| {
         let list = List::read(block, 0).expect("it is one");
         let mut span = list.span;
@@ -286,7 +288,7 @@ fn lines_and_lists_are_compared_with_what_there_is() {
     assert!(laws(&wrong).contains(&Law::Listed), "{wrong:?}");
 }
 
-/// What snapshots share is read once: a hundred of them cost as little as one.
+/// Shared blocks of snapshots are read once: a hundred snapshots cost as little as one.
 #[test]
 fn what_snapshots_share_is_read_once() {
     let reads = |snapshots: u64| {

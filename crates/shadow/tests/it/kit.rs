@@ -1,16 +1,16 @@
-//! What every engine has to pass, at cuts of a simulated disk.
+//! The engine kit's tests, at cuts of a simulated disk.
 
 use enginekit::{names, snapshots, told, tree};
 use sim::Executor;
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Volumes of several shapes, with room for what the kit's actors do.
+/// Volumes of several shapes, with room for the kit's actors.
 fn settings() -> [Setting; 3] {
     [Setting::of(4, 64, 16 << 20), Setting::of(8, 256, 16 << 20), Setting::of(16, 4096, 24 << 20)]
 }
 
-/// What so many runs of the tree show that is wrong.
+/// The first failure in this many runs of the tree.
 pub(crate) fn first_wrong(runs: u64) -> Option<String> {
     (1..=runs).find_map(|seed| {
         let setting = &settings()[seed as usize % 3];
@@ -20,7 +20,7 @@ pub(crate) fn first_wrong(runs: u64) -> Option<String> {
     })
 }
 
-/// `DURAMEN_RUNS` says how many.
+/// `DURAMEN_RUNS` sets the number of runs.
 #[test]
 fn a_tree_survives() {
     let runs = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok());

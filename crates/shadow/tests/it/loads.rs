@@ -1,4 +1,5 @@
-//! Blocks of metadata that are read while others change what is around them, and where they stand.
+//! Blocks of metadata that are read while other tasks change the tree around them, or their
+//! addresses.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,12 +12,12 @@ use vfs::{FileSystem, FsError, ObjectId};
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Files of which the inodes fill a tree of no height.
+/// Files whose inodes fill a tree of height 0.
 const FILES: usize = 80;
-/// Directories whose names have no room in memory together.
+/// Directories whose names do not fit into memory together.
 const DIRECTORIES: usize = 40;
 
-/// A disk that takes a while.
+/// A slow disk.
 fn slow(executor: &Executor, image: Image) -> Rc<Disk> {
     let some = (100_000, 500_000);
     let latency = Latency { read_ns: some, write_ns: some, flush_ns: some, ..Latency::default() };
@@ -24,7 +25,7 @@ fn slow(executor: &Executor, image: Image) -> Rc<Disk> {
     Disk::with_options(executor, image, options)
 }
 
-/// A stopped volume to which something was done.
+/// A stopped volume after some work.
 fn stopped<T>(work: impl AsyncFnOnce(&Volume<Shadow>) -> Result<T, FsError>) -> (Image, T) {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
@@ -37,7 +38,7 @@ fn stopped<T>(work: impl AsyncFnOnce(&Volume<Shadow>) -> Result<T, FsError>) -> 
     (disk.contents(), done)
 }
 
-/// The tree of inodes becomes higher while blocks of it are being read, and these change then.
+/// The tree of inodes grows while blocks of it are being read, and these change then.
 pub(crate) fn trees_grow_while_they_are_read() -> Result<(), String> {
     let (image, files) = stopped(async |volume| {
         let mut files = Vec::new();
@@ -77,7 +78,7 @@ fn a_tree_grows_while_it_is_read() {
     assert_eq!(trees_grow_while_they_are_read(), Ok(()));
 }
 
-/// There is no memory for what nobody needs, and updates take a while: what they write is not read.
+/// Memory is short, and updates are slow: blocks that they write are not read.
 pub(crate) fn what_is_on_its_way_stays_here() -> Result<(), String> {
     let (image, all) = stopped(async |volume| {
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Volumes of which anchors are lost: none is left, or those of another volume stand at one end.
+//! Volumes that have lost anchors: none is left, or those of another volume are at one end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -53,7 +53,7 @@ fn laws(image: &Image) -> Result<Vec<Law>, OpenError> {
     Ok(found.wrong.into_iter().map(|wrong| wrong.law).collect())
 }
 
-/// Names in the root directory, and what a file holds.
+/// Names in the root directory, and the content of a file.
 type Content = (Vec<String>, Vec<u8>);
 
 async fn content(volume: &Volume<Shadow>) -> Result<Content, FsError> {
@@ -62,7 +62,7 @@ async fn content(volume: &Volume<Shadow>) -> Result<Content, FsError> {
     Ok((volume.list(root).await?, volume.read(file).await?))
 }
 
-/// What is there when a volume is opened; then it is stopped, and this is the disk.
+/// The contents of a volume when it is opened, and the disk after it is stopped.
 fn used(image: &Image) -> Result<(Content, Image), String> {
     let (executor, disk) = disk_of(image);
     let content = executor.block_on(async {
@@ -74,7 +74,7 @@ fn used(image: &Image) -> Result<(Content, Image), String> {
     Ok((content, disk.contents()))
 }
 
-/// A volume that was stopped, with a label, and the same without anchors.
+/// A stopped volume with a label, and the same without anchors.
 fn lost() -> (Image, Image) {
     let (executor, disk) = disk_of(&filled());
     executor.block_on(set_label(&*disk, "apples")).expect("it is at rest");
@@ -123,7 +123,7 @@ fn a_new_volume_without_anchors_is_found() {
     }
 }
 
-/// The slots of a zone are one read, and what tells of their places is little.
+/// The slots of a zone are read at once, and little else is needed to find them.
 #[test]
 fn a_large_disk_is_not_read_as_a_whole() {
     let executor = Executor::new(1);
@@ -156,7 +156,7 @@ fn what_lost_its_anchors_is_repaired_and_scrubbed_and_is_not_at_rest() {
     used(&disk.contents()).expect("it is well");
 }
 
-/// Everything that is promised of cuts holds as well if no anchor is left then.
+/// All guarantees about cuts hold even if no anchor is left afterwards.
 #[test]
 fn cuts_of_which_no_anchor_is_left_lose_nothing() {
     let settings = [Setting::of(4, 64, 16 << 20), Setting::of(8, 256, 16 << 20)];
@@ -189,7 +189,7 @@ fn what_may_be_anothers_is_not_taken() {
     };
     let version = shadow::format::VERSION + 1;
     assert_eq!(of(&later), Some(OpenError::Version(version)));
-    // A part of an anchor is nothing; a disk of another size is another.
+    // A part of an anchor is not an anchor; a disk of another size is another disk.
     assert_eq!(of(&|image| image.write(0, &unit_of(&whole, 0)[..512])), None);
     let larger = [image.bytes(), vec![0; UNIT as usize]].concat();
     assert_eq!(seen(&Image::from_bytes(&larger)).err(), Some(OpenError::NoVolume));
@@ -212,7 +212,7 @@ fn what_a_client_may_have_written_is_not_believed() {
     }
 }
 
-/// Where zones are large, all of them that is looked at in front may be a client's.
+/// If zones are large, everything that is searched at the front may be a client's data.
 #[test]
 fn what_a_client_wrote_does_not_stand_alone() {
     for zone in [(256 << 20) - 8192, 256 << 20, 512 << 20, 4 << 30] {
@@ -247,7 +247,7 @@ fn a_slot_that_cannot_be_read_may_be_the_last() {
     }
 }
 
-/// A volume of the same shape where another stood, whose superblocks have higher numbers.
+/// A volume of the same shape made over an old one whose superblocks have higher numbers.
 fn made_anew() -> (Image, Image) {
     let old = filled();
     let (executor, disk) = disk_of(&old);
@@ -272,8 +272,8 @@ fn the_volume_that_was_made_last_is_found() {
     assert_eq!((told.label.as_str(), told.update), ("new", 1));
 }
 
-/// A disk on which a volume stands, and another in the first half of it, with other zones.
-/// The superblock of each went out at such a time, and its anchors have such numbers.
+/// A disk with one volume, and another in the first half of it, with other zones. The superblocks
+/// of each went out at these times, and its anchors have these numbers.
 fn one_in_front(seconds: [i64; 2], numbers: [u64; 2]) -> Image {
     let shapes = [("whole", 64, 4 << 20), ("half", 128, 2 << 20)];
     let mut image = Image::zeroed(4 << 20);
@@ -299,8 +299,8 @@ fn one_in_front(seconds: [i64; 2], numbers: [u64; 2]) -> Image {
     image
 }
 
-/// Both have superblocks: it is the one of which a superblock went out last, and not the one that
-/// was opened more often.
+/// Both have superblocks: the volume whose superblock went out last counts, not the one that was
+/// opened more often.
 #[test]
 fn the_one_of_two_volumes_counts_that_was_written_last() {
     let label = |image: &Image| seen(image).map(|seen| seen.label);
@@ -311,7 +311,7 @@ fn the_one_of_two_volumes_counts_that_was_written_last() {
             assert_eq!(there.len(), 2, "anchors of both are there");
             assert_eq!(label(&image).as_deref(), Ok(right), "{numbers:?}");
             if right == "whole" {
-                continue; // its first blocks were written over
+                continue; // its first blocks were overwritten
             }
             let (executor, disk) = disk_of(&image);
             executor.block_on(async {
@@ -326,7 +326,7 @@ fn the_one_of_two_volumes_counts_that_was_written_last() {
     }
 }
 
-/// Anchors of another volume, which are newer, stand in front.
+/// Newer anchors of another volume are at the front.
 pub(crate) fn anchors_of_another_are_passed_over() -> Result<(), String> {
     let (whole, _) = lost();
     let (content, mut foreign) = (used(&whole)?.0, newest(&made_anew().1));
@@ -355,7 +355,7 @@ fn a_volume_stands_behind_the_anchors_of_another() {
     assert_eq!(anchors_of_another_are_passed_over(), Ok(()));
 }
 
-/// Superblocks in the zones that an anchor names: their numbers, by their zones.
+/// Superblocks in the zones that an anchor names: their numbers, by zone.
 fn superblocks(image: &Image, anchor: &Anchor) -> BTreeMap<u32, Vec<u64>> {
     let of_zone = |&zone: &u32| {
         let slots = [0, 1].map(|slot| anchor.shape.slot(zone.into(), slot));
@@ -365,7 +365,7 @@ fn superblocks(image: &Image, anchor: &Anchor) -> BTreeMap<u32, Vec<u64>> {
     anchor.zones.iter().map(of_zone).collect()
 }
 
-/// What a disk has after so many writes to a file, each of which goes to other places.
+/// Makes writes to a file, each to other places. Returns the image before them and after each.
 pub(crate) async fn writes(
     disk: &Rc<Disk>,
     executor: &Executor,
@@ -419,8 +419,7 @@ fn crowded(image: &Image) -> Option<Image> {
     Some(crowded)
 }
 
-/// A zone leaves the anchors only when two superblocks newer than all in it stand in zones that
-/// stay.
+/// A zone leaves the anchors only when two superblocks newer than all in it are in zones that stay.
 pub(crate) fn zones_stay_until_two_are_newer() -> Result<(), String> {
     let executor = Executor::new(3);
     let setting = Setting::of(4, 64, 4 << 20);

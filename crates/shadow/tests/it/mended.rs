@@ -1,4 +1,4 @@
-//! Repairs of volumes that have snapshots: what they hold stays, and is given back when they go.
+//! Repairs of volumes with snapshots: their blocks stay, and are freed when they are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +17,10 @@ use crate::judged::{found, of_three_trees, units};
 use crate::repair::repaired;
 use crate::scrub::UNIT;
 
-/// What is told of a file, by tree and path: its data, or why it cannot be read.
+/// The files of trees, by tree and path: their data, or the error of a read.
 pub(crate) type All = BTreeMap<(u32, String), Result<Vec<u8>, FsError>>;
 
-/// All that a tree has below a directory.
+/// Collects everything in a tree below a directory.
 async fn gather(volume: &Volume<Shadow>, tree: u32, path: &str, id: ObjectId, all: &mut All) {
     match volume.list(id).await {
         Ok(names) => {
@@ -39,7 +39,7 @@ async fn gather(volume: &Volume<Shadow>, tree: u32, path: &str, id: ObjectId, al
     }
 }
 
-/// What the trees of a stopped volume have, and the disk when it is stopped again.
+/// The contents of the trees of a stopped volume, and the disk when it is stopped again.
 pub(crate) fn shown(image: &Image, trees: &[u32]) -> Result<(Image, All), String> {
     on(image, async |volume| {
         let mut all = All::new();
@@ -66,7 +66,7 @@ pub(crate) fn on<T>(
     Ok((disk.contents(), done?))
 }
 
-/// Deletes all snapshots in some order, and removes all files: then all is free.
+/// Deletes all snapshots in this order, and removes all files: then everything is free.
 fn is_emptied(image: &Image, order: &[&str]) -> Result<(), String> {
     let mut image = image.clone();
     for text in order {
@@ -91,7 +91,7 @@ fn is_emptied(image: &Image, order: &[&str]) -> Result<(), String> {
     if free == (UNIT, vec![]) { Ok(()) } else { Err(format!("{free:?} are left")) }
 }
 
-/// Damage of what is told of snapshots and of space, of which no tree has anything.
+/// Damage of lines of snapshots and of the space map, outside all trees of files.
 fn damages() -> Vec<(&'static str, Image)> {
     let image = of_three_trees();
     let changed = |kind, owner, change: &dyn Fn(&mut [u8])| {
@@ -160,7 +160,7 @@ fn what_is_told_of_snapshots_is_made_right() {
     }
 }
 
-/// Wherever the repair is cut off, the volume is as it was, or repaired; then it can be made again.
+/// Wherever the repair is cut off, the volume is as it was, or repaired; then it can be repeated.
 pub(crate) fn a_repair_beside_snapshots_is_cut() -> Result<(), String> {
     let (_, right) = shown(&of_three_trees(), &[0, 1, 2])?;
     for (what, damaged) in damages() {
@@ -199,8 +199,8 @@ fn laws(wrong: &[Wrong]) -> BTreeSet<(Law, Option<String>)> {
     wrong.iter().map(|it| (it.law, it.snapshot.clone())).collect()
 }
 
-/// What is lost in the tree of a snapshot is lost there alone; the rest of it stays, and all is
-/// free when it is deleted.
+/// Damage in the tree of a snapshot is limited to it; the rest of the snapshot stays, and
+/// everything is free when it is deleted.
 #[test]
 fn what_is_lost_in_a_snapshot_is_told_and_the_rest_stays() {
     let image = of_three_trees();
@@ -212,7 +212,7 @@ fn what_is_lost_in_a_snapshot_is_told_and_the_rest_stays() {
         let before = found(&damaged).expect("it can be looked at").wrong;
         let (mended, _) = repaired(&damaged).expect("there is room");
         let after = found(&mended).expect("it can be looked at").wrong;
-        // What hangs from it is free, and counts are those of what there is.
+        // The blocks below it are free, and the counts are right.
         assert!(laws(&before).is_superset(&laws(&after)), "{before:?}\n{after:?}");
         assert!(after.iter().all(|it| it.snapshot.as_deref() == Some("one")), "{after:?}");
         let gone = [Law::Counts, Law::Map, Law::Listed];
@@ -227,8 +227,7 @@ fn what_is_lost_in_a_snapshot_is_told_and_the_rest_stays() {
     }
 }
 
-/// A snapshot without a root, and one without a line, are no more: all that they held alone is
-/// free.
+/// Snapshots without a root, or without a line, are gone: all blocks that they alone held are free.
 #[test]
 fn a_snapshot_that_no_way_leads_into_goes() {
     let image = of_three_trees();
@@ -258,8 +257,8 @@ fn a_snapshot_that_no_way_leads_into_goes() {
     assert_eq!(is_emptied(&mended, &[]), Ok(()));
 }
 
-/// A block of inodes that the live tree and a snapshot have is lost: both trees stay sound, and the
-/// block is not given away as long as the snapshot leads to it.
+/// A block of inodes that the live tree and a snapshot share is lost: both trees stay consistent,
+/// and the block is not reused as long as the snapshot leads to it.
 #[test]
 fn what_the_live_tree_shares_with_a_snapshot_is_lost_for_both() {
     let executor = Executor::new(5);
@@ -293,8 +292,8 @@ fn what_the_live_tree_shares_with_a_snapshot_is_lost_for_both() {
     assert_eq!(findings(&mended), Ok(()));
 }
 
-/// A block of a list rots before a snapshot is deleted: the deletion passes it, and a repair gives
-/// back what was on it.
+/// A block of a list rots before a snapshot is deleted: the deletion skips it, and a repair frees
+/// the blocks that were on it.
 #[test]
 fn what_a_deletion_had_to_pass_is_given_back_by_a_repair() {
     let image = of_three_trees();

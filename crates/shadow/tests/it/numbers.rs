@@ -1,4 +1,4 @@
-//! Numbers: those of files that went are given again, over stops too; and those of updates never.
+//! Numbers: those of removed files are reused, even after stops; those of updates never are.
 
 use enginekit::Volume;
 use enginekit::snapshots::{delete, listed, pin, roll_back};
@@ -11,8 +11,8 @@ use vfs::{FileSystem, FsError, SnapshotNumber, Stability};
 use crate::bench::{Setting, findings, made, opened};
 use crate::scrub::{UNIT, unit_of};
 
-/// Files come and go, and the volume is stopped each time. If one in so many stays, the blocks of
-/// inodes are not empty.
+/// Makes and removes files, with a stop each time; returns the last number. If one in `stays` files
+/// stays, the blocks of inodes do not become empty.
 fn turns(turns: u64, files: u64, stays: Option<u64>) -> u64 {
     let executor = Executor::new(1);
     let mut image = executor.block_on(made(&executor, &Setting::of(4, 64, 16 << 20))).contents();
@@ -43,7 +43,7 @@ fn turns(turns: u64, files: u64, stays: Option<u64>) -> u64 {
     last
 }
 
-/// The highest number of a superblock that a disk has.
+/// The highest number of a superblock on a disk.
 fn highest(image: &Image) -> u64 {
     let anchor = [0, 1].into_iter().find_map(|unit| Anchor::read(&unit_of(image, unit)).ok());
     let secret = anchor.expect("one is whole").secret;
@@ -52,7 +52,7 @@ fn highest(image: &Image) -> u64 {
     numbers.max().expect("there is one")
 }
 
-/// Files that are made and written.
+/// Makes and writes files; returns the trace.
 fn some_work() -> Trace {
     let executor = Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 1 << 20)));
@@ -69,9 +69,9 @@ fn some_work() -> Trace {
     disk.trace()
 }
 
-/// Whatever a cut leaves of the update that was on its way, the first one after a return has a
-/// higher number, also when a superblock is torn and nobody sees its number. Where the update of a
-/// return is torn itself, the next return takes that number again: both lead to the same tree.
+/// However much a cut leaves of the update on its way, the first update after recovery has a higher
+/// number, even if a superblock is torn so that its number is not seen. If the update of a recovery
+/// is torn itself, the next recovery takes that number again: both lead to the same tree.
 pub(crate) fn updates_pass_what_a_cut_left() -> Result<(), String> {
     let trace = some_work();
     for position in 0..=trace.events().len() {
@@ -105,12 +105,12 @@ fn numbers_of_files_that_went_before_a_stop_are_given_again() {
 
 #[test]
 fn free_slots_beside_files_that_stay_are_used() {
-    // 40 turns leave 520 files; without that, there would be 8,000 numbers.
+    // 40 turns leave 520 files; without reuse there would be 8,000 numbers.
     let last = turns(40, 200, Some(16));
     assert!(last < 3000, "the last number is {last}");
 }
 
-/// The largest number of a snapshot that a volume ever had is this one.
+/// Sets the largest snapshot number that the volume ever had.
 fn with_last(mut image: Image, last: u64) -> Image {
     for at in 2..image.size() / UNIT - 2 {
         if let Some((secret, mut superblock)) = Superblock::of_any(&unit_of(&image, at), at) {
@@ -121,7 +121,7 @@ fn with_last(mut image: Image, last: u64) -> Image {
     image
 }
 
-/// Opens a volume, does something, stops it, and looks whether all is well.
+/// Opens a volume, does some work, stops it, and checks it.
 fn reopened<T>(image: Image, work: impl AsyncFnOnce(&Volume<Shadow>) -> T) -> (Image, T) {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, image);
@@ -135,7 +135,7 @@ fn reopened<T>(image: Image, work: impl AsyncFnOnce(&Volume<Shadow>) -> T) -> (I
     (disk.contents(), done)
 }
 
-/// Writes over a file so often that records are folded, and lists tell of what died.
+/// Overwrites a file so often that records are folded, and dead blocks are on lists.
 async fn overwritten(volume: &Volume<Shadow>, with: u8) {
     let file = volume.lookup(volume.files.root(), "file").await.expect("it is there");
     for _ in 0..200 {
@@ -144,7 +144,7 @@ async fn overwritten(volume: &Volume<Shadow>, with: u8) {
     }
 }
 
-/// What the file holds in a tree, which is found by its name: one byte, again and again.
+/// The content of the file in a tree, found by its name: one byte, repeated.
 async fn shown(volume: &Volume<Shadow>, snapshot: Option<&str>) -> Result<u8, FsError> {
     let mut directory = volume.files.root();
     if let Some(text) = snapshot {
@@ -203,8 +203,8 @@ fn snapshots_of_large_numbers_are_as_good_as_others() {
     }
 }
 
-/// A file id has 24 bits for the number of a snapshot: the number whose bits another one has is
-/// passed over.
+/// A file id has 24 bits for the number of a snapshot: a number that has the same bits as another
+/// one is skipped.
 #[test]
 fn no_two_snapshots_have_file_ids_in_common() {
     let executor = Executor::new(1);

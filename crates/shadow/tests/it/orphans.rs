@@ -1,5 +1,5 @@
-//! Large files that go from a full volume, beside callers who write over others: nobody is told
-//! that there is no room, nothing stops half way, and in the end all is free.
+//! Large files that are removed from a full volume, beside clients that overwrite others: no call
+//! fails for lack of room, nothing stops half way, and in the end everything is free.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use vfs::{FileSystem, ObjectId, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Blocks of a file that goes: several steps of 256.
+/// Blocks of a file that is removed: several steps of 256.
 const BLOCKS: u64 = 600;
-/// Blocks of one that is written over, and at once.
+/// Blocks of a file that is overwritten.
 const HOT: u64 = 100;
-/// Blocks of one of many that become shorter.
+/// Blocks of one of many files that are truncated.
 const SMALL: u64 = 3;
 /// Blocks of a write.
 const PIECE: u64 = 20;
@@ -27,11 +27,11 @@ const PIECE: u64 = 20;
 struct Load {
     seed: u64,
     files: u64,
-    /// Files that are written over, and blocks of it at once.
+    /// Files that are overwritten, and blocks of them at once.
     hot: u64,
     at_once: u64,
     shortens: bool,
-    /// Files of a few blocks that become shorter, all within a block.
+    /// Files of a few blocks that are truncated, all within a block.
     small: u64,
 }
 
@@ -44,7 +44,7 @@ async fn written(volume: &Volume<Shadow>, text: &str, blocks: u64) -> ObjectId {
     file
 }
 
-/// Many snapshots hold what is to go, each a part; and the rest is full.
+/// Fills the volume, with many snapshots that each hold a part of the files to be removed.
 async fn fill(volume: &Volume<Shadow>, load: &Load) {
     let first = volume.create(volume.files.root(), "f0").await.expect("there is room");
     for at in (0..BLOCKS).step_by(PIECE as usize) {
@@ -71,7 +71,7 @@ async fn fill(volume: &Volume<Shadow>, load: &Load) {
     }
 }
 
-/// Files go, or become shorter, while others are written over.
+/// Removes or truncates files while others are overwritten.
 async fn work(volume: &Volume<Shadow>, runtime: &Runtime, load: &Load) -> Result<(), String> {
     let prng = RefCell::new(Prng::new(load.seed));
     let root = volume.files.root();
@@ -158,7 +158,7 @@ fn go(load: Load) -> Result<(), String> {
             _ => Ok(answered),
         }
     })?;
-    // All was answered, and steps are left to be done.
+    // All calls have ended, and steps are left to do.
     let platter = disk.trace().platter_at(end);
     let image = platter.image(&Choice::random(&platter, &mut Prng::new(load.seed)));
     findings(&image)?;

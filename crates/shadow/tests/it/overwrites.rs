@@ -1,4 +1,5 @@
-//! What is written over again and again, in one update too: what was answered is there after a cut.
+//! Data that is overwritten again and again, even within one update: acknowledged data is there
+//! after a cut.
 
 use futures::future::{join, join_all};
 use sim::{Choice, Disk, Executor, Mark, Prng, Trace};
@@ -6,11 +7,12 @@ use vfs::{FileSystem, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Bytes that each write covers: of that many blocks that places come round soon, or so few that
-/// they go with the update.
+/// Bytes of a write: of so many blocks that places are soon reused, or so few that they go with the
+/// update.
 const LENGTHS: [usize; 2] = [32 << 10, 12 << 10];
 const ROUNDS: u8 = 16;
-/// Writes at once. All but the first are in one update, and each frees what the one before took.
+/// Writes at once. All but the first are in one update, and each frees the blocks of the one
+/// before.
 const AT_ONCE: u8 = 4;
 
 fn record(length: usize) -> Trace {
@@ -34,7 +36,7 @@ fn record(length: usize) -> Trace {
     })
 }
 
-/// What a cut has left of the file.
+/// Contents of the file after a cut.
 fn left(trace: &Trace, position: usize, seed: u64) -> Result<Vec<u8>, String> {
     let platter = trace.platter_at(position);
     let image = platter.image(&Choice::random(&platter, &mut Prng::new(seed)));
@@ -66,7 +68,7 @@ fn overwrites_of(length: usize) -> Result<(), String> {
             let left = left(&trace, position, seed).map_err(wrong)?;
             let first = left.first().copied().unwrap_or(0);
             let is_one = left.iter().all(|&byte| byte == first);
-            // Of the last four at once any may have come last.
+            // Any of the last four writes at once may be the last.
             if !is_one || first + AT_ONCE <= answered || answered > 0 && left.len() != length {
                 return Err(wrong(format!("{answered} were answered, and {first} is left")));
             }
@@ -75,7 +77,7 @@ fn overwrites_of(length: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Who reads while a write is on its way gets what was there, or what is written, and no error.
+/// A read beside a write on its way returns the old or the new data, and no error.
 pub(crate) fn what_is_on_its_way_is_read() -> Result<(), String> {
     let executor = Executor::new(8);
     executor.block_on(async {

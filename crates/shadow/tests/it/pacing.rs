@@ -1,5 +1,5 @@
-//! How long callers wait beside a scrub, and beside a compaction, on a disk with an arm: in virtual
-//! time, so that it is exact.
+//! Latency of calls beside a scrub, and beside a compaction, on a disk with an arm: exact, in
+//! virtual time.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use vnode::scrub::Scrubbed;
 use crate::bench::undisturbed;
 
 const BLOCK: u64 = 8 << 10;
-/// A caller thinks for so long at most between two calls.
+/// A client pauses for this long at most between two calls.
 const THINKS_US: u64 = 3000;
-/// Nothing is compacted meanwhile.
+/// No compaction happens meanwhile.
 const NEVER: Duration = Duration::from_secs(100_000);
 
-/// What callers do, one call after the other.
+/// Calls of the clients, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Load {
     Overwrites,
@@ -32,11 +32,11 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// How long calls took.
+/// Durations of calls.
 #[derive(Debug)]
 struct Waits {
     sorted: Vec<Duration>,
-    /// How long all of it took.
+    /// Total time.
     took: Duration,
     /// Bytes that a scrub read, or a compaction moved, meanwhile.
     moved: u64,
@@ -47,7 +47,7 @@ impl Waits {
         self.sorted[(self.sorted.len() * percent / 100).min(self.sorted.len() - 1)]
     }
 
-    /// MiB a second that were moved.
+    /// MiB a second that were read or moved.
     fn rate(&self) -> f64 {
         mib(self.moved) / self.took.as_secs_f64()
     }
@@ -65,7 +65,7 @@ impl Waits {
     }
 }
 
-/// A stopped volume with a large file, of which so many blocks were written over.
+/// A stopped volume with a large file, of which some blocks were overwritten.
 fn filled(volume_bytes: u64, made: &MkfsOptions, size: u64, overwrites: u64) -> Image {
     let options = Options { timing: presets::SATA_7200, ..Options::default() };
     let (executor, disk, volume) = undisturbed(options, made, volume_bytes);
@@ -90,7 +90,7 @@ fn filled(volume_bytes: u64, made: &MkfsOptions, size: u64, overwrites: u64) -> 
     disk.contents()
 }
 
-/// Opens a volume with little memory, on a disk of today.
+/// Opens a volume with little memory, on a modern disk.
 async fn opened(executor: &Executor, image: &Image, interval: Duration) -> Volume<Shadow> {
     let options = Options { timing: presets::SATA_7200, ..Options::default() };
     let disk = Disk::with_options(executor, image.clone(), options);
@@ -112,19 +112,19 @@ async fn call(volume: &Volume<Shadow>, file: ObjectId, load: Load, block: u64) {
     sealed.open().await.expect("running").into_inner().result.expect("it is there");
 }
 
-/// Callers at work.
+/// Clients at work.
 struct Callers<'a> {
     executor: &'a Executor,
     volume: &'a Volume<Shadow>,
     load: Load,
-    /// How many there are, and how many calls they make in all.
+    /// Number of clients, and of their calls in all.
     count: u64,
     calls: u64,
 }
 
 impl Callers<'_> {
-    /// How long their calls took. Each of them thinks a little between two, so that they are in no
-    /// step with each other.
+    /// Measures their calls. Each client pauses a little between two calls, so that they do not run
+    /// in step.
     async fn work(&self) -> Waits {
         let file = self.volume.lookup(self.volume.files.root(), "large").await;
         let file = file.expect("it is there");
@@ -166,7 +166,8 @@ impl Callers<'_> {
     }
 }
 
-/// How long calls take with nothing beside them, and with something; the volume is opened for each.
+/// Durations of calls with nothing beside them, and with background work; the volume is opened for
+/// each.
 fn compared(
     image: &Image,
     (load, count, calls): (Load, u64, u64),
@@ -216,7 +217,7 @@ fn callers_hardly_wait_for_a_scrub() {
             let [alone, beside] = compared(&image, (load, count, calls), [NEVER; 2], true);
             // An overwrite goes to two zones, and may find the arm elsewhere before each.
             assert!(beside.part(99) <= alone.part(99).mul_f64(1.75), "{load:?}, {count} at once");
-            // It comes to its end, however much is asked.
+            // It ends, however many calls there are.
             assert!(beside.rate() > 2.5, "{} MiB/s", beside.rate());
         }
     }

@@ -1,5 +1,5 @@
-//! Blocks that are smaller than the pieces in which payload comes: they have the memory of a piece
-//! together, hold what was written, and no memory for long beside their own.
+//! Blocks that are smaller than the pieces in which payload arrives: they share the memory of a
+//! piece, have the right contents, and keep no other memory for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use vfs::{FileSystem, ObjectId, Stability};
 use crate::bench::undisturbed;
 
 const BLOCK: u64 = 8 << 10;
-/// The longest that the file gets.
+/// Greatest size of the file.
 const MOST: u64 = 512 << 10;
 const STEPS: u64 = 300;
 
-/// A piece of payload, of which it is known whether its memory is still there.
+/// A piece of payload whose memory is tracked.
 struct Piece {
     bytes: Buffer,
     alive: Arc<AtomicUsize>,
@@ -37,7 +37,7 @@ impl Drop for Piece {
     }
 }
 
-/// Data in pieces as a connection gives them.
+/// Splits data into pieces as a connection does.
 fn pieces(data: &[u8], alive: &Arc<AtomicUsize>) -> Vec<Bytes> {
     let piece = |part: &[u8]| {
         let piece = Piece { bytes: Buffer::copied(part), alive: alive.clone() };
@@ -58,7 +58,7 @@ async fn write(
     answer.result.expect("there is room");
 }
 
-/// What a step writes: whole pieces for the most part, a block, or anything.
+/// Range that a step writes: mostly whole pieces, or a block, or anything.
 fn place(prng: &mut Prng) -> (u64, u64) {
     let (offset, length) = match prng.below(4) {
         0 => (prng.below(MOST / BLOCK) * BLOCK, BLOCK),
@@ -69,7 +69,7 @@ fn place(prng: &mut Prng) -> (u64, u64) {
     (offset, length.min(MOST - offset))
 }
 
-/// All memory of pieces is that of dirty pages or of what is kept, and at most twice as much.
+/// All memory of pieces belongs to dirty pages or to cached data, and is at most twice as large.
 fn no_more_is_alive(volume: &Volume<Shadow>, alive: &AtomicUsize, step: u64) {
     let own = volume.files.store().unstable_bytes() as usize + volume.files.store().cached_bytes();
     let alive = alive.load(Ordering::Relaxed);
@@ -132,17 +132,17 @@ fn a_piece_that_is_written_is_kept_without_a_copy() {
         write(&volume, file, (0, pieces(&vec![7; all], &alive)), Stability::Unstable).await;
         assert_eq!(alive.load(Ordering::Relaxed), all, "pages are parts of what came");
         volume.commit(file).await.expect("it runs");
-        // A piece whose blocks are not side by side on the disk is copied.
+        // A piece whose blocks are not adjacent on the disk is copied.
         let kept = alive.load(Ordering::Relaxed);
         assert!(kept * 4 >= all * 3, "and so is what is kept: {kept}");
-        // One block of each piece goes: the others have copies, and the pieces are no more.
+        // One block of each piece is overwritten: the others have copies, and the pieces are freed.
         for piece in 0..8 {
             let (offset, block) = (piece * PART as u64 + BLOCK, vec![8; BLOCK as usize]);
             volume.write(file, offset, block, Stability::FileSync).await.expect("there is room");
         }
         volume.settle().await;
         assert_eq!(alive.load(Ordering::Relaxed), 0);
-        // The same of pages that are dirty.
+        // The same with dirty pages.
         write(&volume, file, (0, pieces(&vec![9; all], &alive)), Stability::Unstable).await;
         let before = alive.load(Ordering::Relaxed);
         let block = vec![1; BLOCK as usize];

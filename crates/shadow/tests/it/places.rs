@@ -1,5 +1,5 @@
-//! Places of the blocks of lists, over many starts: they are handed out again, so that no number of
-//! starts makes a healthy volume refuse one.
+//! Places of the blocks of lists, over many starts: they are reused, so that no number of starts
+//! makes a healthy volume refuse one.
 
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin};
@@ -19,7 +19,7 @@ use crate::bench::{Setting, findings, made, opened};
 use crate::lost::disk_of;
 use crate::scrub::{UNIT as BYTES, unit_of};
 
-/// A volume at rest, and where its last superblock stands.
+/// The newest superblock of a volume at rest, and its units.
 fn newest(image: &Image) -> (Superblock, Vec<u64>) {
     let anchor = Anchor::read(&unit_of(image, 0)).expect("it is at rest");
     let places = 32..image.size() / BYTES - 2;
@@ -40,7 +40,7 @@ fn places(image: &Image) -> u64 {
     newest(image).0.snapshots.died_slots
 }
 
-/// A volume at rest with a snapshot that stays, and a list of what it alone holds.
+/// A volume at rest with a snapshot that stays, and a list of blocks that it alone holds.
 fn with_a_list() -> Image {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 2 << 20)));
@@ -70,7 +70,7 @@ fn start(
     Ok(disk.contents())
 }
 
-/// A snapshot comes and goes, which held many runs.
+/// Makes and deletes a snapshot that holds many runs.
 async fn come_and_go(volume: &Volume<Shadow>) -> Result<(), String> {
     let file = volume.lookup(volume.files.root(), "file").await.map_err(told)?;
     for name in ["a", "b", "c"] {
@@ -88,7 +88,7 @@ async fn come_and_go(volume: &Volume<Shadow>) -> Result<(), String> {
     Ok(())
 }
 
-/// So many starts need no more places than one does.
+/// Many starts need no more places than one does.
 pub(crate) fn places_are_handed_out_again() -> Result<(), String> {
     let mut image = start(&with_a_list(), come_and_go)?;
     let peak = places(&image);
@@ -106,7 +106,7 @@ fn starts_need_no_more_places_than_lists_have_blocks() {
     assert_eq!(places_are_handed_out_again(), Ok(()));
 }
 
-/// A volume that earlier programs opened very often: they handed out no place again.
+/// A volume that earlier programs opened very often: they reused no place.
 #[cfg(feature = "planted-bugs")]
 fn past_the_bound() -> Image {
     let mut image = with_a_list();
@@ -137,7 +137,7 @@ fn a_volume_past_the_bound_opens_and_has_few_places_then() {
         let last = start(&image, async |volume| delete(volume, "stays", true).await.map(drop));
         assert_eq!(places(&last.expect("it opens")), 0, "no list is left");
         let mut image = start(&image, come_and_go).expect("it opens");
-        // What it holds from then on stands at the first places; the last of before is given back.
+        // New blocks of its list get the first places; the last of the old ones is given back.
         image = start(&image, come_and_go).expect("it opens");
         assert!(places(&image) <= units + 40, "{}", places(&image));
         assert_eq!(findings(&image), Ok(()));
@@ -154,7 +154,7 @@ fn numbers_of_places_that_no_tree_has_are_findings() {
     }
 }
 
-/// The same volume, of which the superblock says that there are so many places.
+/// The same volume, with this number of places in the superblock.
 fn said(image: &Image, places: u64) -> Image {
     let mut image = image.clone();
     let anchor = Anchor::read(&unit_of(&image, 0)).expect("it is at rest");

@@ -1,4 +1,4 @@
-//! Rules that are broken on purpose are found.
+//! Planted bugs are found.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -51,7 +51,7 @@ fn tree() -> Result<(), String> {
     first_wrong(9).map_or(Ok(()), Err)
 }
 
-/// Whether a scenario shows a bug: by what is wrong, or by an assertion of the engine.
+/// Whether a scenario shows a bug: by a failure, or by an assertion of the engine.
 fn is_found(bug: Bug, scenario: Scenario) -> bool {
     plant(Some(bug));
     let wrong = catch_unwind(AssertUnwindSafe(scenario));
@@ -138,7 +138,7 @@ fn that_finds(bug: Bug) -> Scenario {
 
 #[test]
 fn every_bug_is_found() {
-    // The space log's own tests find these: it takes a large disk to fill its ring.
+    // The space log's own tests find these: filling its ring takes a large disk.
     let of_log = [Bug::DroppedLines, Bug::UnmarkedFolds];
     let bugs = Bug::ALL.iter().copied().filter(|bug| !of_log.contains(bug));
     let missed: Vec<Bug> = bugs.filter(|&bug| !is_found(bug, that_finds(bug))).collect();

@@ -1,5 +1,5 @@
-//! Updates that nothing has followed for a while: no block of theirs that is damaged then gives up
-//! what was answered.
+//! Updates that nothing has followed for a while: damage of their blocks then loses no acknowledged
+//! change.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use vfs::{FileSystem, FsError, Stability};
 use crate::bench::{Setting, made, opened};
 use crate::scrub::{UNIT, unit_of};
 
-/// A server is killed a minute after its last answer; then any one block of metadata is lost.
+/// A server is killed a minute after its last reply; then any one block of metadata is lost.
 pub(crate) fn quiet_updates_stay() -> Result<(), String> {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
@@ -40,7 +40,7 @@ pub(crate) fn quiet_updates_stay() -> Result<(), String> {
                 return Err(format!("unit {unit}: the file has other bytes"));
             }
             Ok(Err(FsError::NoEntry)) => return Err(format!("unit {unit}: there is no file")),
-            Ok(_) | Err(_) => {} // an error is no lie
+            Ok(_) | Err(_) => {} // an error is not a wrong reply
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Repairs: what can be made right is, with one update, and the rest stays as it was.
+//! Repairs: damage that can be repaired is, with one update, and the rest stays as it was.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ fn laws(image: &Image) -> Result<BTreeSet<Law>, String> {
     Ok(found(image)?.wrong.into_iter().map(|wrong| wrong.law).collect())
 }
 
-/// A repair, and what happened to the disk meanwhile.
+/// Repairs an image; returns the result, and the trace of the disk.
 pub(crate) fn repaired(image: &Image) -> Result<(Image, Trace), String> {
     let executor = Executor::new(2);
     let disk = Disk::new(&executor, image.clone());
@@ -34,7 +34,7 @@ pub(crate) fn repaired(image: &Image) -> Result<(Image, Trace), String> {
     Ok((disk.contents(), disk.trace()))
 }
 
-/// Opens what a disk has and looks into it, and stops it again.
+/// Opens an image, inspects it, and stops it again.
 pub(crate) fn stopped<T>(
     image: &Image,
     look: impl AsyncFnOnce(&Volume<Shadow>) -> T,
@@ -51,7 +51,7 @@ pub(crate) fn stopped<T>(
     Ok((disk.contents(), told?))
 }
 
-/// Units in use, each rotten in a byte of its body, that are of this kind, and what they then hold.
+/// Each unit in use of this kind, with an image in which a byte of its body has rotted.
 fn rotten(image: &Image, kind: u8) -> Vec<(u64, Image)> {
     let units = 32..image.size() / UNIT - 2;
     let of_kind = |unit: &u64| {
@@ -114,7 +114,7 @@ fn names_of_files_whose_inodes_are_lost_go_and_all_others_stay() {
                 Err(error) => return Err(error),
             };
             let names = volume.list(root).await?;
-            // What was in a directory that is lost has another name.
+            // The files of a lost directory have other names.
             let others = names.iter().filter(|name| *name != "lost+found").count();
             Ok(others + of_many)
         };

@@ -1,4 +1,5 @@
-//! What only root may fill: who stops where, what is told of it, and how it changes at rest.
+//! The reserve for root: which writers stop where, which numbers are reported, and how it changes
+//! at rest.
 
 use std::rc::Rc;
 
@@ -18,7 +19,7 @@ use crate::scrub::{UNIT, unit_of};
 
 const BYTES: u64 = 4 << 20;
 
-/// A new volume of which so many percent are root's.
+/// A new volume with this percentage reserved for root.
 fn new(reserve: u64) -> Image {
     let mut setting = Setting::of(4, 64, BYTES);
     setting.options.reserve = reserve;
@@ -36,7 +37,8 @@ fn user() -> Requester {
     Credentials { uid: 10, gid: 10, groups: Vec::new() }.into()
 }
 
-/// Writes a block after the other to a file, and says after how many there is no room.
+/// Writes one block after another to a file, and returns the number of blocks when there is no
+/// room.
 async fn filled(volume: &Volume<Shadow>, file: ObjectId, stability: Stability) -> u64 {
     let first = volume.attributes(file).await.size / 4096;
     for block in first.. {
@@ -51,7 +53,7 @@ async fn filled(volume: &Volume<Shadow>, file: ObjectId, stability: Stability) -
     unreachable!("there is an end")
 }
 
-/// An ordinary caller fills a volume, then root does, and then the caller makes room.
+/// An ordinary user fills a volume, then root does, and then the user makes room.
 async fn fill_by_turns(mut volume: Volume<Shadow>, stability: Stability) {
     let top = volume.files.root();
     let file = volume.create(top, "file").await.expect("there is room");
@@ -70,9 +72,9 @@ async fn fill_by_turns(mut volume: Volume<Shadow>, stability: Stability) {
     assert!(of_user * 4096 + 16 * 4096 > empty.available_bytes, "{of_user} blocks of {empty:?}");
     volume.commit(file).await.expect("what was taken in has room");
     let full = volume.space().await;
-    let is_left = |free: u64| free + 10 * 4096 >= reserve; // but for what leads to the last blocks
+    let is_left = |free: u64| free + 10 * 4096 >= reserve; // the rest is metadata
     assert!(is_left(full.free_bytes) && full.available_bytes < 16 * 4096, "{full:?}");
-    // A file that is empty takes less than a block.
+    // An empty file takes less than a block.
     let mut made = 0;
     while volume.create(top, &format!("small{made}")).await.is_ok() {
         made += 1;
@@ -123,7 +125,7 @@ fn nothing_is_kept_for_root_unless_that_is_asked_for() {
     });
 }
 
-/// The reserve that is told of a volume after files were made, and it was cut off or stopped.
+/// The reported reserve of a volume after files were made, and it was cut off or stopped.
 fn used(image: Image, stops: bool) -> Image {
     let executor = Executor::new(6);
     let disk = Disk::new(&executor, image);
@@ -181,7 +183,7 @@ fn it_is_changed_at_rest_and_a_cut_leaves_one_or_the_other() {
     assert_eq!(refused, Err(OpenError::NotAtRest));
 }
 
-/// Each write, and all after it, finds no room below.
+/// From some write on, all writes find no room below.
 #[test]
 fn without_room_it_is_refused_and_nothing_waits() {
     let image = used(new(0), true);

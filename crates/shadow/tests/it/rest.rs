@@ -1,5 +1,4 @@
-//! What is said of a volume that is not open: looking at it, its label, its stop, and the ways in
-//! that write nothing.
+//! A volume that is not open: probing it, its label, its stop, and openings that write nothing.
 
 use std::rc::Rc;
 
@@ -24,8 +23,7 @@ fn seen(image: &Image) -> Result<Seen, OpenError> {
     executor.block_on(look(&*disk))
 }
 
-/// What a disk has after so many files, and one directory, were made, and the volume was stopped
-/// or not.
+/// The disk after this many files, and one directory, were made, and the volume was stopped or not.
 fn used(files: u64, stops: bool) -> Image {
     let executor = Executor::new(2);
     let disk = executor.block_on(made(&executor, &setting()));
@@ -120,7 +118,7 @@ fn what_is_opened_read_only_is_not_written() {
 #[test]
 fn a_volume_that_is_being_made_is_none_until_it_is_whole() {
     let executor = Executor::new(5);
-    let disk = Disk::new(&executor, used(3, true)); // of another one
+    let disk = Disk::new(&executor, used(3, true)); // of another volume
     disk.start_trace();
     let (mut wrong, mut begun) = (Vec::new(), 0);
     executor.block_on(async {
@@ -139,7 +137,7 @@ fn a_volume_that_is_being_made_is_none_until_it_is_whole() {
             let is_begun = shadow::format::anchor::is_begun(&head);
             begun += u32::from(is_begun);
             match seen(&image) {
-                // The old one, as long as nothing of it is written over, or the new one.
+                // The old volume, as long as none of it is overwritten, or the new one.
                 Ok(told) => {
                     let is_whole = findings(&image).is_ok() && told.is_at_rest;
                     let is_known = ["", "new"].contains(&&*told.label) && !is_begun;
@@ -187,7 +185,7 @@ fn what_cannot_be_made_is_refused_with_a_sentence() {
     }
 }
 
-/// What a check tells of the volume that was stopped, of which this was changed.
+/// The findings of a check of the stopped volume after a change.
 fn told(change: impl FnOnce(&mut Image)) -> Vec<(Law, Option<String>)> {
     let mut image = used(3, true);
     change(&mut image);

@@ -1,5 +1,5 @@
-//! Files of which a block has rotted: they can be removed, and cut short as far as they can be
-//! read; snapshots, roll-backs and stops wait for none of them.
+//! Files with a rotten block: they can be removed, and truncated as far as they can be read;
+//! snapshots, roll-backs and stops do not wait for them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn told(error: FsError) -> String {
     error.to_string()
 }
 
-/// A stopped volume with files of so many blocks each, `f0`, `f1`, ..., and a small one.
+/// A stopped volume with files of these numbers of blocks, `f0`, `f1`, ..., and a small one.
 fn of(files: &[u64]) -> Image {
     let executor = Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 16 << 20)));
@@ -44,7 +44,7 @@ fn of(files: &[u64]) -> Image {
     image
 }
 
-/// Units of blocks of pointers of files, with what they are of, that are in use.
+/// Units in use with blocks of pointers of files, with their owners.
 fn above(image: &Image) -> Vec<(u64, u64)> {
     let is_it = |&(unit, owner): &(u64, u64)| {
         let bytes = unit_of(image, unit);
@@ -61,7 +61,7 @@ fn rotten(image: &Image, unit: u64) -> Image {
     image
 }
 
-/// What is left over of a file whose block has rotted is unused space, and a repair gives it back.
+/// The remains of a file with a rotten block are unused space, which a repair frees.
 fn is_space_alone(image: &Image) -> Result<(), String> {
     let wrong = found(image)?.wrong;
     let is_space = |law: Law| matches!(law, Law::Map | Law::Counts | Law::Listed);
@@ -75,7 +75,7 @@ fn is_space_alone(image: &Image) -> Result<(), String> {
     left.map_or(Ok(()), |left| Err(format!("a repair left {left}")))
 }
 
-/// All goes on: a snapshot is made, and the small file is as it was.
+/// Everything else works: a snapshot is made, and the small file is as it was.
 async fn goes_on(volume: &Volume<Shadow>) -> Result<(), String> {
     pin(volume, "after").await?;
     let small = volume.lookup(volume.files.root(), "small").await.map_err(told)?;
@@ -83,7 +83,7 @@ async fn goes_on(volume: &Volume<Shadow>) -> Result<(), String> {
     if data == [7; 100] { Ok(()) } else { Err("the small file is another".to_owned()) }
 }
 
-/// Files of one step and of several, of which each block of pointers rots, are removed.
+/// Files of one step and of several are removed, with each block of pointers rotten.
 pub(crate) fn rotten_files_go() -> Result<(), String> {
     let image = of(&[7, 256, 900]);
     let above = above(&image);
@@ -107,7 +107,8 @@ fn a_file_with_a_rotten_block_of_pointers_can_be_removed() {
     assert_eq!(rotten_files_go(), Ok(()));
 }
 
-/// A file is cut short within what hangs from a rotten block, and within a rotten block of data.
+/// A file is truncated within the range of a rotten block of pointers, and within a rotten block of
+/// data.
 pub(crate) fn rotten_files_become_shorter() -> Result<(), String> {
     let image = of(&[900]);
     for (unit, _) in above(&image) {
@@ -159,14 +160,14 @@ fn a_chain_that_does_not_end_is_found() {
     assert!(!matches!(done, Ok(Ok(()))), "the file stays in its middle");
 }
 
-/// A call that makes a file shorter.
+/// A client's call that truncates a file.
 fn caller() -> Requester {
     let key = CallKey::new(b"shorter").expect("it is short");
     Requester { who: Credentials::root(), call: Some(Rc::new(key)) }
 }
 
-/// A truncation of which a later step fails, since a block has rotted, or since the disk does not
-/// read one for a while: what is remembered of the call is that it failed.
+/// A later step of a truncation fails, since a block has rotted, or since the disk does not read
+/// one for a while: the remembered reply of the call is the failure.
 fn failures_are_remembered(is_rotten: bool) -> Result<(), String> {
     let image = of(&[900]);
     let mut failed = 0;
@@ -189,7 +190,7 @@ fn failures_are_remembered(is_rotten: bool) -> Result<(), String> {
             let has_begun = answer.about.after.is_some_and(|it| it.size < 900 * 4096);
             Ok::<_, String>((has_begun, answer.result.is_ok()))
         })?;
-        let image = disk.contents(); // as a kill leaves it
+        let image = disk.contents(); // as after a kill
         let (_, remembered) = on(&image, async |volume| {
             let all = volume.files.take_remembered().open().await;
             let all = all.map_err(|_| "it has stopped")?.into_inner();
@@ -241,7 +242,7 @@ fn a_truncation_within_a_rotten_block_keeps_all_of_it() {
     assert!(told.iter().all(|it| it.law == Law::Data), "{told:?}");
 }
 
-/// What a roll-back discards has rotted.
+/// A roll-back discards rotten blocks.
 pub(crate) fn rotten_trees_are_discarded() -> Result<(), String> {
     let (image, ()) = on(&of(&[20]), async |volume| pin(volume, "one").await.map(drop))?;
     let (image, ()) = on(&image, async |volume| {
@@ -281,7 +282,7 @@ fn rot_in_what_is_discarded_refuses_no_roll_back() {
     assert_eq!(rotten_trees_are_discarded(), Ok(()));
 }
 
-/// The disk fails for a while as a large file is freed: nobody waits for it, and in the end all of
+/// The disk fails for a while as a large file is freed: nothing waits for it, and in the end all of
 /// it is free.
 #[test]
 fn a_large_file_is_freed_when_the_disk_works_again() {
@@ -317,7 +318,7 @@ fn a_large_file_is_freed_when_the_disk_works_again() {
     assert!(free + (128 << 10) > before, "{free} bytes are free of {before}");
 }
 
-/// A list of what died cannot be read for now: the space of others is given back nevertheless.
+/// A dead list cannot be read for now: the space of others is freed nevertheless.
 pub(crate) fn one_list_is_in_no_others_way() -> Result<(), String> {
     let (image, ()) = on(&of(&[30]), async |volume| {
         let file = volume.lookup(volume.files.root(), "f0").await.map_err(told)?;

@@ -1,5 +1,5 @@
-//! Scrubs: what has rotted is found, and named by the file whose it is; and beside callers nothing
-//! is found on a disk that is well.
+//! Scrubs: rot is found, and reported with the name of its file; and beside clients nothing is
+//! found on a good disk.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ fn setting() -> Setting {
 }
 
 /// A stopped volume with files of every kind: `/deep/er/small`, `/large` with blocks of pointers,
-/// `/many` with more names than a block has, a long link, and what was removed.
+/// `/many` with more names than a block has, a long link, and removed files.
 pub(crate) fn filled() -> Image {
     let executor = Executor::new(11);
     let disk = executor.block_on(made(&executor, &setting()));
@@ -53,7 +53,7 @@ pub(crate) fn filled() -> Image {
     disk.contents()
 }
 
-/// What a scrub of a volume that is not open finds, and what the disk has then.
+/// The result of a scrub of a volume that is not open, and the disk after it.
 fn scrubbed(image: Image) -> Result<(Scrubbed, Image), String> {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, image);
@@ -76,14 +76,14 @@ pub(crate) fn unit_of(image: &Image, unit: u64) -> Vec<u8> {
     bytes
 }
 
-/// The last block of `/deep/er/small`, of which a part is behind the end.
+/// The last block of `/deep/er/small`, a part of which is behind the end.
 fn last_of_small(image: &Image) -> u64 {
     let is_last = |bytes: Vec<u8>| bytes[0] == b's' && bytes[4095] == 0;
     let mut units = 0..image.size() / UNIT;
     units.find(|&unit| is_last(unit_of(image, unit))).expect("it has data")
 }
 
-/// Whose a unit is that is in use, as far as its bytes tell: paths that may be named for it.
+/// The owners of a unit in use, as far as its bytes show: paths that may be named for it.
 fn owners(bytes: &[u8]) -> Vec<&'static str> {
     if !bytes.starts_with(b"DuSh") {
         return match bytes[0] {
@@ -103,7 +103,7 @@ fn owners(bytes: &[u8]) -> Vec<&'static str> {
     }
 }
 
-/// Whether a block is on the way to the root directory, which stands twice.
+/// Whether a block is on the path to the root directory, and so has two copies.
 pub(crate) fn stands_twice(bytes: &[u8]) -> bool {
     bytes.starts_with(b"DuSh")
         && matches!(bytes[6], 4 | 5)
@@ -135,7 +135,7 @@ fn rot_is_named() -> Result<(), String> {
         }
         if is_well(&rotten) {
             mended += found.mended;
-            // What stands twice lists what is durable, or does not.
+            // A block with two copies lists runs that are durable, or does not.
             let again = scrubbed(after.clone())?.0;
             if !found.lost.is_empty() || again.mended > 0 || !is_well(&after) {
                 return wrong("is no one's, or stands twice");
@@ -205,7 +205,7 @@ fn what_rots_behind_the_end_of_a_file_is_told_once() {
     assert_eq!(laws, [Law::Data]);
 }
 
-/// Callers change files at random.
+/// Clients change files at random.
 async fn churn(volume: &Volume<Shadow>, seed: u64, is_done: &dyn Fn() -> bool) {
     let mut prng = Prng::new(seed);
     let root = volume.files.root();
@@ -234,7 +234,7 @@ async fn churn(volume: &Volume<Shadow>, seed: u64, is_done: &dyn Fn() -> bool) {
     }
 }
 
-/// Scrubs one after the other beside callers, on a disk that is well.
+/// Runs scrubs one after the other beside clients, on a good disk.
 pub(crate) fn nothing_is_found_beside_callers() -> Result<(), String> {
     for seed in 1..=7 {
         let executor = Executor::new(seed);
@@ -302,7 +302,7 @@ fn what_rots_while_it_is_served_is_named() {
     });
 }
 
-/// The names that are told of a file that has lost its last block, and so many links besides.
+/// The names that are reported of a file that has lost its last block, and has `links` more links.
 fn names_told_of(links: usize) -> Vec<String> {
     let executor = Executor::new(3);
     let image = filled();
@@ -351,7 +351,7 @@ fn it_ends_when_it_is_told_to_or_the_volume_stops_and_one_goes_at_a_time() {
     assert_eq!(findings(&disk.contents()), Ok(()));
 }
 
-/// A small volume, of which a scrub begins at any moment of an update on its way.
+/// A small volume, on which a scrub begins at any moment of an update on its way.
 pub(crate) fn what_is_being_written_is_not_judged() -> Result<(), String> {
     let executor = Executor::new(5);
     let new = executor.block_on(made(&executor, &setting())).contents();
@@ -389,7 +389,7 @@ pub(crate) fn what_is_being_written_is_not_judged() -> Result<(), String> {
     })
 }
 
-/// Looking for names goes through all directories.
+/// The search for names goes through all directories.
 #[test]
 fn it_ends_while_it_looks_for_names() {
     let mut image = filled();
@@ -414,7 +414,7 @@ fn an_update_on_its_way_is_not_judged() {
     assert_eq!(what_is_being_written_is_not_judged(), Ok(()));
 }
 
-/// Two copies of everything: what is read is the first.
+/// Two copies of everything: reads return the first.
 struct Twins(Rc<Disk>, Rc<Disk>);
 
 impl BlockDevice for Twins {
@@ -460,8 +460,8 @@ impl BlockDevice for Twins {
     }
 }
 
-/// Every unit rots on the first disk: what is read is right, and so is the disk afterwards. What
-/// rots on both is an error, and is not made of the other.
+/// Every unit rots on the first disk: reads are right, and so is the disk afterwards. A block that
+/// rots on both is an error, and is not taken from the other.
 pub(crate) fn the_other_copy_mends() -> Result<(), String> {
     let image = filled();
     let content = |name: &str, size: usize| vec![name.as_bytes()[0]; size];
@@ -472,7 +472,7 @@ pub(crate) fn the_other_copy_mends() -> Result<(), String> {
         let bytes = unit_of(&image, unit);
         let is_slot = bytes.starts_with(b"DuSh") && bytes[6] == 2;
         if is_well_with(&image, unit, &mut rotten) || is_slot {
-            continue; // it is no one's, or stands twice
+            continue; // it belongs to no file, or has two copies
         }
         for is_lost in [false, true] {
             let executor = Executor::new(unit);
@@ -494,7 +494,7 @@ pub(crate) fn the_other_copy_mends() -> Result<(), String> {
                     findings(&disks[0].contents()).map_err(|it| format!("unit {unit}: {it}"))?;
                 }
                 Err(error) if !is_lost => return Err(format!("unit {unit}: {error}")),
-                // The books are made anew, and a check tells of them.
+                // The books are rebuilt, and a check reports them.
                 Ok(_) if is_of_books(&bytes) || stands_twice(&bytes) => refused += 1,
                 Ok(_) => return Err(format!("unit {unit} is lost, and no one tells")),
                 Err(_) => refused += 1,
@@ -504,14 +504,14 @@ pub(crate) fn the_other_copy_mends() -> Result<(), String> {
     if mended > 60 && refused > 50 { Ok(()) } else { Err(format!("{mended}, {refused}")) }
 }
 
-/// Whether a block is of the map, its log, the records, the answers or the lines of lists, or leads
-/// to such.
+/// Whether a block belongs to the map, its log, the records, the replies or the lines of lists, or
+/// leads to one that does.
 fn is_of_books(bytes: &[u8]) -> bool {
     let is_above = bytes[6] == 4 && matches!(bytes[8], 1 | 3 | 5 | 7);
     bytes.starts_with(b"DuSh") && (matches!(bytes[6], 3 | 7 | 8 | 11 | 13) || is_above)
 }
 
-/// Lets a unit rot, and says whether that is no loss.
+/// Lets a unit rot, and returns whether that is harmless.
 fn is_well_with(image: &Image, unit: u64, rotten: &mut Image) -> bool {
     let byte = unit_of(image, unit)[77];
     rotten.write(unit * UNIT + 77, &[byte ^ 4]);
@@ -525,7 +525,7 @@ fn spoilt(image: &Image, unit: u64) -> Image {
     spoilt
 }
 
-/// What is in the files, and that their names are there.
+/// The contents of the files, whose names have to be there.
 pub(crate) async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], FsError> {
     let root = volume.files.root();
     let deep = volume.lookup(root, "deep").await?;
@@ -543,8 +543,8 @@ pub(crate) async fn read_all(volume: &Volume<Shadow>) -> Result<[Vec<u8>; 2], Fs
     Ok([volume.read(small).await?, volume.read(large).await?])
 }
 
-/// Inodes, names and pointers rot on the disk that are all in memory, and perhaps held by a
-/// snapshot. Gives what a scrub finds, and what a cut leaves after it.
+/// Inodes, names and pointers that are all in memory, and perhaps held by a snapshot, rot on the
+/// disk. Returns the findings of a scrub, and the image of a cut after it.
 fn scrubbed_in_memory(with_snapshot: bool) -> Result<(Scrubbed, Image), String> {
     let executor = Executor::new(3);
     let disk = Disk::new(&executor, filled());
@@ -638,8 +638,8 @@ fn a_disk_with_an_arm_is_read_at_its_speed() {
     });
 }
 
-/// What a scrub tells of a file with a rotten block, if a snapshot is made after a while, and the
-/// file is written over then; and how long it took.
+/// The losses that a scrub reports of a file with a rotten block, if a snapshot is made after a
+/// pause, and the file is overwritten then; and the time that it took.
 fn told_beside_a_snapshot(pause: Duration) -> (Vec<Lost>, Duration) {
     let executor = Executor::new(3);
     let image = filled();

@@ -1,4 +1,4 @@
-//! Files that become shorter on a full volume, many at once.
+//! Truncations of many files at once on a full volume.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use vfs::{FileSystem, FsError, ObjectId, Stability};
 
 use crate::bench::{Setting, findings, made};
 
-/// Files, each of so many blocks, which a snapshot holds, on a volume of so many bytes.
+/// Files, each of this many blocks, which a snapshot holds, on a volume of this many bytes.
 #[derive(Clone, Copy, Debug)]
 struct Many {
     block_kib: u64,
@@ -40,7 +40,7 @@ async fn fill(volume: &Volume<Shadow>) {
 }
 
 impl Many {
-    /// The files, and a volume that is full.
+    /// The files, on a full volume.
     fn full(self) -> (Image, Vec<ObjectId>) {
         let executor = Executor::new(1);
         let setting = Setting::of(self.block_kib, 4 * self.block_kib.max(16), self.bytes);
@@ -69,8 +69,9 @@ impl Many {
     }
 }
 
-/// All become shorter at once; the last block of each gets another place then, since the snapshot
-/// has it. Those that have no room for that have none when all is at rest again. Says how many.
+/// Truncates all at once; the last block of each then gets another place, since the snapshot holds
+/// it. Truncations that find no room find none when all is at rest again, either. Returns their
+/// number.
 fn without_room(many: Many, (image, files): &(Image, Vec<ObjectId>), seed: u64) -> usize {
     let executor = Executor::new(seed);
     let some = [(1_000, 5_000), (100_000, 500_000), (10_000, 2_000_000)][seed as usize % 3];

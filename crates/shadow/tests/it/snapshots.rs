@@ -1,4 +1,4 @@
-//! Snapshots over changes of all kinds, cuts, deletions, and where there is hardly room.
+//! Snapshots over all kinds of changes, cuts and deletions, and with little free space.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use vfs::{FileSystem, FsError, ObjectId, SnapshotNumber, SnapshotState, Stabilit
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Files by their names, and what is in them.
+/// Files by their names, with their contents.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What is in the root of a tree.
+/// The files in the root of a tree.
 async fn shown(volume: &Volume<Shadow>, tree: SnapshotNumber) -> Result<Files, String> {
     let root = volume.files.root().within(tree);
     let told = |error: FsError| error.to_string();
@@ -39,7 +39,7 @@ fn differs(what: &str, shown: &Files, right: &Files) -> Result<(), String> {
     Err(format!("{what}: {:?}, not {:?}, or others", lengths(shown), lengths(right)))
 }
 
-/// Changes files of the root.
+/// Makes changes to files in the root.
 struct Changer<'a> {
     volume: &'a Volume<Shadow>,
     chance: Seeded,
@@ -61,7 +61,7 @@ impl Changer<'_> {
         self.volume.lookup(self.volume.files.root(), text).await
     }
 
-    /// Writes over something, or behind it.
+    /// Overwrites a part of a file, or appends to it.
     async fn write(&mut self) -> Result<(), FsError> {
         let Some(text) = self.some() else { return Ok(()) };
         let limit = [3_000, 20_000, 90_000][self.below(3) as usize];
@@ -103,7 +103,7 @@ impl Changer<'_> {
     }
 }
 
-/// A snapshot, and what it holds.
+/// Snapshots by name, with their files.
 type Kept = BTreeMap<String, (SnapshotNumber, Files)>;
 
 async fn all_show(volume: &Volume<Shadow>, live: &Files, kept: &Kept) -> Result<(), String> {
@@ -114,7 +114,7 @@ async fn all_show(volume: &Volume<Shadow>, live: &Files, kept: &Kept) -> Result<
     Ok(())
 }
 
-/// Ends deletions that were begun.
+/// Finishes deletions that were begun.
 async fn end_all(volume: &Volume<Shadow>) -> Result<(), String> {
     let all = volume.files.snapshots().expect("it has them").list();
     let all = all.open().await.map_err(|lost| lost.to_string())?.into_inner();
@@ -126,7 +126,7 @@ async fn end_all(volume: &Volume<Shadow>) -> Result<(), String> {
     Ok(())
 }
 
-/// One opening: changes, snapshots, deletions, a look at all of it, and a stop.
+/// One opening: changes, snapshots, deletions, a comparison of everything, and a stop.
 async fn round(
     volume: &Volume<Shadow>,
     seed: u64,
@@ -161,7 +161,7 @@ async fn round(
     Ok(changer.files)
 }
 
-/// Opens what is left on a disk, does something, stops it.
+/// Opens an image, does some work, and stops it.
 fn open_again<T>(
     image: Image,
     seed: u64,
@@ -179,8 +179,8 @@ fn open_again<T>(
     Ok((disk.contents(), done))
 }
 
-/// Snapshots over changes of all kinds show what they hold; when all are gone, and all files, the
-/// volume is as free as it was.
+/// Snapshots show the files that they hold over all kinds of changes; when all snapshots and files
+/// are gone, the volume has as much free space as at the beginning.
 pub(crate) fn they_come_and_go(seed: u64, rounds: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 24 << 20)));
@@ -218,7 +218,7 @@ fn snapshots_come_and_go() {
     }
 }
 
-/// Snapshots come and go while the power may fail: what was told of them holds.
+/// Makes and deletes snapshots, for cuts of the power: acknowledged snapshots and deletions hold.
 fn record_deletion(seed: u64) -> (Trace, Kept, Files) {
     let executor = Executor::new(seed);
     executor.block_on(async {
@@ -330,8 +330,8 @@ fn going_back_is_done_as_a_whole_or_not_at_all() {
     }
 }
 
-/// A snapshot is made when there is hardly any room, or refused; whatever was made then, all files
-/// can be removed, and all of it is free when the snapshots are gone.
+/// A snapshot is made when there is hardly any room, or refused; in either case all files can be
+/// removed, and everything is free when the snapshots are gone.
 pub(crate) fn a_full_volume_is_emptied() -> Result<(), String> {
     for (seed, left) in [(1, 0), (2, 20), (3, 60), (4, 120), (5, 200)] {
         let executor = Executor::new(seed);
@@ -377,7 +377,7 @@ fn a_full_volume_with_a_snapshot_is_emptied() {
     assert_eq!(a_full_volume_is_emptied(), Ok(()));
 }
 
-/// A snapshot holds more blocks of metadata than there is room for without what is set aside.
+/// A snapshot holds more blocks of metadata than there is room for outside the reserve.
 pub(crate) fn many_files_go_while_a_snapshot_has_them() -> Result<(), String> {
     const FILES: usize = 2000;
     let executor = Executor::new(1);
@@ -417,7 +417,7 @@ fn many_files_go_while_a_snapshot_has_them_all() {
     assert_eq!(many_files_go_while_a_snapshot_has_them(), Ok(()));
 }
 
-/// What died is counted as soon as it did: no fold has told of it yet.
+/// Dead blocks are counted at once, before a fold has put them on a list.
 #[test]
 fn a_list_counts_what_died_a_moment_ago() {
     let executor = Executor::new(1);
@@ -448,11 +448,11 @@ fn a_list_counts_what_died_a_moment_ago() {
         Ok(seen)
     });
     let seen = done.expect("nothing fails").1;
-    // With data, three blocks of metadata: inodes, what leads to them, and to data.
+    // With data, three blocks of metadata: inodes, and the parents of inodes and of data.
     let [first, second, third, last] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(first, &[0], "{seen:?}");
     assert!((8..12).contains(&second[0]), "{seen:?}");
-    // What both have is neither's alone.
+    // Blocks that both hold are unique to neither.
     assert!(third[0] == second[0] && (8..12).contains(&third[1]), "{seen:?}");
     assert!(last[0] >= 20, "{seen:?}");
 }

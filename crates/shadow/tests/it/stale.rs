@@ -1,4 +1,4 @@
-//! Readers that come too late: what they read was given back meanwhile, and is another's.
+//! Late readers: the block that they read was freed meanwhile, and has a new owner.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -23,13 +23,13 @@ use crate::bench::{Setting, findings, made};
 use crate::forge::versions;
 use crate::scrub::{UNIT, unit_of};
 
-/// A mirror of two disks, of which the second may lose writes. Reads come from the first, and some
-/// take long.
+/// A mirror of two disks, of which the second may lose writes. Reads go to the first, and some are
+/// slow.
 struct Mirror {
     disks: [Rc<Disk>; 2],
     /// Bytes that the second disk does not get.
     lost: RefCell<Vec<Range<u64>>>,
-    /// Bytes whose reads begin when this is empty.
+    /// Bytes whose reads start when this is empty.
     slow: RefCell<Vec<Range<u64>>>,
     quick: Signal,
     waited: Cell<u64>,
@@ -61,7 +61,7 @@ impl Mirror {
     }
 }
 
-/// What an opening has.
+/// The device that an opening gets.
 struct Handle(Rc<Mirror>);
 
 impl BlockDevice for Handle {
@@ -128,7 +128,7 @@ impl BlockDevice for Handle {
 const BLOCKS: u64 = 150;
 /// The block that is read too late: the first that is read ahead.
 const LATE: u64 = READ as u64;
-/// Blocks that are read at once before.
+/// Blocks that are read with one request before.
 const READ: u32 = 64;
 
 async fn opened(runtime: Runtime, mirror: &Rc<Mirror>) -> Result<Volume<Shadow>, String> {
@@ -137,7 +137,7 @@ async fn opened(runtime: Runtime, mirror: &Rc<Mirror>) -> Result<Volume<Shadow>,
     opened.map(Volume::new).map_err(|error| error.to_string())
 }
 
-/// Bytes of a block, in each file others.
+/// Contents of a block, different in each file.
 fn content(file: u64, block: u64) -> Vec<u8> {
     (0..512_u64).flat_map(|at| (at << 32 | file << 16 | block).to_le_bytes()).collect()
 }
@@ -160,8 +160,9 @@ async fn take(volume: &Volume<Shadow>, mirror: &Mirror, unit: u64) {
     }
 }
 
-/// A file is read, and what follows is read ahead. Before that arrives, the file is cut short, and
-/// another has its place, of which one disk has lost the write: it keeps what fits the old pointer.
+/// A file is read, and the following block is read ahead. Before that block arrives, the file is
+/// truncated, and another file gets its place. One disk has lost the write of that, so it has data
+/// that matches the old pointer.
 pub(crate) fn what_is_read_ahead_mends_nothing() -> Result<(), String> {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 3 << 20)));
@@ -199,7 +200,7 @@ pub(crate) fn what_is_read_ahead_mends_nothing() -> Result<(), String> {
 }
 
 /// The blocks of the inode of a file that snapshots may hold are read. Meanwhile the snapshot is
-/// deleted, and the blocks have other owners, of which one disk has lost the writes.
+/// deleted, and the blocks have new owners, whose writes one disk has lost.
 pub(crate) fn what_a_snapshot_had_is_mended_no_more() -> Result<(), String> {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 3 << 20)));

@@ -1,4 +1,4 @@
-//! Changes in steps: large files that go or become shorter, cut at every event.
+//! Multi-step operations: removal and truncation of large files, cut at every event.
 
 use enginekit::Volume;
 use shadow::Shadow;
@@ -7,16 +7,16 @@ use vfs::{FileSystem, FsError, Stability};
 
 use crate::bench::{Setting, findings, made, opened};
 
-/// Bytes of the file: several steps of 256 blocks.
+/// Size of the file: several steps of 256 blocks.
 const LENGTH: usize = 3 << 20;
-/// Bytes that are left of it when it is cut short, within a block.
+/// Size after the truncation, within a block.
 const SHORT: u64 = 100_001;
 
 fn content() -> Vec<u8> {
     (0..LENGTH).map(|at| (at ^ at >> 9) as u8 | 1).collect()
 }
 
-/// A large file goes, or becomes shorter: what happened to the disk meanwhile.
+/// Removes or truncates a large file, and returns the trace of the disk.
 fn record(seed: u64, goes: bool) -> Trace {
     let executor = Executor::new(seed);
     executor.block_on(async {
@@ -38,7 +38,7 @@ fn record(seed: u64, goes: bool) -> Trace {
     })
 }
 
-/// What is left of the file, if it is there.
+/// The remaining bytes of the file, if it exists.
 async fn left(volume: &Volume<Shadow>) -> Result<Option<Vec<u8>>, FsError> {
     match volume.lookup(volume.files.root(), "large").await {
         Ok(file) => volume.read(file).await.map(Some),
@@ -95,7 +95,7 @@ fn a_large_file_goes_or_becomes_shorter_over_cuts() {
     assert_eq!(steps_are_gone_on_with(), Ok(()));
 }
 
-/// Directories do not get shorter, so one that had many names goes in steps.
+/// Directories do not shrink, so one that had many names is freed in steps.
 #[test]
 fn a_large_directory_goes_over_cuts() {
     let executor = Executor::new(5);
@@ -107,7 +107,7 @@ fn a_large_directory_goes_over_cuts() {
         let large = volume.mkdir(root, "large").await.expect("there is room");
         let name = |number: u64| format!("{number:0255}");
         let file = volume.create(root, "f").await.expect("there is room");
-        let names = 4200; // of which a block has 14
+        let names = 4200; // a block has 14 of them
         for number in 0..names {
             volume.link(file, large, &name(number)).await.expect("there is room");
         }

@@ -1,5 +1,5 @@
-//! Data pointers that lead, with checksums that fit, to what something else holds: a repair leaves
-//! that to whom it belongs, and loses nothing that an intact tree leads to.
+//! Data pointers to units that something else holds, with checksums that match: a repair leaves the
+//! units to their owner, and loses no block of an intact tree.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::mended::on;
 use crate::repair::repaired;
 use crate::scrub::{UNIT, unit_of};
 
-/// Files beside each other, from this number on, and the directory in which they are.
+/// Number of adjacent files, the first of their numbers, and the directory.
 const FILES: u64 = 40;
 pub(crate) const FIRST: u64 = 17;
 pub(crate) const D: u64 = 16;
@@ -28,7 +28,7 @@ pub(crate) fn name(number: u64) -> String {
     if number == LARGE { "large".to_owned() } else { format!("f{number}") }
 }
 
-/// A stopped volume with `/d`, in which are many files of three blocks, and a large one.
+/// A stopped volume with `/d`, which has many files of three blocks, and a large one.
 pub(crate) fn of_files(block_kib: u64) -> Image {
     let executor = Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(block_kib, 64, 8 << 20)));
@@ -49,7 +49,7 @@ pub(crate) fn of_files(block_kib: u64) -> Image {
     image
 }
 
-/// The pointer of a file to its block 1 leads to this unit, as if that were its data.
+/// Points block 1 of a file to this unit, as if that were its data.
 fn astray(image: &Image, file: u64, to: u64, block_kib: u64) -> Image {
     let units = block_kib / 4;
     let data: Vec<u8> = (to..to + units).flat_map(|unit| unit_of(image, unit)).collect();
@@ -67,7 +67,7 @@ pub(crate) fn units_of_home(image: &Image, file: u64) -> u64 {
     *units(image, Kind::Inodes, 0, file / 16).last().expect("it is there")
 }
 
-/// What each file has but this one.
+/// The contents of all files but this one.
 pub(crate) async fn read_all(
     volume: &Volume<Shadow>,
     but: u64,
@@ -87,8 +87,8 @@ async fn read_but(volume: &Volume<Shadow>, but: &[u64]) -> Result<BTreeMap<u64, 
     Ok(all)
 }
 
-/// A repair of what went astray, and what a caller does then: `copied` says what the file has at
-/// that place, and all else is as it was.
+/// A repair of a stray pointer, and the calls of a client afterwards: `copied` is the content of
+/// that block of the file, and everything else is as it was.
 fn is_parted(right: &Image, wrong: &Image, file: u64, copied: &[u8]) -> Result<(), String> {
     let told = found(wrong)?.wrong;
     let path = format!("/d/{}", name(file));
@@ -124,7 +124,7 @@ fn is_parted(right: &Image, wrong: &Image, file: u64, copied: &[u8]) -> Result<(
     if now == all { Ok(()) } else { Err("what another has is lost".to_owned()) }
 }
 
-/// The blocks of metadata of a volume that is well, and what they are.
+/// The blocks of metadata of a consistent volume, with their kinds.
 fn metadata(image: &Image) -> Vec<(&'static str, u64)> {
     let in_use = |unit: u64| {
         let mut rotten = image.clone();
@@ -155,7 +155,7 @@ fn a_block_of_metadata_stays_whose_it_is() {
         let image = of_files(block_kib);
         let zeros = vec![0; (block_kib as usize) << 10];
         for (what, unit) in metadata(&image) {
-            // One that is looked at before, and one that is looked at behind.
+            // One file that is checked before, and one that is checked after.
             for file in [FIRST, FIRST + FILES - 1] {
                 let to = unit / (block_kib / 4) * (block_kib / 4);
                 let wrong = astray(&image, file, to, block_kib);
@@ -166,7 +166,7 @@ fn a_block_of_metadata_stays_whose_it_is() {
     }
 }
 
-/// Where a file has its first block.
+/// The unit of a file's first block.
 fn first_block(image: &Image, file: u64) -> u64 {
     let home = unit_of(image, units_of_home(image, file));
     let at = 64 + (file % 16) as usize * 252 + 88;
@@ -180,7 +180,7 @@ fn a_block_of_data_that_two_have_is_copied() {
         let block = |file: u64| first_block(&image, file);
         for (file, other) in [(FIRST, FIRST + 30), (FIRST + 30, FIRST), (FIRST + 8, FIRST + 8)] {
             let wrong = astray(&image, file, block(other), block_kib);
-            // One of the two has a copy, and nobody can tell whose it was.
+            // One of the two has a copy, and nothing shows whose the block was.
             let told = found(&wrong).expect("it can be looked at").wrong;
             assert!(told.iter().any(|it| it.law == Law::Once), "{told:?}");
             let (mended, _) = repaired(&wrong).expect("there is room");
@@ -209,7 +209,7 @@ fn a_block_of_data_that_two_have_is_copied() {
     }
 }
 
-/// What happens to a disk while a large file goes from a volume that is full, and has a stray.
+/// Trace of the removal of a large file from a full volume with a stray pointer.
 fn a_removal(wrong: &Image) -> Trace {
     let executor = Executor::new(6);
     let disk = Disk::new(&executor, wrong.clone());
@@ -231,11 +231,11 @@ fn a_removal(wrong: &Image) -> Trace {
     })
 }
 
-/// A server is killed when its newest superblock is in the cache of the disk alone. A repair needs
-/// copies; the power goes in its middle, and what the superblock before leads to is there.
+/// A server is killed when its newest superblock is only in the disk's cache. A repair needs
+/// copies; the power fails in the middle of it, and the blocks of the superblock before are intact.
 pub(crate) fn copies_spare_what_may_come_back() -> Result<(), String> {
     let image = of_files(4);
-    // So many need copies that some go where there was something before.
+    // So many need copies that some go to places that were in use before.
     let strays = FIRST..FIRST + 25;
     let but: Vec<u64> = strays.clone().chain([LARGE]).collect();
     let (_, right) = on(&image, async |volume| read_but(volume, &but).await)?;

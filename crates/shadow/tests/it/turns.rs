@@ -1,4 +1,4 @@
-//! Places on a disk whose arm can be followed: what appends cost there, in virtual time.
+//! Placement on a disk whose arm position is known: the cost of appends, in virtual time.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use vfs::{FileSystem, Stability};
 
 use crate::bench::{findings, undisturbed};
 
-/// A volume on the disk of Acacia, that is open.
+/// An open volume on the disk of Acacia.
 struct Bench {
     executor: Executor,
     disk: Rc<Disk>,
@@ -30,8 +30,8 @@ impl Bench {
         Self { executor, disk, volume }
     }
 
-    /// So many daemons append to files of 1 MiB, with requests of so many KiB; tells KiB a second,
-    /// of data and of all.
+    /// Daemons append to files of 1 MiB, with requests of `kib` KiB; returns KiB a second, of data
+    /// and of all writes.
     fn append(&self, daemons: u64, kib: std::ops::RangeInclusive<u64>, requests: u64) -> [f64; 2] {
         let most = kib.end() << 10;
         let files = requests.div_ceil((1 << 20) / most) + 1;
@@ -85,7 +85,7 @@ fn speeds(tells: Tells) -> [f64; 2] {
     })
 }
 
-/// Where turns are known, appends have most of what the disk can do.
+/// If rotation is known, appends use most of the disk's bandwidth.
 pub(crate) fn appends_follow_the_turns() -> Result<(), String> {
     let [lone, eight] = speeds(Tells::Turns);
     if lone > 720.0 && eight > 1120.0 { Ok(()) } else { Err(format!("{lone}, {eight}")) }
@@ -103,7 +103,7 @@ fn where_cylinders_alone_are_known_appends_stay_in_them() {
     assert!(cylinders[1] > 1.1 * nothing[1], "{cylinders:?}, {nothing:?}");
 }
 
-/// A disk of which the arm is followed is cut while it is written.
+/// A disk with a known arm position is cut while it is written.
 #[test]
 fn a_cut_leaves_what_was_answered() {
     let bench = Bench::new(Tells::Turns, 16 << 20);
@@ -126,7 +126,7 @@ fn a_cut_leaves_what_was_answered() {
                 Either::Right((_, written)) => {
                     let image = bench.disk.crash(&mut chance);
                     written.await.expect("there is room");
-                    answered.set(round); // the image is of before
+                    answered.set(round); // the image is from before
                     image
                 }
             }
@@ -136,7 +136,8 @@ fn a_cut_leaves_what_was_answered() {
     }
 }
 
-/// Opens what a cut left: all that was answered is there, and nothing is wrong.
+/// Opens the disk after a cut: everything that was acknowledged is there, and a check finds
+/// nothing.
 fn findings_after_return(image: &Image, size: u64) {
     let executor = Executor::new(3);
     let options = Options { timing: presets::ACACIA, tells: Tells::Turns, ..Options::default() };

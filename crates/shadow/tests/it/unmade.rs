@@ -1,5 +1,5 @@
-//! Snapshots of a volume whose callers never rest, of one that has no room below, and of one with a
-//! list that has rotted.
+//! Making snapshots of a volume under constant load, of one without room below, and of one with a
+//! rotten list.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use vfs::{FileSystem, FsError, Stability};
 use crate::bench::{Setting, findings, made, opened};
 use crate::scrub::unit_of;
 
-/// Making a snapshot is refused where nothing can become durable, whatever is to be folded.
+/// A snapshot is refused if nothing can become durable, whatever has to be folded.
 pub(crate) fn snapshots_wait_for_no_room_below() -> Result<(), String> {
     for count in 1..=20 {
         let executor = Executor::new(count);
@@ -46,12 +46,12 @@ fn snapshots_are_refused_where_there_is_no_room_below() {
     assert_eq!(snapshots_wait_for_no_room_below(), Ok(()));
 }
 
-/// How often a snapshot is made, of which some need a fold.
+/// Number of snapshots made, some of which need a fold.
 const SNAPSHOTS: u64 = 80;
-/// No snapshot takes longer.
+/// Longest time to make a snapshot.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// So many callers write as fast as they can, while snapshots come and go.
+/// Writers write as fast as they can, while snapshots are made and deleted.
 fn made_beside(writers: usize, bytes: u64) -> Result<(), String> {
     let executor = Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, bytes)));
@@ -89,14 +89,14 @@ fn made_beside(writers: usize, bytes: u64) -> Result<(), String> {
             has_ended.set(true);
             made
         };
-        // Writers come first: whoever waits for an update hears of it before a snapshot does.
+        // Writers come first: they hear of the end of an update before a snapshot does.
         let (written, made) = join(join_all((0..writers).map(write)), snapshots).await;
         written.into_iter().collect::<Result<Vec<()>, _>>().map_err(|error| error.to_string())?;
         made
     })
 }
 
-/// Callers that are busy keep no snapshot from being made.
+/// Busy clients do not keep a snapshot from being made.
 #[test]
 fn snapshots_are_made_beside_busy_callers() {
     assert_eq!(made_beside(1, 24 << 20), Ok(()));
@@ -115,7 +115,7 @@ fn used(image: &Image, work: impl AsyncFnOnce(&Volume<Shadow>) -> Result<(), Str
     disk.contents()
 }
 
-/// Every other block of a file is written, one by one.
+/// Overwrites every other block of a file, one by one.
 async fn riddle(volume: &Volume<Shadow>, name: &str, value: u8) -> Result<(), String> {
     let file = volume.lookup(volume.files.root(), name).await.map_err(told)?;
     for block in (0..900).step_by(2) {
@@ -129,8 +129,8 @@ fn told(error: FsError) -> String {
     error.to_string()
 }
 
-/// A volume with a snapshot, and a list of several blocks of what it alone holds, of which the last
-/// has rotted; and then more has died.
+/// A volume with a snapshot, and a list of several blocks of its runs, of which the last has
+/// rotted; and then more blocks have died.
 fn rotten() -> Image {
     let executor = Executor::new(1);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 32 << 20)));
@@ -157,7 +157,7 @@ fn rotten() -> Image {
     used(&rotten, async |volume| riddle(volume, "f2", 3).await)
 }
 
-/// What is left of a rotten list is in nobody's way.
+/// The remains of a rotten list do not get in the way of other lists.
 pub(crate) fn lists_grow_after_one_has_rotted() -> Result<(), String> {
     let image = used(&rotten(), async |volume| {
         delete(volume, "one", true).await?;

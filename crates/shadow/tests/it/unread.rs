@@ -1,5 +1,5 @@
-//! Snapshots of which a block of metadata cannot be read: what the trees behind them and in front
-//! of them share is held once, and a repair copies nothing of it.
+//! Snapshots with an unreadable block of metadata: blocks that the trees before and after them
+//! share are held once, and a repair copies none of them.
 
 use enginekit::Volume;
 use enginekit::snapshots::{delete, pin};
@@ -15,11 +15,11 @@ use crate::mended::{on, shown};
 use crate::repair::repaired;
 use crate::scrub::{UNIT, unit_of};
 
-/// The file that has most of the space, and a block of pointers that each tree has anew.
+/// The file with most of the space, and with a block of pointers that differs in each tree.
 const BIG: u64 = 16;
-/// So many files that blocks of pointers lead to inodes.
+/// Number of files: so many that blocks of pointers lead to inodes.
 const FILES: u64 = 100;
-/// The trees, and the snapshots whose they are.
+/// The trees, with the names of their snapshots.
 const TREES: [(u32, &str); 3] = [(1, "one"), (2, "two"), (3, "three")];
 /// A block: its kind, owner, level and index.
 type Block = (Kind, u64, u8, u64);
@@ -32,8 +32,8 @@ async fn write(volume: &Volume<Shadow>, file: ObjectId, blocks: u64, byte: u8) {
     volume.write(file, 0, data, Stability::FileSync).await.expect("there is room");
 }
 
-/// A stopped volume, more than half full, with three snapshots that have nearly all with the live
-/// tree, but no block of inodes 16 to 31, and none that leads to it.
+/// A stopped volume, more than half full, with three snapshots that share nearly everything with
+/// the live tree, except a block of inodes 16 to 31, and the blocks that lead to it.
 fn of_four_trees() -> Image {
     let executor = sim::Executor::new(5);
     let disk = executor.block_on(made(&executor, &Setting::of(4, 64, 4 << 20)));
@@ -57,12 +57,12 @@ fn of_four_trees() -> Image {
     image
 }
 
-/// One bit of a unit is another.
+/// Flips one bit of a unit.
 fn rot(image: &mut Image, unit: u64) {
     image.write(unit * UNIT + 77, &[unit_of(image, unit)[77] ^ 4]);
 }
 
-/// The units of a block that trees have, the oldest first.
+/// The units of a block in all trees, the oldest first.
 fn units(image: &Image, block: Block) -> Vec<u64> {
     let is_used = |unit| {
         let mut rotten = image.clone();
@@ -72,8 +72,8 @@ fn units(image: &Image, block: Block) -> Vec<u64> {
     versions(image, block, is_used)
 }
 
-/// These blocks of snapshots rot, each by its number, with all copies: what is found, and what a
-/// repair leaves.
+/// Lets these blocks of snapshots, each with its number, rot in all copies, and compares the
+/// findings of a check, and the state after a repair.
 fn is_rot_alone(image: &Image, rotten: &[(u32, Vec<u64>)]) -> Result<(), String> {
     let mut wrong = image.clone();
     rotten.iter().flat_map(|(_, units)| units).for_each(|&unit| rot(&mut wrong, unit));
@@ -84,7 +84,7 @@ fn is_rot_alone(image: &Image, rotten: &[(u32, Vec<u64>)]) -> Result<(), String>
     let told = found(&wrong)?.wrong;
     let mut blocks = 0;
     for it in &told {
-        // What was held behind the rot alone is in use, on lists, and nobody holds it.
+        // Runs held only below the rot are in use and on lists, but have no holder.
         let is_unheld = it.ino.is_none() && matches!(it.law, Law::Map | Law::Listed);
         if it.law == Law::Once || !is_unheld && !has_rotten(it.snapshot.as_deref()) {
             return Err(format!("{} found, of them: {it}", told.len()));

@@ -1,5 +1,5 @@
-//! Returns on a disk of which two reads of one place give two versions, as a mirror may that keeps
-//! no checksums.
+//! Recovery on a disk that returns two versions in two reads of one place, like a mirror without
+//! checksums.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use vfs::FileSystem;
 
 use crate::bench::{Setting, made, opened};
 
-/// A mirror, of which a read at a place where there was one before gives another version.
+/// A mirror that returns another version when a place is read again.
 struct TwoVersions {
     disk: Rc<Disk>,
     seen: RefCell<BTreeSet<u64>>,
