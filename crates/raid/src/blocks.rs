@@ -1,7 +1,7 @@
 //! Cache of members' blocks, so that a small write need not read the blocks that parity is computed
 //! from.
 //!
-//! It holds the least recently evicted blocks of 4 KiB, of data and of parity. A cached block
+//! It holds the most recently used blocks of 4 KiB, of data and of parity. A cached block
 //! equals the block on its member, so every writer updates the cache, holding the stripe lock.
 //!
 //! Invariants:

@@ -115,7 +115,7 @@ pub(crate) struct Missed {
     touched: RefCell<BTreeMap<u64, u64>>,
     /// The block as it is on the members.
     saved: RefCell<Regions>,
-    /// Whether a member is out and nobody knows what it has missed.
+    /// Whether a member is out and its missed regions are unknown.
     is_unknown: Cell<bool>,
     /// Whether the tables have the checksums of everything written since a member is out, its own
     /// included. An older program left the member's checksums as they were.

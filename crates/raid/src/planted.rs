@@ -79,7 +79,7 @@ planted::bugs! {
     EarlyDismissals,
     /// A write of a slot that is being replaced misses the old disk.
     MissedLeavers,
-    /// The new disk of a replacement is in before what it was given is durable.
+    /// The new disk of a replacement is in before its fill is durable.
     HastyReplacements,
     /// A write to a member that is out is acknowledged though the others cannot give its data.
     WrittenNowhere,

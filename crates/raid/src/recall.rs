@@ -5,7 +5,7 @@
 //! or unreadable proves nothing. If that is true of the tables of all units of a stripe, the stripe
 //! counts as written. In such a stripe, a block without a known checksum is lost: the bytes there
 //! may be older than the set.
-//! which no checksum is known is lost: what stands there may be older than the set.
+//!
 //! Recovery has already replayed the map blocks and checksums of the records that are needed.
 
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@
 //! take their writes. If others refuse as well, the host that they share is full.
 //!
 //! Invariants:
-//! 1. A slot waits for space from the time one of its writes is refused until that write is taken.
+//! 1. A slot waits for space while one of its writes has been refused and not taken since.
 //!
 //! Not asserted: 1, which creating and dropping a [`Refusal`] maintains.
 

@@ -60,7 +60,7 @@ struct Source {
 #[derive(Clone)]
 struct Candidate {
     bytes: Vec<u8>,
-    /// Whether the bytes do not fit the block's checksum. Set also for what a member has in a block
+    /// Whether the bytes do not fit the block's checksum. Set also for a member's bytes of a block
     /// that was called lost.
     is_doubted: bool,
 }

@@ -226,8 +226,7 @@ impl Written {
         has_bit(&self.home.borrow(), stripe) || self.is_fresh(stripe)
     }
 
-    /// Whether no stripe of a range was written since the set was opened, nor earlier by any
-    /// durable record.
+    /// Whether no stripe of a range has been written since the set was opened, or had its bit then.
     pub(crate) fn has_none(&self, mut stripes: Range<u64>) -> bool {
         stripes.all(|it| !has_bit(&self.ever.borrow(), it) && !self.is_fresh(it))
     }
