@@ -1,8 +1,8 @@
 //! Inodes and directories of the model, and the blocks that each call changes.
 //!
-//! A call returns the blocks that its program has to write synchronously without soft updates: "523
-//! = 2 a file, 4 a directory", and one whenever a directory takes another sector. A removed name
-//! takes one write, and a file or directory that frees contents takes another.
+//! A call returns the blocks that its program has to write synchronously without soft updates:
+//! "523 = 2 a file, 4 a directory", and one whenever a directory takes another sector. A removed
+//! name takes one write, and a file or directory that frees contents takes another.
 
 use std::collections::BTreeMap;
 
