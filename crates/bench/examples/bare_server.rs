@@ -1,7 +1,6 @@
 //! A server that only moves bytes, until its standard input ends. Its arguments are a port; `apart`
-//! or `together`, which is how it waits for calls; a device or a file for what is written, if that
-//! is to be possible: then changes are durable before they are answered; and `keep` if READs are to
-//! be answered from memory.
+//! or `together`, the way it waits for calls; optionally a device or a file to write to, so that
+//! changes are durable before they are answered; and `keep` to answer READs from memory.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,7 +1,7 @@
-//! A clock that wakes within some tens of microseconds.
+//! A clock that wakes sleepers within some tens of microseconds.
 //!
-//! Timers of the reactor come in milliseconds. A load of ten thousand calls a second, begun by
-//! those, would be ten bursts in a hundred; so a thread of its own waits for the earliest time and
+//! Timers of the reactor have millisecond resolution. A load of ten thousand calls a second that is
+//! driven by them would come in bursts of ten; so a separate thread waits for the earliest time and
 //! wakes the sleepers that are due.
 
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use runtime::{Clock, Instant, Timestamp};
 
-/// A clock that tells what another one does, and wakes by itself. Its thread ends with it.
+/// A clock with the time of another one, and its own wake-ups. Its thread ends with it.
 pub struct FineClock {
     clock: Rc<dyn Clock>,
     agenda: Arc<Agenda>,
@@ -35,8 +35,7 @@ struct Entries {
     is_over: bool,
 }
 
-/// A sleeper that is to be woken, and when. Entries of one time are in the order in which they were
-/// made.
+/// A sleeper and its wake-up time. Entries for the same time are in order of creation.
 struct Entry {
     when: std::time::Instant,
     number: u64,
@@ -74,13 +73,13 @@ fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// A lock whose holder panicked holds what it held: nothing here is ever half changed.
+/// Ignores poisoning: nothing here is ever half changed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FineClock {
-    /// What `clock` tells, and a thread that wakes.
+    /// A clock with the time of `clock`, and a thread for wake-ups.
     pub fn over(clock: Rc<dyn Clock>) -> Self {
         let agenda = Arc::new(Agenda::default());
         let waking = agenda.clone();
@@ -97,7 +96,7 @@ impl Drop for FineClock {
 }
 
 impl Agenda {
-    /// Wakes the sleepers that are due, until the clock is gone.
+    /// Wakes the sleepers that are due, until the clock is dropped.
     fn keep(&self) {
         let mut entries = locked(&self.entries);
         while !entries.is_over {
@@ -162,7 +161,7 @@ impl Clock for FineClock {
 
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
         let sleeper = Arc::new(Mutex::new(Sleeper::default()));
-        // A time that cannot be told never comes.
+        // A time that overflows never comes.
         if let Some(when) = now().checked_add(duration) {
             self.agenda.enter(when, sleeper.clone());
         }
@@ -174,7 +173,7 @@ impl Clock for FineClock {
 mod tests {
     use super::*;
 
-    /// What a reactor tells, without its timers.
+    /// Time without timers.
     struct Told(std::time::Instant);
 
     impl Clock for Told {

@@ -1,17 +1,17 @@
-//! The time that processes of this machine have had on its processors.
+//! Processor time of processes on this machine.
 //!
-//! The server's process is looked for by the socket that it listens on. A server elsewhere, or
-//! one whose process we may not see, has no figure; nothing is guessed.
+//! The server's process is found by its listening socket. A server on another machine, or one whose
+//! process is not visible to us, has no figure; none is guessed.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// Ticks of the figures below in a second: fixed for programs, whatever the kernel's own are.
+/// Ticks a second in `/proc`: a fixed number for programs, whatever the kernel's own tick is.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// The state of a socket that listens.
+/// State of a listening socket.
 const LISTEN: &str = "0A";
 
 /// A process.
@@ -19,12 +19,12 @@ const LISTEN: &str = "0A";
 pub struct Process(String);
 
 impl Process {
-    /// This one.
+    /// The current process.
     pub fn own() -> Self {
         Self("self".to_owned())
     }
 
-    /// The one that listens at `address`, if that is on this machine and may be seen.
+    /// The process that listens at `address`, if it is on this machine and visible.
     pub fn listening_at(address: SocketAddr) -> Option<Self> {
         if !address.ip().is_loopback() {
             return None;
@@ -40,7 +40,7 @@ impl Process {
         numbers.find(|number| has_one(number, &sockets)).map(Self)
     }
 
-    /// The time that all its threads have had, and those that have ended.
+    /// Processor time of all its threads, including those that have ended.
     pub fn time(&self) -> Option<Duration> {
         let text = fs::read_to_string(Path::new("/proc").join(&self.0).join("stat")).ok()?;
         time(&text)
@@ -49,14 +49,14 @@ impl Process {
 
 /// User and system time of a line of `/proc/*/stat`.
 fn time(text: &str) -> Option<Duration> {
-    // The second field is a name in parentheses, which may hold anything.
+    // The second field is a name in parentheses, which may contain anything.
     let mut fields = text.rsplit_once(") ")?.1.split(' ').skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     let ticks = ticks()? + ticks()?;
     Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
 }
 
-/// The inodes of the sockets of a table of the kernel that listen on `port`.
+/// The inodes of the sockets in a kernel table that listen on `port`.
 fn listening(table: &str, port: u16) -> Vec<String> {
     let inode = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);

@@ -1,17 +1,17 @@
-//! `duramen bench`: the loads of crate `load` over TCP, against any NFSv3 server, and what came of
-//! them as a table, an object for programs, a picture.
+//! `duramen bench`: plays the loads of crate `load` over TCP against any NFSv3 server, and reports
+//! the results as a table, a JSON object, or a picture.
 //!
 //! # Layers
-//! * [`target`]: which server. [`tcp`]: connections to it.
-//! * [`clock`]: waking on time. Time itself, chance and tasks are handed in.
-//! * [`session`]: workload after workload. `progress`: what is seen meanwhile. [`cpu`]: processor
-//!   time of both sides.
-//! * [`report`]: what was measured, and its forms.
-//! * [`bare`]: a server that only moves bytes, to measure what measuring costs, and what any server
-//!   can come to.
+//! * [`target`]: the server's address. [`tcp`]: connections to it.
+//! * [`clock`]: precise wake-ups. Time itself, randomness and tasks are handed in.
+//! * [`session`]: workload after workload. `progress`: the progress bar. [`cpu`]: processor time of
+//!   both sides.
+//! * [`report`]: the results, and their forms.
+//! * [`bare`]: a server that only moves bytes, to measure the cost of measuring, and an upper bound
+//!   for any server.
 //!
 //! Beside `server` this is the only crate that depends on tokio. **Absent:** workloads and
-//! statistics, which `load` has; words of a command line, which the program has.
+//! statistics, which `load` has; command-line syntax, which the program has.
 
 pub mod bare;
 pub mod clock;

@@ -1,6 +1,5 @@
-//! What a user that waits for a measurement sees: a bar of the phase that runs, on standard error
-//! and only if that is a terminal. An interrupt from the keyboard ends the phase, not the cleaning
-//! up.
+//! Progress of a measurement: a bar for the running phase, on standard error and only if that is a
+//! terminal. An interrupt from the keyboard ends the phase, but not the cleanup.
 
 use std::cell::Cell;
 use std::process::{Command, Stdio};
@@ -13,24 +12,24 @@ use crate::cpu::Process;
 
 const TEMPLATE: &str = "{msg:<28} {human_pos} calls  {rate}/s  {elapsed}{errors}";
 
-/// Shows how far a measurement is.
+/// Shows the progress of a measurement.
 pub(crate) struct Progress {
     bar: ProgressBar,
     server: Option<Process>,
-    /// What a shell runs before each measurement.
+    /// Shell command to run before each measurement.
     prepared: Option<String>,
     failed: Rc<Cell<u64>>,
     is_over: Rc<Cell<bool>>,
 }
 
 impl Progress {
-    /// Nothing is drawn before the first phase.
+    /// Draws nothing before the first phase.
     pub(crate) fn new(is_shown: bool, server: Option<Process>, prepared: Option<String>) -> Self {
         let bar = if is_shown { ProgressBar::no_length() } else { ProgressBar::hidden() };
         Self { bar, server, prepared, failed: Rc::default(), is_over: Rc::default() }
     }
 
-    /// Waits for the first interrupt, and makes everything end then.
+    /// Waits for the first interrupt, and then makes everything end.
     pub(crate) fn end_on_interrupt(&self) {
         let is_over = self.is_over.clone();
         tokio::task::spawn_local(async move {
@@ -40,7 +39,7 @@ impl Progress {
         });
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -54,11 +53,11 @@ fn style() -> ProgressStyle {
     })
 }
 
-/// Has a shell run a command, and waits for it: nothing else is to happen meanwhile.
+/// Runs a shell command and waits for it, blocking: nothing else may happen meanwhile.
 fn run_in_shell(command: &str) -> Result<(), String> {
     let why = |why: String| format!("before measuring, '{command}': {why}");
     let mut shell = Command::new("/bin/sh");
-    // What it prints is not part of the report.
+    // Its output is not part of the report.
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
     match shell.status() {
         Ok(status) if status.success() => Ok(()),

@@ -1,4 +1,4 @@
-//! A run of `duramen bench`: workload after workload, each on a stage of its own.
+//! A run of `duramen bench`: workload after workload, each on a fresh stage.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -16,36 +16,36 @@ use crate::report::{Curve, Report, Result as Row};
 use crate::target::Target;
 use crate::tcp::{self, Tcp};
 
-/// What is asked for.
+/// A benchmark to run.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Which server.
+    /// The server and its export.
     pub target: Target,
-    /// What is played.
+    /// The pieces to play.
     pub pieces: Vec<Piece>,
-    /// How much of it, and how.
+    /// Duration, load and other parameters.
     pub plan: Plan,
-    /// Where MOUNT is answered, if it is known.
+    /// Port of MOUNT, if known.
     pub mount_port: Option<u16>,
     /// Whether to call from a port below 1024.
     pub is_privileged: bool,
-    /// The caller: user and group.
+    /// User and group of the caller.
     pub user: (u32, u32),
-    /// What a shell is to run when what a workload of a procedure or two needs is made, and it is
-    /// about to be measured.
+    /// Shell command to run when the files of a workload of one or two procedures are ready, just
+    /// before it is measured.
     pub prepared: Option<String>,
-    /// Whether to leave what was made where it is.
+    /// Whether to keep the files that were created.
     pub keeps: bool,
-    /// Whether to show how far things are.
+    /// Whether to show progress.
     pub shows_progress: bool,
 }
 
-/// What can be played.
+/// Something to play.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// A workload.
     Workload(Workload),
-    /// A trace, at a multiple of its own speed, or as fast as it goes.
+    /// A trace, at a multiple of its original speed, or as fast as possible.
     Replay(Vec<Entry>, Option<f64>),
 }
 
@@ -68,43 +68,43 @@ impl Piece {
     }
 }
 
-/// Why nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The host has no address.
     #[error("cannot find the host '{host}': {source}")]
     Unknown {
-        /// Its name.
+        /// Name of the host.
         host: String,
-        /// Why not.
+        /// Error of the resolver.
         source: std::io::Error,
     },
-    /// No server answers there.
+    /// No server answers at the address.
     #[error("no NFS server answers at {address}: {source}")]
     Unreachable {
-        /// Where.
+        /// Address of the server.
         address: SocketAddr,
-        /// Why not.
+        /// Error of the connection.
         source: std::io::Error,
     },
-    /// There is a server, and its MOUNT service is not found.
+    /// The server answers, but its MOUNT service was not found.
     #[error("the server at {address} answers, but its MOUNT service does not: {source}")]
     NoMount {
-        /// Where.
+        /// Address of the server.
         address: SocketAddr,
-        /// Why not.
+        /// Error of the search.
         source: std::io::Error,
     },
-    /// It could not be done.
+    /// The first stage could not be set up.
     #[error(transparent)]
     Trouble(#[from] Trouble),
 }
 
-/// Carries it out, with a finer clock. Workloads that cannot be prepared are in the report's
-/// troubles.
+/// Runs a benchmark, with a finer clock. Workloads that cannot be prepared are listed in the
+/// report's troubles.
 ///
 /// # Errors
-/// [`BenchError`], when there is no server to measure.
+/// [`BenchError`], if there is no server to measure.
 pub async fn run(order: &Order, runtime: Runtime) -> Result<Report, BenchError> {
     let clock = Rc::new(FineClock::over(runtime.clock));
     Session::begin(order, Runtime { clock, ..runtime }).await?.play().await
@@ -149,7 +149,7 @@ impl<'a> Session<'a> {
         for (index, piece) in self.order.pieces.iter().enumerate() {
             let stage = match self.stage().await {
                 Ok(stage) => stage,
-                // The first failure is about the server and the export, not about a workload.
+                // The first failure concerns the server and the export, not a workload.
                 Err(trouble) if index == 0 => return Err(trouble.into()),
                 Err(trouble) => {
                     self.trouble(piece.name(), &trouble);

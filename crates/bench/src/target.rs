@@ -1,4 +1,4 @@
-//! `nfs://HOST[:PORT]/EXPORT`: which server, and what of it.
+//! `nfs://HOST[:PORT]/EXPORT`: address of an export.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,30 +6,30 @@ use std::str::FromStr;
 
 use nfs::nfs3;
 
-/// What is measured.
+/// The export to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// A name or an address.
+    /// Host name or address.
     pub host: String,
-    /// The port of NFS.
+    /// Port of the NFS service.
     pub port: u16,
-    /// The path of the export, with the slash in front.
+    /// Path of the export, with a leading slash.
     pub export: String,
 }
 
-/// What is no target.
+/// Reason why a text is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTarget {
-    /// Another kind of address.
+    /// The scheme is not `nfs`.
     #[error("'{0}' does not begin with nfs://; a target is nfs://HOST[:PORT]/EXPORT")]
     Scheme(String),
-    /// No host.
+    /// The host is missing.
     #[error("'{0}' names no host; a target is nfs://HOST[:PORT]/EXPORT")]
     Host(String),
-    /// No number.
+    /// The port is not a valid number.
     #[error("'{0}' is no port; ports are 1 to 65535")]
     Port(String),
-    /// No path.
+    /// The path is missing.
     #[error("'{0}' names no export; a target is nfs://HOST[:PORT]/EXPORT")]
     Export(String),
 }
@@ -78,7 +78,7 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// Its address: of several the first.
+    /// The first address of the host.
     ///
     /// # Errors
     /// The resolver's.

@@ -16,13 +16,13 @@ use nfs::{mount, portmap};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How long a connection, or one of the questions before the first call, may take.
+/// Timeout of a connection, or of one of the questions before the first call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest answer to such a question.
+/// Maximum size of the answer to such a question.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// A socket as bytes.
+/// A socket as a byte stream.
 struct Socket(TcpStream);
 
 impl ByteStream for Socket {
@@ -47,14 +47,14 @@ impl ByteStream for Socket {
     }
 }
 
-/// Where a server's services are, and how to call there.
+/// Addresses of a server's services, and the kind of port to call from.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp {
-    /// NFS.
+    /// Address of NFS.
     pub nfs: SocketAddr,
-    /// MOUNT.
+    /// Address of MOUNT.
     pub mount: SocketAddr,
-    /// Whether to call from a port below 1024, which some servers want.
+    /// Whether to call from a port below 1024, which some servers require.
     pub is_privileged: bool,
 }
 
@@ -72,7 +72,7 @@ impl Dial for Tcp {
     }
 }
 
-/// Connects, and sends small records at once.
+/// Connects with `TCP_NODELAY`, so that small records are sent immediately.
 pub(crate) async fn connect(address: SocketAddr, is_privileged: bool) -> io::Result<TcpStream> {
     let connecting = async {
         if is_privileged {
@@ -109,8 +109,8 @@ fn is_taken(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
-/// Where the server at `nfs` answers MOUNT: on the same port, as ours does, or where its port
-/// mapper says.
+/// Address at which the server at `nfs` answers MOUNT: the same port, as with our server, or the
+/// one that its port mapper returns.
 pub(crate) async fn find_mount(nfs: SocketAddr, is_privileged: bool) -> io::Result<SocketAddr> {
     let null = rpc::call(1, PROGRAM_MOUNT, mount::VERSION, 0, &Caller::none()).finish();
     let answer = ask(nfs, is_privileged, null).await?;
@@ -132,7 +132,7 @@ pub(crate) async fn find_mount(nfs: SocketAddr, is_privileged: bool) -> io::Resu
     }
 }
 
-/// Asks one question over a connection of its own.
+/// Asks one question over a separate connection.
 async fn ask(address: SocketAddr, is_privileged: bool, call: Vec<Bytes>) -> io::Result<Bytes> {
     let mut stream = connect(address, is_privileged).await?;
     let asking = async {

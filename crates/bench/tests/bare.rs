@@ -1,6 +1,6 @@
-//! The bare server is no straw man: what it was given and committed is on the medium, once, and is
-//! what it answers; and a change is answered when a flush behind its write has ended, not before.
-//! Media that make mistakes show that this would be noticed if it were not so.
+//! The bare server does honest work: data that was written and committed is on the medium, once,
+//! and is what READs return; and a change is answered after a flush behind its write has ended, not
+//! before. Media that make mistakes show that these tests notice.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
@@ -26,15 +26,15 @@ const SIZE: u64 = 9 * PIECE;
 #[derive(Clone, Copy, PartialEq)]
 enum Mistake {
     None,
-    /// A COMMIT has nothing flushed.
+    /// A COMMIT does not flush.
     NoFlush,
     /// Every write goes to the place of the first.
     OnePlace,
-    /// What is written last of a piece is forgotten.
+    /// The last write to a piece is forgotten.
     Short,
 }
 
-/// Memory in which writes are lost until it is flushed.
+/// Memory in which writes are lost until a flush.
 struct Memory {
     written: Mutex<Vec<u8>>,
     durable: Mutex<Vec<u8>>,
@@ -119,7 +119,7 @@ impl Client {
         made.object.expect("a handle")
     }
 
-    /// Whether there is an answer, or comes in a moment.
+    /// Whether there is an answer, now or in a moment.
     fn is_answered(&mut self) -> bool {
         self.0.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
         let found = self.0.peek(&mut [0]);
@@ -151,14 +151,14 @@ impl Client {
     }
 }
 
-/// Blocks that are like no others.
+/// Blocks that each have unique contents.
 fn blocks(numbers: impl IntoIterator<Item = u64>) -> Bytes {
     let block = |number: u64| number.to_le_bytes().repeat(BLOCK / 8);
     numbers.into_iter().map(block).collect::<Vec<_>>().concat().into()
 }
 
-/// Writes, overwrites, commits and reads two files. Gives the numbers of the blocks that are not
-/// on stable storage exactly once, and whether what was read is what was written.
+/// Writes, overwrites, commits and reads two files. Returns the numbers of the blocks that are not
+/// on stable storage exactly once, and whether the data read is the data written.
 fn lost(mistake: Mistake, manner: Manner, keeps: bool) -> (BTreeSet<u64>, bool) {
     let memory = || Mutex::new(vec![0; SIZE as usize]);
     let memory = Arc::new(Memory { written: memory(), durable: memory(), mistake });
@@ -238,10 +238,10 @@ fn what_no_load_of_the_race_asks_for_is_refused() {
     assert!(!write(9 * PIECE, blocks([1])), "it is full");
 }
 
-/// A medium that tells what it is asked for, and flushes when it is let.
+/// A medium that reports each request, and ends a flush when the test allows it.
 struct Gate {
     told: Sender<Told>,
-    /// Whether a flush succeeds; nothing until it may end.
+    /// Whether a flush succeeds; no message until it may end.
     opened: Mutex<Receiver<bool>>,
 }
 
@@ -273,7 +273,7 @@ impl Medium for Gate {
     }
 }
 
-/// A server on a gate, what the gate tells, and what lets a flush end.
+/// A server on a gate, the gate's reports, and the sender that lets a flush end.
 fn gated(manner: Manner) -> (SocketAddr, Receiver<Told>, Sender<bool>) {
     let ((told, hears), (opens, opened)) = (channel(), channel());
     (start(Gate { told, opened: Mutex::new(opened) }, manner, false), hears, opens)
@@ -331,7 +331,7 @@ impl Change {
         }
     }
 
-    /// Whether it has succeeded, when it is answered.
+    /// Whether the change succeeded, once it is answered.
     fn outcome(self, client: &mut Client) -> bool {
         match self {
             Change::Create => client.receive::<CreateArgs<'_>>().is_ok(),

@@ -1,78 +1,78 @@
-//! A figure of a paper, and what stands beside it.
+//! A paper's figure, with the values that it is compared with.
 
 use serde::Serialize;
 
-/// A figure. One that the paper does not give is there for what it tells of the others.
+/// A figure. One without a published value is there to explain others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// Which experiment it belongs to.
+    /// Experiment that it belongs to.
     pub experiment: &'static str,
-    /// What it is.
+    /// Name of the figure.
     pub figure: String,
     /// Its unit.
     pub unit: &'static str,
-    /// What the paper says.
+    /// Value in the paper.
     pub published: Option<f64>,
-    /// What the model of the paper's system gives.
+    /// Value from the model of the paper's system.
     pub measured: Option<f64>,
-    /// What our own gives on the same hardware.
+    /// Value from our own system on the same hardware.
     pub ours: Option<f64>,
-    /// Why it is not as published, where it is not.
+    /// Reason why the value is not as published.
     pub note: Option<&'static str>,
 }
 
-/// What counts as reproduced: the measured figure over the published one.
+/// Ratio of measured to published value that counts as reproduced.
 pub const REPRODUCED: std::ops::RangeInclusive<f64> = 0.67..=1.5;
 
 impl Figure {
-    /// A figure of which nothing is known yet.
+    /// A figure without values.
     pub fn new(experiment: &'static str, figure: impl Into<String>, unit: &'static str) -> Self {
         let (figure, published, measured, ours, note) = (figure.into(), None, None, None, None);
         Self { experiment, figure, unit, published, measured, ours, note }
     }
 
-    /// The paper says this.
+    /// Sets the published value.
     pub fn published(self, published: f64) -> Self {
         Self { published: Some(published), ..self }
     }
 
-    /// The model gives this.
+    /// Sets the measured value.
     pub fn measured(self, measured: f64) -> Self {
         Self { measured: Some(measured), ..self }
     }
 
-    /// Our own gives this.
+    /// Sets the value of our own system.
     pub fn ours(self, ours: f64) -> Self {
         Self { ours: Some(ours), ..self }
     }
 
-    /// Why it is not as published.
+    /// Sets the reason why the value is not as published.
     pub fn note(self, note: &'static str) -> Self {
         Self { note: Some(note), ..self }
     }
 
-    /// Measured over published; where nothing is published, and that is what came out, 1.
+    /// Measured over published value; 1 if both are equal, even if both are 0.
     pub fn ratio(&self) -> Option<f64> {
         let (measured, published) = (self.measured?, self.published?);
         Some(if measured == published { 1.0 } else { measured / published })
     }
 
-    /// Whether it is as published, or it is said why not, or nothing is published.
+    /// Whether the value is as published, or a note explains it, or none is published.
     pub fn is_accounted_for(&self) -> bool {
         self.is_reproduced() != Some(false) || self.note.is_some()
     }
 
-    /// Whether it is as published, if the paper says what it is.
+    /// Whether the value is as published, if the paper has one.
     pub fn is_reproduced(&self) -> Option<bool> {
         self.ratio().map(|ratio| REPRODUCED.contains(&ratio))
     }
 }
 
-/// One published figure in so many may have a note.
+/// At most one published figure in this many may have a note.
 const NOTES: usize = 6;
 
-/// What is not as it has to be: a figure that is neither as published nor explained, a headline (by
-/// experiment and figure) that is not as published, more notes than one in six.
+/// Violations: a figure that is neither as published nor explained, a headline (by experiment and
+/// figure) that is not as published, more notes than one in six.
 pub fn failures(figures: &[Figure], headlines: &[(&str, &str)]) -> Vec<String> {
     let rows = figures.iter().filter(|figure| figure.is_reproduced().is_some());
     let noted = rows.clone().filter(|figure| figure.note.is_some()).count();
@@ -96,7 +96,7 @@ pub fn failures(figures: &[Figure], headlines: &[(&str, &str)]) -> Vec<String> {
 /// The longest line of a note, in characters.
 const WIDTH: usize = 98;
 
-/// The figures as a table for people, with the notes below.
+/// The figures as a table for people, followed by the notes.
 pub fn table(figures: &[Figure]) -> String {
     let mut text = format!(
         "{:<54}{:>9}{:>10}{:>7}{:>9}  {}\n",
@@ -138,7 +138,7 @@ pub fn table(figures: &[Figure]) -> String {
     text
 }
 
-/// Words in lines that a page of text holds.
+/// Text wrapped to the width of a page.
 fn wrapped(text: &str) -> String {
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split(' ') {
@@ -155,7 +155,7 @@ fn wrapped(text: &str) -> String {
     lines + "\n"
 }
 
-/// Three digits, or all of a whole number.
+/// Three significant digits, or all digits of a larger number.
 fn digits(value: Option<f64>) -> String {
     match value {
         None => "-".into(),

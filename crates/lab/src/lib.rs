@@ -1,20 +1,20 @@
-//! The experiments of the papers, on models of the papers' hardware, in virtual time.
+//! Experiments of published papers, on models of the papers' hardware, in virtual time.
 //!
-//! What is published stands beside what the model of the paper's system gives, and what our own
-//! finished engine gives on the same hardware. What is published is data; what goes into a model is
-//! named as an input; everything else comes out of it. Virtual time is exact: the same seed gives
-//! the same digits.
+//! Each published figure is compared with the result of a model of the paper's system, and with the
+//! result of our own engine on the same hardware. Published figures are data; the parameters of a
+//! model are marked as inputs; everything else is a result. Virtual time is exact: the same seed
+//! gives the same digits.
 //!
 //! # Layers
-//! * [`processor`], [`wire`], [`logging_locks`]: a processor's time, loads over a simulated
-//!   network, and what a paper's server does that ours does not.
-//! * [`server`]: a whole server of those parts.
+//! * [`processor`], [`wire`], [`logging_locks`]: processor time, load over a simulated network, and
+//!   behavior of a paper's server that ours does not have.
+//! * [`server`]: a whole server built of those parts.
 //! * [`calaveras`]: "Metadata Logging in an NFS Server".
 //! * [`softupdates`]: the alpha distribution of soft updates, called by local programs.
 //! * [`acacia`]: "A Synchronous File Server for Distributed File Systems".
-//! * [`figure`], [`picture`]: what came of it, for people and programs.
+//! * [`figure`], [`picture`]: results for people and programs.
 //!
-//! **Absent:** clocks, sockets, and any figure that was typed in.
+//! **Absent:** clocks, sockets, and typed-in results.
 
 pub mod acacia;
 pub mod calaveras;

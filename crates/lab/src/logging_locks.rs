@@ -1,12 +1,12 @@
-//! The logging locks of Calaveras: a call that changes a file or a directory keeps all others from
-//! changing it until the log has the change (paper, section 3.1).
+//! The logging locks of Calaveras: a call that changes a file or a directory locks it against other
+//! changes until the change is in the log (paper, section 3.1).
 //!
-//! Our own engine lets go of its locks when a change is staged, and lets the order of the log see
-//! to the rest ("early release"). This file system stands before ours and takes that away: for
-//! models of the paper's server.
+//! Our own engine releases its locks when a change is staged, and relies on the order of the log
+//! ("early release"). This wrapper adds the paper's locks in front of our file system, for models
+//! of the paper's server.
 //!
-//! What a name names is not known here, so a REMOVE locks the directory alone. A call that only
-//! reads takes no lock, as in the paper.
+//! The object of a name is not known here, so a REMOVE locks the directory alone. A read-only call
+//! takes no lock, as in the paper.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,15 +15,15 @@ use std::rc::Rc;
 use runtime::sync::{Permit, Semaphore};
 use vfs::{FileSystem, InFront, ObjectId, Sealed};
 
-/// A file system whose changes of one object are durable one after the other.
+/// A file system in which changes of one object become durable one after the other.
 pub struct LoggingLocks {
     inner: Rc<dyn FileSystem>,
-    /// Those that a call holds or waits for.
+    /// Locks that a call holds or waits for.
     locks: RefCell<HashMap<ObjectId, Rc<Semaphore>>>,
 }
 
 impl LoggingLocks {
-    /// This file system, with logging locks.
+    /// Wraps this file system with logging locks.
     pub fn new(inner: Rc<dyn FileSystem>) -> Self {
         Self { inner, locks: RefCell::default() }
     }
@@ -47,7 +47,7 @@ impl InFront for LoggingLocks {
         &*self.inner
     }
 
-    /// A change waits under the locks of its objects until it is durable.
+    /// Holds the locks of a change's objects until the change is durable.
     async fn hand_on<T>(
         &self,
         changes: &[ObjectId],

@@ -51,11 +51,11 @@ enum Paper {
     Acacia,
 }
 
-/// What a paper's experiments gave.
+/// Results of a paper's experiments.
 struct Found {
     figures: Vec<Figure>,
     pictures: Vec<Picture>,
-    /// What is not as published.
+    /// Figures that are not as published.
     failures: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ fn run(
     results: impl FnOnce() -> Found,
 ) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(folder) = &svg {
-        // Before the work: a folder that cannot be made is better known at once.
+        // Before the work, so that a folder that cannot be made is reported immediately.
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
     }

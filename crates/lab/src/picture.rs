@@ -7,25 +7,25 @@ use plotters::prelude::{
     TRANSPARENT, WHITE,
 };
 
-/// The size of a picture, in pixels.
+/// Size of a picture, in pixels.
 const SIZE: (u32, u32) = (800, 480);
 
-/// The colours of curves, in their order.
+/// Colours of the curves, in order.
 const COLORS: [RGBColor; 4] =
     [RGBColor(190, 30, 45), RGBColor(0, 110, 60), RGBColor(225, 130, 0), RGBColor(0, 80, 170)];
 
 /// Several curves over the same axes.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// The name of its file, without the ending.
+    /// File name without extension.
     pub name: &'static str,
-    /// What stands above it.
+    /// Caption above the picture.
     pub caption: &'static str,
-    /// What the axes are.
+    /// Labels of the axes.
     pub axes: [&'static str; 2],
-    /// How far up it reaches; what is higher is cut off.
+    /// Upper end of the vertical axis; higher values are clipped.
     pub height: f64,
-    /// The curves, by what they are of.
+    /// The curves, with their names.
     pub curves: Vec<(&'static str, Vec<(f64, f64)>)>,
 }
 
@@ -38,7 +38,7 @@ pub struct PictureError {
 }
 
 impl Picture {
-    /// Writes it into a folder.
+    /// Writes the picture into a folder.
     ///
     /// # Errors
     /// [`PictureError`].

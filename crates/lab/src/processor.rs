@@ -1,10 +1,10 @@
-//! A server's processor: one, and every call takes some of its time.
+//! A server's single processor, which every call uses for some time.
 //!
-//! The model is as coarse as what is known: a call costs a time of its own and one for every byte
-//! that it brings or takes. It is had in the order of coming, in one piece before the call is
-//! carried out and one before the reply goes out; between them the call waits for disks, locks and
-//! the log, and the processor is free for others. When more is asked of it than it has time for,
-//! calls wait for it, and that is the ceiling of the whole server.
+//! The model is as coarse as the published data: a call costs a fixed time, and a time for every
+//! byte of its request and reply. Calls get the processor in order of arrival, once before the call
+//! is executed and once before the reply is sent; in between, the call waits for disks, locks and
+//! the log, and the processor is free for others. When the load exceeds the processor, calls queue
+//! for it, and that limits the whole server.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,16 +18,16 @@ use runtime::Clock;
 use runtime::sync::Semaphore;
 use torture::world;
 
-/// What calls cost.
+/// Processor time of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Every call, in nanoseconds.
+    /// Time of every call, in nanoseconds.
     pub call_ns: u64,
-    /// Every byte of a call or a reply, in nanoseconds.
+    /// Time of every byte of a call or a reply, in nanoseconds.
     pub byte_ns: u64,
 }
 
-/// A processor that works through calls.
+/// A processor that executes calls.
 pub struct Processor {
     costs: Costs,
     clock: Rc<dyn Clock>,
@@ -36,12 +36,12 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// A processor that is idle.
+    /// An idle processor.
     pub fn new(costs: Costs, clock: Rc<dyn Clock>) -> Rc<Self> {
         Rc::new(Self { costs, clock, one: Semaphore::new(1), busy_ns: Rc::default() })
     }
 
-    /// For how long it has worked.
+    /// Total busy time.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_ns.get())
     }

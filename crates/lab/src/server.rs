@@ -1,8 +1,7 @@
-//! A server of a paper, with its disks, its processor and its network, in virtual time.
+//! A paper's server, with its disks, its processor and its network, in virtual time.
 //!
-//! The whole of our server runs on it: the codec, `dispatch`, the namespace and the engine, over
-//! disks that take the time of the paper's. What tells a [`Design`] from another is what the paper
-//! says of it, and nothing more.
+//! All of our server runs on it: the codec, `dispatch`, the namespace and the engine, over disks
+//! with the timing of the paper's. [`Design`]s differ only in what the paper says about them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,57 +22,57 @@ use crate::logging_locks::LoggingLocks;
 use crate::processor::{Costs, Processor};
 use crate::wire::Simulated;
 
-/// The most calls of one connection that are unanswered.
+/// Maximum unanswered calls of one connection.
 const CONNECTION_CALLS: usize = 128;
 
-/// How often a UNIX of the time writes what no client waits for.
+/// Interval at which a UNIX of the time writes data that no client waits for.
 const UPDATE: Duration = Duration::from_secs(30);
 
-/// What a server is made of.
+/// Components of a server.
 #[derive(Clone, Debug)]
 pub struct Hardware {
-    /// Each disk with a file system.
+    /// Timing of each disk with a file system.
     pub data: Timing,
-    /// The disk with the log.
+    /// Timing of the log's disk.
     pub log: Timing,
     /// Memory for the caches of all volumes, in bytes.
     pub cache_bytes: usize,
-    /// The processor; without costs it takes no time.
+    /// Cost of processor time; `None` if it takes no time.
     pub processor: Option<Costs>,
     /// The network.
     pub network: NetworkOptions,
 }
 
-/// How the server makes changes durable.
+/// The way in which the server makes changes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
-    /// Writes in order to their place, and no log.
+    /// Ordered writes in place, and no log.
     InPlace,
     /// A metadata log for all volumes.
     Log {
-        /// How it is kept small, and what goes out together.
+        /// Size limits and batching of the log.
         options: LogOptions,
-        /// Whether what changes stays locked until the log has it.
+        /// Whether changed objects stay locked until the log has the change.
         holds_locks: bool,
         /// Whether answers are kept in the log, too.
         keeps_answers: bool,
     },
 }
 
-/// What is on the disks.
+/// Contents of the disks.
 #[derive(Clone)]
 pub struct Images {
     /// The file systems.
     pub volumes: Vec<Image>,
-    /// The number of the first of them, in handles and in the names of exports.
+    /// Number of the first file system, in handles and in export names.
     pub first: usize,
     /// The log.
     pub log: Option<Image>,
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
-    // The tasks go before what they use.
+    // Declared first, so that tasks are dropped before the data that they use.
     executor: Executor,
     machine: Machine,
     network: Network,
@@ -87,28 +86,28 @@ pub struct Server {
     first: usize,
 }
 
-/// What came of the start.
+/// Result of the start.
 struct Started {
     file_systems: Vec<Rc<dyn FileSystem>>,
     engines: Vec<Rc<Files>>,
     back: Back,
 }
 
-/// How a server came back.
+/// Result of recovery at the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Back {
-    /// How long it took until all volumes were open.
+    /// Time until all volumes were open.
     pub took: Duration,
-    /// What was replayed, of all volumes.
+    /// Totals of the replay, over all volumes.
     pub replayed: ffs::replay::Replayed,
 }
 
 impl Server {
-    /// Starts a server on what is on its disks; one without a log leaves the log alone. It serves
+    /// Starts a server on these images; one without a log ignores the log's image. It is serving
     /// when this returns.
     ///
     /// # Panics
-    /// When a volume cannot be opened: then the model is wrong.
+    /// When a volume cannot be opened, which is an error of the model.
     pub fn start(seed: u64, hardware: &Hardware, design: Design, images: &Images) -> Self {
         let executor = Executor::new(seed);
         let machine = Machine::new(&executor);
@@ -161,12 +160,12 @@ impl Server {
         (Volumes::new(volumes).expect("each has a name of its own"), exports)
     }
 
-    /// The paths under which its volumes are exported.
+    /// Export paths of its volumes.
     pub fn paths(&self) -> impl Iterator<Item = String> {
         (0..self.disks.len()).map(|number| format!("/{}", name(self.first + number)))
     }
 
-    /// How it came back.
+    /// Result of recovery.
     pub fn back(&self) -> Back {
         self.started.back
     }
@@ -176,18 +175,18 @@ impl Server {
         &self.started.engines
     }
 
-    /// Connections from a machine of its own.
+    /// Connections from a machine of their own.
     pub fn client(&self, number: u32) -> Simulated {
         let host = self.network.host(client_address(number), None);
         Simulated { host, server: SERVER }
     }
 
-    /// Time, chance and tasks outside of the server.
+    /// Time, randomness and tasks outside of the server.
     pub fn runtime(&self) -> Runtime {
         self.executor.runtime()
     }
 
-    /// The time.
+    /// Current time.
     pub fn now(&self) -> Instant {
         self.executor.now()
     }
@@ -197,14 +196,14 @@ impl Server {
         self.executor.block_on(future)
     }
 
-    /// What would be left if the power went now. What was not flushed is lost or not, by chance.
+    /// Images as left by a power failure now. Each unflushed write is lost or not, at random.
     pub fn left(&self, seed: u64) -> Images {
         let prng = &mut sim::Prng::new(seed);
         let volumes = self.disks.iter().map(|disk| disk.crash(prng)).collect();
         Images { volumes, first: self.first, log: self.log.as_ref().map(|log| log.crash(prng)) }
     }
 
-    /// Stops it as an administrator does.
+    /// Stops the server cleanly.
     ///
     /// # Panics
     /// When a disk fails, which those of models do not.
@@ -244,7 +243,7 @@ impl Back {
         all.changes += volume.changes;
         all.revoked += volume.revoked;
         all.writes += volume.writes;
-        // There is one log, and each volume is told of all of it.
+        // There is one log, and each volume's figures cover all of it.
         all.bytes = all.bytes.max(volume.bytes);
         all.search_reads = all.search_reads.max(volume.search_reads);
     }

@@ -1,4 +1,4 @@
-//! The driver of loads for servers in a simulated world.
+//! Load driver for servers in a simulated world.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use sim::{Host, Stream};
 
-/// Connections from a host to a server, which has NFS and MOUNT at one port.
+/// Connections from a host to a server, which answers NFS and MOUNT on one port.
 pub struct Simulated {
     /// The client's machine.
     pub host: Host,

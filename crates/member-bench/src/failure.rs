@@ -1,4 +1,4 @@
-//! Why nothing was measured.
+//! Reasons why nothing was measured.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use block::file;
 /// One sentence for a person.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// What was asked for cannot be.
+    /// The arguments do not fit the disks.
     #[error("{0}")]
     Usage(String),
-    /// The system gives no event queue, or nothing that drives disks.
+    /// The system provides no event queue, or no means to drive disks.
     #[error("the system does not let disks be driven: {0}")]
     Reactor(#[source] io::Error),
     /// A disk cannot be opened.
@@ -20,7 +20,7 @@ pub(crate) enum Failure {
     /// A set cannot be made or opened.
     #[error("no set: {0}")]
     Set(#[from] raid::OpenError),
-    /// A member was not made again.
+    /// A member was not rebuilt.
     #[error(transparent)]
     Rebuild(#[from] raid::RebuildError),
     /// A request failed.

@@ -1,18 +1,17 @@
-//! `member-bench`: one measured run on disks, or on the set that they make.
+//! `member-bench`: one measured run on disks, or on the set that they form.
 //!
-//! `cargo xtask raid-race` asks it for both, so that a set is held against what its disks do with
-//! the same reactor, the same requests and the same flush at the end. It prints one JSON object.
+//! `cargo xtask raid-race` runs it for both, to compare a set with its bare disks under the same
+//! reactor, the same requests and the same final flush. It prints one JSON object.
 //!
-//! Layers: `places` opens what is measured, as a server opens it: by io_uring, and past the page
-//! cache where a transfer is large ([`block::file::DiskFile::large_past_cache`]). `runs` is what is
-//! measured; a set is one place there, and plain disks are several. `failure` is what it says when
-//! it cannot.
+//! Layers: `places` opens the devices as a server does: by io_uring, and past the page cache for
+//! large transfers ([`block::file::DiskFile::large_past_cache`]). `runs` has the measurements; a
+//! set is one place there, and plain disks are several. `failure` has the error messages.
 //!
-//! Contract: what stood on the disks is lost, unless they are only read. Whatever has to be there
-//! first (a set that is made or opened) is no part of the time.
+//! Contract: the disks' contents are lost, unless they are only read. Preparation (making or
+//! opening a set) is not part of the measured time.
 //!
-//! Architecture invariant: no rule of a set is here, and no opinion about a figure. **Absent:**
-//! repetition, medians and comparisons, which are those of who calls it.
+//! Architecture invariant: no logic of a set is here, and no judgement of a figure. **Absent:**
+//! repetition, medians and comparisons, which the caller does.
 
 mod failure;
 mod places;
@@ -30,11 +29,11 @@ use runtime::Runtime;
 use serde_json::{Value, json};
 use server::reactor;
 
-/// Memory of large buffers that stays at hand, as with a server whose cache is not full: else the
-/// kernel fills what it is given back with zeros, and gives it again.
+/// Memory of large buffers that is retained, as in a server whose cache is not full: otherwise the
+/// kernel zeroes memory that it gets back, before it hands it out again.
 const RETAINED: usize = 256 << 20;
 
-/// The product's allocator.
+/// The same allocator as the product.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -70,7 +69,7 @@ struct Arguments {
     disks: Vec<PathBuf>,
 }
 
-/// What is measured.
+/// A kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Run {
     /// Writes one request after the other, and flushes. A set is made anew before
@@ -95,7 +94,7 @@ impl Run {
     }
 }
 
-/// A time that makes sense.
+/// Parses a plausible number of seconds.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     seconds.ok_or_else(|| "it is a number of seconds, and no more than 3600".to_owned())

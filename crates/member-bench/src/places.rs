@@ -1,4 +1,4 @@
-//! What is measured, open: plain disks, or the one set that they make.
+//! The devices to measure: plain disks, or the one set that they form.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,15 +14,15 @@ use server::disks::Disks;
 
 use crate::failure::Failure;
 
-/// Which transfers go past the page cache.
+/// The transfers that bypass the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// Large ones, as those of a server's volume.
+    /// Large ones, as for a server's volume.
     Large,
     All,
 }
 
-/// Places that are written and read side by side.
+/// Devices that are used in parallel.
 pub(crate) struct Places {
     /// The disks, or the set alone.
     pub(crate) devices: Vec<Rc<dyn BlockDevice>>,
@@ -69,7 +69,7 @@ impl Places {
         open(&self.drives, path, self.takes)
     }
 
-    /// What the set says it has done.
+    /// Counters of the set.
     pub(crate) fn told(&self) -> Value {
         let Some(set) = &self.set else { return Value::Null };
         let status = set.status();
@@ -88,7 +88,7 @@ impl Places {
         })
     }
 
-    /// Waits for what is under way, and lets go of all.
+    /// Waits for pending requests, and closes all devices.
     ///
     /// # Errors
     /// [`Failure`] when a device fails.

@@ -1,8 +1,7 @@
-//! What is measured. Several places are used at once, each with its share of the requests.
+//! The measurements. Several devices are used at once, each with its share of the requests.
 //!
-//! Nothing here waits for one request before it makes the next, as long as there are fewer under
-//! way than are allowed. What is written is the same memory each time, so that making it takes no
-//! time.
+//! Requests are made without waiting for earlier ones, up to the allowed number under way. Writes
+//! use the same memory each time, so that preparing data takes no time.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -21,20 +20,20 @@ use crate::places::Places;
 
 type Devices = [Rc<dyn BlockDevice>];
 
-/// How much, and in which pieces.
+/// Amount of data, and sizes of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amount {
-    /// Bytes of all places together; of a copy, of each.
+    /// Bytes on all devices together; for a copy, on each.
     pub(crate) bytes: u64,
     /// Bytes of a request.
     pub(crate) request: u64,
-    /// Requests under way at once, on all places together.
+    /// Concurrent requests, on all devices together.
     pub(crate) depth: usize,
-    /// For how long to overwrite.
+    /// Duration of overwrites.
     pub(crate) seconds: f64,
 }
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     pub(crate) bytes: u64,
@@ -49,7 +48,7 @@ impl Measured {
     }
 }
 
-/// Writes each place from its beginning, and flushes all.
+/// Writes each device from its beginning, and flushes all.
 ///
 /// # Errors
 /// [`Failure`] when there is no room, or a request fails.
@@ -73,10 +72,10 @@ pub(crate) async fn write(
     Ok(Measured::since(begun, each * devices.len() as u64, amount.request, runtime))
 }
 
-/// Reads each place from its beginning.
+/// Reads each device from its beginning.
 ///
 /// # Errors
-/// [`Failure`] when there is not so much, or a request fails.
+/// [`Failure`] when the devices are too small, or a request fails.
 pub(crate) async fn read(
     devices: &Devices,
     amount: &Amount,
@@ -96,8 +95,8 @@ pub(crate) async fn read(
     Ok(Measured::since(begun, each * devices.len() as u64, amount.request, runtime))
 }
 
-/// Reads all places but the last, at once, writes the last, and flushes it: what nobody can do
-/// faster who makes one of the others.
+/// Reads all devices but the last, at once, writes the last, and flushes it: the upper bound of any
+/// rebuild from the others.
 ///
 /// # Errors
 /// [`Failure`] when there is no room, or a request fails.
@@ -123,7 +122,7 @@ pub(crate) async fn copy(
     Ok(Measured::since(begun, pieces, amount.request, runtime))
 }
 
-/// Makes a disk the member of the set that is out, and counts what it has got by units.
+/// Rebuilds the member of the set that is out on a disk, and counts the units that it got.
 ///
 /// # Errors
 /// [`Failure`] when no member is out, or it fails.
@@ -145,11 +144,10 @@ pub(crate) async fn rebuild(
     Ok(Measured::since(begun, units, layout.unit, runtime))
 }
 
-/// Overwrites at random among what the places have, each request durable before it counts. Who
-/// writes shares no block with another who does.
+/// Overwrites random blocks, each request durable before it counts. No two writers share a block.
 ///
 /// # Errors
-/// [`Failure`] when there is not so much, or a request fails.
+/// [`Failure`] when there is too little data, or a request fails.
 pub(crate) async fn overwrite(
     devices: &Devices,
     amount: &Amount,
@@ -180,7 +178,7 @@ pub(crate) async fn overwrite(
     Ok(Measured::since(begun, written.iter().sum(), amount.request, runtime))
 }
 
-/// Requests of each place, of which so many share the bytes.
+/// Requests for each device, if `shares` of them share the bytes.
 fn requests_of_each(devices: &Devices, amount: &Amount, shares: usize) -> Result<u64, Failure> {
     let each = amount.bytes / shares as u64 / amount.request;
     let sizes = devices.iter().map(|device| device.geometry().size);
@@ -195,7 +193,7 @@ fn requests_of_each(devices: &Devices, amount: &Amount, shares: usize) -> Result
     Ok(each)
 }
 
-/// Makes so many requests, in their order, with so many under way at once.
+/// Makes `count` requests in order, with up to `depth` under way at once.
 async fn all_at_once<F>(count: u64, depth: usize, request: impl Fn(u64) -> F) -> Result<(), IoError>
 where
     F: Future<Output = Result<(), IoError>>,
@@ -203,7 +201,7 @@ where
     stream::iter(0..count).map(request).buffer_unordered(depth).try_collect::<()>().await
 }
 
-/// Bytes that are no zeros, which a set would not have to keep in its log.
+/// Bytes that are not zeros: a set need not keep zeros in its log.
 fn payload(length: u64) -> Bytes {
     let mut payload = Buffer::unfilled(length as usize);
     payload.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8);

@@ -1,4 +1,4 @@
-//! Small runs on sparse files, on the real reactor, and what the program says when it cannot.
+//! Small runs on sparse files, on the real reactor, and the error messages of the program.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
-/// Sparse files of 32 MiB, which go with it.
+/// Sparse files of 32 MiB, which are removed on drop.
 struct Disks(PathBuf);
 
 impl Disks {
@@ -51,14 +51,14 @@ fn report(words: &str, disks: &[PathBuf]) -> Value {
     report
 }
 
-/// Exit code and complaint.
+/// Exit code and error message.
 fn complaint(words: &str, disks: &[PathBuf]) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = run(words, disks);
     assert!(stdout.is_empty(), "{words}: no report");
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// Whether so many bytes from the beginning were written, and nothing behind.
+/// Whether the first `length` bytes were written, and none after them.
 fn is_written(path: &Path, length: u64) -> bool {
     let bytes = fs::read(path).expect("a file");
     let (written, rest) = bytes.split_at(length as usize);

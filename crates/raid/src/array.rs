@@ -1,20 +1,21 @@
-//! What is read and written of a set, taken apart for its members.
+//! Reads and writes of a set, split into I/O of its members.
 //!
-//! A write goes stripe by stripe. With a stripe for itself, it finds out what is to be changed
-//! ([`crate::plan`]), makes that durable in the log ([`crate::prelog`]), and brings it home. So a
-//! *through* write needs no flush. A plain write to a stripe that no flush has covered since it was
-//! first written needs no log ([`crate::written`]). Reads ask the one member that has the data;
-//! where that is out, or cannot tell, the others are asked, with the stripe held still. A striped
-//! set has no second place for anything, and no log.
+//! A write proceeds stripe by stripe. Under the stripe lock, it computes the changes
+//! ([`crate::plan`]), makes them durable in the log ([`crate::prelog`]), and writes them in place.
+//! So a *through* write needs no flush. A plain write to a stripe that no flush has covered since
+//! its first write needs no log ([`crate::written`]). A read asks the one member that has the data;
+//! if that is out, or cannot give it, the read asks the others under the stripe lock. A striped set
+//! has no redundancy, and no log.
 //!
-//! None of these futures may be dropped before it is through: they are awaited by tasks of the set.
+//! These futures must not be dropped before they complete: tasks of the set await them.
 //!
 //! Invariants:
-//! 1. A completed write is at home on all members that are in, and its record is durable, or its
-//!    stripe is fresh. A flush leaves none fresh that were before it.
-//! 2. Nothing is answered before the labels say durably who is out ([`Members::settled`]).
-//! 3. All reads of a stripe of a mirror ask the same member, as long as that can tell; else no
-//!    write is under way there.
+//! 1. A completed write is in place on all members that are in, and its record is durable, or its
+//!    stripe is fresh. A flush leaves no stripe fresh that was fresh before it.
+//! 2. Nothing is answered before the labels say durably which members are out
+//!    ([`Members::settled`]).
+//! 3. All reads of a mirror's stripe ask the same member, as long as that can give the data;
+//!    otherwise no write is under way there.
 //!
 //! Not asserted: 1 and 2, which are about the order of waits: torture's campaign `contract` cuts
 //! there; 3, which is about the order of members alone.
@@ -45,11 +46,11 @@ use crate::sums::{OfGroup, Sums};
 use crate::turns::Turns;
 use crate::written::{Moves, Written};
 
-/// With more stripes that are fresh, a write waits until they are durable; with four times as many
-/// each does.
+/// With more fresh stripes than this, a write waits until they are durable; with four times as
+/// many, every write does.
 const MOST_FRESH: usize = 1024;
 
-/// See the module's prose.
+/// See the module.
 pub(crate) struct Array {
     pub(crate) members: Rc<Members>,
     pub(crate) log: Rc<PreLog>,
@@ -60,18 +61,17 @@ pub(crate) struct Array {
     pub(crate) blocks: Blocks,
     pub(crate) sums: Rc<Sums>,
     pub(crate) missed: Rc<Missed>,
-    /// A member is made again.
+    /// A rebuild is under way.
     pub(crate) is_rebuilding: Cell<bool>,
-    /// All of it is looked at.
+    /// A scrub is under way.
     pub(crate) is_scrubbing: Cell<bool>,
     pub(crate) interrupts: Interrupts,
-    /// Who makes fresh stripes durable.
+    /// Lock of the task that makes fresh stripes durable.
     settling: Lock,
 }
 
 impl Array {
-    /// Of members of which nothing waits in the log; `cache` bytes of memory are for what they
-    /// hold.
+    /// An array of members whose log is empty; `cache` bytes of memory are for their blocks.
     pub(crate) fn new(
         members: Rc<Members>,
         log: Rc<PreLog>,
@@ -80,7 +80,7 @@ impl Array {
         cache: usize,
     ) -> Self {
         let Label { layout, data_start, .. } = members.label();
-        let is_known = layout.level == Level::Parity; // a mirror takes no parity of anything
+        let is_known = layout.level == Level::Parity; // a mirror computes no parity
         Self {
             members,
             log,
@@ -98,7 +98,7 @@ impl Array {
         }
     }
 
-    /// The least that can be read or written, in bytes.
+    /// The smallest read or write, in bytes.
     pub(crate) fn sector(&self) -> u32 {
         let devices = self.members.all_devices();
         let sectors = devices.iter().map(|device| device.geometry().logical_sector_size);
@@ -118,7 +118,7 @@ impl Array {
             return self.read_piece(piece, buffer).await;
         }
         let runs = self.runs(&pieces);
-        // Each comes to its end: one may be about to mend.
+        // Each runs to its end: one may be about to repair.
         let parts = join_all(runs.iter().map(|run| self.read_run(run))).await;
         for part in parts {
             for (at_set, bytes) in part? {
@@ -128,10 +128,10 @@ impl Array {
         Ok(buffer)
     }
 
-    /// These pieces, those together that lie side by side on a member.
+    /// Groups pieces that are adjacent on a member.
     fn runs(&self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
         if self.layout.level != Level::Parity {
-            return pieces.iter().map(|&piece| vec![piece]).collect(); // mirrors are asked by turns
+            return pieces.iter().map(|&piece| vec![piece]).collect(); // mirrors are asked in turn
         }
         let mut runs: Vec<Vec<Piece>> = Vec::new();
         let is_there = |piece: &Piece| self.written.has(piece.offset / self.layout.unit);
@@ -150,8 +150,8 @@ impl Array {
         runs
     }
 
-    /// Reads pieces that lie side by side on a member, at once if that can tell all of them. Where
-    /// in the set each is, and its bytes.
+    /// Reads pieces that are adjacent on a member, in one request if the member has all of them.
+    /// Returns each piece's offset in the set, and its bytes.
     async fn read_run(&self, run: &[Piece]) -> Result<Vec<(u64, Bytes)>, IoError> {
         if let Some(read) = self.read_at_once(run).await {
             return Ok(read);
@@ -238,7 +238,7 @@ impl Array {
                 _ => stripes.push((stripe, vec![part])),
             }
         }
-        // What was written has its place; what was not may find none.
+        // A written stripe has its space; an unwritten one may find none.
         if self.members.are_full_for_good()
             && stripes.iter().any(|&(it, _)| !self.written.has_room(it))
         {
@@ -246,17 +246,17 @@ impl Array {
         }
         let write = |(stripe, parts)| self.write_stripe(stripe, parts, durability);
         let writes = stripes.into_iter().map(write);
-        // Each comes to its end, whatever becomes of the others.
+        // Each runs to its end, whatever becomes of the others.
         join_all(writes).await.into_iter().collect::<Result<(), IoError>>()?;
         let fresh = self.written.count_fresh();
-        // One of those that stream in sees to it; the others go on meanwhile.
+        // One of the streaming writes settles them; the others go on meanwhile.
         if fresh > 4 * MOST_FRESH || fresh > MOST_FRESH && self.settling.is_free() {
             self.settle_fresh().await?;
         }
         self.members.settled(Verb::Write).await // invariant 2
     }
 
-    /// Changes a stripe, all or none.
+    /// Changes a stripe atomically.
     async fn write_stripe(
         &self,
         stripe: u64,
@@ -272,11 +272,11 @@ impl Array {
         }
         let first = Some(stripe).filter(|&stripe| !self.written.has(stripe));
         if is_plain && (first.is_some() || self.written.is_fresh(stripe)) {
-            // At once: from here on no record gets its bit.
+            // Without an await before this: from here on no record gets the stripe's bit.
             self.written.begin(stripe);
             let written = self.write_in_place(stripe, parts, first.is_some()).await;
             if !is_planted(Bug::UntouchedStripes) {
-                // At once: no flush that has begun covers it.
+                // Without an await before this: no flush that has begun covers the write.
                 self.missed.touch(stripe, self.log.next());
             }
             self.written.end(stripe, written.is_ok());
@@ -285,8 +285,8 @@ impl Array {
         self.write_logged(stripe, parts, first).await
     }
 
-    /// Nothing is needed of these bytes: whole stripes of them are as if they had never been
-    /// written. One for which the log has no room stays as it is.
+    /// Vacates the whole stripes of a range: they are as if they had never been written. A stripe
+    /// for which the log has no room stays as it is.
     pub(crate) async fn vacate(&self, range: &Range<u64>) -> Result<(), IoError> {
         if self.layout.level == Level::Striped {
             return Ok(());
@@ -301,7 +301,7 @@ impl Array {
         self.members.settled(Verb::Discard).await?;
         self.written.settled(stripe).await;
         if !self.written.is_logged(stripe) {
-            return Ok(()); // it is written in its place as it is
+            return Ok(()); // it is written in place as it is
         }
         let vacated = vec![Change::vacated(stripe * self.layout.unit)];
         if is_planted(Bug::EarlyPlaces) {
@@ -310,16 +310,17 @@ impl Array {
             return Ok(());
         }
         let record = self.log.append(vacated, None).await?;
-        self.log.gone_home(record); // the bit goes home with the map
+        self.log.gone_home(record); // the bit is written in place with the map
         Ok(())
     }
 
-    /// How it is cut, for who writes whole stripes.
+    /// Stripe geometry, for callers that write whole stripes.
     pub(crate) fn shape(&self) -> block::Stripe {
         block::Stripe { unit: self.layout.unit, width: self.layout.width() }
     }
 
-    /// What a write to a stripe changes, and the checksums of that, which have their places.
+    /// Plans a write to a stripe, and holds the tables of its checksums, with their places
+    /// allocated.
     async fn planned(
         &self,
         stripe: u64,
@@ -342,7 +343,7 @@ impl Array {
         Ok((group, sums))
     }
 
-    /// Writes a stripe by the log.
+    /// Writes a stripe through the log.
     async fn write_logged(
         &self,
         stripe: u64,
@@ -366,7 +367,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes a stripe of which no record says that it was written.
+    /// Writes a stripe whose bit no record has, in place.
     async fn write_in_place(
         &self,
         stripe: u64,
@@ -383,7 +384,7 @@ impl Array {
         Ok(())
     }
 
-    /// Makes all that is fresh durable, and then says in the log that it was written.
+    /// Makes all fresh stripes durable, and then logs their bits.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -398,12 +399,13 @@ impl Array {
         settled
     }
 
-    /// The same of these, which stand still.
+    /// Does so for these stripes, which are not written meanwhile.
     async fn settle(&self, stripes: &[u64]) -> Result<(), IoError> {
-        // A member that fails now has missed them: that has to be known before they have bits.
+        // A member that fails now has missed them: the log of missed regions must know before they
+        // have bits.
         stripes.iter().for_each(|&stripe| self.missed.touch(stripe, self.log.next()));
         if !is_planted(Bug::EarlyBits) {
-            // Each has checksums that have changed, and these come home with a flush.
+            // Each has changed checksums, and writing these in place includes a flush.
             self.log.settle_fresh_sums().await?;
             while self.sums.are_stuck(stripes) {
                 self.log.until_again().await?;
@@ -417,7 +419,8 @@ impl Array {
         while !left.is_empty() {
             let append = |&stripe: &u64| async move {
                 let appended = self.log.append(Vec::new(), Some(stripe)).await;
-                // The bit goes home with the map. At once: the next one may need the room.
+                // The bit is written with the map. Without delay: the next append may need the
+                // room.
                 appended.map(|record| self.log.gone_home(record))
             };
             let appended = join_all(left.iter().map(append)).await;
@@ -436,8 +439,8 @@ impl Array {
         Ok(())
     }
 
-    /// Brings home what a record has, and tells the log. If that finds no room for long, a later
-    /// record gets it, so that the log goes on.
+    /// Writes a record's group in place, and reports that to the log. If it finds no space for
+    /// long, a later record takes the group over, so that the log goes on.
     async fn bring_home_from(&self, record: u64, group: &Group, first: Option<u64>) {
         let (mut record, mut home) = (record, pin!(self.bring_home(group)));
         loop {
@@ -447,7 +450,7 @@ impl Array {
             }
             let again = pin!(self.log.append_again(group.clone(), first));
             match select(home.as_mut(), again).await {
-                // At once: a round may wait for that before it gets to the later record.
+                // Without delay: a round may wait for that before it gets to the later record.
                 Either::Left((_, again)) => {
                     self.log.gone_home(record);
                     return again.await.into_iter().for_each(|later| self.log.gone_home(later));
@@ -457,7 +460,7 @@ impl Array {
                     record = later;
                 }
                 Either::Right((Err(_), _)) => {
-                    home.await; // there is no room for a later one
+                    home.await; // no room for a later record
                     return self.log.gone_home(record);
                 }
             }
@@ -480,7 +483,7 @@ impl Array {
             return;
         }
         let is_whole = |change: &&Change| change.length() == self.layout.unit && !change.is_zeros;
-        // Who writes whole stripes takes parity of nothing that stands there.
+        // A writer of whole stripes does not read old data for parity.
         let is_stream = group.iter().filter(is_whole).count() == self.layout.members;
         for change in group {
             for slot in change.slots.iter() {
@@ -505,7 +508,7 @@ impl Array {
         self.settle_fresh().await?;
         self.log.flush().await?;
         if self.missed.is_nowhere() {
-            self.log.settle_sums().await?; // at once, so that a cut costs no whole member
+            self.log.settle_sums().await?; // now, so that a cut does not cost a whole member
         }
         Ok(())
     }

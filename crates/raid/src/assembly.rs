@@ -1,56 +1,55 @@
-//! On which members a set may be opened.
+//! Judges on which members a set may be opened.
 //!
 //! A member that misses a write is *out* before that write is acknowledged: the labels of all
-//! others say so, with a later generation, and are durable. What labels say of the slots under one
-//! generation is a *story*. A story that a cut has interrupted is not on the labels of all whom it
-//! calls up to date: nothing was acknowledged under it, and it does not hold. Of those that were
-//! found one is left that holds; if there are two, two parts of the set have gone on apart.
+//! others say so, with a later generation, durably. The slots' states under one generation are a
+//! *story*. A story that a cut interrupted is missing on labels of members that it calls up to
+//! date: nothing was acknowledged under it, and it does not hold. Among the labels found, one story
+//! holds; if two do, two parts of the set have gone on apart.
 //!
-//! What the members that were found cannot tell is whether the others went on without them. Those
-//! cannot, where they are too few; nor where the story calls them out: each of them would be
-//! refused alone. Else a *witness*, which is written outside of the set when the labels are and
-//! before anything is acknowledged, has to tell the same story; or a person says that it is so.
+//! The members found cannot show whether the others went on without them. The others could not have
+//! if they are too few, or if the story calls them out: each would be refused alone. Otherwise a
+//! *witness*, which is written outside of the set along with the labels and before anything is
+//! acknowledged, has to name the same story; or a person has to say so.
 //!
-//! A person who has a part of a set opened against advice may not know what the rest went on to. So
-//! the story is marked from then on, until all members are up to date: a member that comes back
-//! with a story of its own, which has one out that is in by the marked one, is not made again
-//! unasked.
+//! A person who opens part of a set against advice may not know what the rest went on to. So the
+//! story is marked as forced from then on, until all members are up to date. A member that comes
+//! back with a story of its own, in which a member is out that is in by the forced story, is not
+//! rebuilt without a person's word.
 //!
-//! The label of a member that comes in is written before those of the others, so that what came
-//! before is still told if that is interrupted.
+//! The label of a member that comes in is written before those of the others, so that the earlier
+//! story is still on those if that is interrupted.
 //!
-//! While a member is replaced, both disks have every write, and both are named by the story. The
-//! new one may be called in, by its own label first, while it is not found here: so it counts among
-//! those that may have gone on. Where its label says so and the members that were found do not
-//! contradict, the old one is no member any more. Nothing was acknowledged before the witness knew:
-//! the new one is as good as the old one where the witness still has that one in.
+//! While a member is replaced, both disks have every write, and the story names both. The new one
+//! may have been called in, by its own label first, and not be found here: so it counts among those
+//! that may have gone on. If its label says so and the members found do not contradict, the old one
+//! is no longer a member. Nothing was acknowledged before the witness had that story: the new one
+//! is as good as the old one if the witness still has the old one in.
 //!
-//! Invariant 2 of the crate is that of this module. It holds as long as no part of the set was
-//! opened against its advice.
+//! This module keeps invariant 2 of the crate. It holds as long as no part of the set was opened
+//! against its advice.
 
 use std::cmp::Reverse;
 
 use crate::label::{Label, Replacement, Slot, Standing, have_in_sync};
 use crate::planted::{Bug, is_planted};
 
-/// What is known of a set outside of its members: the last story under which anything was
-/// acknowledged, or may have been.
+/// The last story under which anything was, or may have been, acknowledged; kept outside the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// Its generation.
     pub generation: u64,
-    /// What it says of each slot.
+    /// State of each slot in that story.
     pub slots: Vec<Slot>,
 }
 
 impl Witness {
-    /// Of the story that a label tells.
+    /// The witness of a label's story.
     pub fn of(label: &Label) -> Self {
         Self { generation: label.generation, slots: label.slots.clone() }
     }
 
-    /// Whether a label is a copy that was made before: the member had a later one, durably, when
-    /// the witness called it up to date.
+    /// Whether a label is that of an older copy: the member had a later label, durably, when the
+    /// witness called it up to date.
     pub fn is_before(&self, label: &Label) -> bool {
         have_in_sync(&self.slots, &label.member()) && label.generation < self.generation
     }
@@ -59,32 +58,32 @@ impl Witness {
 /// A set that may be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assembly {
-    /// What holds of the set: a label with the latest generation.
+    /// The label in force: one with the latest generation.
     pub label: Label,
-    /// Of each slot, which of the labels that were given is that of its member, if that has seen
+    /// For each slot, the index of its member's label among those given, if the member has seen
     /// every write.
     pub members: Vec<Option<usize>>,
-    /// Members that were found, and are not to be read before they have caught up: the slot, and
-    /// which of the labels it is.
+    /// Members that were found, and must not be read before they have caught up: the slot, and the
+    /// index of the label.
     pub stale: Vec<(usize, usize)>,
-    /// The new disk of a replacement that was interrupted: which of the labels it is.
+    /// Index of the label of an interrupted replacement's new disk.
     pub incoming: Option<usize>,
-    /// The slot of a member that the labels call out, and that is in because it lacks nothing.
+    /// The slot of a readmitted member: the labels call it out, and it lacks nothing.
     pub pardoned: Option<usize>,
-    /// Only a person says that those which are missing are not newer.
+    /// Whether only a person says that the missing members are not newer.
     pub is_against_advice: bool,
 }
 
-/// Why a set is not opened.
+/// Reason why a set is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// There are no labels.
     #[error("none of the disks is a member of a set")]
     Nothing,
-    /// A disk is of another set than the first.
+    /// A disk belongs to another set than the first.
     #[error("disk {0} is a member of another set")]
     OtherSet(usize),
-    /// Labels do not agree about what never changes, or two disks have the same number.
+    /// Labels contradict each other in a field that never changes, or two disks have the same id.
     #[error("disks {0} and {1} contradict each other: one may be a copy of the other")]
     Contradiction(usize, usize),
     /// Two parts of the set have gone on without each other.
@@ -98,34 +97,34 @@ pub enum Refused {
     /// Labels contradict each other in a way that no cut leaves.
     #[error("what the disks say of each other fits nowhere")]
     NoStory,
-    /// So many members that have seen every write are not enough.
+    /// Too few of the members that have seen every write are present.
     #[error("of {of} members {found} are there and up to date, and it takes {needed}")]
     TooFew {
-        /// How many there are.
+        /// Members present.
         found: usize,
-        /// How many it takes.
+        /// Members needed.
         needed: usize,
-        /// How many members the set has.
+        /// Members of the set.
         of: usize,
     },
-    /// Those that are not there may have seen later writes.
+    /// The missing members may have seen later writes.
     #[error("the members that are missing may be newer: generation {0} is the latest that is here")]
     MaybeOld(u64),
-    /// All that were found have missed something, or are copies that were made before.
+    /// All disks found have missed something, or are older copies.
     #[error(
         "all disks that were found are older than the set was: the latest is of generation \
          {found}, and it came to generation {known}"
     )]
     AllOld {
-        /// The latest that is here.
+        /// The latest generation found.
         found: u64,
-        /// What is known outside of the set.
+        /// The generation of the witness.
         known: u64,
     },
 }
 
 impl Refused {
-    /// The same where the label of each place is that of the disk which stands there in `disks`.
+    /// Converts places among the labels into disks: `disks` has the disk of each place.
     pub(crate) fn of(self, disks: &[usize]) -> Self {
         match self {
             Self::OtherSet(place) => Self::OtherSet(disks[place]),
@@ -136,8 +135,8 @@ impl Refused {
     }
 }
 
-/// Judges what was found, without the disks of these places that were written over, if the others
-/// are enough: as [`assemble`] does.
+/// Judges the labels as [`assemble`] does, without the overwritten disks at places `remains` if the
+/// others are enough.
 ///
 /// # Errors
 /// [`Refused`].
@@ -152,7 +151,7 @@ pub fn assemble_without(
     let of_rest: Vec<Label> = rest.iter().map(|&place| labels[place].clone()).collect();
     if let Some(latest) = latest
         && let Ok(assembly) = assemble(&of_rest, witness, is_meant)
-        // What is left may know that the others are older.
+        // An overwritten disk may know that the others are older.
         && latest <= assembly.label.generation
     {
         let Assembly { label, members, stale, incoming, pardoned, is_against_advice } = assembly;
@@ -164,13 +163,13 @@ pub fn assemble_without(
     assemble(labels, witness, is_meant)
 }
 
-/// Judges the labels of the disks that were found. `witness` is what is known outside of the set,
-/// if anything is; `is_meant` if a person says that what is missing is not newer. A copy that was
-/// made before counts as lost. Where all that were found are older than the witness, a person may
-/// give up what came later: then they are judged as if there were no witness.
+/// Judges the labels of the disks that were found. `witness` is the state known outside of the set,
+/// if any; `is_meant` if a person says that the missing members are not newer. An older copy counts
+/// as lost. If all disks found are older than the witness, a person may give up what came later:
+/// then they are judged as if there were no witness.
 ///
 /// # Errors
-/// [`Refused`] says why the set is not opened, of the disks by their places.
+/// [`Refused`] gives the reason why the set is not opened, with disks by their places.
 pub fn assemble(
     labels: &[Label],
     witness: Option<&Witness>,
@@ -200,9 +199,9 @@ pub fn assemble(
         && (0..of)
             .all(|slot| members[slot].is_some() || label.slots[slot].standing != Standing::InSync);
     let are_others_too_few = of - found + strays < needed;
-    // A later story that only those tell which are here may have been interrupted: then nothing was
-    // acknowledged after the witness, and who was in by that has seen everything. If it tells that
-    // another one is in, that one has everything, too.
+    // A later story that only the disks found have may have been interrupted: then nothing was
+    // acknowledged after the witness, and a member that was in by the witness has seen everything.
+    // If the story calls another member in, that one has everything, too.
     let were_in = |witness: &Witness| {
         let found = (0..of).filter(|&slot| members[slot].is_some());
         let mut found = found.map(|slot| (slot, label.slots[slot].member));
@@ -228,8 +227,8 @@ pub fn assemble(
     Ok(Assembly { label, members, stale, incoming, pardoned: None, is_against_advice })
 }
 
-/// What is left of a set, though too few members are there: the latest story that holds of those
-/// that were found, and which disks have the slots by it. Nothing says that they have every write.
+/// Assembles the remains of a set with too few members: the latest story that holds among the disks
+/// found, and the disks that have the slots by it. Nothing says that they have every write.
 ///
 /// # Errors
 /// [`Refused`].
@@ -241,21 +240,21 @@ pub(crate) fn assemble_remains(
     let known = witness.filter(|witness| witness.generation <= latest);
     let (place, Seats { members, stale, incoming }) = Seats::by(labels, known)?;
     let label = Label { is_incoming: false, ..labels[place].clone() };
-    // Without a witness that knows just this story, a later one may have been told elsewhere.
+    // Without a witness of exactly this story, a later one may exist elsewhere.
     let is_against_advice = witness.is_none_or(|it| it.generation != labels[place].generation);
     Ok(Assembly { label, members, stale, incoming, pardoned: None, is_against_advice })
 }
 
-/// Which disks have the slots.
+/// Assignment of disks to slots.
 pub(crate) struct Seats {
     pub(crate) members: Vec<Option<usize>>,
-    /// A slot, and the disk of its member, which is out.
+    /// Slots with the disks of their members, which are out.
     pub(crate) stale: Vec<(usize, usize)>,
     incoming: Option<usize>,
 }
 
 impl Seats {
-    /// By the label that has the story that holds, and which label that is.
+    /// Seats by the story that holds, with the index of a label that has it.
     pub(crate) fn by(
         labels: &[Label],
         witness: Option<&Witness>,
@@ -269,14 +268,14 @@ impl Seats {
         Ok((place, Self::of(labels, &copies, &labels[place])))
     }
 
-    /// As a label tells it, of the disks by their places.
+    /// Seats by a label's story, with disks by their places.
     fn of(labels: &[Label], copies: &[bool], label: &Label) -> Self {
         let (members, stale, incoming) = (vec![None; label.slots.len()], Vec::new(), None);
         let mut seats = Self { members, stale, incoming };
         for (place, found) in labels.iter().enumerate().filter(|(place, _)| !copies[*place]) {
             let slot = label.slots.iter().position(|slot| slot.member == found.member());
             let Some(slot) = slot else {
-                // Else it was replaced.
+                // Otherwise the disk was replaced.
                 if label.incoming().is_some_and(|it| it.other == found.member()) {
                     seats.incoming = Some(place);
                 }
@@ -294,7 +293,7 @@ impl Seats {
     }
 }
 
-/// Whether labels are those of different members of one set, but for copies.
+/// Checks that the labels, without copies, are of different members of one set.
 fn agree(labels: &[Label], first: &Label, copies: &[bool]) -> Result<(), Refused> {
     for (place, label) in labels.iter().enumerate() {
         if label.set != first.set {
@@ -311,8 +310,8 @@ fn agree(labels: &[Label], first: &Label, copies: &[bool]) -> Result<(), Refused
     Ok(())
 }
 
-/// Which label has the story that holds: from the latest on, those that a cut has interrupted are
-/// passed over, as are copies.
+/// Index of a label with the story that holds: goes from the latest on, and skips stories that a
+/// cut interrupted, and copies.
 fn story_that_holds(
     labels: &[Label],
     copies: &[bool],
@@ -330,13 +329,13 @@ fn story_that_holds(
         if interrupted[place] || holds.is_some_and(|holds| tells(&labels[holds], story)) {
             continue;
         }
-        // The disk that it has take a place, where that is in by its own label.
+        // Whether a label is of the story's incoming disk, and calls that disk in.
         let has_come = |label: &Label| {
             story.incoming().is_some_and(|it| it.other == label.member())
                 && label.generation > story.generation // else it was interrupted before
                 && have_in_sync(&label.slots, &label.member())
         };
-        // Members that it calls up to date, and that tell something else.
+        // Labels of members that the story calls up to date, and that have another story.
         let others = labels.iter().enumerate().filter(|(other, label)| {
             (have_in_sync(&story.slots, &label.member()) || has_come(label))
                 && !tells(label, story)
@@ -346,7 +345,7 @@ fn story_that_holds(
         match (others.map(|(_, label)| label.generation).max(), holds) {
             (None, None) => holds = Some(place),
             (None, Some(_)) if is_planted(Bug::TakenApart) => {}
-            // One of them was interrupted, and its teller has been told something else since.
+            // One of the two was interrupted, and the witness says which one holds.
             (None, Some(found)) if is_witnessed(found) => {}
             (None, Some(_)) if is_witnessed(place) => holds = Some(place),
             (None, Some(holds)) => return Err(apart(labels, holds, place)),
@@ -369,12 +368,12 @@ fn apart(labels: &[Label], one: usize, other: usize) -> Refused {
     Refused::Apart(one, other, [one, other].map(|place| labels[place].generation))
 }
 
-/// Whether the member of a label may have answered writes that are nowhere in a story which was
-/// opened against advice: it was enough with others, and one was out that is in by that story. So
-/// its own story is no ancestor of that.
+/// Whether a label's member may have acknowledged writes that are missing in a story which was
+/// opened against advice: it had enough members, and one was out that is in by the story. So its
+/// own story is no ancestor of the forced one.
 ///
-/// A label of after the same opening that has a member of the story in, too, is no such: whatever
-/// was answered under it is on that member. It was interrupted as it came in.
+/// A label from after the same opening that also has a member of the story in is exempt: that
+/// member has whatever was acknowledged under it. Its own member was interrupted as it came in.
 fn has_gone_on_without(label: &Label, story: &Label) -> bool {
     let in_sync = |label: &Label| -> Vec<Slot> {
         label.slots.iter().filter(|slot| slot.standing == Standing::InSync).copied().collect()
@@ -402,28 +401,28 @@ mod tests {
     use crate::label::tests::label;
     use crate::layout::Level;
 
-    /// What happens to a set.
+    /// An event in the life of a set.
     #[derive(Clone, Debug)]
     enum Event {
-        /// These members are found, and the set is opened if it may be. Of the labels that say who
-        /// is missing so many are written before the next cut, if that is fewer.
+        /// These members are found, and the set is opened if it may be. At most this many of the
+        /// labels that call the missing members out are written before the next cut.
         Open(BTreeSet<usize>, usize),
-        /// A write reaches so many members; if these are all, it is acknowledged.
+        /// A write reaches this many members; if these are all, it is acknowledged.
         Write(usize),
-        /// A member fails; so many labels say so before the next cut, if that is fewer.
+        /// A member fails; at most this many labels say so before the next cut.
         Lose(usize, usize),
-        /// A member that was out has caught up; so many labels say so before the next cut.
+        /// An out member has caught up; at most this many labels say so before the next cut.
         CatchUp(usize, usize),
         Cut,
     }
 
-    /// A set, and what really became of its members.
+    /// A set, and the true history of its members.
     struct History {
         labels: Vec<Label>,
-        /// How many writes each has seen, and how many were acknowledged.
+        /// Number of writes that each member has seen, and number of acknowledged writes.
         seen: Vec<u32>,
         acknowledged: u32,
-        /// Members in use, while it is open.
+        /// Members in use, while the set is open.
         running: Option<Vec<usize>>,
         witness: Option<Witness>,
     }
@@ -440,8 +439,8 @@ mod tests {
             }
         }
 
-        /// The labels of those in use say how it stands; a cut may come in between. Those who go on
-        /// are told to the witness before anything is acknowledged.
+        /// Writes the slots' states to the labels of the members in use; a cut may come in between.
+        /// If all are written, the witness gets the story before anything is acknowledged.
         fn tell(&mut self, slots: Vec<Slot>, written: usize) {
             let running = self.running.clone().expect("it is open");
             let latest = running.iter().map(|&member| self.labels[member].generation).max();
@@ -470,14 +469,14 @@ mod tests {
                     if *reached >= running.len() {
                         self.acknowledged += 1;
                     } else {
-                        self.running = None; // the power went
+                        self.running = None; // power cut
                     }
                 }
                 Event::Lose(member, written) => {
                     let Some(running) = &mut self.running else { return Ok(()) };
                     let layout = self.labels[0].layout;
                     if !running.contains(member) || running.len() <= layout.needed() {
-                        self.running = None; // it fails as a whole
+                        self.running = None; // the set fails as a whole
                         return Ok(());
                     }
                     running.retain(|one| one != member);
@@ -493,7 +492,7 @@ mod tests {
                     }
                     let mut slots = self.labels[running[0]].slots.clone();
                     slots[*member].standing = Standing::InSync;
-                    running.insert(0, *member); // its label is the first
+                    running.insert(0, *member); // its label is written first
                     self.seen[*member] = self.seen[running[1]];
                     self.tell(slots, *written);
                 }
@@ -525,7 +524,7 @@ mod tests {
             let out: Vec<usize> = (0..slots.len()).filter(|&slot| is_missing(slot)).collect();
             let was_in = out.iter().any(|&slot| slots[slot].standing == Standing::InSync);
             out.iter().for_each(|&slot| slots[slot].standing = Standing::Stale);
-            // What a cut has interrupted is over when the set goes on.
+            // An interrupted story ends when the set goes on.
             let differs =
                 used.iter().any(|&m| self.labels[m].generation != assembled.label.generation);
             self.running = Some(used);
@@ -561,7 +560,7 @@ mod tests {
         events.iter().find_map(|event| history.happen(event).err())
     }
 
-    /// The first of so many histories in which something is wrong: the same ones each time.
+    /// The first of `count` histories in which something is wrong: the same ones each time.
     fn first_wrong_of(count: usize) -> Option<String> {
         let mut runner = TestRunner::deterministic();
         let histories = (prop::sample::select(Level::ALL.to_vec()), 2..6_usize, any::<bool>())
@@ -577,7 +576,7 @@ mod tests {
         })
     }
 
-    /// Invariant 2 of the crate. `DURAMEN_RUNS` asks for more.
+    /// Invariant 2 of the crate. `DURAMEN_RUNS` sets the number of histories.
     #[test]
     fn no_member_is_read_that_has_missed_what_was_acknowledged() {
         let count = std::env::var("DURAMEN_RUNS").ok();
@@ -696,8 +695,8 @@ mod tests {
         assert_eq!(opened(&found, None), Ok(vec![false, true, true, true]));
     }
 
-    /// Labels of a set, of which a new disk is to take the place of the last member: those of the
-    /// members, and that of the new disk when it is called in.
+    /// The labels of a set whose last member is being replaced by a new disk, and the label of the
+    /// new disk when it is called in.
     fn replaced(level: Level, members: usize) -> (Vec<Label>, Label) {
         let (last, new) = (members - 1, [77; 16]);
         let all = (0..members).map(|slot| Label {
@@ -776,7 +775,7 @@ mod tests {
         assert_eq!(opened(&[&strange], Some(&witness)), Err(Refused::MaybeOld(4)));
     }
 
-    /// Each law of this module, broken, is seen by the histories or by one of the cases above.
+    /// The histories, or one of the cases above, detect each broken law of this module.
     #[cfg(feature = "planted-bugs")]
     #[test]
     fn laws_that_are_broken_are_seen() {

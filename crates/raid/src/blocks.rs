@@ -1,11 +1,12 @@
-//! What members hold, kept in memory: so that a small write need not read what it takes parity of.
+//! Cache of members' blocks, so that a small write need not read the blocks that parity is computed
+//! from.
 //!
-//! Blocks of 4 KiB of data and of parity, those that were used last. A block is known as it stands
-//! on its member, so whoever writes there says so, with the stripe for itself.
+//! It holds the most recently used blocks of 4 KiB, of data and of parity. A cached block
+//! equals the block on its member, so every writer updates the cache, holding the stripe lock.
 //!
 //! Invariants:
-//! 1. A block that is known is what a read of its member would give, unless that is out.
-//! 2. No more blocks are known than there is room for.
+//! 1. A cached block is what a read of its member would return, unless that member is out.
+//! 2. No more blocks are cached than there is room for.
 //!
 //! Not asserted: 1, which is about disks: torture's campaign `contract` looks at parity.
 
@@ -17,34 +18,34 @@ use bytes::Bytes;
 use crate::label::SUMMED;
 use crate::planted::{Bug, is_planted};
 
-/// Bytes of a block: that of which a checksum is kept.
+/// Bytes of a block: the unit of checksums.
 pub(crate) const BLOCK: u64 = SUMMED;
 
-/// A block: the slot of its member, and its number there.
+/// Key of a block: the slot of its member, and its number there.
 type Key = (usize, u64);
 
 #[derive(Default)]
 struct Known {
-    /// The bytes, and when they were used last.
+    /// The bytes, and the time of their last use.
     blocks: HashMap<Key, (Bytes, u64)>,
-    /// By that time.
+    /// Keys by time of last use.
     order: BTreeMap<u64, Key>,
     now: u64,
 }
 
-/// See the module's prose.
+/// The cache; see the module.
 pub(crate) struct Blocks {
     known: RefCell<Known>,
     most: usize,
 }
 
 impl Blocks {
-    /// With room for so many bytes.
+    /// A cache of this many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { known: RefCell::default(), most: bytes / BLOCK as usize }
     }
 
-    /// Bytes of a member, if all their blocks are known.
+    /// Bytes of a member, if all their blocks are cached.
     pub(crate) fn find(&self, slot: usize, offset: u64, length: u64) -> Option<Vec<u8>> {
         let known = &mut *self.known.borrow_mut();
         let (first, end) = (offset / BLOCK, (offset + length).div_ceil(BLOCK));
@@ -60,14 +61,14 @@ impl Blocks {
         Some(bytes)
     }
 
-    /// A slot has another member.
+    /// Forgets all blocks of a slot, which has another member.
     pub(crate) fn forget(&self, slot: usize) {
         let known = &mut *self.known.borrow_mut();
         known.blocks.retain(|key, _| key.0 != slot);
         known.order.retain(|_, key| key.0 != slot);
     }
 
-    /// What is known of these bytes of a member is to be read again.
+    /// Forgets the cached blocks of a range, so that they are read again.
     pub(crate) fn forget_range(&self, slot: usize, offset: u64, length: u64) {
         let known = &mut *self.known.borrow_mut();
         for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
@@ -77,8 +78,8 @@ impl Blocks {
         }
     }
 
-    /// This is what stands on a member: what was read there, or is written. Of a block of which a
-    /// part is told the rest is as it was, if it is known.
+    /// Caches bytes that were read from a member or are written to it. A partial block updates the
+    /// cached block, and is ignored if that block is not cached.
     pub(crate) fn tell(&self, slot: usize, offset: u64, bytes: &[u8]) {
         if self.most == 0
             || is_planted(Bug::StaleBlocks) && !self.known.borrow().is_new(slot, offset)

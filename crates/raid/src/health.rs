@@ -1,17 +1,17 @@
-//! Members whose disks fail.
+//! Members whose disks are failing.
 //!
-//! A disk with a bad sector gives it back when it was written anew: the member stays in, and the
-//! read error is counted. More blocks within an hour that could not be read than the limit make the
-//! member *failing*.
-//! It stays in all the same, because what it still gives may be what another disk lacks; a spare
-//! takes its place. A failing member is put out only if it gives back none of the last
-//! [`UNREADABLE`] blocks that were written to it anew.
+//! A disk with a bad sector returns it again once it is rewritten: the member stays in, and the
+//! read error is counted. A member is *failing* if it had more unreadable blocks within an hour
+//! than the limit.
+//! It stays in even so, because it may still have blocks that another disk lacks; a spare takes its
+//! place. A failing member is put out only if it returns none of the last [`UNREADABLE`] blocks
+//! that were rewritten on it.
 //!
 //! Invariants:
 //! 1. A failing member stays failing until another disk has its slot.
-//! 2. No slot keeps more read errors than the limit and one.
+//! 2. No slot keeps more read errors than the limit plus one.
 //!
-//! Not asserted: 1, which is about all that ever happened.
+//! Not asserted: 1, which is about the whole history of a slot.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -21,16 +21,16 @@ use runtime::Instant;
 
 use crate::planted::{Bug, is_planted};
 
-/// Blocks that a member may fail to read within an hour, unless options say otherwise.
+/// Default limit of blocks that a member may fail to read within an hour.
 pub const READ_ERRORS_PER_HOUR: usize = 20;
-/// Read errors count for this long.
+/// Time for which a read error counts.
 const WINDOW: Duration = Duration::from_secs(3600);
-/// Rewritten blocks, one after the other, that a failing member must not give back to be put out.
+/// Consecutive unreadable rewritten blocks after which a failing member is put out.
 pub(crate) const UNREADABLE: usize = 16;
 
 /// The health of all members.
 pub(crate) struct Health {
-    /// Read errors within [`WINDOW`] that a member may have.
+    /// Read errors allowed within [`WINDOW`].
     limit: usize,
     slots: RefCell<Vec<MemberHealth>>,
 }
@@ -38,10 +38,10 @@ pub(crate) struct Health {
 /// The health of one member.
 #[derive(Clone, Default)]
 struct MemberHealth {
-    /// Blocks that could not be read lately, each with when that was first.
+    /// Blocks that recently could not be read, each with the time of its first error.
     errors: VecDeque<(Instant, u64)>,
     is_failing: bool,
-    /// Rewritten blocks that it did not give back, since it gave back one.
+    /// Rewritten blocks that the member failed to return since it last returned one.
     unreadable: BTreeSet<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Health {
         Self { limit, slots: RefCell::new(vec![MemberHealth::default(); members]) }
     }
 
-    /// A member could not read the block at this place. However often that is, it counts once.
+    /// Counts a block that a member could not read, once, however often it fails.
     pub(crate) fn note_error(&self, slot: usize, offset: u64, now: Instant) {
         if is_planted(Bug::UncountedErrors) {
             return;
@@ -68,7 +68,8 @@ impl Health {
         health.is_failing |= health.errors.len() > self.limit;
     }
 
-    /// A block was written anew and read back. Whether the member is to be put out.
+    /// Records that a block was rewritten and read back. Returns whether the member must be put
+    /// out.
     pub(crate) fn note_rewrite(&self, slot: usize, offset: u64, is_given_back: bool) -> bool {
         let health = &mut self.slots.borrow_mut()[slot];
         if is_given_back {
@@ -84,7 +85,7 @@ impl Health {
         self.slots.borrow()[slot].is_failing
     }
 
-    /// Another disk has the slot.
+    /// Resets the health of a slot that another disk has taken.
     pub(crate) fn forget(&self, slot: usize) {
         self.slots.borrow_mut()[slot] = MemberHealth::default();
     }

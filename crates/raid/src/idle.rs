@@ -1,18 +1,18 @@
-//! A member that is out, and lacks nothing.
+//! Readmission of a member that is out and has missed nothing.
 //!
 //! A start without a member calls it out before anything is written that it would miss. If nothing
-//! is written then, the member is as good as before. Where the others are too few without it, as
-//! after the death of another one, it is in again at once: the labels are judged as if the story
-//! had never called it out. Its label is written before those of the others. A member that a person
-//! has taken out is in again only if a person has the set opened against advice.
+//! is then written, the member is as good as before. Where the others are too few without it, for
+//! example after another member died, it is readmitted at once: the labels are judged as if the
+//! story had never called it out. Its label is written before those of the others. A member that a
+//! person took out is readmitted only if a person opens the set against advice.
 //!
-//! It has missed nothing if all of this holds:
-//! 1. Its label is the one under which all were in last; or a return like this one was interrupted
-//!    behind it, and then nothing was written either.
-//! 2. The block of missed regions is there, and has no region since then: it goes home before the
-//!    log forgets what was missed.
-//! 3. The log needs no record that changes anything. Its own log counts for that: the last record
-//!    may be there alone of those that were found, and says that the ones before are at home.
+//! The member has missed nothing if all of this holds:
+//! 1. Its label is the one under which all members were last in; or an earlier readmission was
+//!    interrupted after writing it, and then nothing was written either.
+//! 2. The block of missed regions is there and lists no region since then. That block is written
+//!    before the log forgets the records behind it.
+//! 3. The log needs no record that changes anything. The member's own log counts: the last record
+//!    may be on it alone among the disks found, and may show that the earlier records are in place.
 //!
 //! Not asserted: 1 to 3, which are the conditions themselves.
 
@@ -31,14 +31,14 @@ use crate::members::Members;
 use crate::missed;
 use crate::planted::{Bug, is_planted};
 
-/// What was found, as if a member had never been called out; and its slot.
+/// The labels as if a member had never been called out, and its slot.
 pub(crate) struct Pardoned {
     pub(crate) found: Vec<(usize, Read)>,
     pub(crate) witness: Option<Witness>,
     pub(crate) slot: usize,
 }
 
-/// Looks for a member that is out and lacks nothing, where a set is refused without it.
+/// Looks for a member that is out and has missed nothing, when a set is refused without it.
 pub(crate) async fn pardoned(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],
@@ -73,15 +73,15 @@ pub(crate) async fn pardoned(
     Some(Pardoned { found, witness, slot })
 }
 
-/// Whether a label is that of the time when all were in last, by the story; or of a return that was
-/// interrupted before any other label told of it.
+/// Whether a label dates from when all members were last in, by the story, or from a readmission
+/// that was interrupted before any other label mentioned it.
 fn went_with_all(label: &Label, story: &Label) -> bool {
     let is_of_then = label.whole == story.whole && story.whole > 0;
     let is_in = label.slots[label.slot].standing == Standing::InSync;
     is_of_then && (label.is_whole() || is_in && label.generation > story.generation)
 }
 
-/// Whether nothing was written since this member was called out, by the disks of a story.
+/// Whether nothing was written since this member was called out, judged by the disks of a story.
 async fn is_idle(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],

@@ -1,4 +1,4 @@
-//! The new disk of a replacement: [`crate::replace`] says what becomes of it.
+//! The new disk of a replacement; [`crate::replace`] drives it.
 
 use std::rc::Rc;
 
@@ -6,12 +6,12 @@ use block::BlockDevice;
 
 use crate::watch::Calls;
 
-/// See the module's prose.
+/// The new disk; see the module.
 pub(crate) struct Incoming {
-    /// The slot, of which the old disk is the member.
+    /// The slot, whose member is still the old disk.
     pub(crate) slot: usize,
     pub(crate) device: Rc<dyn BlockDevice>,
     pub(crate) calls: Rc<Calls>,
-    /// How many stripes it has.
+    /// Number of stripes that the disk has.
     pub(crate) stripes: u64,
 }

@@ -1,10 +1,10 @@
-//! Long work of a set that a person pauses or cancels: filling a disk, and scrubbing.
+//! Pausing and cancelling long work of a set: filling a disk, and scrubbing.
 //!
-//! Both look between two stripes, where they hold none still. Work that is cancelled ends with an
-//! error: a disk that was being filled is out, and a good member that was to be replaced stays.
+//! Both check between stripes, where they hold no stripe lock. Cancelled work ends with an error: a
+//! disk that was being filled is out, and a good member that was to be replaced stays.
 //!
 //! Invariants:
-//! 1. Work does not begin cancelled.
+//! 1. Work does not start in the cancelled state.
 //!
 //! Not asserted: 1, which is what [`Interrupts::begin`] does.
 
@@ -14,19 +14,19 @@ use std::time::Duration;
 use crate::members::Members;
 use crate::planted::{Bug, is_planted};
 
-/// Paused work looks this often whether it may go on.
+/// Interval at which paused work checks whether it may go on.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Long work of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Filling a disk: a rebuild, a replacement, or a member that catches up.
+    /// Filling a disk: a rebuild, a replacement, or a member that is catching up.
     Fill,
-    /// Looking at everything.
+    /// Scrubbing the whole set.
     Scrub,
 }
 
-/// What a person has said of long work.
+/// A person's pause and cancel requests.
 #[derive(Default)]
 pub(crate) struct Interrupts {
     is_paused: Cell<bool>,
@@ -62,7 +62,7 @@ impl Interrupts {
         self.is_paused.get()
     }
 
-    /// Waits while work is paused, and has not to end. To be called with no stripe held still.
+    /// Waits while work is paused and does not have to end. The caller must hold no stripe lock.
     pub(crate) async fn while_paused(&self, work: Work, members: &Members) {
         let has_to_end =
             || self.is_cancelled(work) || members.are_closed() || members.have_stopped();

@@ -1,8 +1,8 @@
-//! What each member says of itself and of its set: the bytes of a label.
+//! Byte format of a member's label.
 //!
-//! Two copies lie on each member, at both ends of what it has, so that no write elsewhere takes
-//! both; they are written one after the other, and of two that are whole the later one holds. All
-//! numbers are little-endian; the checksum is CRC-32C. docs/formats/raid.md has the picture.
+//! Each member has two copies, one at each end of its space, so that no stray write takes both.
+//! They are written one after the other, and the later of the whole ones is in force. All numbers
+//! are little-endian; the checksum is CRC-32C. docs/formats/raid.md has the picture.
 
 use std::mem::offset_of;
 
@@ -14,70 +14,70 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use crate::layout::{Layout, Level, MEMBERS, UNITS};
 use crate::planted::{Bug, is_planted};
 
-/// What a label begins with.
+/// Magic bytes of a label.
 pub const MAGIC: [u8; 16] = *b"duramen raid\0\0\0\0";
-/// The newest version of the format. A label is of this version only if it says what older programs
-/// must not read without understanding it: that a person has taken a member out.
+/// The newest format version. A label has it only if it states what older programs must not
+/// misread: that a person took a member out.
 pub const VERSION: u32 = 4;
 /// The version of all other labels.
 const USUAL: u32 = 3;
-/// The oldest version that is read. Its labels say of nothing that it was opened against advice,
-/// and of no member that it is being replaced.
+/// The oldest version that is read. Its labels have no field for an opening against advice, and
+/// none for a replacement.
 const OLDEST: u32 = 2;
 /// Bytes of a label.
 pub const LABEL_SIZE: u64 = 4096;
-/// Where data may begin on a member, in bytes: no volume is found where one would look for it.
+/// Minimum byte offset of data on a member, so that no volume is found where one would look for it.
 pub const DATA_START: u64 = 1 << 20;
-/// Bytes at the end of a member that are kept for its second label.
+/// Bytes reserved at the end of a member for its second label.
 pub const TAIL: u64 = 64 << 10;
-/// The smallest log, in bytes, and the smallest of as many stripes. It begins at [`DATA_START`].
+/// Minimum size of the log, in bytes and in stripes; both apply. It begins at [`DATA_START`].
 pub(crate) const LOG_LEAST: (u64, u64) = (64 << 10, 8);
-/// Bytes of a block of the map of stripes, and bytes of bits in it.
+/// Bytes of a block of the map of stripes, and the bytes of bits in it.
 pub const MAP_BLOCK: u64 = 4096;
 pub(crate) const MAP_BITS: u64 = MAP_BLOCK - 32;
-/// Where a member has what others have missed, in bytes: a block like those of the map.
+/// Byte offset of a member's block of missed regions, which is like a block of the map.
 pub(crate) const MISSED_START: u64 = 16 << 10;
-/// Bytes of which a checksum is kept.
+/// Bytes that one checksum covers.
 pub const SUMMED: u64 = 4096;
-/// Checksums of a table, which has as many bytes as a block of the map.
+/// Checksums in a table, whose size is that of a block of the map.
 pub const SUMS: u64 = 1008;
-/// Places of a table on each member that has it, side by side.
+/// Places of a table on each member that stores it, side by side.
 pub const TABLE_PLACES: u64 = 2;
-/// The most members.
+/// The maximum number of members.
 const MOST: usize = *MEMBERS.end();
 
-/// A number by which a set or a member is known wherever it is.
+/// Identifies a set or a member, wherever it is plugged in.
 pub type Id = [u8; 16];
 
-/// What is known of a member of a set.
+/// State of a member of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has seen every write.
+    /// Up to date: it has seen every write.
     InSync,
-    /// It has missed writes, or may have.
+    /// Out: it has missed writes, or may have.
     Stale,
-    /// It is being made again of the others.
+    /// Out, and being rebuilt from the others.
     Rebuilding,
     /// No member has this slot.
     Empty,
-    /// It is getting what it has missed.
+    /// Out, and catching up on what it has missed.
     CatchingUp,
-    /// A person has taken it out: it has missed writes, or may have, and comes back only when a
-    /// person says so.
+    /// Taken out by a person: it has missed writes, or may have, and comes back only when a person
+    /// says so.
     Offline,
 }
 
 impl Standing {
-    /// All of them, by their numbers in a label.
+    /// All states, by their numbers in a label.
     pub const ALL: [Self; 6] =
         [Self::InSync, Self::Stale, Self::Rebuilding, Self::Empty, Self::CatchingUp, Self::Offline];
 
-    /// Whether it is out, and is being brought up to date.
+    /// Whether the member is out and is being brought up to date.
     pub fn is_coming(self) -> bool {
         matches!(self, Self::Rebuilding | Self::CatchingUp)
     }
 
-    /// Whether it is out, and is not being brought up to date.
+    /// Whether the member is out and is not being brought up to date.
     pub fn is_out(self) -> bool {
         matches!(self, Self::Stale | Self::Offline)
     }
@@ -87,12 +87,12 @@ impl Standing {
     }
 }
 
-/// A slot of a set: who has it, and what is known of that member.
+/// A slot of a set: its member, and the member's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The member that has it, or had it last; zeros for none.
+    /// The member that has the slot, or had it last; zeros for none.
     pub member: Id,
-    /// What is known of it.
+    /// State of that member.
     pub standing: Standing,
 }
 
@@ -101,38 +101,38 @@ pub struct Slot {
 pub struct Replacement {
     /// The slot.
     pub slot: usize,
-    /// The disk that is not the member of the slot: the new one at first, the old one when the new
+    /// The disk that is not the member of the slot: the new one at first, the old one once the new
     /// one is in.
     pub other: Id,
-    /// The new one is in. Nothing has been acknowledged that the old one has not.
+    /// Whether the new one is in. Nothing has been acknowledged that the old one does not have.
     pub is_done: bool,
 }
 
-/// A label, as far as it is no matter of bytes.
+/// A label, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The set.
     pub set: Id,
-    /// Which of the slots has the member whose label it is.
+    /// Slot of the member whose label it is.
     pub slot: usize,
     /// Grows whenever a member goes or comes.
     pub generation: u64,
     /// Grows with every write of the member's labels.
     pub number: u64,
-    /// The last generation by which all members were up to date.
+    /// The last generation in which all members were up to date.
     pub whole: u64,
-    /// The latest generation that was known when a person had the set opened though members that
-    /// were missing might be newer; 0 if nobody has since all members were up to date.
+    /// The latest known generation when a person opened the set although missing members might be
+    /// newer; 0 if nobody has since all members were up to date.
     pub forced: u64,
-    /// How the set is cut.
+    /// Geometry of the set.
     pub layout: Layout,
-    /// Where the data area begins on each member, in bytes.
+    /// Byte offset of the data area on each member.
     pub data_start: u64,
     /// Every slot.
     pub slots: Vec<Slot>,
-    /// The replacement that is under way.
+    /// The replacement under way.
     pub replacement: Option<Replacement>,
-    /// It is the label of the new disk of a replacement that is not done.
+    /// Whether it is the label of the new disk of a replacement that is not done.
     pub is_incoming: bool,
 }
 
@@ -145,17 +145,17 @@ impl Label {
         }
     }
 
-    /// The disk that is to take the place of a member, which is still in.
+    /// The replacement whose new disk is not in yet.
     pub fn incoming(&self) -> Option<Replacement> {
         self.replacement.filter(|it| !it.is_done)
     }
 
-    /// Whether it calls all members up to date.
+    /// Whether the label calls all members up to date.
     pub fn is_whole(&self) -> bool {
         self.slots.iter().all(|slot| slot.standing == Standing::InSync)
     }
 
-    /// Whether it tells the same story as another one.
+    /// Whether the label has the same story as another one.
     pub(crate) fn tells_as(&self, other: &Self) -> bool {
         self.generation == other.generation && self.slots == other.slots
     }
@@ -166,8 +166,8 @@ impl Label {
         has_slot || self.incoming().is_some_and(|it| it.other == *member)
     }
 
-    /// The last generation in which a slot was up to date that is out. `None` if it is in, or if
-    /// the labels do not tell: another one may have been out before it.
+    /// The last generation in which a slot that is out was up to date. `None` if it is in, or if
+    /// the labels do not show it: another one may have been out before it.
     pub fn out_since(&self, slot: usize) -> Option<u64> {
         let is_out = self.slots.get(slot)?.standing != Standing::InSync;
         let is_alone = self.layout.members - self.layout.needed() == 1;
@@ -175,19 +175,19 @@ impl Label {
     }
 }
 
-/// Why bytes are no label.
+/// Reason why bytes are not a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLabel {
-    /// They begin with something else.
+    /// The bytes begin with something else.
     #[error("there is no label")]
     Missing,
-    /// It is of a version that is not known here.
+    /// The version is unknown to this program.
     #[error("the label has version {0}, and only versions {OLDEST} to {VERSION} are known")]
     Version(u32),
-    /// It does not fit its checksum: it was torn, or has rotted.
+    /// The bytes do not fit their checksum: the label was torn, or has rotted.
     #[error("the label does not fit its checksum")]
     Checksum,
-    /// It fits, and says what no set is.
+    /// The checksum fits, and the contents contradict themselves.
     #[error("the label contradicts itself: {0}")]
     Nonsense(&'static str),
 }
@@ -227,40 +227,40 @@ struct Raw {
 /// Flags of a replacement: there is one; it is done; the label is that of the new disk.
 const REPLACING: [u16; 3] = [1, 2, 4];
 
-/// Where the labels of a member of so many bytes lie, in bytes.
+/// Byte offsets of the two labels of a member of this size.
 pub fn places(size: u64) -> [u64; 2] {
     [0, (size - size % LABEL_SIZE).saturating_sub(TAIL)]
 }
 
-/// Bytes of a map with a bit for each of so many stripes: whole blocks.
+/// Bytes of a map with a bit for each of this many stripes: whole blocks.
 pub fn map_size(rows: u64) -> u64 {
     rows.div_ceil(8).div_ceil(MAP_BITS) * MAP_BLOCK
 }
 
-/// Bytes of one copy of the tables of a member with so many units of data.
+/// Bytes of one copy of the tables of a member with this many data units.
 pub fn tables_size(rows: u64, unit: u64) -> u64 {
     (rows * unit / SUMMED).div_ceil(SUMS) * TABLE_PLACES * MAP_BLOCK
 }
 
-/// Bytes that are kept behind so many units of data: the map of stripes, and the tables of two
+/// Bytes reserved behind this many data units, for the map of stripes and the tables of two
 /// members.
 pub fn behind_data(rows: u64, unit: u64) -> u64 {
     map_size(rows) + 2 * tables_size(rows, unit)
 }
 
-/// The units of the data area of a member of so many bytes.
+/// Number of data units that fit on a member of this size.
 pub fn rows_of(size: u64, data_start: u64, unit: u64) -> u64 {
     let room = places(size)[1].saturating_sub(data_start);
     room.saturating_sub(behind_data(room / unit, unit)) / unit
 }
 
-/// The checksum of everything on members but of records, which are summed in parts.
+/// The checksum of everything on members except records, which are summed in parts.
 pub(crate) fn sum_of(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// Fills what stands where labels stand up to its size, and gives it its checksum, which is zeros
-/// so far.
+/// Pads a label, or another block of this size, and inserts its checksum, whose field is zeros so
+/// far.
 pub(crate) fn sealed(raw: &[u8], checksum_at: usize) -> Vec<u8> {
     let mut bytes = raw.to_vec();
     bytes.resize(LABEL_SIZE as usize, 0);
@@ -269,7 +269,7 @@ pub(crate) fn sealed(raw: &[u8], checksum_at: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether bytes fit the checksum that stands here in them.
+/// Whether bytes fit the checksum at this offset in them.
 pub(crate) fn is_sealed(bytes: &[u8], checksum_at: usize) -> bool {
     let mut summed = bytes.to_vec();
     let sum = &mut summed[checksum_at..][..4];
@@ -278,7 +278,7 @@ pub(crate) fn is_sealed(bytes: &[u8], checksum_at: usize) -> bool {
     sum_of(&summed) == stands
 }
 
-/// A number for a new set or member.
+/// A new id for a set or a member.
 pub fn new_id(random: &dyn Random) -> Id {
     let halves = [random.next_u64(), random.next_u64()].map(u64::to_le_bytes);
     std::array::from_fn(|byte| halves[byte / 8][byte % 8])
@@ -290,7 +290,7 @@ pub fn have_in_sync(slots: &[Slot], member: &Id) -> bool {
 }
 
 impl Label {
-    /// The bytes of a label.
+    /// Encodes the label.
     pub fn encode(&self) -> Vec<u8> {
         let has_offline = self.slots.iter().any(|slot| slot.standing == Standing::Offline);
         let mut raw = Raw {
@@ -323,10 +323,10 @@ impl Label {
         sealed(raw.as_bytes(), offset_of!(Raw, checksum))
     }
 
-    /// Reads a label.
+    /// Decodes a label.
     ///
     /// # Errors
-    /// [`BadLabel`] says why it is none.
+    /// [`BadLabel`] gives the reason why it is not one.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadLabel> {
         let bytes = bytes.get(..LABEL_SIZE as usize).ok_or(BadLabel::Missing)?;
         let (raw, _) = Raw::read_from_prefix(bytes).map_err(|_| BadLabel::Missing)?;
@@ -343,7 +343,7 @@ impl Label {
         Self::judge(&raw)
     }
 
-    /// What a label says that is whole.
+    /// Validates and decodes a label whose checksum fits.
     fn judge(raw: &Raw) -> Result<Self, BadLabel> {
         let unless = |is_so: bool, why| if is_so { Ok(()) } else { Err(BadLabel::Nonsense(why)) };
         let level = Level::ALL.get(usize::from(raw.level.get())).copied();
@@ -404,12 +404,12 @@ impl Label {
         })
     }
 
-    /// Of the two copies that a member has the one that holds, the later of those that are whole,
-    /// and which it is.
+    /// Chooses the copy in force among a member's two, the later of those that are whole, and
+    /// returns its index.
     ///
     /// # Errors
-    /// Why the first is none, if neither is; but if one of them was a label once, why that is none
-    /// any more.
+    /// The reason why the first copy is invalid, if neither is whole; but if the first has no label
+    /// at all, the reason for the second.
     pub fn of_copies(copies: [Result<Self, BadLabel>; 2]) -> Result<(Self, usize), BadLabel> {
         match copies {
             [Ok(one), Ok(other)] if other.number > one.number => Ok((other, 1)),
@@ -426,13 +426,13 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A label of a set of so many members.
+    /// A label of a set with this many members.
     pub(crate) fn label(level: Level, members: usize, slot: usize) -> Label {
         let layout = Layout { level, members, unit: 64 << 10, rows: 100 };
         let slots = (1..=members as u8)
             .map(|member| Slot { member: [member; 16], standing: Standing::InSync });
         let (set, slots) = ([9; 16], slots.collect());
-        let data_start = DATA_START + (16 << 20); // room for the log of the most members
+        let data_start = DATA_START + (16 << 20); // room for the log of 32 members
         Label {
             set,
             slot,
@@ -448,7 +448,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Makes it fit its checksum again.
+    /// Makes the bytes fit their checksum again.
     fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes[offset_of!(Raw, checksum)..][..4].fill(0);
         let sum = sum_of(&bytes).to_le_bytes();
@@ -517,7 +517,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A program that knows version 3 would take an unknown standing for damage, or bring back a
+    /// A program that knows version 3 would take an unknown state for damage, or bring back a
     /// member that a person has taken out.
     #[test]
     fn a_label_with_a_member_that_was_taken_out_is_of_a_version_of_its_own() {
@@ -560,7 +560,7 @@ pub(crate) mod tests {
             prop_assert!(Label::decode(&bytes).is_err());
         }
 
-        /// Whatever fits its checksum is refused, or can be used without harm.
+        /// Any bytes that fit their checksum are refused, or can be used without harm.
         #[test]
         fn any_bytes_that_fit_are_judged(
             changes in prop::collection::vec((16..900_usize, any::<u8>()), 0..12),

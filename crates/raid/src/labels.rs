@@ -1,26 +1,26 @@
-//! How the two copies of a disk's label are read and written.
+//! Reading and writing the two copies of a disk's label.
 
 use block::{BlockDevice, Buffer, Durability, IoError};
 
 use crate::label::{BadLabel, LABEL_SIZE, Label, MAGIC, places};
 
-/// What the labels of a disk say.
+/// The labels of a disk.
 #[derive(Clone)]
 pub struct Read {
-    /// The copy that holds.
+    /// The copy that is in force.
     pub label: Label,
-    /// Which of the two that is.
+    /// Index of that copy.
     pub copy: usize,
-    /// Where the other copy should be is something else, which no cut leaves: who knows what else
-    /// was written over.
+    /// Whether the other copy's place holds foreign bytes. No cut leaves that, so other parts of
+    /// the disk may have been overwritten as well.
     pub is_overwritten: bool,
 }
 
 /// Why a disk has no label.
 pub(crate) enum NoLabel {
-    /// It cannot be read.
+    /// The label cannot be read.
     Unread(IoError),
-    /// What stands there is none.
+    /// The bytes there are not a label.
     Bad(BadLabel),
 }
 

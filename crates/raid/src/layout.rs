@@ -1,9 +1,10 @@
-//! Where a set keeps what.
+//! Mapping of a set's bytes to its members.
 //!
-//! A member's data area is cut into *units*, and units of one row of all members are a *stripe*. A
-//! striped set puts one unit after the other; a mirror has all of them on each member; RAID-5 has
-//! one unit of parity in each stripe, one member further to the left each time, and the data from
-//! the member behind it on (*left-symmetric*: a long read asks all members by turns).
+//! A member's data area is divided into *units*; the units of one row on all members are a
+//! *stripe*. A striped set has one data unit after the other. A mirror has all units on each
+//! member. RAID-5 has one parity unit in each stripe, which moves one member to the left with each
+//! stripe, and the data begins on the member behind it (*left-symmetric*: a long read uses all
+//! members in turn).
 //!
 //! ```text
 //!  RAID-5 of 4    member 0   member 1   member 2   member 3
@@ -16,34 +17,34 @@ use std::fmt;
 
 use crate::planted::{Bug, is_planted};
 
-/// The fewest and the most members of a set.
+/// The minimum and maximum number of members of a set.
 pub const MEMBERS: std::ops::RangeInclusive<usize> = 2..=32;
-/// The smallest and the largest unit, in bytes; it is a power of two.
+/// The minimum and maximum unit size, in bytes; a unit is a power of two.
 pub const UNITS: std::ops::RangeInclusive<u64> = 4 << 10..=4 << 20;
 
-/// How a set keeps what is written to it.
+/// Redundancy scheme of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// One after the other: with a member, all is lost.
+    /// One unit after the other: losing a member loses everything.
     Striped,
-    /// The same on each member.
+    /// A copy on each member.
     Mirrored,
-    /// With a unit of parity in each stripe.
+    /// One parity unit in each stripe.
     Parity,
 }
 
 impl Level {
-    /// All of them, by their numbers in a label.
+    /// All levels, by their number in a label.
     pub const ALL: [Self; 3] = [Self::Striped, Self::Mirrored, Self::Parity];
 
-    /// The least that a set takes or gives, in bytes, of members with these logical sectors. One
-    /// with redundancy asks its members for whole blocks alone, whatever it is asked.
+    /// The smallest I/O of a set, in bytes, over members with these logical sector sizes. A set
+    /// with redundancy reads and writes whole blocks of its members for any request.
     pub fn sector(self, of_members: impl Iterator<Item = u32>) -> u32 {
         let smallest = 512;
         if self == Self::Striped { of_members.max().unwrap_or(smallest) } else { smallest }
     }
 
-    /// How many members may be missing of so many.
+    /// Number of members, out of `members`, that may be missing.
     pub fn spare_of(self, members: usize) -> usize {
         match self {
             Self::Striped => 0,
@@ -52,7 +53,7 @@ impl Level {
         }
     }
 
-    /// The fewest members that it takes.
+    /// The minimum number of members.
     pub fn fewest(self) -> usize {
         if self == Self::Parity { 3 } else { *MEMBERS.start() }
     }
@@ -68,43 +69,43 @@ impl fmt::Display for Level {
     }
 }
 
-/// What a unit of a member holds.
+/// Contents of a member's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// The unit of this number of the set.
+    /// The data unit of the set with this number.
     Data(u64),
-    /// What makes the others of its stripe again.
+    /// The parity of its stripe.
     Parity,
 }
 
-/// A part of a range that lies in one unit.
+/// The part of a range that lies in one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it is in the set, in bytes.
+    /// Byte offset in the set.
     pub at: u64,
-    /// The member; of a mirror the first, and the others have the same.
+    /// The member; on a mirror the first, and the others have copies.
     pub member: usize,
-    /// Where it is in the member's data area, in bytes.
+    /// Byte offset in the member's data area.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// How a set is cut.
+/// Geometry of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// How it keeps what is written.
+    /// Redundancy scheme.
     pub level: Level,
-    /// How many members it has.
+    /// Number of members.
     pub members: usize,
-    /// Bytes of a unit.
+    /// Unit size in bytes.
     pub unit: u64,
-    /// Units of each member's data area.
+    /// Units in each member's data area.
     pub rows: u64,
 }
 
 impl Layout {
-    /// The units of data in a stripe.
+    /// Data units in a stripe.
     pub fn width(&self) -> u64 {
         match self.level {
             Level::Striped => self.members as u64,
@@ -113,17 +114,17 @@ impl Layout {
         }
     }
 
-    /// The fewest members on which it is whole.
+    /// The minimum number of members on which all data is available.
     pub fn needed(&self) -> usize {
         self.members - self.level.spare_of(self.members)
     }
 
-    /// Bytes of the set.
+    /// Size of the set in bytes.
     pub fn size(&self) -> u64 {
         self.rows * self.width() * self.unit
     }
 
-    /// The member that has the parity of a stripe.
+    /// The member that has the parity of a stripe, if the level has parity.
     pub fn parity_of(&self, stripe: u64) -> Option<usize> {
         let last = self.members - 1;
         let is_kept = self.level == Level::Parity;
@@ -131,7 +132,7 @@ impl Layout {
         is_kept.then(|| last - (stripe % self.members as u64) as usize)
     }
 
-    /// The member that has a unit of data of a stripe; of a mirror the first.
+    /// The member that has a data unit of a stripe; on a mirror the first.
     pub fn member_of(&self, stripe: u64, index: usize) -> usize {
         match self.parity_of(stripe) {
             Some(parity) => (parity + 1 + index) % self.members,
@@ -139,24 +140,24 @@ impl Layout {
         }
     }
 
-    /// The members that have the units of data of a stripe, in their order, and then its parity.
+    /// The members that have a stripe's data units, in order, followed by the parity member.
     pub fn members_of(&self, stripe: u64) -> Vec<usize> {
         let data = (0..self.width() as usize).map(|index| self.member_of(stripe, index));
         data.chain(self.parity_of(stripe)).collect()
     }
 
-    /// Which of the units of data of its stripe has a byte of the set.
+    /// Index, within its stripe, of the data unit that has a byte of the set.
     pub fn index_of(&self, at: u64) -> usize {
         (at / self.unit % self.width()) as usize
     }
 
-    /// The members that have the checksums of what a member holds: the two behind it. Of a mirror
-    /// of two that is the other one, and itself.
+    /// The members that store a member's checksums: the two behind it. On a mirror of two these are
+    /// the other member and the member itself.
     pub fn holders(&self, member: usize) -> [usize; 2] {
         [1, 2].map(|behind| (member + behind) % self.members)
     }
 
-    /// What the unit in a row of a member holds.
+    /// Contents of a member's unit in a row.
     pub fn holds(&self, member: usize, row: u64) -> Holds {
         let first = row * self.width();
         match self.parity_of(row) {
@@ -170,7 +171,7 @@ impl Layout {
         }
     }
 
-    /// The parts of a range of the set, in their order.
+    /// The pieces of a range of the set, in order.
     pub fn pieces(&self, at: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
         let layout = *self;
         let end = at + length;

@@ -1,43 +1,50 @@
-//! Sets of disks: one of them may die, and nothing that was answered dies with it.
+//! Sets of disks: any one disk of a redundant set may die without loss of acknowledged data.
 //!
-//! A [`Set`] is a device of `block` over others, its *members*, and keeps the contract of that
-//! crate also when any one of them is lost at the moment of a cut, and when one of them gives what
-//! was never written there. docs/formats/raid.md has what stands on the members.
+//! A [`Set`] is a `block` device over other devices, its *members*. It keeps the contract of that
+//! crate even when one member is lost at the moment of a power cut, or when one member returns
+//! bytes that were never written there. docs/formats/raid.md describes the on-disk format.
 //!
-//! Layers, from the bottom: [`layout`] is where a set keeps what, [`parity`] how what is lost is
-//! made again. [`label`] is what each member says of itself, `labels` how that is read and written,
-//! `spare` what a disk says that waits to become one, `wipe` how a disk forgets what stood there
-//! before, [`record`] what the log has, byte by byte. [`assembly`] judges the labels that were
-//! found, and `idle` finds a member that they call out and that lacks nothing. `members` is who is
-//! in, and how a member leaves, `watch` which of them do not answer, `health` which of them fail,
-//! `room` which of them find no room below, [`Status`] what they have met, and `missed` what those
-//! have missed that are out; `table` has checksums of what they hold, `sums` all of these, and
-//! `recall` makes the map again of them; `prelog` is the log in front of every write, `logs` how
-//! members have it, `written` which stripes were ever written; `blocks` what is known of members in
-//! memory; `stripe` what of a stripe is there, `sources` which disks are asked for that,
-//! `outsiders` among them that are no members, and `plan` what a write changes on which member.
-//! `array` reads and writes, `rebuild` is how it makes a member again, with the `pace` that leaves
-//! the others to clients, and the `interrupts` of a person, `unread` has the blocks that it had to
-//! leave out, `refill` tries them again, `replace` how another disk takes the place of a member
-//! that is in, and `scrub` how it looks at everything; `set` is that as a device, and `opening` how
-//! it is made and comes back; `void` stands for a member that is not there, where too few are.
+//! Layers, from the bottom:
+//!
+//! - [`layout`] maps the set's bytes to members; [`parity`] reconstructs a lost unit.
+//! - [`label`] is a member's on-disk label, `labels` reads and writes it, `spare` is the label of a
+//!   disk that waits to become a member, and `wipe` clears a disk's earlier contents.
+//! - [`record`] is the byte format of the log.
+//! - [`assembly`] judges the labels that were found; `idle` finds a member that they call out and
+//!   that has missed nothing.
+//! - `members` holds the active members and takes a failed one out; `watch` detects members that do
+//!   not answer, `health` failing disks, `room` members whose host is out of space; [`Status`]
+//!   holds the counters, and `missed` the regions that members missed while out.
+//! - `table` is a table of checksums, `sums` all of these, and `recall` rebuilds the map from them.
+//! - `prelog` is the write-ahead log, `logs` reads it from the members, `written` tracks which
+//!   stripes were ever written.
+//! - `blocks` caches members' blocks; `stripe` reads and verifies a stripe, `sources` selects the
+//!   disks to ask for a missing block, `outsiders` the disks among them that are not members, and
+//!   `plan` computes what a write changes on which member.
+//! - `array` reads and writes. `rebuild` rebuilds a member, throttled by `pace` and paused or
+//!   cancelled through `interrupts`; `unread` lists the blocks that a rebuild left out, and
+//!   `refill` retries them. `replace` replaces an active member, and `scrub` verifies the whole
+//!   set.
+//! - `set` is the block device; `opening` creates and opens it; `void` stands in for a missing
+//!   member when too few are present.
 //!
 //! Invariants:
 //! 1. Every byte of a set has one place, and each byte of the members' data area is that of one
 //!    byte of the set, or parity ([`layout`]).
-//! 2. A set is opened by itself only on members of which one has seen every write that was ever
-//!    acknowledged ([`assembly`]), as long as none was opened against that advice.
-//! 3. A stripe of which a write is under way or was cut has its changes in the log, on more than
-//!    one member, until they are at home on all, durably (`prelog`).
+//! 2. Without a person's override, a set opens only on members of which at least one has seen every
+//!    acknowledged write ([`assembly`]), unless it was opened before against that advice.
+//! 3. While a write to a stripe is under way, or after a cut interrupted it, its changes are in the
+//!    log on more than one member until they are durable in place on all members (`prelog`).
 //!
-//! Not asserted: 1, which is about all bytes; 2, which is about all that ever happened; 3, which
-//! is about what a cut leaves. Tests go through them: for the last, torture's campaign `contract`.
+//! Not asserted: 1, which is about all bytes; 2, which is about the whole history of a set; 3,
+//! which is about the state after a cut. Tests exercise them: for the last, torture's campaign
+//! `contract`.
 //!
-//! Commit points: a write has happened when its record is durable (`prelog`); a member is out of
-//! the set when the labels of all others that say so are durable, which is before any write that it
-//! missed is acknowledged.
+//! Commit points: a write has happened when its record is durable (`prelog`). A member is out of
+//! the set when the labels of all other members that say so are durable, which is before any write
+//! that it missed is acknowledged.
 //!
-//! Architecture invariant: nothing of file systems, and no sockets: it runs under the simulator.
+//! Architecture invariant: no file systems and no sockets, so the crate runs under the simulator.
 
 mod array;
 pub mod assembly;

@@ -1,7 +1,7 @@
-//! The log as the members have it, record by record.
+//! Reads the log from the members, record by record.
 //!
-//! A record stands on some members only, and each of them may have lost it. What counts is what any
-//! of them has: the latest record that is whole names the oldest that is needed.
+//! A record is written to some members only, and each of them may have lost it. Any copy counts:
+//! the latest record that is whole names the oldest that is needed.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -17,9 +17,9 @@ use crate::planted::{Bug, is_planted};
 use crate::prelog::LOG_START;
 use crate::record::{BLOCK, Record, choose_record, decode, size_at};
 
-/// Members that have a record of a set with parity. Of a mirror, all have it.
+/// Members that have a record of a set with parity. On a mirror, all have it.
 const RECORD_COPIES: usize = 2;
-/// Bytes of a log that are read at once.
+/// Bytes of a log that are read in one request.
 const AT_ONCE: u64 = 1 << 20;
 
 /// Bytes of the ring of the log on each member.
@@ -27,34 +27,34 @@ pub(crate) fn ring_of(label: &Label) -> u64 {
     label.data_start - LOG_START
 }
 
-/// A record that was found.
+/// A record that was found on a member.
 pub(crate) struct Found {
     pub(crate) record: Record,
-    /// Where in the ring.
+    /// Byte offset in the ring.
     pub(crate) start: u64,
     pub(crate) bytes: Bytes,
 }
 
 /// The logs of all members.
 pub(crate) struct Logs {
-    /// The records that any member has, by their sequences.
+    /// The records that any member has, by sequence number.
     pub(crate) records: BTreeMap<u64, Found>,
-    /// Blocks that could not be read: where in the ring, and of which slots.
+    /// Unreadable blocks: their offset in the ring, and the slots that could not read them.
     unread: BTreeMap<u64, Vec<usize>>,
 }
 
 impl Logs {
-    /// Whether a record that is later than all these may stand where nobody can read: on as many
-    /// members as have a record. Records before it show by their absence.
+    /// Whether a record later than all these may be hidden in unreadable blocks, on as many members
+    /// as have a record. Earlier records show by their absence.
     pub(crate) fn may_hide_the_last(&self, members: &Members, size: u64) -> bool {
         self.first_hidden(members, size).is_some() && !is_planted(Bug::HastyReads)
     }
 
-    /// The block in which it may begin.
+    /// The block in which a hidden record may begin.
     fn first_hidden(&self, members: &Members, size: u64) -> Option<u64> {
         let (_, latest) = self.records.last_key_value()?;
         let end = latest.start + latest.bytes.len() as u64;
-        // One for which there is no room before the end of the ring stands at its begin.
+        // A record that does not fit before the end of the ring is at its start.
         let places = [end, 0].into_iter().take(if size - end < AT_ONCE { 2 } else { 1 });
         let Label { layout, .. } = members.label();
         let copies = if layout.level == Level::Mirrored { layout.members } else { RECORD_COPIES };
@@ -67,8 +67,8 @@ impl Logs {
     }
 }
 
-/// The records that any member has. Whose log cannot be read is out. Where the last record may be
-/// one that cannot be read at the moment, that is tried again.
+/// Reads the records that any member has. A member whose log cannot be read at all is called out.
+/// If the last record may be in blocks that are unreadable at the moment, reading is retried.
 pub(crate) async fn read_logs(members: &Members, size: u64) -> Logs {
     let logs = read_all(members, size).await;
     let Some(at) = logs.first_hidden(members, size) else { return logs };
@@ -105,7 +105,7 @@ async fn read_all(members: &Members, size: u64) -> Logs {
     Logs { records: one_of_each(found), unread }
 }
 
-/// Of each number the record that is it: see [`choose_record`]. The next one is judged before.
+/// Chooses one record for each sequence number, the later number first: see [`choose_record`].
 fn one_of_each(found: BTreeMap<u64, Vec<(Found, usize)>>) -> BTreeMap<u64, Found> {
     let mut chosen: BTreeMap<u64, Found> = BTreeMap::new();
     for (sequence, alike) in found.into_iter().rev() {
@@ -119,14 +119,14 @@ fn one_of_each(found: BTreeMap<u64, Vec<(Found, usize)>>) -> BTreeMap<u64, Found
     chosen
 }
 
-/// The records that the latest of these says are needed.
+/// The range of records that the latest one declares needed.
 pub(crate) fn needed_of(found: &BTreeMap<u64, Found>) -> Option<RangeInclusive<u64>> {
     let (&last, latest) = found.last_key_value()?;
     Some(latest.record.place.tail.min(last)..=last)
 }
 
-/// The records that a member has, as far as they may be needed, and the blocks of the ring that it
-/// cannot read, as if nothing stood there. `None` if it can read nothing.
+/// The records of a member that may be needed, and the blocks of the ring that it cannot read,
+/// which count as empty. `None` if the member can read nothing.
 async fn read_log(members: &Members, slot: usize, size: u64) -> Option<(Vec<Found>, Vec<u64>)> {
     let Label { set, layout, .. } = members.label();
     let (mut ring, mut unread) = (Vec::new(), Vec::new());

@@ -1,23 +1,24 @@
-//! The members of a set that is in use: who is in it, how a member leaves, and how one comes in.
+//! The members of an open set: which are in, how a member goes out, and how one comes in.
 //!
-//! A member that fails a write or a flush is *out*: it is asked nothing more, and the labels of all
-//! others say so. Until these are durable, and the witness is, nothing may be acknowledged that the
-//! member has missed, or may have ([`Members::settled`]). A member that a person takes out goes the
-//! same way, and the labels say that a person did: nothing but a person's word brings it back.
+//! A member that fails a write or a flush is *out*: it gets no more calls, and the labels of all
+//! others say that it is out. Until these are durable, and the witness is, no write may be
+//! acknowledged that the member has missed, or may have missed ([`Members::settled`]). A member
+//! that a person takes out goes the same way, and the labels say that a person did: only a person
+//! brings it back.
 //!
-//! One member at a time may be *coming*: it is made again of the others, stripe by stripe, and gets
-//! what is written to those that it has. Its label is written before those of the others, so that
-//! what came before is still told if that is interrupted.
+//! One member at a time may be *coming*: it is rebuilt from the others, stripe by stripe, and gets
+//! the writes to stripes that it already has. Its label is written before those of the others, so
+//! that the earlier story is still on those if that is interrupted.
 //!
-//! A member that is in may be replaced: then all that is written to its slot goes to the new disk
-//! as well ([`crate::replace`]).
+//! A member that is in may be replaced: then all writes to its slot go to the new disk as well
+//! ([`crate::replace`]).
 //!
 //! Invariants:
-//! 1. A member that is out comes in when it has every stripe, and all of that is durable.
-//! 2. While the labels do not say durably who is in, the set is not settled.
-//! 3. With fewer members than it takes the set has stopped, and stays so.
+//! 1. A member that is out comes in only when it has every stripe, and all of that is durable.
+//! 2. While the labels do not say durably which members are in, the set is not settled.
+//! 3. A set with too few members has stopped, and stays so.
 //!
-//! Not asserted: 2 and 3, which are what the functions that ask for it compute.
+//! Not asserted: 2 and 3, which the functions that ask for them compute.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -46,81 +47,82 @@ use crate::status::{Counts, Met};
 use crate::unread::Unread;
 use crate::watch::{Calls, SILENT_AFTER, Watched};
 
-/// What becomes of a story outside of the set: it is durable there when this completes.
+/// Makes a story durable outside of the set: it is when this completes.
 pub type Witnessed = Rc<dyn Fn(Witness) -> LocalBoxFuture<'static, ()>>;
 
-/// After so long a write that found no room below is tried again.
+/// Pause before a write that found no space is retried.
 const AGAIN: Duration = Duration::from_millis(500);
-/// The first and the last pause between two attempts to read what nobody else has.
+/// The first and the last pause between attempts to read data that no other disk has.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(13);
-/// So long a write may find no room before its caller is told.
+/// Time for which a write may find no space before its caller gets an error.
 const LONG: Duration = Duration::from_secs(1);
-/// So long a set that is closed waits for the witness.
+/// Time for which a closed set waits for the witness.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What becomes of a write that found no room.
+/// Outcome of waiting after a write that found no space.
 enum Room {
-    /// It is to be tried again.
+    /// Retry the write.
     Again,
-    /// Its member is out.
+    /// The member is out.
     Never,
-    /// Nobody waits for room any more: the set is being opened or closed.
+    /// Waits for space have ended: the set is being opened or closed.
     GivenUp,
 }
 
-/// See the module's prose.
+/// The members; see the module.
 pub(crate) struct Members {
     /// By slot.
     pub(crate) devices: RefCell<Vec<Option<Rc<dyn BlockDevice>>>>,
-    /// The calls of each of them.
+    /// The calls of each device.
     pub(crate) calls: RefCell<Vec<Rc<Calls>>>,
-    /// The member that is made again, and how many stripes it has.
+    /// The member being rebuilt, and the number of stripes that it has.
     pub(crate) coming: Cell<Option<(usize, u64)>>,
-    /// The disk that is to take the place of a member which is in.
+    /// The disk that is to replace a member that is in.
     pub(crate) incoming: RefCell<Option<Incoming>>,
-    /// The other disk of a replacement that has ended, or does not go on yet, and the slot: it is
-    /// asked for what the others cannot give.
+    /// The other disk of a replacement that has ended, or is not resumed yet, with its slot: a
+    /// source of blocks that the others cannot give.
     pub(crate) leaving: RefCell<Option<(usize, Rc<dyn BlockDevice>)>>,
-    /// Disks that were found and are no members, each with the slot of which it was one: they are
-    /// out, or others have taken their places.
+    /// Disks that were found but are not members, each with its former slot: they are out, or other
+    /// disks have taken their places.
     pub(crate) strangers: RefCell<Vec<(usize, Rc<dyn BlockDevice>)>>,
-    /// Disks that are no members and did not answer: where they lie in memory, and when.
+    /// Disks that are not members and did not answer: their address in memory, and the time.
     pub(crate) given_up: RefCell<BTreeMap<usize, Instant>>,
-    /// What holds of the set; its slot is no one's.
+    /// The label in force; its own slot has no meaning.
     pub(crate) label: RefCell<Label>,
-    /// The copy of its label that was found to hold, of each slot.
+    /// For each slot, the label copy that was in force when the set was opened.
     holding: Vec<usize>,
-    /// A member that the labels of the others still call out.
+    /// A readmitted member, which the labels of the others still call out.
     returning: Cell<Option<usize>>,
-    /// The generation that the labels of all have, durably.
+    /// The generation that all labels have, durably.
     told: Cell<u64>,
     telling: Lock,
     witnessed: Witnessed,
     pub(crate) clock: Rc<dyn Clock>,
-    /// Writes that found no room below, and are tried again.
+    /// Writes that found no space, and are retried.
     refusals: Refusals,
     pub(crate) health: Health,
     /// Notified when a disk leaves its slot.
     pub(crate) left: Signal,
-    /// A person takes what is left: what cannot be read is not tried again.
+    /// Whether a person accepts losses: unreadable data is not retried.
     pub(crate) takes_losses: Cell<bool>,
-    /// The set is being opened: such a write is given up.
+    /// Whether the set is being opened: a write without space is given up.
     is_opening: Cell<bool>,
-    /// No call comes any more, and no write is tried again.
+    /// Whether the set is closed: no calls come, and no write is retried.
     is_closed: Cell<bool>,
     gave_up: Cell<bool>,
-    /// The witness was not told of the last story when the set was closed.
+    /// Whether the set was closed before the witness had the last story.
     is_untold: Cell<bool>,
     pub(crate) counts: Counts,
-    /// Blocks that those which are in, or come, were not given.
+    /// Blocks that members which are in, or being filled, did not get.
     pub(crate) unread: Unread,
-    /// Who has them when.
+    /// Throttle that shares the members between clients and a rebuild.
     pub(crate) pace: Pace,
 }
 
 impl Members {
-    /// These devices, by slot, of a set of which this label holds. A new generation of it begins.
+    /// The members of a set with this label in force, and their devices by slot. Begins a new
+    /// generation of the set.
     pub(crate) fn new(
         members: Vec<(Option<Rc<dyn BlockDevice>>, usize)>,
         mut label: Label,
@@ -167,24 +169,24 @@ impl Members {
         }
     }
 
-    /// Whether a write of what the log has finds no room below.
+    /// Whether a write of logged data finds no space.
     pub(crate) fn are_full(&self) -> bool {
         self.refusals.is_any()
     }
 
-    /// Whether that does not end by itself soon: a member that alone refuses what was allocated is
-    /// out after a while, if it can be spared.
+    /// Whether that will not end by itself soon: a member that alone refuses an allocated range is
+    /// put out after a while, if it can be spared.
     pub(crate) fn are_full_for_good(&self) -> bool {
         let ends = self.refusals.are_of_one() && self.can_spare_one();
         self.are_full() && (!ends || is_planted(Bug::EndlessRefusals))
     }
 
-    /// Completes when one has.
+    /// Completes when a write has found no space.
     pub(crate) async fn filled(&self) {
         self.refusals.any().await;
     }
 
-    /// Completes when one has found none for a while.
+    /// Completes when a write has found no space for a while.
     pub(crate) async fn full_for_long(&self) {
         loop {
             self.filled().await;
@@ -195,7 +197,7 @@ impl Members {
         }
     }
 
-    /// Completes when a write has found no room for so long without a pause.
+    /// Completes when writes have found no space for this long without a break.
     pub(crate) async fn full_for(&self, limit: Duration) {
         loop {
             self.filled().await;
@@ -209,72 +211,73 @@ impl Members {
         }
     }
 
-    /// The set is open: what finds no room is tried again from now on.
+    /// Ends the opening: from now on a write that finds no space is retried.
     pub(crate) fn are_open(&self) {
         self.is_opening.set(false);
     }
 
-    /// Whether a write was given up that found no room when the set was opened or closed. What it
-    /// had is in the log, which must not forget it.
+    /// Whether a write without space was given up while the set was opened or closed. Its data is
+    /// in the log, which must not forget it.
     pub(crate) fn gave_up(&self) -> bool {
         self.gave_up.get()
     }
 
-    /// No call comes any more. Writes that find no room end: the log keeps what they had.
+    /// Closes the set to calls. Writes that find no space end: the log keeps their data.
     pub(crate) fn close(&self) {
         self.is_closed.set(true);
     }
 
-    /// Whether no call comes any more.
+    /// Whether the set is closed to calls.
     pub(crate) fn are_closed(&self) -> bool {
         self.is_closed.get()
     }
 
-    /// The labels of the others call this one out, and it lacks nothing: its own comes first.
+    /// Readmits a member that the labels of the others call out and that lacks nothing: its own
+    /// label is written first.
     pub(crate) fn returns(&self, slot: usize) {
         self.returning.set(Some(slot));
     }
 
-    /// What holds of the set now.
+    /// The label in force.
     pub(crate) fn label(&self) -> Label {
         self.label.borrow().clone()
     }
 
-    /// Those that are in.
+    /// The members that are in.
     pub(crate) fn slots(&self) -> Slots {
         let label = self.label.borrow();
         let is_in = |slot: &usize| label.slots[*slot].standing == Standing::InSync;
         (0..label.slots.len()).filter(is_in).collect()
     }
 
-    /// Whether all of the set are in.
+    /// Whether all members are in.
     pub(crate) fn are_whole(&self) -> bool {
         self.label.borrow().is_whole()
     }
 
-    /// The last generation by which all were in.
+    /// The last generation in which all members were in.
     pub(crate) fn whole(&self) -> u64 {
         self.label.borrow().whole
     }
 
-    /// Whether this one is in.
+    /// Whether a member is in.
     pub(crate) fn has(&self, slot: usize) -> bool {
         self.label.borrow().slots[slot].standing == Standing::InSync
     }
 
-    /// Whether what is written to a stripe goes to this one: it is in, or has the stripe already.
+    /// Whether writes to a stripe go to this member: it is in, or has the stripe already.
     pub(crate) fn takes(&self, slot: usize, stripe: u64) -> bool {
         let has_stripe = |(coming, stripes)| coming == slot && stripe < stripes;
         self.has(slot) || self.coming.get().is_some_and(has_stripe)
     }
 
-    /// The slot for which a disk is filled, and how many stripes that has.
+    /// The slot whose disk is being filled, and the number of stripes that the disk has.
     pub(crate) fn rebuild(&self) -> Option<(usize, u64)> {
         let incoming = || self.incoming.borrow().as_ref().map(|it| (it.slot, it.stripes));
         self.coming.get().or_else(incoming)
     }
 
-    /// The member that is made again.
+    /// The member being rebuilt.
     pub(crate) fn coming(&self) -> Option<usize> {
         self.coming.get().map(|(slot, _)| slot)
     }
@@ -284,18 +287,18 @@ impl Members {
         self.devices.borrow()[slot].clone().filter(|_| self.has(slot))
     }
 
-    /// The device of a slot as long as it is there, in or out.
+    /// The device of a slot that is plugged in, whether its member is in or out.
     pub(crate) fn present(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
         self.devices.borrow()[slot].clone()
     }
 
-    /// The device of a member to which may be written.
+    /// The device of a member that takes writes.
     pub(crate) fn writable(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
         let is_coming = self.coming() == Some(slot);
         self.devices.borrow()[slot].clone().filter(|_| self.has(slot) || is_coming)
     }
 
-    /// Those to which may be written.
+    /// The members that take writes.
     pub(crate) fn all(&self) -> Slots {
         self.slots().with(self.coming().into_iter().collect())
     }
@@ -310,8 +313,8 @@ impl Members {
         self.devices.borrow().iter().flatten().chain(others).cloned().collect()
     }
 
-    /// A device is to be made the member of a slot that no member has. That is so when it is
-    /// settled.
+    /// Begins to make a device the member of a slot that has no member in. It is so once the labels
+    /// are settled.
     pub(crate) fn begin(&self, slot: usize, device: Rc<dyn BlockDevice>, becomes: Slot) {
         assert!(!self.has(slot) && self.coming().is_none(), "one comes for one that is out");
         self.unread.forget(slot);
@@ -320,7 +323,7 @@ impl Members {
         let (device, calls) = watched(Some(device), &self.clock);
         let old = std::mem::replace(&mut self.devices.borrow_mut()[slot], device);
         self.calls.borrow_mut()[slot] = calls;
-        // Another disk that was of the slot is a source until the new one has everything.
+        // Another disk that had the slot is a source until the new one has everything.
         if let Some(old) = old.filter(|_| !is_same && !is_planted(Bug::ClosedSources)) {
             self.leaves(Some((slot, old)));
         }
@@ -334,7 +337,8 @@ impl Members {
         label.generation += 1;
     }
 
-    /// The disk that is filled has so many stripes. Whether it is still to come in.
+    /// Records the number of stripes that a disk being filled has. Returns whether it is still to
+    /// come in.
     pub(crate) fn has_come(&self, slot: usize, stripes: u64) -> bool {
         if let Some(incoming) = self.incoming.borrow_mut().as_mut().filter(|it| it.slot == slot) {
             incoming.stripes = stripes;
@@ -347,7 +351,8 @@ impl Members {
         is_coming
     }
 
-    /// The member that comes has everything, durably. It is in when that is settled.
+    /// Admits the member being filled, which has everything durably. It is in once the labels are
+    /// settled.
     pub(crate) fn admit(&self, slot: usize) {
         let mut label = self.label.borrow_mut();
         let is_whole = self.coming.get() == Some((slot, label.layout.rows));
@@ -356,17 +361,17 @@ impl Members {
         label.generation += 1;
     }
 
-    /// The member that came is as any other.
+    /// Ends the rebuild of a member: it is like any other.
     pub(crate) fn is_settled_in(&self) {
         self.coming.set(None);
     }
 
-    /// Whether there are too few.
+    /// Whether too few members are in.
     pub(crate) fn have_stopped(&self) -> bool {
         self.slots().iter().count() < self.label.borrow().layout.needed()
     }
 
-    /// Calls a member out. What may be missed by it waits until that is settled.
+    /// Calls a member out. Writes that it may miss wait until the labels are settled.
     pub(crate) fn call_out(&self, slot: usize) {
         if self.is_replaced(slot) {
             return self.give_up_old();
@@ -385,7 +390,7 @@ impl Members {
         self.left.notify();
     }
 
-    /// Calls a member out because a person says so: it comes back only when a person says that.
+    /// Takes a member out because a person says so: only a person brings it back.
     pub(crate) fn take_offline(&self, slot: usize) {
         let mut label = self.label.borrow_mut();
         label.slots[slot].standing = Standing::Offline;
@@ -396,7 +401,7 @@ impl Members {
         self.left.notify();
     }
 
-    /// A device has failed: its member is out, unless the slot has another one by now.
+    /// Handles a failed device: its member is out, unless the slot has another one by now.
     pub(crate) fn lose(&self, slot: usize, device: &Rc<dyn BlockDevice>) {
         if self.incoming(slot).is_some_and(|it| Rc::ptr_eq(&it, device)) {
             return self.end_replacement();
@@ -407,7 +412,7 @@ impl Members {
         }
     }
 
-    /// What each has met, and which do not answer.
+    /// Counters of each member, and how long it has been silent.
     pub(crate) fn met(&self) -> Vec<Met> {
         let mut silences = Calls::silences(&self.calls.borrow());
         if let Some(incoming) = self.incoming.borrow().as_ref() {
@@ -425,19 +430,19 @@ impl Members {
         met.map(of).collect()
     }
 
-    /// Calls those out of which there is no device.
+    /// Calls members without a device out.
     pub(crate) fn call_out_missing(&self) {
         let devices = self.devices.borrow().clone();
         let missing = (0..devices.len()).filter(|&slot| devices[slot].is_none() && self.has(slot));
         missing.for_each(|slot| self.call_out(slot));
     }
 
-    /// Whether the labels say durably who is in, or nothing is acknowledged any more.
+    /// Whether the labels say durably which members are in, or the set has stopped acknowledging.
     pub(crate) fn are_settled(&self) -> bool {
         self.told.get() == self.label.borrow().generation || self.have_stopped()
     }
 
-    /// Waits until the labels say durably who is in.
+    /// Waits until the labels say durably which members are in.
     ///
     /// # Errors
     /// [`IoError`] of the verb when the set has stopped.
@@ -449,9 +454,9 @@ impl Members {
         if self.have_stopped() || self.is_untold.get() { Err(lost(verb)) } else { Ok(()) }
     }
 
-    /// Writes what holds to the labels of all that are in, to one copy after the other; before that
-    /// to those of one that comes in. The copy that was found to hold comes second: a cut may tear
-    /// the one that is written, and an earlier cut has perhaps torn the other.
+    /// Writes the label in force to all members that are in, one copy after the other; before that
+    /// to a member that comes in. The copy that was in force at the opening is written second: a
+    /// cut may tear the one being written, and an earlier cut may have torn the other.
     async fn tell(&self) {
         while !self.are_settled() && !self.is_untold.get() {
             let label = {
@@ -494,7 +499,7 @@ impl Members {
         }
     }
 
-    /// Writes a label. A device that fails is out; one without room is waited for.
+    /// Writes a label. A device that fails is out; for one without space it waits.
     async fn put_label(
         &self,
         slot: usize,
@@ -523,8 +528,8 @@ impl Members {
         }
     }
 
-    /// Completes when the set was closed a while ago: the witness cannot be told, it seems, and
-    /// nothing is acknowledged any more that waits for that.
+    /// Completes when the set was closed a while ago: then the witness seems unreachable, and
+    /// nothing that depends on it is acknowledged any more.
     async fn closed_for_long(&self) {
         while !self.is_closed.get() {
             self.clock.sleep(AGAIN).await;
@@ -532,16 +537,16 @@ impl Members {
         self.clock.sleep(PATIENCE).await;
     }
 
-    /// Reads from a member. `None` if it is out, or cannot read that.
+    /// Reads from a member. `None` if it is out, or cannot read the range.
     pub(crate) async fn read(&self, slot: usize, offset: u64, buffer: Buffer) -> Option<Buffer> {
         if self.has(slot) { self.look(slot, offset, buffer).await?.ok() } else { None }
     }
 
-    /// Reads from a member that is in, or comes. Errors are counted by blocks: a longer read that
-    /// fails is tried again block by block.
+    /// Reads from a member that is in, or being filled. Errors are counted by blocks: a longer read
+    /// that fails is retried block by block.
     ///
     /// # Errors
-    /// [`IoError`] if that cannot be read. `None` if it is out.
+    /// [`IoError`] if the range cannot be read. `None` if the member is out.
     pub(crate) async fn look(
         &self,
         slot: usize,
@@ -560,8 +565,8 @@ impl Members {
         }))
     }
 
-    /// Repeats a read of what no other disk has, for about half a minute: a cable or a controller
-    /// may need that, and nothing unread may pass for nothing.
+    /// Retries, for about half a minute, a read of data that no other disk has: a cable or a
+    /// controller may need that long, and unread data must not pass for absent data.
     pub(crate) async fn retry<T>(
         &self,
         attempt: impl AsyncFn() -> T,
@@ -579,8 +584,8 @@ impl Members {
         }
     }
 
-    /// What a device of a slot answers, unless it leaves the slot first: a disk that hangs may
-    /// never answer, and nobody waits for one that is out.
+    /// The answer of a slot's device, unless the disk leaves the slot first: a hanging disk may
+    /// never answer, and no call waits for one that is out.
     pub(crate) async fn answer<T>(
         &self,
         slot: usize,
@@ -599,14 +604,14 @@ impl Members {
         }
     }
 
-    /// Whether a device is that of a slot and in, or comes, or is incoming there.
+    /// Whether a device is that of a slot, and in or being filled, or is incoming there.
     pub(crate) fn is_used(&self, slot: usize, device: &Rc<dyn BlockDevice>) -> bool {
         let is_incoming = || self.incoming(slot).is_some_and(|it| Rc::ptr_eq(&it, device));
         let is_in = self.has(slot) || self.coming() == Some(slot);
         is_in && self.is_of(slot, device) || is_incoming()
     }
 
-    /// Whether a device is that of any slot, and in, or comes.
+    /// Whether a device is that of any slot, and in or being filled.
     pub(crate) fn is_member(&self, device: &Rc<dyn BlockDevice>) -> bool {
         (0..self.label.borrow().slots.len()).any(|slot| self.is_used(slot, device))
     }
@@ -616,8 +621,8 @@ impl Members {
         self.devices.borrow()[slot].as_ref().is_some_and(|it| Rc::ptr_eq(it, device))
     }
 
-    /// Reads back what was written to a member anew. Whether the member gave it; one that is
-    /// failing, and gives back nothing of what is written to it, is out if it can be spared.
+    /// Reads back a block that was rewritten on a member, and returns whether the member gave it. A
+    /// failing member that gives back no rewritten block is put out if it can be spared.
     pub(crate) async fn reads_back(&self, slot: usize, offset: u64, bytes: &[u8]) -> bool {
         if is_planted(Bug::UnreadMends) {
             return true;
@@ -641,8 +646,8 @@ impl Members {
         self.slots().iter().count() > self.label.borrow().layout.needed()
     }
 
-    /// Writes to a member, if it is in, or comes, and to the disk that is to take its place. One
-    /// that fails is out.
+    /// Writes to a member that is in, or being filled, and to the disk that is to replace it. A
+    /// disk that fails is out.
     pub(crate) async fn write(
         &self,
         slot: usize,
@@ -657,8 +662,8 @@ impl Members {
         join(self.write_member(slot, offset, data, durability), incoming).await;
     }
 
-    /// Fills a disk with what it is to have: one that comes, or that is to take the place of a
-    /// member, which gets nothing of it.
+    /// Writes to a disk that is being filled: a member that comes, or one that is to replace a
+    /// member, which gets nothing of this.
     pub(crate) async fn fill(&self, slot: usize, offset: u64, data: Vec<Bytes>) {
         if self.coming() == Some(slot) {
             return self.write_member(slot, offset, data, Durability::Plain).await;
@@ -681,7 +686,7 @@ impl Members {
                 Err(_) if !self.is_used(slot, &device) => continue,
                 Err(error) => error,
             };
-            // What is plain stays in the log until it is home.
+            // Plain data stays in the log until it is in place.
             match self.wait_for_room(slot, &error, &mut refusal).await {
                 Room::Again => {}
                 Room::Never => return self.lose(slot, &device),
@@ -690,7 +695,7 @@ impl Members {
         }
     }
 
-    /// Waits after a write that failed, if its member is no dead disk: its host may be full.
+    /// Waits after a failed write if its member is not a dead disk: its host may be full.
     async fn wait_for_room<'m>(
         &'m self,
         slot: usize,
@@ -717,7 +722,8 @@ impl Members {
         Room::Again
     }
 
-    /// Writes to a member plainly, once. Whether it found room; one that fails otherwise is out.
+    /// Writes to a member plainly, once. Returns whether there was space; a member that fails
+    /// otherwise is out.
     pub(crate) async fn write_if_room(&self, slot: usize, offset: u64, data: Bytes) -> bool {
         let incoming = self.write_incoming(slot, offset, vec![data.clone()], Durability::Plain);
         join(self.write_member_if_room(slot, offset, data), incoming).await.0
@@ -734,7 +740,7 @@ impl Members {
         true
     }
 
-    /// Writes changes where they belong, plainly.
+    /// Writes changes in place, plainly.
     pub(crate) async fn bring_home(&self, data_start: u64, changes: &[Change]) {
         let writes = changes.iter().flat_map(|change| {
             let at = data_start + change.offset;
@@ -744,12 +750,12 @@ impl Members {
         join_all(writes).await;
     }
 
-    /// Flushes all that are in, and one that comes. Who fails is out.
+    /// Flushes all members that are in or being filled. One that fails is out.
     pub(crate) async fn flush(&self) {
         let of_slot = |slot| [self.writable(slot), self.incoming(slot)].into_iter().flatten();
         let flushes = self.all().iter().flat_map(|slot| {
             of_slot(slot).map(move |device| async move {
-                // At once: another flush would succeed, and say nothing of what this one has lost.
+                // Without delay: another flush would succeed, and hide what this one has lost.
                 let flushed = self.answer(slot, &device, device.flush(), Verb::Flush).await;
                 if flushed.is_err() && self.is_used(slot, &device) {
                     self.lose(slot, &device);
@@ -760,7 +766,7 @@ impl Members {
     }
 }
 
-/// A device whose calls are noted, and these.
+/// Wraps a device so that its calls are recorded, and returns the record.
 pub(crate) fn watched(
     device: Option<Rc<dyn BlockDevice>>,
     clock: &Rc<dyn Clock>,
@@ -770,7 +776,7 @@ pub(crate) fn watched(
     (watched, calls)
 }
 
-/// What is answered when the members that are left do not have it. The range is the caller's.
+/// Error when the remaining members do not have the data. The caller fills in the range.
 pub(crate) fn lost(verb: Verb) -> IoError {
     IoError::new(verb, 0, 0, ErrorKind::Other)
 }

@@ -1,21 +1,22 @@
-//! What members that are out have missed: which regions were written since all were in.
+//! Dirty-region log: the regions that were written since all members were in.
 //!
-//! A member that comes back as it went has all but those. A *region* is some stripes that lie side
-//! by side, so many that a bit for each fits in one block; that block stands on every member, with
-//! the generation by which all were in.
+//! A member that went out and comes back unchanged lacks only those. A *region* is a run of
+//! adjacent stripes, sized so that one bit for each region fits in one block. Every member has that
+//! block, together with the generation by which all members were in.
 //!
-//! Which records touched which region last is known in memory, also while all are in: a member may
-//! have what no flush has covered when it goes, or not. A flush of all of them forgets those that
-//! it covers. While one is out nothing is forgotten. What the block does not have yet is still in
-//! the log, and a return takes it from there: the block goes home with the checksums that follow
-//! from the same records ([`crate::sums`]), and these are needed until then. Checksums that go home
-//! without a member are missed by it like data, though that may have been flushed long before.
+//! Memory holds the last record that touched each region, also while all members are in: a member
+//! that goes may or may not have the writes that no flush has covered. A flush of all members
+//! forgets the regions that it covers. While a member is out, no region is forgotten. Regions that
+//! the block lacks are still in the log, and recovery takes them from there: the block is written
+//! together with the checksums that follow from the same records ([`crate::sums`]), and these
+//! records are needed until then. Checksums that are written in place while a member is out are
+//! missed by it like data, even if the data itself was flushed long before.
 //!
 //! Invariant:
-//! 1. Regions are forgotten only when all members are in, and flushed since they were touched.
+//! 1. Regions are forgotten only when all members are in and were flushed since they were touched.
 //!
-//! Not asserted: it is about what a cut leaves. Torture's campaign `contract` has members catch up
-//! after each.
+//! Not asserted: it is about the state after a cut. Torture's campaign `contract` has members catch
+//! up after each cut.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,11 +36,11 @@ use crate::planted::{Bug, is_planted};
 use crate::record::Change;
 use crate::written::{has_bit, set_bits};
 
-/// So that nothing else passes for it.
+/// Magic of the block.
 const KIND: [u8; 8] = *b"raid mis";
-/// Flag: the tables have the checksums of what members that are out have missed.
+/// Flag: the tables have the checksums of everything that out members have missed.
 const ARE_SUMMED: u32 = 1;
-/// Bytes of bits.
+/// Bytes of the bitmap.
 const BITS: usize = MAP_BLOCK as usize - 40;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -57,7 +58,7 @@ struct Raw {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Regions {
     since: u64,
-    /// The tables have the checksums of what was written there.
+    /// Whether the tables have the checksums of the data written there.
     are_summed: bool,
     touched: BTreeSet<u64>,
 }
@@ -82,13 +83,13 @@ impl Regions {
     }
 }
 
-/// The block of a set that nobody has missed anything of.
+/// The encoded block of a set that no member has missed anything of.
 pub(crate) fn empty(set: &Id) -> Bytes {
     Regions::default().encode(set)
 }
 
-/// Whether the members that are there tell that nothing was written since all were in: each has the
-/// block, without regions or of an earlier time. What the log has is another question.
+/// Whether the present members show that nothing was written since all were in: each has the block,
+/// and it has no regions or is of an earlier generation. The log is not considered.
 pub(crate) async fn is_nothing(members: &Members) -> bool {
     let Label { set, whole, .. } = members.label();
     for slot in members.slots().iter().filter(|&slot| members.device(slot).is_some()) {
@@ -102,28 +103,28 @@ pub(crate) async fn is_nothing(members: &Members) -> bool {
     true
 }
 
-/// See the module's prose.
+/// The dirty-region log; see the module.
 pub(crate) struct Missed {
     members: Rc<Members>,
     set: Id,
     layout: Layout,
-    /// Stripes of a region.
+    /// Stripes in a region.
     each: u64,
-    /// The regions that a member may have missed that is out, or goes now, and the last record that
-    /// touched each.
+    /// The regions that a member may have missed that is out, or that goes now, each with the last
+    /// record that touched it.
     touched: RefCell<BTreeMap<u64, u64>>,
-    /// What stands on members.
+    /// The block as it is on the members.
     saved: RefCell<Regions>,
-    /// A member is out, and nobody knows what it has missed.
+    /// Whether a member is out and its missed regions are unknown.
     is_unknown: Cell<bool>,
-    /// All that was written since a member is out has its checksums in the tables, those of the
-    /// member as well: an older program left these as they were.
+    /// Whether the tables have the checksums of everything written since a member is out, its own
+    /// included. An older program left the member's checksums as they were.
     are_summed: Cell<bool>,
 }
 
 impl Missed {
-    /// What members have of it. It is all of them, if the label that they are found with calls all
-    /// up to date.
+    /// Reads the block from the members. `were_all_in` says that the labels found call all members
+    /// up to date; then nothing is read.
     pub(crate) async fn read(members: Rc<Members>, were_all_in: bool) -> Self {
         let Label { set, layout, whole, .. } = members.label();
         let mut saved = Regions::default();
@@ -141,7 +142,7 @@ impl Missed {
             }
         }
         if is_unknown && is_nothing(&members).await && !is_planted(Bug::UnknownAbsences) {
-            is_unknown = false; // what it has missed is in the log
+            is_unknown = false; // the log has what it missed
         }
         let touched = saved.touched.iter().map(|&region| (region, 0)).collect();
         are_summed &= !is_unknown;
@@ -158,30 +159,30 @@ impl Missed {
         }
     }
 
-    /// Whether a member that went when all were in has missed nothing but what [`Missed::has`]
-    /// says.
+    /// Whether a member that went when all were in has missed only the stripes that [`Missed::has`]
+    /// names.
     pub(crate) fn is_known(&self) -> bool {
         !self.is_unknown.get()
     }
 
-    /// Whether a stripe may have been missed.
+    /// Whether a member may have missed this stripe.
     pub(crate) fn has(&self, stripe: u64) -> bool {
         self.is_unknown.get() || self.touched.borrow().contains_key(&(stripe / self.each))
     }
 
-    /// Whether the tables have the checksums of all that was missed.
+    /// Whether the tables have the checksums of everything that was missed.
     pub(crate) fn is_summed(&self) -> bool {
         self.are_summed.get()
     }
 
-    /// A record that is durable, or the next one, touches a stripe.
+    /// Notes that a durable record, or the next one, touches a stripe.
     pub(crate) fn touch(&self, stripe: u64, record: u64) {
         let mut touched = self.touched.borrow_mut();
         let last = touched.entry(stripe / self.each).or_default();
         *last = record.max(*last);
     }
 
-    /// The same of all that it changes.
+    /// Does the same for all stripes that these changes touch.
     pub(crate) fn touch_all(&self, changes: &[Change], record: u64) {
         let Layout { rows, unit, .. } = self.layout;
         let is_of_data = |it: &&Change| it.offset < rows * unit && !it.is_vacated;
@@ -193,13 +194,13 @@ impl Missed {
         }
     }
 
-    /// Whether the block says of no region what it should.
+    /// Whether the block on the members lacks every region that it should have.
     pub(crate) fn is_nowhere(&self) -> bool {
         let is_of_now = || self.saved.borrow().since == self.members.whole();
         !self.members.are_whole() && !self.is_unknown.get() && !is_of_now()
     }
 
-    /// Writes the block, durably, if a member is out and it lacks something.
+    /// Writes the block, durably, if a member is out and the block is outdated.
     pub(crate) async fn bring_home(&self) {
         if self.members.are_whole() || self.is_unknown.get() {
             return;
@@ -217,20 +218,21 @@ impl Missed {
         self.saved.replace(regions);
     }
 
-    /// Gives a disk that is filled the block as it stands on the others.
+    /// Writes the members' version of the block to a disk that is being filled.
     pub(crate) async fn copy_to(&self, slot: usize) {
         let bytes = self.saved.borrow().encode(&self.set);
         self.members.fill(slot, MISSED_START, vec![bytes]).await;
     }
 
-    /// A flush of all that are in has covered the records before this one.
+    /// Forgets regions whose last record a flush of all active members has covered, if no member is
+    /// out.
     pub(crate) fn are_flushed(&self, through: u64) {
         if self.members.are_whole() {
             self.touched.borrow_mut().retain(|_, record| *record >= through);
         }
     }
 
-    /// The last one that was out is in, and has everything before this record.
+    /// Resets the log when the last missing member is in; it has everything before this record.
     pub(crate) fn are_whole(&self, from: u64) {
         if self.members.are_whole() {
             self.is_unknown.set(false);

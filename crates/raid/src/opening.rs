@@ -1,21 +1,21 @@
-//! How a set is made, and how it is opened after whatever happened to it.
+//! Creating a set, and opening it after whatever happened to it.
 //!
-//! Opening judges the labels ([`crate::assembly`]). Where a member is missing, all that follows is
-//! rehearsed on devices in memory: a damage that refuses the rest of the set must not cost the
-//! missing member, which may be the one that mends it. Then that member is called out, durably,
-//! before anything is written that it would miss. Then the log is read, of all members that are in:
-//! the latest record that is whole on any of them names the oldest that may be needed, and all
-//! between are there. What the latest one says may be believed on the word of a single member, so
-//! it is written to members anew, with a flush of all, before anything of it goes home. Then all of
-//! them are brought home in their order, everything is flushed, and an empty record says that
-//! nothing is needed. All of it may be cut anywhere, and is then done again.
+//! Opening judges the labels ([`crate::assembly`]). If a member is missing, everything that follows
+//! is rehearsed on devices in memory: damage that makes the rest of the set unusable must not cost
+//! the missing member, which may be the one that repairs it. Then that member is called out,
+//! durably, before anything is written that it would miss. Then the log is read from all members
+//! that are in: the latest record that is whole on any of them names the oldest that may be needed,
+//! and all records between are there. The latest one may rest on the word of a single member, so it
+//! is written to all members anew, with a flush of all, before any of its changes is written in
+//! place. Then all records are replayed in their order, everything is flushed, and an empty record
+//! says that nothing is needed. After a cut anywhere, all of this is done again.
 //!
 //! **Commit point**: that empty record.
 //!
-//! The last resort is to open what is left of a set of which too few members are there
+//! The last resort is to open the remains of a set with too few members
 //! ([`OpenOptions::accepts_loss`]). Then everything happens in memory, and no disk is written. A
-//! [`Void`] stands for each missing member that the set needs, the log brings home the records that
-//! are there, and what the disks cannot give is lost, block by block.
+//! [`Void`] stands in for each missing member that the set needs, the records that are there are
+//! replayed, and what the disks cannot give is lost, block by block.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,32 +52,32 @@ use crate::watch::{ReportSilence, reporting};
 use crate::wipe::wipe;
 use crate::written::{self, MapBlock, Written};
 
-/// What a new set is like.
+/// Parameters of a new set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MakeOptions {
-    /// How it keeps what is written.
+    /// Redundancy scheme.
     pub level: Level,
     /// Bytes of a unit.
     pub unit: u64,
-    /// Bytes of the log at least, on each member.
+    /// Minimum bytes of the log on each member.
     pub log: u64,
 }
 
 impl MakeOptions {
-    /// Of this level, with the usual unit of 64 KiB and a log of 16 MiB.
+    /// Options for this level, with the default unit of 64 KiB and a log of 16 MiB.
     pub fn new(level: Level) -> Self {
         Self { level, unit: 64 << 10, log: 16 << 20 }
     }
 
-    /// Bytes of each of so many members, at least, of a set with so many units on each.
+    /// Minimum bytes of each of this many members, in a set with this many units on each.
     pub fn member_size(&self, members: usize, rows: u64) -> u64 {
         self.data_start(members) + rows * self.unit + behind_data(rows, self.unit) + TAIL
     }
 
-    /// How a set is cut of disks of so many bytes.
+    /// Geometry of a set on disks of these sizes.
     ///
     /// # Errors
-    /// [`OpenError`] if no set can be made of them.
+    /// [`OpenError`] if no set can be made on them.
     pub fn layout(&self, sizes: &[u64]) -> Result<Layout, OpenError> {
         let (level, members) = (self.level, sizes.len());
         if !MEMBERS.contains(&members) || members < level.fewest() {
@@ -92,12 +92,12 @@ impl MakeOptions {
         Ok(Layout { level, members, unit: self.unit, rows })
     }
 
-    /// For how many stripes a disk of so many bytes has room, in a set with so many members.
+    /// Number of stripes that fit on a disk of this size, in a set with this many members.
     pub fn rows(&self, members: usize, size: u64) -> u64 {
         rows_of(size, self.data_start(members), self.unit)
     }
 
-    /// Where the data area begins.
+    /// Byte offset of the data area.
     fn data_start(&self, members: usize) -> u64 {
         let stripe = self.unit * members as u64;
         let log = match self.level {
@@ -108,19 +108,19 @@ impl MakeOptions {
     }
 }
 
-/// Why a set is not made, or not opened.
+/// Reason why a set is not made, or not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// A disk failed.
     #[error("disk {0}: {1}")]
     Disk(usize, IoError),
-    /// A disk is no member of any set.
+    /// A disk is not a member of any set.
     #[error("disk {0}: {1}")]
     NoMember(usize, BadLabel),
     /// The disks do not make a set that may be opened.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// A set cannot have so many members.
+    /// A set cannot have this many members.
     #[error("{0} is made of {1} to {2} disks, and not of {3}")]
     Members(Level, usize, usize, usize),
     /// A disk has no room for data.
@@ -129,13 +129,13 @@ pub enum OpenError {
     /// The log lacks records that are needed.
     #[error("the log of the set lacks record {0}, which it needs")]
     Hole(u64),
-    /// Disks cannot read what the set has to know of itself.
+    /// Disks cannot read metadata that the set needs.
     #[error(
         "the disks cannot read what the set needs to know of itself: look after their cables and \
          controllers, and try again"
     )]
     Unread,
-    /// What holds a disk is full, and the log has what belongs there.
+    /// The host of a disk is full, and the log has data that belongs on the disk.
     #[error("what holds a disk of the set is full: it cannot be opened before there is room")]
     Full,
     /// Too many members failed while it was opened.
@@ -143,26 +143,27 @@ pub enum OpenError {
     Failed,
 }
 
-/// What is known besides when a set is opened.
+/// Options for opening a set.
 pub struct OpenOptions {
-    /// The last story under which anything was acknowledged, if that is known.
+    /// The last story under which anything was acknowledged, if known.
     pub witness: Option<Witness>,
-    /// A person says that what is missing is not newer.
+    /// Whether a person says that the missing members are not newer.
     pub is_meant: bool,
-    /// Keeps the story from now on.
+    /// Keeps the witness from now on.
     pub witnessed: Witnessed,
-    /// Bytes of memory for what members hold, so that small writes need not read.
+    /// Bytes of memory for caching members' blocks, so that small writes need not read.
     pub cache: usize,
-    /// Blocks that a member may fail to read within an hour. With more of them it is failing.
+    /// Blocks that a member may fail to read within an hour before it counts as failing.
     pub read_errors_per_hour: usize,
     /// Reports disks that do not answer while the set is opened.
     pub report_silence: ReportSilence,
-    /// A person takes what is left where too few members are there. Nothing is written to them.
+    /// Whether a person accepts losses if too few members are there. Nothing is written to the
+    /// disks.
     pub accepts_loss: bool,
 }
 
 impl OpenError {
-    /// That a disk has no label.
+    /// The error for a disk without a label.
     fn of(disk: usize, none: NoLabel) -> Self {
         match none {
             NoLabel::Unread(error) => Self::Disk(disk, error),
@@ -186,8 +187,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// Makes a set of these disks. Whatever they held is lost; the set reads as zeros. The log is
-/// filled with zeros: it has its place on a host that may be full later.
+/// Makes a set of these disks. Their contents are lost; the set reads as zeros. The log is filled
+/// with zeros, so that it has its space on a host that may be full later.
 ///
 /// # Errors
 /// [`OpenError`]; some of the disks may have a label then.
@@ -209,7 +210,7 @@ pub async fn make(
             let (start, _) = written::place(&layout);
             let nothing = vec![written::empty(&layout, &set)];
             device.write(data_start + start, nothing, Durability::Through).await?;
-            // So that a host that is full later has room for it.
+            // Allocates it on a host that may be full later.
             let nothing = vec![missed::empty(&set)];
             device.write(MISSED_START, nothing, Durability::Through).await
         };
@@ -239,12 +240,12 @@ pub async fn make(
 /// The label of a disk.
 ///
 /// # Errors
-/// Why it has none, or why that cannot be read, as [`OpenError`] of disk 0.
+/// The reason why the disk has no label, or why it cannot be read, as [`OpenError`] of disk 0.
 pub async fn label_of(device: &dyn BlockDevice) -> Result<Label, OpenError> {
     labels_of(device).await.map(|read| read.label)
 }
 
-/// The label of a disk, and whether that was written over.
+/// The label of a disk, and whether the other copy was overwritten.
 ///
 /// # Errors
 /// As [`label_of`].
@@ -252,22 +253,21 @@ pub async fn labels_of(device: &dyn BlockDevice) -> Result<Read, OpenError> {
     read_labels(device).await.map_err(|none| OpenError::of(0, none))
 }
 
-/// Opens the set of which these disks are members, in any order. It gets a new generation: copies
-/// of members that were made before are known as such by the witness from now on. A disk that
-/// cannot be read is as if it were not there. Whoever gives up waiting closes the devices before
-/// another try.
+/// Opens the set of which these disks are members, in any order. It begins a new generation: from
+/// now on the witness identifies older copies of members. A disk that cannot be read counts as
+/// absent. A caller that gives up waiting closes the devices before another attempt.
 ///
-/// Where a member is missing, the whole return is rehearsed in memory first: a start that is
-/// refused has called nobody out, and the next one may have all members again.
+/// If a member is missing, the whole recovery is rehearsed in memory first: a start that is refused
+/// has called no member out, and the next one may have all members again.
 ///
 /// # Errors
-/// [`OpenError`] says why not; nothing that is needed has changed then.
+/// [`OpenError`] gives the reason why not; then nothing that is needed has changed.
 pub async fn open(
     devices: Vec<Rc<dyn BlockDevice>>,
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
-    // Judging, a rehearsal and the opening itself may wait for one disk: it is reported once.
+    // Judging, a rehearsal and the opening itself may all wait for one disk: report it once.
     let (reported, report) = (RefCell::new(BTreeSet::new()), options.report_silence.clone());
     let report_silence: ReportSilence = Rc::new(move |disk| {
         if reported.borrow_mut().insert(disk) {
@@ -302,12 +302,12 @@ pub async fn open(
     open_chosen(devices, &found, assembly, runtime, options).await
 }
 
-/// A device that leaves another one as it is.
+/// A device in memory over another one, which is not written.
 fn in_memory(device: &Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
     Rc::new(ScratchDevice::new(device.clone()))
 }
 
-/// Opens what is left of a set, in memory. What is enough is opened as after a person's word.
+/// Opens the remains of a set in memory. If they are enough, they are opened as on a person's word.
 async fn open_remains(
     devices: Vec<Rc<dyn BlockDevice>>,
     mut found: Vec<(usize, Read)>,
@@ -315,7 +315,7 @@ async fn open_remains(
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
     let mut devices: Vec<Rc<dyn BlockDevice>> = devices.iter().map(in_memory).collect();
-    let witnessed = OpenOptions::default().witnessed; // nothing becomes of this story
+    let witnessed = OpenOptions::default().witnessed; // this story has no consequences
     let options = OpenOptions { is_meant: true, witnessed, ..options };
     let mut assembly = match choose_or_pardon(&devices, &found, &options, runtime).await {
         Err(Refused::TooFew { .. }) => {
@@ -324,7 +324,7 @@ async fn open_remains(
             let assembled = assemble_remains(&labels, options.witness.as_ref());
             assembled.map_err(|refused| refused.of(&disks))?
         }
-        // Who was being filled has a story of its own, and never had all.
+        // A disk that was being filled has a story of its own, and never had everything.
         Err(Refused::Apart(..)) if found.iter().any(|(_, read)| was_filled(&read.label)) => {
             found.retain(|(_, read)| !was_filled(&read.label));
             return Box::pin(open_remains(devices, found, runtime, options)).await;
@@ -351,9 +351,9 @@ async fn open_remains(
     open_chosen(devices, &found, assembly, runtime, options).await
 }
 
-/// Takes disks that are out for what they are, where no member is left: what they have may be of
-/// before, and whoever opens them so is told. Of each slot the disk counts that was a member last.
-/// A disk that was being filled never had all, and what stood on it before is nobody's answer.
+/// Seats disks that are out, if no member is left: their data may be outdated, and the caller gets
+/// a warning. For each slot, the disk counts that was a member last. A disk that was being filled
+/// never had everything, and its earlier contents must not be used.
 fn seat_those_out(assembly: &mut Assembly, found: &[(usize, Read)]) {
     for slot in 0..assembly.members.len() {
         let was_member = |label: &Label| label.slot == slot && !was_filled(label);
@@ -368,13 +368,12 @@ fn seat_those_out(assembly: &mut Assembly, found: &[(usize, Read)]) {
     assembly.is_against_advice = true;
 }
 
-/// Whether the disk of a label was being filled when that was written.
+/// Whether the disk of a label was being filled when the label was written.
 fn was_filled(label: &Label) -> bool {
     label.is_incoming || label.slots[label.slot].standing == Standing::Rebuilding
 }
 
-/// Whether an opening for writing would call out a member that is missing, and has missed nothing
-/// so far.
+/// Whether opening for writing would call out a missing member that has missed nothing so far.
 fn condemns(assembly: &Assembly) -> bool {
     let Assembly { label, members, .. } = assembly;
     let mut slots = label.slots.iter().zip(members);
@@ -384,7 +383,7 @@ fn condemns(assembly: &Assembly) -> bool {
     label.layout.level != Level::Striped && slots.any(lacks)
 }
 
-/// The labels of those disks that can be read, each with its place in `devices`.
+/// The labels of the disks that can be read, each with its index in `devices`.
 async fn read_all(devices: &[Rc<dyn BlockDevice>]) -> Result<Vec<(usize, Read)>, OpenError> {
     let read = join_all(devices.iter().map(|device| read_labels(&**device))).await;
     let mut found = Vec::new();
@@ -406,7 +405,7 @@ async fn read_all(devices: &[Rc<dyn BlockDevice>]) -> Result<Vec<(usize, Read)>,
     Ok(found)
 }
 
-/// Opens a set on the members that were chosen.
+/// Opens a set on the chosen members.
 async fn open_chosen(
     devices: Vec<Rc<dyn BlockDevice>>,
     found: &[(usize, Read)],
@@ -414,15 +413,15 @@ async fn open_chosen(
     runtime: &Runtime,
     options: OpenOptions,
 ) -> Result<Set, OpenError> {
-    // A number that is later than all: the next label holds against each copy that there is. And a
-    // story that was interrupted has a generation that is not to be used again for another; nor has
-    // one that only the witness knows, and that a person has given up.
+    // A number later than all, so that the next label supersedes every existing copy. The
+    // generation of an interrupted story must not be used again for another; nor must that of a
+    // story which only the witness knows, and which a person has given up.
     let number = found.iter().map(|(_, read)| read.label.number).max().unwrap_or_default();
     let witnessed = options.witness.as_ref().map(|witness| witness.generation);
     let latest = found.iter().map(|(_, read)| read.label.generation).chain(witnessed).max();
     let latest = latest.unwrap_or_default();
     let Assembly { mut label, members, incoming, pardoned, is_against_advice, .. } = assembly;
-    // A replacement goes on where both disks are there. Until then the new one may help out.
+    // A replacement is resumed if both disks are there. Until then the new one is a source.
     label.replacement = label.incoming().filter(|_| incoming.is_some());
     let bystander = label.replacement.zip(incoming);
     let bystander = bystander.map(|(it, place)| (it.slot, devices[found[place].0].clone()));
@@ -430,7 +429,7 @@ async fn open_chosen(
         label.forced = latest;
     }
     label.number = number;
-    // By the story they were not, where one is pardoned.
+    // By the story not all were in, if a member is pardoned.
     let were_all_in = label.is_whole() && pardoned.is_none();
     if were_all_in {
         label.whole = label.generation;
@@ -462,7 +461,7 @@ async fn open_chosen(
     reporting(disks, &runtime.clock, &options.report_silence, returning).await
 }
 
-/// Has members come back to how the set stood last.
+/// Brings members to the last state of the set.
 async fn return_to(
     members: Rc<Members>,
     runtime: &Runtime,
@@ -487,7 +486,7 @@ async fn return_to(
     Ok(Set::new(array, runtime.tasks.clone()))
 }
 
-/// Judges what was found, and once more with a member that is out and lacks nothing.
+/// Judges the labels, and once more with a readmitted member that is out and lacks nothing.
 async fn choose_or_pardon(
     devices: &[Rc<dyn BlockDevice>],
     found: &[(usize, Read)],
@@ -505,7 +504,7 @@ async fn choose_or_pardon(
     again.map(|assembly| Assembly { pardoned: Some(slot), ..assembly }).map_err(|_| refused)
 }
 
-/// Judges what was found: which disk, and what its label says.
+/// Judges the labels, each given with its disk.
 fn choose(
     found: &[(usize, Read)],
     witness: Option<&Witness>,
@@ -520,15 +519,15 @@ fn choose(
     assembled.map_err(|refused| refused.of(&disks))
 }
 
-/// What a return leaves.
+/// Result of recovery.
 struct Returned {
     log: PreLog,
     map: Rc<Written>,
-    /// Stripes of which the tables alone tell that they were written.
+    /// Stripes that only the tables show to have been written.
     recalled: BTreeSet<u64>,
 }
 
-/// Brings home what the log has, and begins it anew.
+/// Replays the log, and begins it anew.
 async fn recover(
     (members, sums, missed): (&Rc<Members>, &Rc<Sums>, &Rc<Missed>),
     options: &OpenOptions,
@@ -546,7 +545,7 @@ async fn recover(
     if label.layout.level == Level::Striped {
         return log((1, 0), 0).await;
     }
-    // A process that was killed may have left what it says, and nothing has made that durable.
+    // A process that was killed may have left unflushed writes.
     members.flush().await;
     let found = read_records(members, size, options).await?;
     let failed = |_| if members.gave_up() { OpenError::Full } else { OpenError::Failed };
@@ -561,7 +560,7 @@ async fn recover(
     } else {
         check_chain(&found, needed.clone())?;
     }
-    // Law 3 of every engine: what is believed on the word of one is written to all.
+    // Law 3 of every engine: state that rests on the word of one is written to all.
     if !is_planted(Bug::LonelyReturns) {
         let again = members.slots().iter().map(|slot| {
             let (at, data) = (LOG_START + latest.start, vec![latest.bytes.clone()]);
@@ -600,7 +599,8 @@ async fn recover(
     Ok(returned)
 }
 
-/// The records of all logs; none of them is later, unless a person says so.
+/// The records of all logs. Fails if a later one may be hidden, unless a person says that there is
+/// none.
 async fn read_records(
     members: &Members,
     size: u64,
@@ -614,12 +614,12 @@ async fn read_records(
     Ok(logs.records)
 }
 
-/// What finds no room stays as it is, or in the log: nothing may be said of it then.
+/// Fails if a write was given up for lack of space: its data stays as it was, or in the log.
 fn has_room(members: &Members) -> Result<(), OpenError> {
     if members.gave_up() { Err(OpenError::Full) } else { Ok(()) }
 }
 
-/// What belongs home of records: of a stripe that a later record has vacated, nothing.
+/// The changes to replay: none of a stripe that a later record has vacated.
 fn still_needed(
     found: &BTreeMap<u64, Found>,
     needed: RangeInclusive<u64>,
@@ -630,7 +630,7 @@ fn still_needed(
         let changes = one.record.changes.iter().filter(|change| change.is_vacated);
         changes.map(move |change| (change.offset / unit, sequence))
     });
-    let vacated: BTreeMap<u64, u64> = vacated.collect(); // the last of each
+    let vacated: BTreeMap<u64, u64> = vacated.collect(); // the last one of each
     let is_needed = |change: &Change, sequence| {
         let vacated = vacated.get(&(change.offset / unit)).filter(|_| !is_planted(Bug::OldStripes));
         !change.is_vacated && vacated.is_none_or(|&it| it <= sequence)
@@ -642,14 +642,14 @@ fn still_needed(
     of_each.collect()
 }
 
-/// What changes of a record say of checksums, also of members that are out.
+/// Updates the checksums by a record's changes, on members that are out as well.
 async fn take_sums(sums: &Sums, changes: &[Change], record: u64) {
     let of_group = sums.of_group(changes).await;
     of_group.are_logged(record);
     of_group.are_home();
 }
 
-/// Whether all these records are there, each of which names the one before it.
+/// Checks that all these records are there, and that each names its predecessor.
 fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Result<(), OpenError> {
     let mut before = None;
     for sequence in needed {
@@ -662,9 +662,9 @@ fn check_chain(found: &BTreeMap<u64, Found>, needed: RangeInclusive<u64>) -> Res
     Ok(())
 }
 
-/// The map of what was written: of each block the latest that any member has, and if none has it,
-/// what the tables tell. Where a member has another, it is written there once more. That of a
-/// striped set says nothing. And the stripes of which the tables alone tell.
+/// Reads the map of written stripes: for each block the latest version on any member, or else one
+/// rebuilt from the tables. Rewrites it on a member that has another version. The map of a striped
+/// set is empty. Also returns the stripes that only the tables show.
 async fn read_map(
     members: &Members,
     sums: &Sums,
@@ -720,7 +720,7 @@ async fn read_map(
     Ok((map, stripes))
 }
 
-/// Blocks of a member, each if it can be read.
+/// Reads blocks of a member one by one if need be; `None` for an unreadable one.
 async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Vec<Option<Buffer>> {
     if let Some(all) = members.read(slot, at, room(length)).await {
         return all.chunks(MAP_BLOCK as usize).map(|block| Some(Buffer::copied(block))).collect();
@@ -732,7 +732,7 @@ async fn read_blocks(members: &Members, slot: usize, at: u64, length: u64) -> Ve
     all
 }
 
-/// A block as those members have it that can read it.
+/// Reads a block from all members that can read it.
 async fn read_of_all(members: &Members, at: u64) -> Vec<Buffer> {
     let slots = members.slots();
     let read = slots.iter().map(|slot| members.read(slot, at, room(MAP_BLOCK)));

@@ -1,13 +1,13 @@
-//! How a member that is made again leaves the other members to clients.
+//! Throttle of a rebuild: leaves the members to clients for part of the time.
 //!
-//! It is made in batches. Where a client called while one was under way, what comes next rests as
-//! long as that took: so clients have the members to themselves half of the time, and share them
-//! for the other half. Where nobody calls nothing rests, and a batch goes over into the next one.
+//! A rebuild proceeds in batches. If a client called during a batch, the rebuild then rests as long
+//! as that batch took: clients have the members to themselves half of the time and share them for
+//! the other half. Without client calls the rebuild never rests, and batches overlap.
 //!
 //! Invariants:
-//! 1. As many calls are under way as there are [`Client`]s.
+//! 1. The number of client calls under way is the number of live [`Client`]s.
 //!
-//! Not asserted: 1, which is what making and dropping one does.
+//! Not asserted: 1, which creating and dropping a [`Client`] maintains.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,25 +15,25 @@ use std::time::Duration;
 
 use runtime::{Clock, Instant};
 
-/// Nothing rests longer: a batch may have waited for room, and not for the members.
+/// Upper bound of a rest: a batch may have waited for space rather than for the members.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// See the module's prose.
+/// The throttle; see the module.
 pub(crate) struct Pace {
     clock: Rc<dyn Clock>,
-    /// Calls of clients that are under way.
+    /// Client calls under way.
     calls: Cell<usize>,
-    /// Calls that ever came.
+    /// Client calls since the set was opened.
     all: Cell<u64>,
 }
 
-/// A call of a client that is under way.
+/// A client call under way.
 pub(crate) struct Client<'p>(&'p Pace);
 
-/// Work that began at once, some time ago.
+/// A batch of rebuild work, with its start time.
 pub(crate) struct Batch {
     begun: Instant,
-    /// Calls of clients that had come by then.
+    /// Client calls that had arrived when the batch began.
     before: u64,
 }
 
@@ -42,24 +42,24 @@ impl Pace {
         Self { clock, calls: Cell::new(0), all: Cell::new(0) }
     }
 
-    /// A client calls, until this is dropped.
+    /// Counts a client call until the result is dropped.
     pub(crate) fn client(&self) -> Client<'_> {
         self.calls.set(self.calls.get() + 1);
         self.all.set(self.all.get() + 1);
         Client(self)
     }
 
-    /// A batch begins.
+    /// Begins a batch.
     pub(crate) fn begin(&self) -> Batch {
         Batch { begun: self.clock.now(), before: self.all.get() }
     }
 
-    /// Whether clients have called since a batch began, or do now.
+    /// Whether clients have called since a batch began, or are calling now.
     pub(crate) fn is_shared(&self, batch: &Batch) -> bool {
         self.calls.get() > 0 || self.all.get() > batch.before
     }
 
-    /// Completes when clients have had their part after a batch that has ended.
+    /// Rests after a finished batch, if clients called meanwhile.
     pub(crate) async fn rest(&self, batch: &Batch) {
         let took = self.clock.now().since(batch.begun);
         if self.is_shared(batch) && took > Duration::ZERO {

@@ -1,10 +1,10 @@
-//! How what is lost is made again: the units of a stripe and their parity come to zeros together.
+//! Parity: the exclusive or of all units of a stripe, parity included, is zero.
 
-/// Adds bytes to a sum that is as long: `sum` becomes the exclusive or of both. Adding the same
-/// once more takes it away again.
+/// Replaces `sum` by the exclusive or of `sum` and `bytes`. Adding the same bytes again removes
+/// them.
 ///
 /// # Panics
-/// When they are not as long.
+/// When the lengths differ.
 pub fn add(sum: &mut [u8], bytes: &[u8]) {
     assert_eq!(sum.len(), bytes.len(), "units are as long");
     let (mut sums, mut words) = (sum.chunks_exact_mut(8), bytes.chunks_exact(8));
@@ -18,7 +18,7 @@ pub fn add(sum: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// What `others` and the one that is missing come to zeros with.
+/// The missing unit: the exclusive or of all `others`.
 pub fn missing<'u>(length: usize, others: impl IntoIterator<Item = &'u [u8]>) -> Vec<u8> {
     let mut sum = vec![0; length];
     others.into_iter().for_each(|unit| add(&mut sum, unit));

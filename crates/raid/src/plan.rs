@@ -1,27 +1,27 @@
-//! What a write to a stripe changes on which members.
+//! Plans a write to a stripe: the changes on each member.
 //!
-//! What is written is whole blocks: so a record says what their sums become. What a caller writes
-//! of a block in part is filled up with what stood there. New data of some units needs the parity
-//! of its column. If all of the column is written, that follows from what is new alone. Else either
-//! what was there is read, with the old parity, or the units that are not written; whichever is
-//! less. With a member missing that is to be written, its old bytes are made of the others'. A
-//! block for which one way fails is tried the other way. Blocks that no part has stay as they are.
+//! A write covers whole blocks, so that a record determines their checksums. A partial block is
+//! completed with its old bytes. New data in some units needs new parity for its column. If all of
+//! the column is written, the new data alone determines it. Otherwise the plan reads either the old
+//! bytes and the old parity, or the units that are not written, whichever is less. If a member that
+//! is to be written is missing, its old bytes are reconstructed from the others. A block for which
+//! one way fails is tried the other way. Blocks that no part covers stay as they are.
 //!
-//! A write may need old bytes that a disk does not give at the moment, though it has them. Then it
-//! tries again for about two seconds ([`PAUSES_MS`]) before it takes them for lost: new bytes go
-//! over what would make a missing block of another member.
+//! A write may need old bytes that a disk has but does not return at the moment. Then it retries
+//! for about two seconds ([`PAUSES_MS`]) before it counts them as lost, because the new bytes
+//! overwrite what would reconstruct another member's missing block.
 //!
 //! Invariants:
 //! 1. Parity is changed only in blocks of which a part is written.
-//! 2. Parity is not written over while a retry is left that may read what it stands for.
+//! 2. Parity is not overwritten while a retry is left that may read the data that it protects.
 //!
 //! Not asserted: 2, which is about the order of waits.
 //!
-//! What is planned for a member that is out does not go there, but its checksums change as those of
-//! any other: so bytes from before it went do not pass for what belongs there. Parity that such a
-//! member misses is not computed; its checksums become [`crate::table::MARK`].
+//! Data planned for a member that is out is not written there, but its checksums change like any
+//! other's: bytes from before it went no longer fit. The parity that such a member misses is not
+//! computed; its checksums become [`crate::table::MARK`].
 //!
-//! To be called by a task that is alone with the stripe.
+//! The caller must hold the stripe lock.
 
 use std::time::Duration;
 
@@ -38,15 +38,15 @@ use crate::prelog::Group;
 use crate::record::{Change, Slots};
 use crate::stripe::{Column, Given, Stripe};
 
-/// Pauses between attempts to read what parity is made of, in milliseconds.
+/// Pauses between attempts to read the data that parity is computed from, in milliseconds.
 const PAUSES_MS: [u64; 4] = [100, 300, 600, 1000];
 
-/// New bytes of one unit.
+/// New bytes for one unit.
 #[derive(Clone)]
 pub(crate) struct Part {
-    /// Which of the stripe's units of data.
+    /// Index of the data unit in its stripe.
     pub(crate) index: usize,
-    /// Where in it, in bytes.
+    /// Byte offset in the unit.
     pub(crate) within: u64,
     pub(crate) data: Vec<Bytes>,
 }
@@ -56,12 +56,12 @@ impl Part {
         self.within + length_of(&self.data)
     }
 
-    /// Whether all of a column is in it.
+    /// Whether the part covers the whole column.
     fn covers(&self, column: &Column) -> bool {
         self.within <= column.from && column.to <= self.end()
     }
 
-    /// Adds it to what stands in the column.
+    /// Adds the part to the sum of a column.
     fn add_to(&self, sum: &mut [u8], column: &Column) {
         let mut at = (self.within - column.from) as usize;
         for piece in &self.data {
@@ -70,7 +70,7 @@ impl Part {
         }
     }
 
-    /// Puts it where it belongs in a unit's part of the column.
+    /// Copies the part into a unit's bytes of the column.
     fn put_on(&self, unit: &mut Given, column: &Column) {
         let first = (self.within - column.from) / BLOCK;
         let bytes = Buffer::joined(&self.data);
@@ -79,13 +79,13 @@ impl Part {
         }
     }
 
-    /// Whether it has a block of the column.
+    /// Whether the part has a block of the column.
     fn has(&self, column: &Column, block: usize) -> bool {
         let at = column.from + block as u64 * BLOCK;
         self.within <= at && at < self.end()
     }
 
-    /// The bytes of it that are in a column, if there are any.
+    /// The part's bytes that are in a column, if any.
     fn within(&self, column: &Column) -> Option<Self> {
         let (from, to) = (self.within.max(column.from), self.end().min(column.to));
         let data = || slices(&self.data, (from - self.within) as usize, (to - from) as usize);
@@ -93,7 +93,7 @@ impl Part {
     }
 }
 
-/// The smallest column that has all these parts.
+/// The smallest column that covers all these parts.
 fn column_of(stripe: u64, parts: &[Part]) -> Column {
     let from = parts.iter().map(|part| part.within).min().unwrap_or_default();
     let to = parts.iter().map(Part::end).max().unwrap_or_default();
@@ -120,18 +120,18 @@ fn columns_of(stripe: u64, parts: &[Part]) -> Vec<(Column, Vec<Part>)> {
 /// New parity of a column.
 struct NewParity {
     bytes: Vec<u8>,
-    /// Block by block: something of the column is lost, so that its parity says nothing.
+    /// For each block: whether something of the column is lost, so that its parity is meaningless.
     is_lost: Vec<bool>,
-    /// A disk that could not be read may have what is lost.
+    /// Whether a disk that could not be read may have the lost data.
     is_unread: bool,
 }
 
 impl Stripe<'_> {
-    /// The same parts as whole blocks: what a part has not of a block is as it was, or zeros if the
-    /// stripe was never written.
+    /// Extends parts to whole blocks: the rest of a block keeps its old bytes, or becomes zeros if
+    /// the stripe was never written.
     ///
     /// # Errors
-    /// [`IoError`] when what stood there is lost.
+    /// [`IoError`] when the old bytes are lost.
     pub(crate) async fn whole(
         &self,
         stripe: u64,
@@ -165,8 +165,8 @@ impl Stripe<'_> {
         Ok(all)
     }
 
-    /// What a unit of data has of a column; what cannot be read at the moment is tried again for a
-    /// while.
+    /// Reads a data unit's bytes of a column, with retries for a while if they are unreadable at
+    /// the moment.
     ///
     /// # Errors
     /// [`IoError`] when a block of it is lost.
@@ -181,10 +181,10 @@ impl Stripe<'_> {
         self.unit(column, index).await
     }
 
-    /// What is to be written to which member.
+    /// Plans the changes on each member.
     ///
     /// # Errors
-    /// [`IoError`] when what is new of a member that is out could not be told by the others.
+    /// [`IoError`] when the other members could not give back the new data of a member that is out.
     pub(crate) async fn plan(&self, stripe: u64, parts: &[Part]) -> Result<Group, IoError> {
         let of_part = |part: &Part, slots: Slots| {
             Change::new(slots, stripe * self.layout.unit + part.within, part.data.clone())
@@ -203,10 +203,10 @@ impl Stripe<'_> {
         Ok(group)
     }
 
-    /// What a write to these parts changes of the parity of their column.
+    /// Plans the parity change of a column for a write to these parts.
     ///
     /// # Errors
-    /// [`IoError`] when what is new of a member that is out could not be told by the others.
+    /// [`IoError`] when the other members could not give back the new data of a member that is out.
     async fn plan_parity(
         &self,
         column: &Column,
@@ -226,7 +226,7 @@ impl Stripe<'_> {
             return Err(lost(Verb::Write));
         }
         let (bytes, mut block, mut group) = (Bytes::from(bytes), 0, Group::new());
-        // Of what is lost nothing can be made any more.
+        // Lost blocks cannot be reconstructed any more.
         for run in is_lost.chunk_by(|one, next| one == next) {
             let (from, to) = (block * BLOCK, (block + run.len() as u64) * BLOCK);
             let (slots, offset) = (Slots::one(parity), column.offset(self.layout) + from);
@@ -237,7 +237,7 @@ impl Stripe<'_> {
         Ok(group)
     }
 
-    /// The new parity of a column; what cannot be read at the moment is tried again for a while.
+    /// New parity of a column, with retries for a while if data is unreadable at the moment.
     async fn parity_in_time(&self, column: &Column, parity: usize, parts: &[Part]) -> NewParity {
         let has_block = |block| parts.iter().any(|part| part.has(column, block));
         let is_gapless = (0..column.blocks()).all(has_block);
@@ -252,14 +252,14 @@ impl Stripe<'_> {
         self.new_parity(column, parity, parts).await
     }
 
-    /// That a member that is out misses new parity: of what it has there nothing can be made.
+    /// Change that marks parity missed by a member that is out: it reconstructs nothing any more.
     fn missed_parity(&self, column: &Column, parity: usize) -> Change {
         let (slots, offset) = (Slots::one(parity), column.offset(self.layout));
         let missed = Change::zeros(slots, offset, column.length() as u64);
         Change { is_lost: true, ..missed }
     }
 
-    /// The same of a stripe that was never written: all of it becomes these parts and zeros.
+    /// Plans the first write of a stripe: all of it becomes these parts and zeros.
     pub(crate) fn plan_first(&self, stripe: u64, parts: &[Part]) -> Group {
         let unit = self.layout.unit;
         let mut group = Group::new();
@@ -294,7 +294,7 @@ impl Stripe<'_> {
         group
     }
 
-    /// The parity of a column when these parts are new.
+    /// New parity of a column after these parts are written.
     async fn new_parity(&self, column: &Column, parity: usize, parts: &[Part]) -> NewParity {
         let known =
             |bytes| NewParity { bytes, is_lost: vec![false; column.blocks()], is_unread: false };
@@ -332,8 +332,8 @@ impl Stripe<'_> {
         made
     }
 
-    /// Makes a block of new parity from the old one and the old data, of all present disks. Whether
-    /// that is possible.
+    /// Computes a block of new parity from the old parity and old data, using all present disks.
+    /// Returns whether that is possible.
     async fn make_by_change(
         &self,
         column: &Column,
@@ -359,8 +359,8 @@ impl Stripe<'_> {
         is_there
     }
 
-    /// The new parity from the old one and what was where the parts go. `None` when that cannot be
-    /// read.
+    /// New parity from the old one and the bytes that the parts overwrite. `None` if those cannot
+    /// be read.
     async fn by_change(&self, column: &Column, parity: usize, parts: &[Part]) -> Option<Vec<u8>> {
         let old_parity = self.good(column, parity);
         let olds = parts.iter().map(|part| {
@@ -382,7 +382,7 @@ impl Stripe<'_> {
         Some(sum)
     }
 
-    /// What a member has of a column, if all of it is known.
+    /// A member's bytes of a column, if all of them are good.
     async fn good(&self, column: &Column, member: usize) -> Option<Vec<u8>> {
         let given = self.give(column, member).await;
         given.is_good().then_some(given.bytes)

@@ -1,142 +1,145 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
-    /// What a cut has interrupted is believed.
+    /// An interrupted story is taken to hold.
     BelievedBeginnings,
-    /// A part of a set is opened whatever the others may have seen.
+    /// A part of a set is opened whatever the other members may have seen.
     BelievedHalves,
-    /// What is left of a member that was written over is opened.
+    /// A member that was overwritten is used.
     Remains,
-    /// A member comes in while the log has records for the one that it replaces.
+    /// A member comes in while the log has records for the member that it replaces.
     OldRecords,
-    /// What is no longer what it was when the witness was told is opened.
+    /// A copy that is older than the witness is used.
     OldCopies,
-    /// A witness is believed that knows of an earlier story.
+    /// A later story is taken to be confirmed by any earlier witness.
     OldWitnesses,
     /// A member that is out is read.
     ReadOutsiders,
-    /// What a record has goes home before it.
+    /// A group is written in place before its record is durable.
     DataFirst,
-    /// A label is written to its first copy first, whichever holds.
+    /// A label is written to its first copy first, whichever is in force.
     SameCopies,
-    /// Of what the log has, a return brings the first alone home.
+    /// Recovery replays only the first record.
     HalfReturns,
-    /// A member is in before what it was given is durable.
+    /// A member is in before its fill is durable.
     HastyMembers,
-    /// A member that is missing is called out before the others have been read.
+    /// A missing member is called out before the others have been read.
     HastyVerdicts,
-    /// A record is called durable when its members have taken it.
+    /// A record counts as durable when its members have taken it.
     HastyRecords,
     /// A record is on one member alone.
     LonelyRecords,
-    /// A return brings home what a single member has told it.
+    /// Recovery replays the latest record without writing it to all members.
     LonelyReturns,
-    /// What is known of a block stays as it was when that is written.
+    /// A cached block stays as it was when the block is written.
     StaleBlocks,
     /// The parity of a stripe is not changed with its data.
     StaleParity,
-    /// Of two parts that went on apart the later one is taken.
+    /// The later of two parts that went on apart is used.
     TakenApart,
-    /// Of two parts of which one was opened by force the other one is given up unasked.
+    /// If one of two parts was opened by force, the other is given up without asking.
     GivenUpUnasked,
-    /// Parity stands on the same member in each stripe.
+    /// All stripes have their parity on the same member.
     StandingParity,
-    /// The map goes home before the stripes that it tells of.
+    /// The map is written in place before the stripes whose bits it has.
     HastyMaps,
-    /// That a stripe was written is not in the record that writes it.
+    /// A stripe's bit is not in the record that first writes the stripe.
     UnloggedMaps,
-    /// A label holds whatever its checksum.
+    /// A label is accepted whatever its checksum.
     UnsummedLabels,
-    /// The log forgets what checksums follow from before they are at home.
+    /// The log forgets records before the checksums that follow from them are in place.
     ForgottenSums,
-    /// That stripes were written is in a record before they are durable.
+    /// Bits of stripes are logged before the stripes are durable.
     EarlyBits,
-    /// A stripe that was vacated is written in its place before the log says so.
+    /// A vacated stripe is written in place before the log has its vacation.
     EarlyPlaces,
-    /// A return brings home what a stripe had before it was vacated.
+    /// Recovery replays records of a stripe from before it was vacated.
     OldStripes,
-    /// A block of the map is made again of the tables of one member's checksums alone.
+    /// A block of the map is rebuilt from the tables of one member's checksums alone.
     HalfRecalls,
-    /// What the tables cannot tell of the map counts as never written.
+    /// A stripe whose tables are unusable counts as never written.
     ForgottenStripes,
-    /// Of the map of what was written an old block counts as well.
+    /// An old block of the map counts as well.
     OldMaps,
-    /// A table of checksums is written over what holds.
+    /// A table of checksums is overwritten in its place in force.
     OnePlace,
-    /// A member that is out is in again at once, whatever it has missed.
+    /// A member that is out is readmitted, whatever it has missed.
     EarlyPardons,
-    /// What a member that is out has of the log does not count for whether it lacks something.
+    /// An out member's own log is ignored when its readmission is judged.
     UnaskedLogs,
-    /// A table goes home to one of its two places.
+    /// A table is written to one of its two places only.
     SinglePlaces,
-    /// What a member has missed counts as unknown until the block tells of it.
+    /// Missed regions count as unknown until the block has them.
     UnknownAbsences,
-    /// A member that comes back lacks checksums that went home without it.
+    /// A member that comes back lacks checksums that were written without it.
     ForgottenTables,
-    /// A member that is made again gets no checksums of others.
+    /// A rebuilt member gets no checksums of others.
     LostTables,
     /// A member is called out when its replacement begins.
     EarlyDismissals,
     /// A write of a slot that is being replaced misses the old disk.
     MissedLeavers,
-    /// The new disk of a replacement is in before what it was given is durable.
+    /// The new disk of a replacement is in before its fill is durable.
     HastyReplacements,
-    /// What is written to a member that is out is acknowledged though the others cannot tell it.
+    /// A write to a member that is out is acknowledged though the others cannot give its data.
     WrittenNowhere,
-    /// A block that was written anew is not read back.
+    /// A rewritten block is not read back.
     UnreadMends,
-    /// Read errors make no member failing.
+    /// Read errors never make a member failing.
     UncountedErrors,
-    /// A member that alone refuses what was allocated is waited for without end.
+    /// A member that alone refuses an allocated range is waited for forever.
     EndlessRefusals,
-    /// A member whose label finds no room is out at once.
+    /// A member whose label finds no space is out at once.
     HastyLabels,
-    /// The disk of a member that is out is no source any more when another one takes its place.
+    /// The disk of an out member stops being a source when another one takes its place.
     ClosedSources,
-    /// What a disk was asked is waited for though it is out.
+    /// A call waits for its disk even after that is out.
     PatientCalls,
     /// Long work goes on though it is paused.
     UnheardPauses,
-    /// What disks agree upon is right though it fits no checksum.
+    /// Bytes that disks agree on count as right though they fit no checksum.
     AgreedLosses,
-    /// A write that misses a member leaves the checksums of that as they were.
+    /// A write that misses a member leaves that member's checksums as they were.
     OldSums,
-    /// What is lost on a member that is made again gets the checksum of what stands there instead.
+    /// A block that is lost on a rebuilt member gets the checksum of the bytes there.
     ReplacedSums,
-    /// A disk that returns is not asked for what the others cannot tell, and loses what it has.
+    /// A returning disk is not asked for blocks that the others cannot give, and loses its
+    /// contents.
     UnaskedReturns,
-    /// A disk whose place another one has taken is not asked for what the members cannot tell.
+    /// A disk whose place another one has taken is not asked for blocks that the members cannot
+    /// give.
     UnaskedStrangers,
-    /// Of a mirror a block is lost that its own table does not know, though others do.
+    /// A mirror's block counts as lost if its own table does not know it, though others do.
     LonelyTables,
-    /// What does not fit its checksum is not asked for what it makes of others.
+    /// Bytes that do not fit their checksum are not used to reconstruct other blocks.
     ForgottenRot,
-    /// What cannot be read at the moment is as if nothing stood there.
+    /// Data that is unreadable at the moment counts as absent.
     HastyReads,
-    /// A member that could not be given all is said to be up to date.
+    /// A member that could not be filled completely is reported as up to date.
     UntoldFills,
-    /// A block that no disk gives when a member is filled is not tried again.
+    /// A block that no disk gives when a member is filled is not retried.
     GivenUpFills,
-    /// A write takes bytes for lost as soon as a disk does not give them.
+    /// A write counts bytes as lost as soon as a disk does not give them.
     HastyLosses,
     /// The parity between the parts of a write is changed with theirs.
     WideColumns,
-    /// Parity over what is lost passes for parity.
+    /// Parity over lost blocks counts as valid.
     MadeOfLost,
-    /// What a member gives is right whatever its checksum.
+    /// A member's bytes count as right whatever their checksum.
     UnjudgedReads,
-    /// What members have missed is written down once, and not again.
+    /// Missed regions are written down once, and not again.
     OldMisses,
-    /// A member that went long ago gets only what was missed last.
+    /// A member that went long ago gets only the regions that were missed last.
     OldReturns,
-    /// A member that catches up passes over what is written beside the log.
+    /// A member that catches up lacks stripes that are written without the log.
     UntouchedStripes,
-    /// Of different records with one number that of the first member counts.
+    /// Among different records with one number, that of the first member counts.
     FirstRecords,
-    /// A record holds whatever its checksum.
+    /// A record is accepted whatever its checksum.
     UnsummedRecords,
-    /// The first write of a stripe leaves the rest of it as it was.
+    /// The first write of a stripe leaves the rest of the stripe as it was.
     UnzeroedStripes,
-    /// What a member has missed is acknowledged before the labels say that it is out.
+    /// A write that a member has missed is acknowledged before the labels say that the member is
+    /// out.
     UntoldLosses,
 }

@@ -1,22 +1,22 @@
-//! The pre-write log: what is written to members stands here first.
+//! The pre-write log: a write-ahead log for changes of members.
 //!
 //! A write that changes data and parity takes several member writes, and a cut between them would
-//! leave a stripe that says nothing true of a member that is lost. So its changes, a *group*, go to
-//! the log before any of them goes home, and a return goes through the log again. All groups that
-//! wait go together in one *record* ([`crate::record`]), a *round*: it is written to two members,
-//! by turns, and durable there; of a mirror to all. Then the groups go home, plainly. A flush of
-//! all members brings them there for good, and the next record says that they are no longer needed.
+//! leave a stripe that reconstructs a lost member wrongly. So its changes, a *group*, go to the log
+//! before any of them is written in place, and recovery replays the log. All waiting groups go
+//! together in one *record* ([`crate::record`]), a *round*: it is written durably to two members in
+//! turn, or on a mirror to all. Then the groups are written in place, plainly. A flush of all
+//! members makes them durable there, and the next record says that they are no longer needed.
 //!
-//! The log is a ring with the same places on each member. A record has a place there of its own on
-//! all of them, whoever has it.
+//! The log is a ring with the same offsets on each member. A record's range of the ring is reserved
+//! for it on all members, whichever of them have it.
 //!
 //! Invariants:
 //! 1. There is one round at a time: a record is durable on its members before the next is written.
 //! 2. A record is overwritten only when one that is durable says that it is not needed.
-//! 3. It is needed until all members have been flushed since its last group went home, and the
-//!    labels told durably who these are.
-//! 4. No round begins while the members are not settled: what it has was then planned for them, or
-//!    for more.
+//! 3. A record is needed until all members have been flushed since its last group was written in
+//!    place, and the labels say durably who these members are.
+//! 4. No round begins while the members are not settled: its groups were then planned for the
+//!    present members, or for more.
 //! 5. Behind each record there is room for an empty one, which says what is needed.
 //!
 //! Not asserted: 3 and 4, which are about the order of waits: torture's campaign `contract` cuts
@@ -49,68 +49,68 @@ use crate::record::{BLOCK, Change, Place, Slots, encode, size_of_record};
 use crate::sums::Sums;
 use crate::written::{Moves, Written};
 
-/// Work that cannot be done yet is tried again after so long.
+/// Pause before work that cannot be done yet is retried.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Where the log begins on each member, in bytes.
+/// Byte offset of the log on each member.
 pub(crate) const LOG_START: u64 = DATA_START;
 
-/// Changes that are made all or none.
+/// Changes that are made atomically.
 pub(crate) type Group = Vec<Change>;
 
-/// A record that is durable and still needed, or may be.
+/// A durable record that is, or may be, still needed.
 struct Live {
     sequence: u64,
-    /// Where in the ring, and how much, in bytes.
+    /// Range in the ring, in bytes.
     start: u64,
     length: u64,
-    /// Groups that are not home.
+    /// Groups that are not in place yet.
     outstanding: usize,
-    /// Bytes of what was new, until it was written.
+    /// Value of [`PreLog::fresh`] when the record was written.
     before: u64,
 }
 
-/// What a task waits for.
+/// A request to the log.
 enum Job {
-    /// This group, and the stripe if that is written for the first time.
+    /// Appends this group, and the stripe's bit if the stripe is written for the first time.
     Group(Group, Option<u64>),
-    /// That no earlier record is needed.
+    /// Completes when no earlier record is needed.
     Forget,
-    /// That a disk that is filled has the maps.
+    /// Copies the maps to a disk that is being filled.
     CopyMap(usize),
-    /// That an incoming disk has a group of the tables of a slot.
+    /// Copies a group of a slot's tables to an incoming disk.
     CopyTables(usize, (usize, u64)),
-    /// That checksums that have changed come home, if there is room for them; for fresh stripes
-    /// with one flush.
+    /// Writes changed checksums in place, if there is room for them; for fresh stripes with one
+    /// flush.
     SettleSums { are_fresh: bool },
 }
 
-/// What room was made for.
+/// How much of the ring was freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// All that there is.
+    /// The whole ring.
     OfAll,
-    /// That of the records before the first that is not home.
+    /// The records before the first that is not in place.
     OfWhatIsHome,
 }
 
 struct Waiting {
     job: Job,
-    /// It comes before others.
+    /// It goes ahead of other requests.
     is_first: bool,
     answer: oneshot::Sender<Result<u64, IoError>>,
 }
 
-/// How many wait in front that earlier records have.
+/// Number of requests at the front that carry over groups of earlier records.
 fn carried(waiting: &VecDeque<Waiting>) -> usize {
     waiting.iter().take_while(|waiting| waiting.is_first).count()
 }
 
-/// Whether these are such: a round has them alone.
+/// Whether these groups are carried over from earlier records: a round takes them alone.
 fn are_carried(groups: &[Waiting]) -> bool {
     groups.first().is_some_and(|one| one.is_first)
 }
 
-/// See the module's prose.
+/// The log; see the module.
 pub(crate) struct PreLog {
     members: Rc<Members>,
     map: Rc<Written>,
@@ -120,36 +120,36 @@ pub(crate) struct PreLog {
     set: Id,
     level: Level,
     unit: u64,
-    /// Where the data area begins on each member, and bytes of the ring before it.
+    /// Byte offset of the data area on each member, and bytes of the ring before it.
     data_start: u64,
     size: u64,
     waiting: RefCell<VecDeque<Waiting>>,
     is_busy: Cell<bool>,
     is_writing: Cell<bool>,
     live: RefCell<VecDeque<Live>>,
-    /// The next record, and the checksum of the one before it.
+    /// Number of the next record, and the checksum of the one before it.
     next: Cell<(u64, u32)>,
-    /// Where in the ring it goes.
+    /// Byte offset in the ring where it goes.
     end: Cell<u64>,
-    /// Records before this one are not needed, as far as is known in memory.
+    /// Records before this one are not needed, as far as memory knows.
     home: Cell<u64>,
-    /// A group has gone home.
+    /// Notified when a group is in place.
     moved: Signal,
-    /// Bytes of records with what was new, and not in an earlier one: else what is carried from one
-    /// record to the next would press itself on and on.
+    /// Bytes of records with new groups, without carried-over ones: otherwise carried groups would
+    /// keep causing more of themselves.
     fresh: Cell<u64>,
-    /// While members are full: what belongs there has to be carried on before there is room for
-    /// what is new.
+    /// Set while members are full: carried-over groups have to move on before there is room for new
+    /// ones.
     is_tight: Cell<bool>,
-    /// A record was written, or there is little room.
+    /// Notified when a record was written, or room is scarce.
     grown: Signal,
-    /// Records that were written.
+    /// Number of records written.
     pub(crate) written: Cell<u64>,
 }
 
 impl PreLog {
-    /// The log of a set of which nothing waits there, and whose last record was this one, if there
-    /// was any: its place and where it ends.
+    /// An empty log of a set. `next` is the number of its next record with the checksum of the last
+    /// one, and `end` the offset behind the last one.
     pub(crate) fn new(
         (members, map, sums, missed): (Rc<Members>, Rc<Written>, Rc<Sums>, Rc<Missed>),
         runtime: Runtime,
@@ -183,13 +183,13 @@ impl PreLog {
         }
     }
 
-    /// The most bytes that one record may take: what is needed of four fits beside it.
+    /// The most bytes of one record: the needed parts of four fit beside it.
     fn largest(&self) -> u64 {
         self.size / 4
     }
 
-    /// Makes a group durable here; with it goes that its stripe was written, if it is the first
-    /// write there. Its record, of which [`PreLog::gone_home`] has to hear.
+    /// Makes a group durable in the log, together with its stripe's bit if this is the stripe's
+    /// first write. Returns the record, for which the caller must call [`PreLog::gone_home`].
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -201,8 +201,8 @@ impl PreLog {
         self.wait(Job::Group(group, first), false).await
     }
 
-    /// The same of one that an earlier record has and that is not home, before all that wait: the
-    /// earlier record is in the way of the next ones.
+    /// Appends again, ahead of all waiting requests, a group that an earlier record has and that is
+    /// not in place: the earlier record blocks the ring for the next ones.
     ///
     /// # Errors
     /// [`IoError`] when there is no room, or the set has stopped.
@@ -214,7 +214,7 @@ impl PreLog {
         self.wait(Job::Group(group, first), true).await
     }
 
-    /// Gives the incoming disk of a slot a group of tables, as they stand on the old one.
+    /// Copies a group of tables from the old disk of a slot to the incoming one.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -226,7 +226,7 @@ impl PreLog {
         self.wait(Job::CopyTables(slot, group), false).await.map(|_| ())
     }
 
-    /// Gives a disk that is filled the map of what was written, and of what others have missed.
+    /// Copies the map of written stripes and the dirty-region block to a disk that is being filled.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -234,7 +234,8 @@ impl PreLog {
         self.wait(Job::CopyMap(slot), false).await.map(|_| ())
     }
 
-    /// Brings home what is here, durably, and says so: no record of before is needed any more.
+    /// Writes everything in the log in place, durably, and records that: no earlier record is
+    /// needed any more.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -242,8 +243,8 @@ impl PreLog {
         self.wait(Job::Forget, false).await.map(|_| ())
     }
 
-    /// Brings home what follows from records, durably: the checksums that have changed, as far as
-    /// there is room, and what members that are out have missed.
+    /// Writes in place, durably, what follows from records: changed checksums, if there is room,
+    /// and the regions that out members have missed.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -251,7 +252,7 @@ impl PreLog {
         self.wait(Job::SettleSums { are_fresh: false }, false).await.map(|_| ())
     }
 
-    /// The same before a record has the bits of fresh stripes, with one flush.
+    /// Does the same, with one flush, before a record has the bits of fresh stripes.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -259,10 +260,11 @@ impl PreLog {
         self.wait(Job::SettleSums { are_fresh: true }, false).await.map(|_| ())
     }
 
-    /// Nobody writes any more: if all can come home, the next start has nothing to read here.
+    /// Empties the log when no more writes come, if possible: then the next start has nothing to
+    /// replay.
     pub(crate) async fn rest(&self) {
         if !self.members.have_stopped() {
-            let _ = self.make_room().await; // what is not home stays here
+            let _ = self.make_room().await; // groups that are not in place stay in the log
         }
     }
 
@@ -271,15 +273,15 @@ impl PreLog {
         self.next.get().0
     }
 
-    /// Of the records before this one nothing is needed at home any more.
+    /// Records before this one are no longer needed for their changes.
     pub(crate) fn home(&self) -> u64 {
         self.home.get()
     }
 
-    /// Waits until what found no room may be tried again.
+    /// Waits before the next attempt of work that found no room.
     ///
     /// # Errors
-    /// [`IoError`] when nobody waits for room any more.
+    /// [`IoError`] when the set is closed or has stopped.
     pub(crate) async fn until_again(&self) -> Result<(), IoError> {
         if self.members.are_closed() || self.members.have_stopped() {
             return Err(IoError::closed(Verb::Flush));
@@ -311,7 +313,8 @@ impl PreLog {
         waiting.insert(place, one);
     }
 
-    /// One round, of as many groups as there is room for; or something that is done between rounds.
+    /// One round of as many groups as there is room for, or one request that is done between
+    /// rounds.
     async fn round(&self) {
         let mut groups = Vec::new();
         let (mut changes, mut bytes) = (0, 0);
@@ -325,7 +328,7 @@ impl PreLog {
                 self.waiting.borrow_mut().push_front(next);
                 break;
             };
-            // What earlier records have goes alone: others may find no place.
+            // Carried-over groups go alone: new ones may find no place.
             if groups.first().is_some_and(|one: &Waiting| one.is_first != next.is_first) {
                 self.waiting.borrow_mut().push_front(next);
                 break;
@@ -358,12 +361,12 @@ impl PreLog {
             self.is_tight.set(false);
         }
         for waiting in groups {
-            // Who asked is a task of the set, which does not go away.
+            // The requester is a task of the set, which does not go away.
             let _ = waiting.answer.send(done.clone());
         }
     }
 
-    /// Has these wait once more, behind what earlier records have.
+    /// Queues these again, behind the carried-over groups.
     fn wait_behind(&self, groups: Vec<Waiting>) {
         let mut waiting = self.waiting.borrow_mut();
         let place = carried(&waiting);
@@ -372,7 +375,7 @@ impl PreLog {
         }
     }
 
-    /// Does what is no group, while no round is under way.
+    /// Does a request that is not a group, while no round is under way.
     async fn between(&self, waiting: Waiting) {
         let done = match waiting.job {
             Job::CopyMap(slot) => {
@@ -441,20 +444,21 @@ impl PreLog {
         Ok(record)
     }
 
-    /// The stripes of which a group says that nothing is needed.
+    /// The stripes that a group vacates.
     fn vacated<'g>(&self, group: &'g Group) -> impl Iterator<Item = u64> + use<'g> {
         let unit = self.unit;
         group.iter().filter(|it| it.is_vacated).map(move |it| it.offset / unit)
     }
 
-    /// The most bytes of a record that has what is not home, and of an empty one before it.
+    /// Upper bound of the bytes of a record that carries over all groups not in place, and of an
+    /// empty one before it.
     fn room_for_carried(&self) -> u64 {
         let live = self.live.borrow();
         let outstanding = live.iter().filter(|live| live.outstanding > 0);
         outstanding.map(|live| live.length).sum::<u64>() + BLOCK
     }
 
-    /// Where so many bytes fit that no record needs, with room for an empty one behind them.
+    /// Offset of a free range of this size, with room for an empty record behind it.
     fn place_for(&self, size: u64) -> Option<u64> {
         [self.end.get(), 0].into_iter().find(|&start| {
             let rest = self.rest_behind(start + size);
@@ -463,34 +467,34 @@ impl PreLog {
         })
     }
 
-    /// Whether no record needs these bytes of the ring.
+    /// Whether no record needs this range of the ring.
     fn is_free(&self, start: u64, size: u64) -> bool {
         let beside = |live: &Live| start + size <= live.start || live.start + live.length <= start;
         start + size <= self.size && self.live.borrow().iter().all(beside)
     }
 
-    /// The room for an empty record behind one that ends here (invariant 5).
+    /// Offset of the room for an empty record behind one that ends here (invariant 5).
     fn rest_behind(&self, end: u64) -> u64 {
         if end + BLOCK <= self.size { end } else { 0 }
     }
 
-    /// Whether a group is not home.
+    /// Whether some group is not in place.
     fn is_outstanding(&self) -> bool {
         self.first_outstanding().is_some()
     }
 
-    /// The first record that is needed, for what belongs home or for what follows from it.
+    /// The first record that is needed, for its changes or for what follows from them.
     fn needed_from(&self) -> u64 {
         self.home.get().min(self.sums.needed_from()).min(self.map.needed_from())
     }
 
-    /// The first record that has one.
+    /// The first record with a group that is not in place.
     fn first_outstanding(&self) -> Option<u64> {
         self.live.borrow().iter().find(|live| live.outstanding > 0).map(|live| live.sequence)
     }
 
-    /// Waits until everything is home, and says so in an empty record. While members are full it
-    /// does not wait for what finds no room there.
+    /// Waits until everything is in place, and says so in an empty record. While members are full
+    /// it does not wait for groups that find no room there.
     async fn make_room(&self) -> Result<Room, IoError> {
         let mut room = loop {
             while self.is_outstanding() && !self.members.are_full() {
@@ -501,12 +505,12 @@ impl PreLog {
                 break Room::OfAll;
             } else if self.is_outstanding() {
                 break Room::OfWhatIsHome;
-            } // else what was outstanding has come home meanwhile
+            } // else the outstanding groups were written in place meanwhile
         };
         self.bring_map_home().await?;
         if !self.bring_sums_home(false).await? {
             if self.members.are_closed() {
-                return Err(IoError::closed(Verb::Write)); // nobody waits for room any more
+                return Err(IoError::closed(Verb::Write)); // waits for room have ended
             }
             room = Room::OfWhatIsHome;
         }
@@ -518,7 +522,7 @@ impl PreLog {
         Ok(room)
     }
 
-    /// Brings home what has changed of the map, durably. No round is under way.
+    /// Writes the changed blocks of the map in place, durably. No round is under way.
     async fn bring_map_home(&self) -> Result<(), IoError> {
         let unsaved = self.map.unsaved(self.members.all());
         if unsaved.is_empty() {
@@ -534,16 +538,16 @@ impl PreLog {
         Ok(())
     }
 
-    /// Brings home what follows from records: checksums, and then what members that are out have
-    /// missed, which may be one that has failed meanwhile. Whether there was room.
+    /// Writes in place what follows from records: checksums, and then the regions that out members
+    /// have missed, including one that has just failed. Returns whether there was room.
     async fn bring_sums_home(&self, are_fresh: bool) -> Result<bool, IoError> {
         let had_room = self.sums.bring_home(are_fresh).await?;
         self.missed.bring_home().await;
         Ok(had_room)
     }
 
-    /// Whether behind an empty record that is written now there is room for another one
-    /// (invariant 5), with what that one lets go.
+    /// Whether there is room for another empty record behind one that is written now (invariant 5),
+    /// counting the records that this one frees.
     fn may_forget(&self) -> bool {
         let last = || self.rest_behind(self.end.get());
         let start = self.place_for(BLOCK).unwrap_or_else(last);
@@ -556,15 +560,15 @@ impl PreLog {
         next != start && needed.all(is_beside)
     }
 
-    /// Whether so much that is new was logged since a record.
+    /// Whether more than a quarter of the ring was filled with new groups since a record.
     fn is_behind(&self, sequence: u64) -> bool {
         let live = self.live.borrow();
         let record = live.iter().find(|live| live.sequence == sequence);
         record.is_some_and(|record| self.fresh.get() - record.before > self.size / 4)
     }
 
-    /// Completes when members are full, and so much was logged since a record that a later one
-    /// should have what it has, or there is room for little else.
+    /// Completes when members are full, and enough was logged since a record that a later one
+    /// should carry over its groups, or room is scarce.
     pub(crate) async fn pressed(&self, sequence: u64) {
         loop {
             self.members.filled().await;
@@ -575,10 +579,11 @@ impl PreLog {
         }
     }
 
-    /// Says in an empty record what is needed: nothing, if all is home, durably.
+    /// Writes an empty record that says what is needed: nothing, if everything is in place,
+    /// durably.
     ///
     /// # Errors
-    /// [`IoError`] when the set has stopped, or what the log has was given up.
+    /// [`IoError`] when the set has stopped, or changes in the log were given up.
     pub(crate) async fn forget_all(&self) -> Result<(), IoError> {
         if self.members.gave_up() {
             return Err(IoError::closed(Verb::Write));
@@ -586,7 +591,7 @@ impl PreLog {
         self.write_record(&[], 0).await.map(|_| ())
     }
 
-    /// Flushes all members: what was home before is home for good.
+    /// Flushes all members: changes that were in place before are durable there.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -602,9 +607,9 @@ impl PreLog {
         Ok(())
     }
 
-    /// The members that have the next record.
+    /// The members that get the next record.
     fn keepers(&self, sequence: u64) -> Slots {
-        // One that comes to a mirror has what it may be left alone with.
+        // A member being rebuilt on a mirror gets it too: it may later be the only one left.
         let is_mirror = self.level == Level::Mirrored;
         let kept = if is_mirror { self.members.all() } else { self.members.slots() };
         let slots: Vec<usize> = kept.iter().collect();
@@ -621,7 +626,7 @@ impl PreLog {
         let (sequence, previous) = self.next.get();
         let start = match self.place_for(size) {
             Some(start) => start,
-            // Invariant 5: the room that is left is for this one.
+            // Invariant 5: the remaining room is for this record.
             None if changes.is_empty() => self.rest_behind(self.end.get()),
             None => unreachable!("room was made"),
         };
@@ -659,11 +664,11 @@ impl PreLog {
             }
             if self.members.all().0 & keepers.0 == keepers.0 {
                 return Ok(());
-            } // else one that was to have it is out, and others get it
+            } // else one of them is out by now, and others get the record
         }
     }
 
-    /// A group of this record is home.
+    /// Notes that a group of this record is in place.
     pub(crate) fn gone_home(&self, sequence: u64) {
         for live in &mut *self.live.borrow_mut() {
             if live.sequence == sequence {

@@ -1,27 +1,28 @@
-//! How a member is made again of the others, while the set is used.
+//! Rebuilding a member from the others while the set is in use.
 //!
-//! The new device gets a label that says so, before those of the others do. Then it is filled
-//! stripe by stripe, each held still meanwhile, but for those that were never written; what is
-//! written to a stripe that it has goes there as well. It gets its checksums, and those of other
-//! members that it is to hold: they change in memory, and go home as all others. The disk itself is
-//! a source as well ([`crate::sources`]): a disk that returns has most of what it is to get. A
-//! block that no disk gives is not written, and keeps its checksum: one that is not known is
-//! marked. If a disk that could not be read may have it, it is tried again ([`crate::refill`]).
+//! The new device gets a label that says that it is rebuilding, before the labels of the others say
+//! so. Then it is filled stripe by stripe, each one locked meanwhile; stripes that were never
+//! written are skipped. A write to a stripe that the device already has goes to it as well. The
+//! device also gets its checksums, and the checksums that it holds for other members: they change
+//! in memory and are written in place like all others. The disk itself is a source as well
+//! ([`crate::sources`]): a returning disk has most of its contents. A block that no disk returns is
+//! not written, and keeps its checksum; an unknown checksum is marked. If a disk that could not be
+//! read may have the block, it is retried ([`crate::refill`]).
 //!
-//! When it has all of them, the log forgets what it has of before: a record may be for the member
-//! that the slot had last, or lack this one. With that all of it is durable, and it is in by its
-//! own label and then by those of the others. A cut leaves it out, to be made again from the
-//! beginning, or to catch up with all that it has missed by then.
+//! When the device has all stripes, the log drops its older records: one may be for the slot's
+//! previous member, or lack this one. That makes everything durable, and the device is in by its
+//! own label first and then by those of the others. A cut before that leaves it out, to be rebuilt
+//! from the beginning, or to catch up with everything that it has missed by then.
 //!
-//! A member that comes back as it went *catches up*: it gets the stripes that it may have missed
-//! ([`crate::missed`]). What stood on any other device counts for nothing. Its log is emptied
-//! first: an old one may have records of this set.
+//! A member that comes back unchanged *catches up*: it gets the stripes that it may have missed
+//! ([`crate::missed`]). On any other device, earlier contents do not count. The device's log is
+//! cleared first: an old one may have records of this set.
 //!
-//! While clients call it leaves them the members for half of the time ([`crate::pace`]).
+//! While clients call, it leaves them the members half of the time ([`crate::pace`]).
 //!
-//! A member that is still in is replaced by [`crate::replace`].
+//! [`crate::replace`] replaces a member that is still in.
 //!
-//! **Commit point**: the labels of all others say that it is in.
+//! **Commit point**: the labels of all other members say that it is in.
 
 use std::rc::Rc;
 
@@ -43,40 +44,40 @@ use crate::sources::Expected;
 use crate::stripe::{Column, Given};
 use crate::wipe::wipe;
 
-/// Stripes that are under way at once: a batch.
+/// Stripes in flight at once: a batch.
 const AT_ONCE: usize = 32;
-/// Stripes that are passed while no other task has a turn.
+/// Stripes passed before other tasks get a turn.
 pub(crate) const PASSED: u64 = 256;
-/// After so many bytes of a member checksums that have changed go home.
+/// Bytes of a member after which changed checksums are written in place.
 pub(crate) const FILLED: u64 = 256 << 20;
 
-/// Why a member is not made again.
+/// Reason why a member was not rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RebuildError {
-    /// The set has no such slot, or nothing to make it of.
+    /// The set has no such slot, or nothing to rebuild it from.
     #[error("the set has no slot {0} that could be made again")]
     NoSlot(usize),
-    /// The number is none, or that of another member.
+    /// The member id is empty, or another member has it.
     #[error("a new member needs a number of its own")]
     Known,
-    /// The slot has a member that is in, or comes.
+    /// The slot has a member that is in or being filled.
     #[error("slot {0} has a member already")]
     Taken(usize),
-    /// There is no room for what the others have.
+    /// The disk has less space than a member needs.
     #[error("the disk has room for {has} stripes, and {needed} are needed")]
     TooSmall {
-        /// For so many stripes there is room.
+        /// Stripes that fit on the disk.
         has: u64,
-        /// There are so many.
+        /// Stripes of a member.
         needed: u64,
     },
-    /// It cannot be written, or only in larger pieces than blocks.
+    /// The disk is read-only, or its sectors are larger than a block.
     #[error("the disk is read-only, or has sectors of more than {BLOCK} bytes")]
     Unfit,
     /// The device has failed.
     #[error("the new disk has failed")]
     Failed,
-    /// A person has ended it.
+    /// A person cancelled it.
     #[error("it was cancelled")]
     Cancelled,
     /// The set has too few members, or was closed.
@@ -96,7 +97,7 @@ impl Array {
         self.alone(slot, self.make_again(slot, device, member, progress)).await
     }
 
-    /// Has a disk filled for a slot, unless one is filled already.
+    /// Runs a fill of a slot, unless another fill is under way.
     pub(crate) async fn alone(
         &self,
         slot: usize,
@@ -131,7 +132,7 @@ impl Array {
         let has_most = self.has_all_but_missed(slot, &*device, member).await;
         let standing = if has_most { Standing::CatchingUp } else { Standing::Rebuilding };
         self.members.begin(slot, device.clone(), Slot { member, standing });
-        self.settled().await?; // from here on it is no member by itself
+        self.settled().await?; // no member by itself from here on
         let emptied = wipe(&*device, self.data_start).await;
         if emptied.is_err() {
             self.members.call_out(slot);
@@ -142,7 +143,7 @@ impl Array {
         self.fill_and_admit(slot, 0, has_most, &mut progress).await
     }
 
-    /// Gives a member that comes what it is to have from this stripe on, and calls it in.
+    /// Fills a member from this stripe on, and then admits it.
     pub(crate) async fn fill_and_admit(
         &self,
         slot: usize,
@@ -153,13 +154,13 @@ impl Array {
         let needed = self.layout.rows;
         let mut next = self.fill(slot, first, has_most, progress).await?;
         while next < needed {
-            // Its checksums go home, before they take much memory.
+            // Write its checksums in place before they take much memory.
             self.log.settle_sums().await.map_err(|_| RebuildError::Stopped)?;
             next = self.fill(slot, next, has_most, progress).await?;
         }
         self.fill_again(slot).await;
-        // Every stripe was held still since it began, so that what was known of the slot's last
-        // member, and every record that is for that, is older than this.
+        // Every stripe was locked since the fill began, so cached blocks of the slot's last member,
+        // and all records for it, are older than this.
         self.blocks.forget(slot);
         if is_planted(Bug::OldRecords) {
             self.members.flush().await;
@@ -176,8 +177,8 @@ impl Array {
         if self.members.has(slot) { Ok(()) } else { Err(RebuildError::Failed) }
     }
 
-    /// Whether a device is the last member of a slot, as it went when all were in, or as far as it
-    /// has caught up since; and it is known what it lacks.
+    /// Whether a device is the slot's last member, unchanged since it went when all were in or
+    /// partly caught up since, and what it lacks is known.
     async fn has_all_but_missed(&self, slot: usize, device: &dyn BlockDevice, member: Id) -> bool {
         let Ok(Read { label, is_overwritten: false, .. }) = read_labels(device).await else {
             return false;
@@ -193,8 +194,8 @@ impl Array {
         self.missed.is_known() && is_it && is_as_it_went && is_of_then
     }
 
-    /// Gives a new member what it is to have of the stripes from this one on, some at once, until
-    /// that is much. The stripe behind the last.
+    /// Fills a new member from stripe `first` on, with a limited number of stripes in flight, until
+    /// [`FILLED`] bytes are written. Returns the stripe behind the last one filled.
     pub(crate) async fn fill(
         &self,
         slot: usize,
@@ -203,7 +204,7 @@ impl Array {
         progress: &mut impl FnMut(u64, u64),
     ) -> Result<u64, RebuildError> {
         let rows = self.layout.rows;
-        // A stripe is held still until the member is said to have it, and all before it.
+        // A stripe stays locked until the member counts as having it and all before it.
         let give = async |stripe| {
             let alone = self.stripes.alone(stripe).await;
             let is_missed = !has_most || self.missed.has(stripe);
@@ -213,7 +214,7 @@ impl Array {
             } else if is_due {
                 self.give_unit(slot, stripe).await;
             } else if is_missed && has_most {
-                // Nothing is needed of it any more, but it may stand for what a table has missed.
+                // The stripe needs no data any more, but may stand for what a table has missed.
                 self.sums.read_held_by(slot, stripe).await;
             }
             (alone, is_due)
@@ -231,7 +232,7 @@ impl Array {
                     done = Err(RebuildError::Cancelled);
                 }
             }
-            // Where clients call, what is under way comes to its end first.
+            // If clients call, the stripes in flight finish first.
             let is_held_up = pace.is_shared(&batch) || self.interrupts.is_paused();
             if under_way.is_empty() || !is_held_up {
                 batch = pace.begin();
@@ -240,7 +241,7 @@ impl Array {
                     begun += 1;
                 }
             }
-            // What has begun comes to its end, whatever becomes of the member.
+            // Work that has begun finishes, whatever becomes of the member.
             let Some((_alone, is_due)) = under_way.next().await else { break };
             come += 1;
             filled += if is_due { self.layout.unit } else { 0 };
@@ -256,13 +257,13 @@ impl Array {
                 progress(come, rows);
             }
             if come % PASSED == 0 {
-                yield_now().await; // what was never written takes no wait
+                yield_now().await; // stripes never written do not wait
             }
         }
         done.map(|()| come)
     }
 
-    /// Whether a device may be made the member of a slot.
+    /// Checks that a device may become the member of a slot.
     fn check(&self, slot: usize, device: &dyn BlockDevice, member: Id) -> Result<(), RebuildError> {
         let label = self.members.label();
         let standing = label.slots.get(slot).map(|slot| slot.standing);
@@ -279,7 +280,7 @@ impl Array {
         self.fits(device)
     }
 
-    /// As [`crate::Set::fits`].
+    /// Implements [`crate::Set::fits`].
     pub(crate) fn fits(&self, device: &dyn BlockDevice) -> Result<(), RebuildError> {
         let needed = self.layout.rows;
         let has = rows_of(device.geometry().size, self.data_start, self.layout.unit);
@@ -293,9 +294,9 @@ impl Array {
         Ok(())
     }
 
-    /// Gives a new member its unit of a stripe that was written, with the checksums of that, and
-    /// those of others that it holds. A block that no present disk gives is left as it stands
-    /// there, and keeps its checksum.
+    /// Writes a new member's unit of a written stripe, with its checksums and those that it holds
+    /// for other members. A block that no present disk gives is left as it is on the disk, and
+    /// keeps its checksum.
     pub(crate) async fn give_unit(&self, slot: usize, stripe: u64) {
         let length = self.layout.unit;
         let column = Column { stripe, from: 0, to: length };
@@ -342,7 +343,7 @@ impl Array {
         }
     }
 
-    /// What a slot is to have of a column, by all disks that are there.
+    /// A slot's unit of a column, from all present disks.
     pub(crate) async fn unit_of(&self, slot: usize, column: &Column) -> Given {
         if self.layout.level == Level::Mirrored {
             return self.stripe().mirrors(column).await;

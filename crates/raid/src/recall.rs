@@ -1,12 +1,12 @@
-//! A block of the map that no member has whole, made again of the checksums.
+//! Rebuilds a block of the map that no member has whole, from the checksum tables.
 //!
-//! The first write of a stripe gives each unit of it its checksums, and these stay. So a stripe was
-//! written if any table knows a checksum of it, and was not if no table does. A table that is
-//! damaged, or cannot be read, tells nothing. Where that holds for the tables of all units of a
-//! stripe, the stripe counts as written. A block of a stripe that was written in this way and of
-//! which no checksum is known is lost: what stands there may be older than the set.
+//! The first write of a stripe gives each of its units checksums, and these stay. So a stripe was
+//! written if any table has a checksum of it, and was not if no table has. A table that is damaged
+//! or unreadable proves nothing. If that is true of the tables of all units of a stripe, the stripe
+//! counts as written. In such a stripe, a block without a known checksum is lost: the bytes there
+//! may be older than the set.
 //!
-//! By then records that are needed have brought home what they have of the map and of checksums.
+//! Recovery has already replayed the map blocks and checksums of the records that are needed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,16 +19,17 @@ use crate::sums::{Sums, Untold};
 use crate::table::tables_of;
 use crate::written::MapBlock;
 
-/// A block of the map, by the tables.
+/// A block of the map, derived from the tables.
 pub(crate) struct Recalled {
     pub(crate) block: MapBlock,
-    /// The stripes that it calls written.
+    /// The stripes that the block calls written.
     pub(crate) written: BTreeSet<u64>,
-    /// Stripes are among them for want of tables that cannot be read: they may be read later.
+    /// Whether some stripes count as written only because tables cannot be read; a later read may
+    /// succeed.
     pub(crate) is_unread: bool,
 }
 
-/// Makes a block of the map again.
+/// Rebuilds a block of the map.
 pub(crate) async fn map_block(sums: &Sums, layout: &Layout, number: u64) -> Recalled {
     let Layout { rows, unit, members, .. } = *layout;
     let first = number * MAP_BITS * 8;
@@ -57,7 +58,7 @@ pub(crate) async fn map_block(sums: &Sums, layout: &Layout, number: u64) -> Reca
     Recalled { block: MapBlock::recalled(bits), written, is_unread }
 }
 
-/// The stripes of which a table has checksums.
+/// The stripes whose checksums are in a table.
 fn stripes_of(table: u64, unit: u64) -> Range<u64> {
     let bytes = SUMS * BLOCK;
     table * bytes / unit..((table + 1) * bytes).div_ceil(unit)

@@ -1,15 +1,15 @@
-//! Records of the pre-write log: what is about to be written to members, byte by byte.
+//! Byte format of the pre-write log's records.
 //!
-//! A record is one write. Its head says which bytes go where, the bytes follow, and a checksum is
-//! over all of it: so a record that is there is whole. docs/formats/raid.md has the picture. All
-//! numbers are little-endian; the checksum is CRC-32C.
+//! A record is one write. Its head says which bytes go where, the bytes follow, and a checksum
+//! covers all of it: a record with a fitting checksum is whole. docs/formats/raid.md has the
+//! picture. All numbers are little-endian; the checksum is CRC-32C.
 //!
-//! What is written to a set may itself be records of that set: a copy of a member, say. So the
-//! first bytes of each block of data are masked with a number that is drawn anew for each record:
-//! no block but the first looks like the beginning of one.
+//! The data written to a set may itself contain records of that set, for example a copy of a
+//! member. So the first bytes of each data block are masked with a number that is drawn anew for
+//! each record: no block but the first looks like the beginning of a record.
 //!
-//! A checksum that fits does not make bytes a record of this set: a start would write where they
-//! say, and to whom. So [`decode`] takes no record that leads out of the set.
+//! A fitting checksum does not make bytes a record of this set: recovery would write wherever they
+//! say. So [`decode`] rejects a record that refers to anything outside of the set.
 
 use std::cmp::Reverse;
 use std::mem::size_of;
@@ -24,42 +24,42 @@ use crate::label::{Id, map_size};
 use crate::layout::{Layout, UNITS};
 use crate::planted::{Bug, is_planted};
 
-/// What a record begins with.
+/// Magic bytes of a record.
 pub const MAGIC: [u8; 8] = *b"prewrite";
-/// Records begin at multiples of this, and take whole ones, in bytes.
+/// Alignment and size unit of records, in bytes.
 pub const BLOCK: u64 = 4096;
-/// Bytes of zeros in a piece.
+/// Bytes of one piece of zeros.
 const ZEROS: usize = 64 << 10;
-/// Of the length of a change: it is zeros.
+/// Flag in a change's length: the data is zeros.
 const IS_ZEROS: u32 = 1 << 31;
-/// The same: it is not what belongs there.
+/// Flag in a change's length: the data is not what belongs there.
 const IS_LOST: u32 = 1 << 30;
-/// Instead of a length: nothing is needed of the stripe that is here.
+/// In place of a length: the stripe that begins at the offset is vacated.
 const IS_VACATED: u32 = 1 << 29;
-/// Where in a head its checksum stands, in bytes.
+/// Byte offset of the checksum in a head.
 const CHECKSUM: usize = 8;
 
-/// Members of a set, by their slots.
+/// A set of members, as a bit mask of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots(pub u32);
 
 impl Slots {
-    /// This one alone.
+    /// One slot alone.
     pub fn one(slot: usize) -> Self {
         Self(1 << slot)
     }
 
-    /// Those of both.
+    /// The union of both.
     pub fn with(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Whether this one is one of them.
+    /// Whether a slot is in the set.
     pub fn has(self, slot: usize) -> bool {
         self.0 >> slot & 1 == 1
     }
 
-    /// Each of them.
+    /// The slots in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..u32::BITS as usize).filter(move |&slot| self.has(slot))
     }
@@ -71,55 +71,55 @@ impl FromIterator<usize> for Slots {
     }
 }
 
-/// Bytes that are to stand on members, the same on each.
+/// Bytes to be written to members, the same on each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The members.
     pub slots: Slots,
-    /// Where in their data area, in bytes.
+    /// Byte offset in their data area.
     pub offset: u64,
-    /// What, in pieces.
+    /// The bytes, in pieces.
     pub data: Vec<Bytes>,
-    /// All of it is zeros, which a record need not hold.
+    /// Whether all of it is zeros, which a record need not hold.
     pub is_zeros: bool,
-    /// It is not what belongs there, and gets checksums that it does not fit: nothing is to be made
-    /// of it.
+    /// Whether the data is not what belongs there. It gets checksums that it does not fit, so that
+    /// nothing is reconstructed from it.
     pub is_lost: bool,
-    /// It is none: nothing is needed of the stripe that begins here, whatever earlier records have
-    /// of it.
+    /// Whether this is no write: the data of the stripe that begins here is no longer needed,
+    /// whatever earlier records have of it.
     pub is_vacated: bool,
 }
 
 impl Change {
-    /// These bytes.
+    /// A change to these bytes.
     pub fn new(slots: Slots, offset: u64, data: Vec<Bytes>) -> Self {
         Self { slots, offset, data, is_zeros: false, is_lost: false, is_vacated: false }
     }
 
-    /// That nothing is needed of the stripe that begins here in the data area of each member.
+    /// A change that vacates the stripe that begins at this offset of each member's data area.
     pub fn vacated(offset: u64) -> Self {
         Self { is_vacated: true, ..Self::new(Slots(0), offset, Vec::new()) }
     }
 
-    /// Zeros.
+    /// A change to zeros.
     pub fn zeros(slots: Slots, offset: u64, length: u64) -> Self {
         let pieces = (0..length).step_by(ZEROS);
         let piece = |at: u64| zeros((length - at).min(ZEROS as u64) as usize);
         Self { is_zeros: true, ..Self::new(slots, offset, pieces.map(piece).collect()) }
     }
 
-    /// How many bytes.
+    /// Bytes that are changed.
     pub fn length(&self) -> u64 {
         length_of(&self.data)
     }
 
-    /// How many of them a record holds.
+    /// Bytes that a record holds for the change.
     pub fn held(&self) -> u64 {
         if self.is_zeros { 0 } else { self.length() }
     }
 
-    /// Whether a set that is cut so may have made it: whole blocks of one unit of data, or of the
-    /// map of what was written, on its members.
+    /// Whether a set with this layout may have made the change: whole blocks of one data unit, or
+    /// of the map of written stripes, on its members.
     fn is_within(&self, layout: &Layout) -> bool {
         let Layout { members, unit, rows, .. } = *layout;
         let (data_end, length) = (rows * unit, self.length());
@@ -138,7 +138,7 @@ impl Change {
     }
 }
 
-/// What a record says beside its changes.
+/// The fields of a record's head, without its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The set.
@@ -147,7 +147,7 @@ pub struct Place {
     pub sequence: u64,
     /// The oldest record that was still needed when this one was written; itself, if none was.
     pub tail: u64,
-    /// The checksum of the record before it.
+    /// Checksum of the record before it.
     pub previous: u32,
     /// Drawn anew for each record.
     pub mask: u64,
@@ -156,11 +156,11 @@ pub struct Place {
 /// A record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it stands among others.
+    /// Position of the record in the log.
     pub place: Place,
     /// Its own checksum.
     pub checksum: u32,
-    /// What is to be done, in this order.
+    /// Changes to replay, in this order.
     pub changes: Vec<Change>,
 }
 
@@ -190,12 +190,12 @@ struct RawChange {
 const HEAD: usize = size_of::<RawHead>();
 const CHANGE: usize = size_of::<RawChange>();
 
-/// Bytes of the head of a record of so many changes: whole blocks.
+/// Bytes of the head of a record with this many changes: whole blocks.
 fn head_size(changes: usize) -> u64 {
     ((HEAD + changes * CHANGE) as u64).next_multiple_of(BLOCK)
 }
 
-/// Bytes of a record with so many changes of so many bytes together: whole blocks.
+/// Bytes of a record with this many changes of this many bytes in total: whole blocks.
 pub fn size_of_record(changes: usize, bytes: u64) -> u64 {
     head_size(changes) + bytes.next_multiple_of(BLOCK)
 }
@@ -243,14 +243,14 @@ fn flags_of(change: &Change) -> u32 {
         | flag(change.is_vacated, IS_VACATED)
 }
 
-/// Changes the first bytes of each block of data, or changes them back.
+/// Masks the first bytes of each data block, or unmasks them.
 fn mask(data: &mut [u8], mask: u64) {
     for block in data.chunks_mut(BLOCK as usize) {
         block.iter_mut().zip(mask.to_le_bytes()).for_each(|(byte, mask)| *byte ^= mask);
     }
 }
 
-/// The checksum of a record, in whose head there are zeros where it is to stand.
+/// Checksum of a record whose head has zeros in the checksum's place.
 fn sum_of(head: &[u8], data: &[u8]) -> u32 {
     let mut sum = Digest::new(CrcAlgorithm::Crc32Iscsi);
     sum.update(head);
@@ -258,16 +258,15 @@ fn sum_of(head: &[u8], data: &[u8]) -> u32 {
     sum.finalize() as u32
 }
 
-/// Bytes of the record that begins here, as its head has it: to know how much to look at. `None`
-/// when there is none of this set.
+/// Size of the record that begins here, by its head. `None` if no record of this set begins here.
 pub fn size_at(bytes: &[u8], set: Id) -> Option<u64> {
     let (raw, _) = RawHead::ref_from_prefix(bytes).ok()?;
     let is_one = raw.magic == MAGIC && raw.set == set && raw.blocks.get() > 0;
     is_one.then(|| u64::from(raw.blocks.get()) * BLOCK)
 }
 
-/// Reads a record, which is all of `bytes`. `None` when it is not whole, or when a set that is cut
-/// so has made no such record.
+/// Decodes a record that is all of `bytes`. `None` if it is not whole, or if a set with this layout
+/// cannot have made it.
 pub fn decode(bytes: &[u8], layout: &Layout) -> Option<Record> {
     let record = decode_any(bytes)?;
     let Place { sequence, tail, .. } = record.place;
@@ -276,7 +275,7 @@ pub fn decode(bytes: &[u8], layout: &Layout) -> Option<Record> {
     (is_numbered && are_within).then_some(record)
 }
 
-/// Reads a record, whatever it says.
+/// Decodes a record without judging its contents.
 fn decode_any(bytes: &[u8]) -> Option<Record> {
     let (raw, rest) = RawHead::ref_from_prefix(bytes).ok()?;
     let changes = raw.changes.get() as usize;
@@ -322,9 +321,10 @@ fn decode_any(bytes: &[u8]) -> Option<Record> {
     Some(Record { place, checksum, changes })
 }
 
-/// Which of different records of one number is it; each comes with how many members have it. That
-/// which the next record names as the one before it; else the one that more members have; else the
-/// one with the earlier tail, which gives up less; else any, but always the same.
+/// Chooses one of different records with the same number, each given with the number of members
+/// that have it: the one that the next record names as its predecessor; else the one that more
+/// members have; else the one with the earlier tail, which gives up less; else any, but always the
+/// same.
 pub(crate) fn choose_record<'r>(
     records: impl IntoIterator<Item = (&'r Record, usize)>,
     next: Option<&Record>,
@@ -445,7 +445,7 @@ mod tests {
     const UNIT: u64 = 16 << 10;
     const LAYOUT: Layout = Layout { level: Level::Parity, members: 3, unit: UNIT, rows: 9 };
 
-    /// Whether a set takes a record with this change.
+    /// Whether a set accepts a record with this change.
     fn is_taken(change: Change) -> bool {
         decode(&joined(&encode(&place(), &[change]).0), &LAYOUT).is_some()
     }

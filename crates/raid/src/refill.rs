@@ -1,7 +1,7 @@
-//! Further attempts to give a member the blocks that no disk gave when it was filled.
+//! Retries of the blocks that no disk returned when a member was filled.
 //!
-//! A fill that lacks blocks ([`crate::unread`]) tries some times to get them, and ends. The member
-//! is in then. The disk that has the blocks stays a source until they are written.
+//! A fill that lacks blocks ([`crate::unread`]) retries them a few times and ends; the member is in
+//! from then on. The disk that has the blocks stays a source until they are written.
 //!
 //! Invariants:
 //! 1. A fill waits a bounded time for such blocks.
@@ -14,13 +14,13 @@ use std::time::Duration;
 use crate::array::Array;
 use crate::scrub::Scrubbed;
 
-/// Pauses before the attempts of a fill, in seconds.
+/// Pauses before a fill's retries, in seconds.
 const PAUSES_S: [u64; 3] = [1, 4, 15];
-/// Longest sleep without a look at whether the set was closed.
+/// Longest sleep between checks whether the set was closed.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Array {
-    /// Tries blocks again that no disk gave when a disk was filled, some times.
+    /// Retries, a few times, the blocks that no disk returned when a disk was filled.
     pub(crate) async fn fill_again(&self, slot: usize) {
         for pause in PAUSES_S {
             for _ in 0..pause {
@@ -33,7 +33,7 @@ impl Array {
         }
     }
 
-    /// Tries them once.
+    /// Retries each unread block of a slot once.
     pub(crate) async fn fill_unread(&self, slot: usize) {
         let unit = self.layout.unit;
         let stripes = self.members.unread.of(slot).into_iter().map(|at| at / unit);
@@ -43,7 +43,7 @@ impl Array {
             }
             let _alone = self.stripes.alone(stripe).await;
             if !self.written.has(stripe) {
-                self.members.unread.forget_range(slot, stripe * unit, unit); // it was vacated
+                self.members.unread.forget_range(slot, stripe * unit, unit); // vacated
             } else if self.members.is_replaced(slot) {
                 self.copy_unit(slot, stripe).await;
             } else if self.members.coming() == Some(slot) {

@@ -1,30 +1,32 @@
-//! How a member that is in is replaced by another disk.
+//! Replacing a member that is in with another disk.
 //!
-//! The new disk is *incoming*. The old one stays the member, and the first source of the new one,
-//! until that has everything: all writes, flushes and records of the slot go to both, and what
-//! fills the new disk goes to it alone. The labels name both disks.
+//! The new disk is *incoming*. Until it has everything, the old one stays the member, and the first
+//! source of the new one: all writes, flushes and records of the slot go to both, and the fill goes
+//! to the new disk alone. The labels name both disks.
 //!
-//! The new disk gets what the old one gives, and where that cannot tell, what the others do. Bytes
-//! that nothing proves are copied as they stand: they may prove something later. Tables, which
-//! change nowhere but between rounds of the log or where they get their places, are copied as they
-//! are, so that what is known of the places of one disk holds for both.
+//! The new disk is filled from the old one, and from the others where the old one cannot give a
+//! block. Unproven bytes are copied as they are: they may prove something later. Tables change only
+//! between rounds of the log or when they get their places, so they are copied as they are, and
+//! what is known of the places on one disk holds for both.
 //!
 //! A failure of the new disk ends the replacement. A failure of the old one ends its membership:
-//! the new disk comes then, as any other, with the stripes that it has, and the old one is still a
-//! source. A start with both disks goes on with a replacement from the beginning; one with the old
-//! disk alone gives it up. One with the new disk alone calls the old one out, which may come back:
-//! until then the new one is no member, and asked for what the others cannot give.
+//! the new disk is then rebuilt like any other, starting with the stripes that it has, and the old
+//! one is still a source. A start with both disks restarts the replacement from the beginning; one
+//! with the old disk alone gives it up. A start with the new disk alone calls the old one out,
+//! which may come back: until then the new one is not a member, but a source of what the others
+//! cannot give.
 //!
-//! **Commit point**: the labels of all others call the new disk in. Those labels name the old one,
-//! which gets every write until they are durable, and is let go then.
+//! **Commit point**: the labels of all other members call the new disk in. Those labels name the
+//! old one, which gets every write until they are durable, and is released then.
 //!
 //! Invariants:
 //! 1. The new disk is called in when it has every stripe, and all of that is durable.
 //! 2. The slot of an incoming disk has a member that is in.
-//! 3. The old disk is let go when the labels that call the new one in are durable.
+//! 3. The old disk is released when the labels that call the new one in are durable.
 //! 4. Nothing that fills the new disk is written to the old one.
 //!
-//! Not asserted: 4, which is about two kinds of writes: one of them asks for the incoming disk.
+//! Not asserted: 4, which separates two kinds of writes: one of them goes to the incoming disk
+//! only.
 
 use std::rc::Rc;
 
@@ -45,24 +47,26 @@ use crate::stripe::Column;
 use crate::wipe::wipe;
 
 impl Members {
-    /// Whether the member of a slot is being replaced: it is in, and another disk gets its writes.
+    /// Whether the member of a slot is being replaced: it is in, and another disk gets its writes
+    /// as well.
     pub(crate) fn is_replaced(&self, slot: usize) -> bool {
         self.incoming.borrow().as_ref().is_some_and(|it| it.slot == slot)
     }
 
-    /// The new disk of a slot whose member is in.
+    /// The new disk of a slot whose member is still in.
     pub(crate) fn incoming(&self, slot: usize) -> Option<Rc<dyn BlockDevice>> {
         let incoming = self.incoming.borrow();
         incoming.as_ref().filter(|it| it.slot == slot).map(|it| it.device.clone())
     }
 
-    /// A device is to take the place of the member of a slot. That is so when it is settled.
+    /// Begins replacing a slot's member with a device. The replacement has begun once the labels
+    /// are settled.
     pub(crate) fn begin_replacing(&self, slot: usize, device: Rc<dyn BlockDevice>, other: Id) {
         assert!(self.has(slot) && self.rebuild().is_none(), "invariant 2");
         let (device, calls) = watched(Some(device), &self.clock);
         let device = device.expect("there is one");
         self.incoming.replace(Some(Incoming { slot, device, calls, stripes: 0 }));
-        // That of this slot may be the same disk.
+        // The leaving disk of this slot may be the same disk.
         let leaving = self.leaving.take().filter(|(of, _)| *of != slot);
         leaving.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
         self.unread.forget(slot);
@@ -71,8 +75,8 @@ impl Members {
         label.generation += 1;
     }
 
-    /// The incoming disk has everything, durably. It is the member when that is settled; until then
-    /// both get every write.
+    /// Makes the incoming disk, which has everything durably, the member once the labels are
+    /// settled; until then both get every write.
     pub(crate) fn admit_incoming(&self, slot: usize) {
         let rows = self.label.borrow().layout.rows;
         let has_all = |it: &Incoming| it.slot == slot && it.stripes == rows;
@@ -80,7 +84,7 @@ impl Members {
         self.exchange(true);
     }
 
-    /// The labels call the new disk in, durably: the old one is let go. Nothing is to be done if
+    /// Releases the old disk once the labels that call the new one in are durable. Does nothing if
     /// one of the two has failed meanwhile.
     fn take_over(&self, slot: usize) {
         if !self.is_replaced(slot) {
@@ -88,11 +92,11 @@ impl Members {
         }
         let is_done = self.label.borrow().replacement.is_some_and(|it| it.is_done);
         assert!(is_done && self.are_settled(), "invariant 3");
-        self.label.borrow_mut().replacement = None; // the next labels need not name the old one
+        self.label.borrow_mut().replacement = None; // the next labels need not name the old disk
         self.put_in_place();
     }
 
-    /// Puts the incoming disk in the place of the old one.
+    /// Puts the incoming disk in the old one's place.
     fn put_in_place(&self) {
         let Some(Incoming { slot, device, calls, .. }) = self.incoming.take() else { return };
         self.calls.borrow_mut()[slot] = calls;
@@ -102,7 +106,8 @@ impl Members {
         self.left.notify();
     }
 
-    /// The other disk of a replacement is the member from now on: the new one if that is so.
+    /// Swaps the member of the slot with the other disk of the replacement; `is_done` if that makes
+    /// the new one the member.
     fn exchange(&self, is_done: bool) {
         let mut label = self.label.borrow_mut();
         let Some(replacement) = &label.replacement else { return };
@@ -113,7 +118,7 @@ impl Members {
         label.generation += 1;
     }
 
-    /// The new disk of a replacement has failed: the old one is the member, as before.
+    /// Ends a replacement whose new disk has failed: the old one is the member, as before.
     pub(crate) fn end_replacement(&self) {
         let is_done = self.label.borrow().replacement.is_some_and(|it| it.is_done);
         if is_done {
@@ -129,7 +134,7 @@ impl Members {
         self.left.notify();
     }
 
-    /// The disk that is filled is not to come in: a good member that it was for stays.
+    /// Ends a fill without admitting its disk: a good member that it was to replace stays.
     pub(crate) fn abandon_fill(&self) {
         if self.incoming.borrow().is_some() {
             self.end_replacement();
@@ -138,7 +143,7 @@ impl Members {
         }
     }
 
-    /// The old disk of a replacement has failed: the new one is filled from the others.
+    /// Turns a replacement whose old disk has failed into a rebuild from the others.
     pub(crate) fn give_up_old(&self) {
         let stripes = self.incoming.borrow().as_ref().map_or(0, |it| it.stripes);
         let replacement = self.label.borrow_mut().replacement.take();
@@ -147,7 +152,7 @@ impl Members {
         };
         self.put_in_place();
         if is_done {
-            return; // the new one has everything, and is called in
+            return; // the new disk has everything, and is called in
         }
         self.coming.set(Some((slot, stripes)));
         let mut label = self.label.borrow_mut();
@@ -155,13 +160,14 @@ impl Members {
         label.generation += 1;
     }
 
-    /// A disk has left its slot, or did not come in. One that left before stays a source as well.
+    /// Keeps a disk that left its slot, or did not come in, as a source. An earlier one stays a
+    /// source too.
     pub(crate) fn leaves(&self, leaving: Option<(usize, Rc<dyn BlockDevice>)>) {
         let before = self.leaving.replace(leaving);
         before.into_iter().for_each(|(of, device)| self.has_stranger(of, device));
     }
 
-    /// Disks of a slot that are no members, and may have what members cannot give.
+    /// Disks of a slot that are not members and may have blocks that the members cannot give.
     pub(crate) fn bystanders(&self, slot: usize) -> Vec<Rc<dyn BlockDevice>> {
         let leaving = self.leaving.borrow();
         let leaving = leaving.iter().filter(|(of, _)| *of == slot);
@@ -169,13 +175,13 @@ impl Members {
         self.incoming(slot).into_iter().chain(leaving).chain(self.strangers(slot)).collect()
     }
 
-    /// The new disk of a replacement that does not go on yet is there.
+    /// Adds the new disk of a replacement that is not resumed yet.
     pub(crate) fn has_bystander(&self, slot: usize, device: Rc<dyn BlockDevice>) {
         self.leaves(Some((slot, device)));
     }
 
-    /// The disk that has left its slot, or never came in, is no source any more, unless the slot
-    /// lacks what that may have.
+    /// Takes the disk that left its slot, or never came in, from the sources, unless the slot lacks
+    /// blocks that it may have.
     pub(crate) fn release_leaving(&self) -> Option<Rc<dyn BlockDevice>> {
         let (slot, device) = self.leaving.take()?;
         if self.unread.of(slot).is_empty() {
@@ -185,8 +191,8 @@ impl Members {
         None
     }
 
-    /// The device of a slot that gets a label, and whether that is the label of an incoming disk:
-    /// the new one of a slot, or the member.
+    /// The device of a slot that gets a label, the new disk or the member, and whether it is the
+    /// label of an incoming disk.
     pub(crate) fn labelled(
         &self,
         slot: usize,
@@ -194,7 +200,7 @@ impl Members {
         label: &Label,
     ) -> Option<(Rc<dyn BlockDevice>, bool)> {
         if self.label.borrow().slots[slot].member != label.slots[slot].member {
-            return None; // one of two disks has failed meanwhile: another label follows
+            return None; // one of the two disks has failed meanwhile: another label follows
         }
         let is_done = label.replacement.is_some_and(|it| it.slot == slot && it.is_done);
         match self.incoming(slot) {
@@ -203,7 +209,7 @@ impl Members {
         }
     }
 
-    /// A disk that is filled cannot be written.
+    /// Handles a write error of a disk that is being filled.
     pub(crate) fn fill_failed(&self, slot: usize) {
         if self.is_replaced(slot) {
             self.end_replacement();
@@ -263,7 +269,7 @@ impl Array {
         if is_member && self.members.has(slot) { Ok(()) } else { Err(RebuildError::Failed) }
     }
 
-    /// Gives an incoming disk everything, and calls it in.
+    /// Fills an incoming disk, and calls it in.
     async fn copy_all(
         &self,
         slot: usize,
@@ -275,7 +281,7 @@ impl Array {
             let is_it = self.members.is_replaced(slot);
             if is_it { Ok(()) } else { Err(RebuildError::Failed) }
         };
-        self.settled().await?; // from here on all disks know of it
+        self.settled().await?; // all disks know of it from here on
         if wipe(device, self.data_start).await.is_err() {
             self.members.fill_failed(slot);
         }
@@ -295,22 +301,23 @@ impl Array {
             return self.settled().await;
         }
         self.fill_again(slot).await;
-        // What the log still needs may be on disks of which one is the old one; and all that the
-        // new one was given is durable with it.
+        // Records that the log still needs may be on disks of which one is the old one. This also
+        // makes everything that the new disk was given durable.
         self.log.forget_old().await.map_err(stopped)?;
         is_replaced()?;
         self.members.admit_incoming(slot);
         self.settled().await
     }
 
-    /// Fills the new disk of a replacement whose old disk has failed with what it lacks.
+    /// Fills the new disk of a replacement whose old disk has failed with the stripes that it
+    /// lacks.
     async fn go_on_from_others(
         &self,
         slot: usize,
         progress: &mut impl FnMut(u64, u64),
     ) -> Result<(), RebuildError> {
         self.settled().await?;
-        // What was known of tables was known of the old disk.
+        // The known state of tables is that of the old disk.
         self.sums.come_back(slot);
         self.log.copy_map(slot).await.map_err(|_| RebuildError::Stopped)?;
         let (_, has) = self.members.rebuild().ok_or(RebuildError::Failed)?;
@@ -326,7 +333,7 @@ impl Array {
         self.fill_and_admit(slot, has, false, progress).await
     }
 
-    /// Whether a device may take the place of the member of a slot, which is in.
+    /// Checks that a device may replace a slot's member, which is in.
     fn check_replaced(
         &self,
         slot: usize,
@@ -346,9 +353,9 @@ impl Array {
         self.fits(device)
     }
 
-    /// Gives an incoming disk its unit of a stripe that was written: what the old disk has of it,
-    /// or what the others make of it. A block that no present disk gives is copied as it stands on
-    /// the old disk.
+    /// Writes an incoming disk's unit of a written stripe: the old disk's bytes, or a
+    /// reconstruction from the others. A block that no present disk gives is copied as it is on the
+    /// old disk.
     pub(crate) async fn copy_unit(&self, slot: usize, stripe: u64) {
         let column = Column { stripe, from: 0, to: self.layout.unit };
         let at = self.data_start + column.offset(&self.layout);
@@ -374,7 +381,7 @@ impl Array {
                 self.stripe().expected(slot, stripe, offset).await,
                 Expected::Sum(_)
             ) {
-                // What stands there on the new disk is nobody's answer.
+                // The bytes there on the new disk are meaningless.
                 self.sums.of(slot, offset, BLOCK).await.lose(offset);
             }
         }
@@ -389,7 +396,7 @@ impl Array {
             }
             from += length;
         }
-        // What was copied as it stood there may be given by a disk later.
+        // A disk may later give a block that was copied unproven.
         unread.into_iter().for_each(|offset| self.members.unread.note(slot, offset));
     }
 }

@@ -1,14 +1,14 @@
-//! Writes of members that find no room below, and wait for it.
+//! Member writes that failed for lack of space, and wait for it.
 //!
-//! A member may be a file that grows, and its host be full: it is no dead disk. The write is tried
-//! again until there is room; the log has what it holds. A member is put out for want of room only
-//! if it refuses a range that was allocated before, for [`REFUSAL_LIMIT`], while all others take
-//! their writes. Where the others refuse as well, the host of all is full.
+//! A member may be a growing file on a host that is full: the disk is not dead. The write is
+//! retried until there is space; the log holds its data. A member is put out for lack of space only
+//! if it refuses a range that was allocated before, for [`REFUSAL_LIMIT`], while all other members
+//! take their writes. If others refuse as well, the host that they share is full.
 //!
 //! Invariants:
-//! 1. A slot waits for room while one of its writes has been refused and not taken since.
+//! 1. A slot waits for space while one of its writes has been refused and not taken since.
 //!
-//! Not asserted: 1, which is what making and dropping a [`Refusal`] does.
+//! Not asserted: 1, which creating and dropping a [`Refusal`] maintains.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -16,25 +16,25 @@ use std::time::Duration;
 use runtime::Instant;
 use runtime::sync::Signal;
 
-/// A member that alone refuses an allocated range for this long is out.
+/// A member that alone refuses an allocated range for this long is put out.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Refused writes of all members.
 pub(crate) struct Refusals {
-    /// How many writes wait, by slot.
+    /// Number of waiting writes, by slot.
     waiting: RefCell<Vec<usize>>,
-    /// How many of them wait for what was never allocated.
+    /// Number of those that go to a range that was never allocated.
     unallocated: Cell<usize>,
-    /// Notified when a write begins to wait.
+    /// Notified when a write starts to wait.
     begun: Signal,
 }
 
-/// A write of a member that waits for room.
+/// A member's write that waits for space.
 pub(crate) struct Refusal<'r> {
     all: &'r Refusals,
     slot: usize,
     was_allocated: bool,
-    /// Since when the member has been the only one to refuse.
+    /// Start of the time during which this member has been the only one to refuse.
     alone_since: Cell<Instant>,
 }
 
@@ -44,7 +44,7 @@ impl Refusals {
         Self { waiting, unallocated: Cell::new(0), begun: Signal::new() }
     }
 
-    /// A write of this slot is refused, until the answer is dropped.
+    /// Registers a refused write of a slot, until the result is dropped.
     pub(crate) fn begin(&self, slot: usize, was_allocated: bool, now: Instant) -> Refusal<'_> {
         self.waiting.borrow_mut()[slot] += 1;
         self.unallocated.set(self.unallocated.get() + usize::from(!was_allocated));
@@ -52,23 +52,23 @@ impl Refusals {
         Refusal { all: self, slot, was_allocated, alone_since: Cell::new(now) }
     }
 
-    /// Whether all of them are of one member, and of what was allocated before.
+    /// Whether all waiting writes are of one member and go to ranges that were allocated before.
     pub(crate) fn are_of_one(&self) -> bool {
         let waiting = self.waiting.borrow();
         self.unallocated.get() == 0 && waiting.iter().filter(|&&waiting| waiting > 0).count() == 1
     }
 
-    /// Whether any member waits for room.
+    /// Whether any member waits for space.
     pub(crate) fn is_any(&self) -> bool {
         self.waiting.borrow().iter().any(|&waiting| waiting > 0)
     }
 
-    /// Whether this one does.
+    /// Whether the member of this slot waits for space.
     pub(crate) fn is_of(&self, slot: usize) -> bool {
         self.waiting.borrow()[slot] > 0
     }
 
-    /// Completes when a member waits for room.
+    /// Completes when a member waits for space.
     pub(crate) async fn any(&self) {
         while !self.is_any() {
             self.begun.wait().await;
@@ -77,15 +77,15 @@ impl Refusals {
 }
 
 impl Refusal<'_> {
-    /// Whether another member waits for room as well.
+    /// Whether another member waits for space as well.
     pub(crate) fn is_shared(&self) -> bool {
         let waiting = self.all.waiting.borrow();
         let mut others = waiting.iter().enumerate().filter(|(slot, _)| *slot != self.slot);
         others.any(|(_, &waiting)| waiting > 0)
     }
 
-    /// The write was refused once more. Whether no other member has refused one for so long that
-    /// the fault is this member's own.
+    /// Records another refusal of the write. Returns whether no other member has refused one for so
+    /// long that the fault is this member's own.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         if self.is_shared() {
             self.alone_since.set(now);

@@ -1,11 +1,11 @@
-//! How all of a set is looked at, so that what rots is found while the others can tell it.
+//! Scrubbing: verifies a whole set, to find rot while the other disks can still repair it.
 //!
-//! Stripe by stripe, each held still meanwhile: every member is read, and each block judged by its
-//! checksum ([`crate::stripe`]). What is wrong is mended. Blocks that all fit and do not come to
-//! zeros together say that a write was lost with its checksum: the parity follows the data then. A
-//! checksum that is not known is made. The tables of checksums are read of both members that have
-//! them. One stripe at a time is little beside what clients ask for: more than half of the members'
-//! time is theirs.
+//! It goes stripe by stripe, each one locked meanwhile. Every member is read, and each block is
+//! verified by its checksum ([`crate::stripe`]); a wrong block is repaired. If all blocks of a
+//! column fit their checksums but their exclusive or is not zero, a write was lost together with
+//! its checksum: the parity is then recomputed from the data. An unknown checksum is computed. The
+//! checksum tables are read on both members that have them. One stripe at a time is a small load:
+//! more than half of the members' time stays with clients.
 
 use futures::future::join_all;
 use runtime::sync::yield_now;
@@ -20,36 +20,36 @@ use crate::rebuild::FILLED;
 use crate::stripe::{Column, Given};
 use crate::table::tables_of;
 
-/// Stripes that are passed while no other task has a turn.
+/// Stripes passed before other tasks get a turn.
 const AT_ONCE: u64 = 256;
 
-/// What a look at all of a set has found.
+/// Result of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// Blocks of 4 KiB that were wrong on a member, or could not be read there, and were mended; or
-    /// their checksums.
+    /// Blocks of 4 KiB, or their checksums, that were wrong or unreadable on a member and were
+    /// repaired.
     pub mended: u64,
-    /// Blocks of members of which no checksum was known.
+    /// Members' blocks that had no known checksum.
     pub unknown: u64,
-    /// What is lost, in bytes of the set: where, and how much. Whole blocks of 4 KiB, in order.
+    /// Lost ranges of the set, as byte offset and length: whole blocks of 4 KiB, in order.
     pub lost: Vec<(u64, u64)>,
-    /// The same of what a disk may have that could not be read: it is not lost.
+    /// Ranges, in the same form, that are not lost: a disk that could not be read may have them.
     pub unread: Vec<(u64, u64)>,
 }
 
-/// Why a set is not looked at to its end.
+/// Reason why a scrub did not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScrubError {
     /// It keeps no checksums.
     #[error("a striped set keeps no checksums")]
     Striped,
-    /// One look is under way.
+    /// Another scrub is under way.
     #[error("the set is being scrubbed already")]
     Busy,
-    /// A person has ended it.
+    /// A person cancelled it.
     #[error("it was cancelled")]
     Cancelled,
-    /// It has too few members, or was closed.
+    /// The set has too few members, or was closed.
     #[error("the set has stopped")]
     Stopped,
 }
@@ -97,23 +97,23 @@ impl Array {
                 self.scrub_stripe(stripe, &mut scrubbed).await;
                 drop(alone);
                 looked_at += self.layout.unit;
-                // What reads have mended meanwhile is found as well.
+                // Count blocks that reads repaired meanwhile as well.
                 scrubbed.mended = self.mended() - before;
             }
             progress(stripe + 1, self.layout.rows, &scrubbed);
             if looked_at >= FILLED {
                 looked_at = 0;
-                settle().await?; // checksums that have changed take memory
+                settle().await?; // changed checksums take memory
             }
             if stripe % AT_ONCE == 0 {
-                yield_now().await; // what was never written takes no wait
+                yield_now().await; // stripes never written do not wait
             }
         }
         settle().await?;
         Ok(scrubbed)
     }
 
-    /// Looks at one table of each member, on both members that have it.
+    /// Verifies one table of each member, on both members that have it.
     async fn scrub_table(&self, number: u64) {
         let members = (0..self.layout.members).filter(|&slot| self.members.has(slot));
         join_all(members.map(|slot| self.sums.check(slot, number))).await;
@@ -162,7 +162,7 @@ impl Array {
         }
     }
 
-    /// The units of data of a stripe with parity.
+    /// The data units of a stripe with parity, after repairs.
     async fn scrub_units(&self, column: &Column) -> Vec<Given> {
         let width = self.layout.width() as usize;
         let all = self.layout.members_of(column.stripe);
@@ -173,7 +173,7 @@ impl Array {
             let are_known = given.iter().all(|unit| unit.has(block));
             let unknown: Vec<usize> = (0..width).filter(|&it| !given[it].is_known(block)).collect();
             if let ([unknown], true, true) = (&unknown[..], parity.is_known(block), are_known) {
-                // All others are known, and say what this is.
+                // All others are known, so they determine this one.
                 let others = given.iter().enumerate().filter(|(place, _)| place != unknown);
                 let others = others.map(|(_, unit)| unit.block(block));
                 let made = missing(BLOCK as usize, others.chain([parity.block(block)]));

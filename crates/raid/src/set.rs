@@ -1,5 +1,5 @@
-//! A set as a device: each call is a task of the set, so that dropping its future abandons the
-//! answer, never the work.
+//! A set as a block device. Each call runs as a task of the set, so dropping its future abandons
+//! the answer, never the work.
 
 use std::cell::Cell;
 use std::io::ErrorKind;
@@ -24,21 +24,21 @@ use crate::rebuild::RebuildError;
 use crate::scrub::{ScrubError, Scrubbed};
 use crate::status::{Done, Status};
 
-/// Time between attempts to give a member that is in what no disk gave before.
+/// Interval of retries of the blocks that no disk gave to a member that is in.
 const LATER: Duration = Duration::from_secs(60);
-/// A flush of a set whose hosts are full for so long fails.
+/// Time after which a flush fails while the hosts are full.
 const FLUSH_LIMIT: Duration = Duration::from_secs(60);
 
-/// Why a member is not called out.
+/// Reason why a member was not taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FailError {
     /// The slot has no member that is in.
     #[error("slot {0} has no member that is up to date")]
     IsOut(usize),
-    /// Another disk is being filled for it.
+    /// Another disk is being filled for the slot.
     #[error("slot {0} is being replaced: 'duramen raid cancel' comes first")]
     Replaced(usize),
-    /// Without it the set would have too few.
+    /// Without the member the set would have too few.
     #[error("the member of slot {0} is needed: without it the set has too few")]
     Needed(usize),
     /// The set has too few members, or was closed.
@@ -53,21 +53,22 @@ struct Inner {
     array: Array,
     tasks: Rc<dyn Spawn>,
     geometry: Geometry,
-    /// Calls that are under way.
+    /// Calls under way.
     calls: Cell<usize>,
     ended: Signal,
 }
 
 impl Inner {
-    /// Closes the disk that has left its slot, unless it may have what the new one lacks.
+    /// Closes the disk that has left its slot, unless it may have blocks that the new one lacks.
     fn release_leaving(&self) {
         if let Some(left) = self.array.members.release_leaving() {
-            // One that is about to die is not waited for.
+            // Do not wait: the disk may be about to die.
             self.tasks.spawn(left.close().map(|_| ()).boxed_local());
         }
     }
 
-    /// Tries blocks that no disk gave to a new member now and then, until it has all of them.
+    /// Retries, at intervals, the blocks that no disk gave to a new member, until it has all of
+    /// them.
     fn fill_later(self: &Rc<Self>, slot: usize) {
         let (set, clock) = (Rc::downgrade(self), self.array.members.clock.clone());
         let again = async move {
@@ -102,18 +103,18 @@ impl Set {
             physical_sector_size: physical.unwrap_or(512),
             read_only: of_all.iter().any(|it| it.read_only),
             stripe: Some(array.shape()),
-            platters: None, // each of its disks has an arm of its own
+            platters: None, // each disk has its own arm
         };
         let (calls, ended) = (Cell::new(0), Signal::new());
         Self(Rc::new(Inner { array, tasks, geometry, calls, ended }))
     }
 
-    /// What holds of the set now; its slot is no one's.
+    /// The label in force; its own slot has no meaning.
     pub fn label(&self) -> Label {
         self.0.array.members.label()
     }
 
-    /// How it is cut.
+    /// Geometry of the set.
     pub fn layout(&self) -> Layout {
         self.0.array.layout
     }
@@ -123,12 +124,12 @@ impl Set {
         self.0.array.written.has(stripe)
     }
 
-    /// Records that were written to its log since it was opened.
+    /// Records written to the log since the set was opened.
     pub fn log_writes(&self) -> u64 {
         self.0.array.log.written.get()
     }
 
-    /// How it stands, and what it has met and done.
+    /// Status and counters of the set.
     pub fn status(&self) -> Status {
         let members = &self.0.array.members;
         Status {
@@ -140,15 +141,15 @@ impl Set {
         }
     }
 
-    /// Whether no call comes any more.
+    /// Whether the set is closed.
     pub fn is_closed(&self) -> bool {
         self.0.array.members.are_closed()
     }
 
-    /// Whether a device has what a member needs.
+    /// Checks that a device is fit to be a member.
     ///
     /// # Errors
-    /// [`RebuildError`] says what it lacks.
+    /// [`RebuildError`] gives the reason why not.
     pub fn fits(&self, device: &dyn BlockDevice) -> Result<(), RebuildError> {
         self.0.array.fits(device)
     }
@@ -159,16 +160,16 @@ impl Set {
             set.array.members.let_go(slot).await;
             Ok(())
         });
-        let _ = gone.await; // a set that is closed has let go of all
+        let _ = gone.await; // a closed set has closed all devices
     }
 
-    /// Closes a disk that was found and is no member, so that others may open it.
+    /// Closes a disk that was found and is not a member, so that others may open it.
     pub async fn release(&self, device: &Rc<dyn BlockDevice>) {
         self.0.array.members.release(device).await;
     }
 
-    /// Takes a member out, durably. It keeps its slot, and comes back by [`Set::rebuild`] alone: no
-    /// start has it catch up unasked.
+    /// Takes a member out, durably. It keeps its slot, and comes back only by [`Set::rebuild`]: no
+    /// start has it catch up on its own.
     ///
     /// # Errors
     /// [`FailError`]; then nothing has changed, unless the set has stopped.
@@ -180,7 +181,7 @@ impl Set {
             let left = members.slots().iter().count();
             match standing {
                 _ if members.is_replaced(slot) => return Ok(Err(FailError::Replaced(slot))),
-                Some(Standing::Stale) => {} // it is kept out from now on
+                Some(Standing::Stale) => {} // kept out from now on
                 Some(Standing::InSync) if left > layout.needed() => {}
                 Some(Standing::InSync) => return Ok(Err(FailError::Needed(slot))),
                 _ => return Ok(Err(FailError::IsOut(slot))),
@@ -191,9 +192,9 @@ impl Set {
         failed.await.unwrap_or(Err(FailError::Stopped))
     }
 
-    /// Makes a device the member of a slot whose member is out, of what the others have, while the
-    /// set is used. Stripes that are done, and all there are, are told as it goes on. Dropping the
-    /// future does not stop it.
+    /// Rebuilds the member of a slot whose member is out on a device, from the others, while the
+    /// set is in use. `progress` gets the stripes done and their total. Dropping the future does
+    /// not stop the work.
     ///
     /// # Errors
     /// [`RebuildError`]; the device is no member then.
@@ -206,7 +207,7 @@ impl Set {
     ) -> Result<(), RebuildError> {
         let rebuilt = self.run(Verb::Write, async move |set| {
             let rebuilt = set.array.rebuild(slot, device, member, progress).await;
-            // A replacement that goes on later needs its other disk.
+            // A replacement that is resumed later needs its other disk.
             let is_needed = set.array.members.label().replacement.is_some();
             if rebuilt.is_ok() && !is_needed {
                 set.release_leaving();
@@ -217,14 +218,14 @@ impl Set {
         rebuilt.await.unwrap_or(Err(RebuildError::Stopped))
     }
 
-    /// Makes a device the member of a slot in the place of one that is in, while the set is used.
-    /// The old one stays a member, and a source, until the new one has everything. If it fails
-    /// meanwhile the new one is filled from the others. A replacement that was interrupted goes on
-    /// with the device that [`Label::incoming`] names. Stripes that are done, and all there are,
-    /// are told as it goes on. Dropping the future does not stop it.
+    /// Replaces a slot's member that is in with a device, while the set is in use. The old one
+    /// stays a member, and a source, until the new one has everything. If it fails meanwhile the
+    /// new one is filled from the others. An interrupted replacement is resumed with the device
+    /// that [`Label::incoming`] names. `progress` gets the stripes done and their total. Dropping
+    /// the future does not stop the work.
     ///
     /// # Errors
-    /// [`RebuildError`]; the device is no member then, and the old one is, unless that has failed.
+    /// [`RebuildError`]; the device is then no member, and the old one is, unless it has failed.
     pub async fn replace(
         &self,
         slot: usize,
@@ -241,8 +242,8 @@ impl Set {
         replaced.await.unwrap_or(Err(RebuildError::Stopped))
     }
 
-    /// Ends work that is under way. What it has done so far stays; a member that was to be replaced
-    /// stays in, and a disk that was being filled for a slot without one is out.
+    /// Cancels work under way. Its results so far stay; a member that was to be replaced stays in,
+    /// and a disk that was being filled for a slot without one is out.
     pub fn cancel(&self, work: Work) {
         self.0.array.interrupts.cancel(work);
         if work == Work::Fill {
@@ -250,14 +251,14 @@ impl Set {
         }
     }
 
-    /// Has long work wait, or go on.
+    /// Pauses long work, or resumes it.
     pub fn pause(&self, is_paused: bool) {
         self.0.array.interrupts.pause(is_paused);
     }
 
-    /// Looks at everything, mends what is wrong on a member, and says what is lost, while the set
-    /// is used. Stripes that are done, all there are, and what was found are told as it goes on.
-    /// Dropping the future does not stop it.
+    /// Verifies everything, repairs wrong blocks of members, and reports lost ranges, while the set
+    /// is in use. `progress` gets the stripes done, their total, and the findings. Dropping the
+    /// future does not stop the work.
     ///
     /// # Errors
     /// [`ScrubError`].
@@ -281,7 +282,7 @@ impl Set {
         scrubbed.await.unwrap_or(Err(ScrubError::Stopped))
     }
 
-    /// Does something as a task of the set, and hands its answer over.
+    /// Runs work as a task of the set, and passes on its answer.
     fn run<T: 'static>(
         &self,
         verb: Verb,
@@ -303,7 +304,7 @@ impl Set {
         async move { answered.await.unwrap_or_else(|_| Err(IoError::closed(verb))) }.boxed_local()
     }
 
-    /// What is answered, or this if members are full for long.
+    /// The answer, or `otherwise` if members are full for long.
     fn unless_full(
         &self,
         answer: Io<()>,
@@ -320,12 +321,12 @@ impl Set {
     }
 }
 
-/// What is told of a write for which there is no room below.
+/// Error of a write for which a host has no space.
 fn no_room(at: u64, length: u64) -> IoError {
     IoError::new(Verb::Write, at, length, ErrorKind::StorageFull)
 }
 
-/// The same failure, of the range that was asked for.
+/// Replaces an error's range by the one that the caller asked for.
 fn of_range(verb: Verb, at: u64, length: u64) -> impl Fn(IoError) -> IoError {
     move |error| IoError { verb, offset: at, length, ..error }
 }
@@ -363,13 +364,13 @@ impl BlockDevice for Set {
             let written = set.array.write(offset, data, durability).await;
             written.map_err(of_range(Verb::Write, offset, length))
         });
-        // It happens later, or has; who hears this does not know.
+        // The write happens later, or has happened; the caller cannot know.
         self.unless_full(written, move || Err(no_room(offset, length)))
     }
 
     fn flush(&self) -> Io<()> {
         let flushed = self.run(Verb::Flush, async move |set| set.array.flush().await);
-        // A stop must not wait without end for a host that is full.
+        // A shutdown must not wait forever for a full host.
         let set = self.0.clone();
         let flushed = async move {
             match select(flushed, pin!(set.array.members.full_for(FLUSH_LIMIT))).await {
@@ -380,8 +381,8 @@ impl BlockDevice for Set {
         flushed.boxed_local()
     }
 
-    /// Whole stripes are vacated. The hint is not passed on: what a member gives of a range that it
-    /// has let go would not fit the parity.
+    /// Vacates whole stripes. The hint is not passed on: a member's bytes in a discarded range
+    /// would not fit the parity.
     fn discard(&self, offset: u64, length: u64) -> Io<()> {
         let checked = self.0.geometry.check(Verb::Discard, offset, length);
         let vacated = self.run(Verb::Discard, async move |set| {
@@ -389,7 +390,7 @@ impl BlockDevice for Set {
             let vacated = set.array.vacate(&(offset..offset + length)).await;
             vacated.map_err(of_range(Verb::Discard, offset, length))
         });
-        // It has its turn at each stripe before any write that begins from now on.
+        // It gets the lock of each stripe before any write that begins from now on.
         self.unless_full(vacated, || Ok(()))
     }
 
@@ -411,7 +412,7 @@ impl BlockDevice for Set {
                 inner.ended.wait().await;
             }
             if inner.array.layout.level != Level::Striped {
-                let _ = inner.array.settle_fresh().await; // what no flush has covered may be lost
+                let _ = inner.array.settle_fresh().await; // unflushed writes may be lost
                 inner.array.log.rest().await;
             }
             let members = &inner.array.members;

@@ -1,26 +1,26 @@
-//! The disks that are asked for a block, in one place.
+//! Selects the disks to ask for a missing block, in one place.
 //!
-//! *No present disk is passed over before a block is called lost.* Where no member of a slot is in,
-//! its blocks may be on the disk that is being filled or that has returned, on a member that is out
-//! and still plugged in, or on one that failed while it was replaced. Where another disk has taken
-//! its place, or is to take it, each of the two may have them. [`Stripe::sources`] are those disks.
-//! [`Stripe::mend`] and [`Stripe::mirror_of_others`] ask it, and reads, small writes, rebuild and
-//! scrub go through these two.
+//! *No present disk is passed over before a block is called lost.* If no member of a slot is in,
+//! its blocks may be on the disk that is being filled or that has returned, on an out member that
+//! is still plugged in, or on one that failed during its replacement. If another disk has taken its
+//! place, or is about to, either of the two may have them. [`Stripe::sources`] returns those disks.
+//! [`Stripe::mend`] and [`Stripe::mirror_of_others`] use it; reads, small writes, rebuild and scrub
+//! go through these two.
 //!
-//! A candidate is judged by the checksum that the set has *now* for the block. Writes that miss a
-//! member change its checksums all the same, so bytes from before the member went do not fit. Where
-//! no checksum is known, only a disk that cannot have missed the block is a source.
+//! A candidate is verified against the checksum that the set has *now* for the block. Writes that
+//! miss a member still change its checksums, so bytes from before the member went do not fit. If no
+//! checksum is known, only a disk that cannot have missed the block is a source.
 //!
 //! Several blocks of a column may be missing at once, and several disks may have each of them. Then
-//! all combinations of candidates are tried: one is right if what it makes of a missing block fits
-//! the checksum of that block. Bytes that do not fit their own checksum are candidates as well, for
-//! other blocks: disks that are wrong in the same way come to what is right.
+//! all combinations of candidates are tried: a combination is right if the missing block that it
+//! reconstructs fits that block's checksum. Bytes that do not fit their own checksum are candidates
+//! for other blocks as well: disks that are wrong in the same way still give the right result.
 //!
 //! Invariants:
-//! 1. A checksum of a block that is not found is not changed.
+//! 1. The checksum of a block that is not found is not changed.
 //! 2. A block that is not found is not written.
 //!
-//! Not asserted: 1 and 2, which are about blocks that stay as they are.
+//! Not asserted: 1 and 2, which are about blocks that remain unchanged.
 
 use std::io::ErrorKind;
 use std::pin::pin;
@@ -38,13 +38,13 @@ use crate::planted::{Bug, is_planted};
 use crate::stripe::{Agreed, Column, Found, Given, Stripe};
 use crate::table::{MARK, sum_of};
 
-/// A disk that is no member is waited for so long. It may hang, and be out for that.
+/// Time to wait for a disk that is not a member. It may be out because it hangs.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How far the bytes of a disk count.
+/// How far to trust the bytes of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
-    /// It cannot have missed the block: its bytes count also where no checksum is known.
+    /// It cannot have missed the block: its bytes count even without a known checksum.
     Member,
     /// It may have missed the block: its bytes count only if a checksum proves them.
     Checked,
@@ -56,44 +56,45 @@ struct Source {
     trust: Trust,
 }
 
-/// What a disk has of a block that is missing, and nothing proves by itself.
+/// A disk's bytes for a missing block, not proven by themselves.
 #[derive(Clone)]
 struct Candidate {
     bytes: Vec<u8>,
-    /// They do not fit the checksum of the block, or stand where it was called lost.
+    /// Whether the bytes do not fit the block's checksum. Set also for a member's bytes of a block
+    /// that was called lost.
     is_doubted: bool,
 }
 
-/// What a source gives of a block.
+/// Answer of a source that was asked for a block.
 enum Answer {
     Bytes(Vec<u8>),
-    /// It cannot be read, and may have the block.
+    /// The source cannot be read, and may have the block.
     Unread,
-    /// It was closed, for another use: it is no source any more.
+    /// The source was closed for another use: it is no longer a source.
     Gone,
 }
 
 impl Members {
-    /// Whether the disk of a slot has all but what it is known to have missed.
+    /// Whether the disk of a slot lacks only what it is known to have missed.
     fn is_catching_up(&self, slot: usize) -> bool {
         self.coming() == Some(slot) && self.label().slots[slot].standing == Standing::CatchingUp
     }
 }
 
-/// What the set knows of a block of a slot.
+/// Expected checksum of a block of a slot, as far as the set knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Its checksum.
+    /// The block's checksum.
     Sum(u32),
-    /// Nothing.
+    /// No checksum is known.
     Unknown,
-    /// That no disk has it: it may be made of blocks that are all proven.
+    /// No disk has the block: it may be reconstructed from blocks that are all proven.
     Lost,
 }
 
 impl Stripe<'_> {
-    /// The present disks of a slot that were not asked: its own where that is not in, and the
-    /// other one of a replacement.
+    /// The present disks of a slot that were not asked yet: its own disk if that is not in, and the
+    /// other disk of a replacement.
     fn sources(&self, slot: usize, stripe: u64) -> Vec<Source> {
         let members = self.members;
         if is_planted(Bug::UnaskedReturns) {
@@ -111,13 +112,13 @@ impl Stripe<'_> {
         own.into_iter().chain(others).collect()
     }
 
-    /// Whether the tables have the checksums of the last durable bytes of a slot: those of a member
-    /// that went under an older program may be of before.
+    /// Whether the tables have the checksums of a slot's last durable bytes. Those of a member that
+    /// went out under an older program may be older.
     pub(crate) fn is_current(&self, slot: usize, stripe: u64) -> bool {
         self.members.takes(slot, stripe) || self.missed.is_summed() || !self.missed.has(stripe)
     }
 
-    /// What the set knows of a block of a slot.
+    /// Expected checksum of a block of a slot, as far as the set knows it.
     pub(crate) async fn expected(&self, slot: usize, stripe: u64, offset: u64) -> Expected {
         match self.sums.of(slot, offset, BLOCK).await.sum(offset) {
             _ if !self.is_current(slot, stripe) => Expected::Unknown,
@@ -127,7 +128,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// What the tables of a mirror say of a block.
+    /// The verdict of a mirror's tables on a block.
     pub(crate) async fn agreed(&self, offset: u64) -> Agreed {
         let mut agreed = Agreed::Unknown;
         for slot in self.members.slots().iter() {
@@ -142,7 +143,8 @@ impl Stripe<'_> {
         agreed
     }
 
-    /// Makes each block that a member does not give of all that the present disks give.
+    /// Reconstructs each block that a member does not give, from everything that the present disks
+    /// give.
     pub(crate) async fn mend(&self, column: &Column, all: &[usize], given: &mut [Given]) {
         for block in 0..column.blocks() {
             if missing_of(given, block).is_empty() {
@@ -165,7 +167,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// Makes a block of the others of its column, if it is the only one that is missing.
+    /// Reconstructs a block from the others of its column, if it is the only one missing.
     async fn make(&self, column: &Column, all: &[usize], given: &mut [Given], block: usize) {
         let [bad] = missing_of(given, block)[..] else { return };
         let others = || given.iter().enumerate().filter(|(place, _)| *place != bad);
@@ -174,7 +176,7 @@ impl Stripe<'_> {
         let (slot, offset) = (all[bad], self.offset(column, block));
         let found = given[bad].found(block);
         if found == Found::Wrong && given[bad].block(block) == made && are_known {
-            self.sums.of(slot, offset, BLOCK).await.take(offset, &made); // the checksum was wrong
+            self.sums.of(slot, offset, BLOCK).await.take(offset, &made); // wrong checksum
             self.members.counts.meet(slot, |met| met.mended += 1);
             return given[bad].put(block, &made);
         }
@@ -183,7 +185,7 @@ impl Stripe<'_> {
             Expected::Sum(sum) if sum == sum_of(&made) => true,
             Expected::Unknown => true,
             Expected::Lost => are_known,
-            // Parity follows from data that is proven, and so does what is marked as lost.
+            // Parity follows from proven data, and so does a block that is marked as lost.
             Expected::Sum(_) => are_known && (is_parity || found == Found::Lost),
         };
         if is_right {
@@ -192,8 +194,8 @@ impl Stripe<'_> {
         }
     }
 
-    /// Asks the disks of each slot of which a block is missing. What they have and nothing proves,
-    /// by place, and what the members have there.
+    /// Asks the other disks of each slot whose block is missing. Returns the bytes that nothing
+    /// proves by themselves, by place, and the members' own wrong bytes.
     async fn ask_others(
         &self,
         column: &Column,
@@ -238,9 +240,10 @@ impl Stripe<'_> {
         candidates
     }
 
-    /// Tries what nothing proves by itself: it is right if what it makes of another missing block
-    /// fits the checksum of that one. Among `are_all` are bytes that their own checksums do not
-    /// prove: two disks may be wrong in the same way. Then only that other block is right.
+    /// Tries combinations of unproven candidates: one is right if another missing block,
+    /// reconstructed from it, fits that block's checksum. `are_all` includes bytes that do not fit
+    /// their own checksums, since two disks may be wrong in the same way; then only the
+    /// reconstructed block is accepted.
     async fn combine(
         &self,
         column: &Column,
@@ -281,7 +284,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// A block of a mirror that no member gives, of the other disks.
+    /// Finds a block of a mirror that no member gives on the other disks.
     pub(crate) async fn mirror_of_others(
         &self,
         column: &Column,
@@ -311,7 +314,7 @@ impl Stripe<'_> {
         Err(why)
     }
 
-    /// A block of a disk.
+    /// Reads a block from a source.
     async fn ask(&self, source: &Source, offset: u64) -> Answer {
         let (members, device) = (self.members, &source.device);
         if members.is_given_up(device) {
@@ -322,7 +325,7 @@ impl Stripe<'_> {
             Either::Left((Ok(bytes), _)) => Answer::Bytes(bytes.to_vec()),
             Either::Left((Err(error), _)) if error.kind == ErrorKind::NotConnected => Answer::Gone,
             Either::Left((Err(_), _)) => Answer::Unread,
-            // Nobody waits for it again soon: each block would take as long.
+            // Do not wait for it again soon: each block would take as long.
             Either::Right(_) => {
                 members.give_up(device);
                 Answer::Unread
@@ -330,20 +333,20 @@ impl Stripe<'_> {
         }
     }
 
-    /// A block is found: its member gets it, if that is in.
+    /// Writes a block that was found to its member, if that is in.
     async fn accept(&self, slot: usize, offset: u64, bytes: &[u8]) {
         if self.members.has(slot) {
             self.put(slot, offset, bytes).await;
         }
     }
 
-    /// Where a block of a column is in the data area of a member.
+    /// Offset of a column's block in a member's data area.
     pub(crate) fn offset(&self, column: &Column, block: usize) -> u64 {
         column.offset(self.layout) + block as u64 * BLOCK
     }
 }
 
-/// Every choice of one candidate for each place.
+/// All choices of one candidate for each place.
 fn combinations<'c, C>(places: &[(usize, Vec<&'c C>)]) -> Vec<Vec<(usize, &'c C)>> {
     let none = vec![Vec::new()];
     places.iter().fold(none, |chosen, (place, candidates)| {
@@ -355,7 +358,7 @@ fn combinations<'c, C>(places: &[(usize, Vec<&'c C>)]) -> Vec<Vec<(usize, &'c C)
     })
 }
 
-/// The places of a column whose block is missing.
+/// The places in a column whose block is missing.
 fn missing_of(given: &[Given], block: usize) -> Vec<usize> {
     (0..given.len()).filter(|&place| !given[place].has(block)).collect()
 }

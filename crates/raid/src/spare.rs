@@ -1,7 +1,7 @@
-//! What a disk says that waits to become a member: of which set it is a spare.
+//! Label of a spare, a disk that waits to become a member: it names the set.
 //!
-//! It stands where the labels of a member stand, so that none of both is left when the disk becomes
-//! the other; but it is no label, and no set is ever opened on it.
+//! It occupies the same places as a member's labels, so writing one erases the other. It is not a
+//! label: no set is ever opened on it.
 
 use std::mem::offset_of;
 
@@ -12,9 +12,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::label::{DATA_START, Id, LABEL_SIZE, places, sealed};
 use crate::wipe::wipe;
 
-/// The first bytes of a spare.
+/// Magic bytes of a spare.
 pub const MAGIC: [u8; 16] = *b"duramen spare\0\0\0";
-/// The version of its format.
+/// Format version.
 const VERSION: u32 = 1;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -31,7 +31,7 @@ fn encode(set: &Id) -> Vec<u8> {
     sealed(raw.as_bytes(), offset_of!(Raw, checksum))
 }
 
-/// Says on a disk that it is a spare of a set, durably. What stood beside that is gone.
+/// Makes a disk a spare of a set, durably, and wipes what was beside the labels.
 ///
 /// # Errors
 /// [`IoError`] when it cannot be written.
@@ -43,7 +43,7 @@ pub async fn make_spare(device: &dyn BlockDevice, set: &Id) -> Result<(), IoErro
     Ok(())
 }
 
-/// Has a spare be one no more, durably.
+/// Makes a spare an ordinary disk again, durably.
 ///
 /// # Errors
 /// [`IoError`].
@@ -54,7 +54,7 @@ pub async fn forget_spare(device: &dyn BlockDevice) -> Result<(), IoError> {
     device.flush().await
 }
 
-/// The set of which a disk is a spare, as both places have it. `None` if it is none.
+/// The set of which a disk is a spare, if both places agree; `None` if it is not a spare.
 ///
 /// # Errors
 /// [`IoError`] when it cannot be read.

@@ -1,75 +1,74 @@
-//! How a set stands, and what it has met and done since it was opened: for administrators.
+//! Status and counters of a set since it was opened, for administrators.
 
 use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::label::Label;
 
-/// What a member has met since the set was opened.
+/// Counters of a member since the set was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     /// Reads that failed.
     pub read_errors: u64,
-    /// Writes and flushes that failed; not those that found no room.
+    /// Failed writes and flushes, without those that found no space.
     pub write_errors: u64,
     /// Blocks of 4 KiB that did not fit their checksums.
     pub checksum_errors: u64,
-    /// Blocks that it could not read, or that were wrong, and that were made anew; or their
-    /// checksums.
+    /// Blocks, or their checksums, that were unreadable or wrong and were rewritten.
     pub mended: u64,
-    /// Blocks of 4 KiB that it lacks: disks that could not be read may have them.
+    /// Blocks of 4 KiB that the member lacks and that unreadable disks may have.
     pub unread: u64,
-    /// For how long a call of it has no answer, if that is long and others have answered since.
+    /// Age of the oldest unanswered call, if it is long and other members have answered since.
     pub silent_for: Option<Duration>,
-    /// Whether it had more read errors within an hour than it may have. It stays in until another
+    /// Whether read errors within an hour exceeded the limit. The member stays in until another
     /// disk has its place.
     pub is_failing: bool,
-    /// Whether a write of it waits for room below.
+    /// Whether a write to the member waits for space on its host.
     pub waits_for_room: bool,
 }
 
-/// What a set was asked to do, and did for it, since it was opened.
+/// Counters of the whole set since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Reads.
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Records that were written to its log.
+    /// Records written to the log.
     pub log_writes: u64,
-    /// Stripes that were written as a whole.
+    /// Full-stripe writes.
     pub full_stripes: u64,
-    /// Stripes of which a part was written.
+    /// Partial-stripe writes.
     pub partial_stripes: u64,
-    /// Reads for which the members that are in have lost the data, since a scrub has found none
-    /// lost.
+    /// Reads whose data the active members have lost, counted since the last scrub that found
+    /// nothing lost.
     pub lost_reads: u64,
-    /// Blocks of 4 KiB that a new member was to have and no disk gives, since a scrub has found
-    /// none lost.
+    /// Blocks of 4 KiB that a new member should get and that no disk returned, counted since the
+    /// last scrub that found nothing lost.
     pub lost_blocks: u64,
-    /// Records that the log lacked, where the set was opened though too few members are there:
-    /// what they changed may be as it was before.
+    /// Records missing from the log of a set that was opened with too few members: the blocks that
+    /// they changed may have their earlier contents.
     pub lacked_records: u64,
-    /// Blocks of 4 KiB that the last scrub has found unreadable, and that disks may give later.
+    /// Blocks of 4 KiB that the last scrub could not read and that disks may return later.
     pub unread: u64,
 }
 
-/// How a set stands.
+/// Status of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What holds of the set; its slot is no one's.
+    /// The label in force; its own slot has no meaning.
     pub label: Label,
-    /// The slot whose member is made again, with the stripes that it has.
+    /// The slot being rebuilt, and the number of stripes that its disk has.
     pub rebuild: Option<(usize, u64)>,
-    /// By slot.
+    /// Counters of each member, by slot.
     pub met: Vec<Met>,
-    /// Whether a person has long work wait.
+    /// Whether long work is paused.
     pub is_paused: bool,
-    /// See there.
+    /// Counters of the whole set.
     pub done: Done,
 }
 
-/// Counters, of the members and of the whole.
+/// Counters of the members and of the whole set.
 pub(crate) struct Counts {
     met: RefCell<Vec<Met>>,
     done: RefCell<Done>,

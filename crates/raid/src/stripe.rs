@@ -1,13 +1,13 @@
-//! What of a stripe is there.
+//! Reads, verifies and repairs a stripe.
 //!
-//! A *column* is the same blocks of each unit of a stripe: they come to zeros together. What a
-//! member gives is judged block by block, by its sum. A block that cannot be read, or does not fit,
-//! is made of what the others give; that has to fit the sum, and is written there once more. Where
-//! a block that does not fit is what the others give, the sum is the wrong one, and is changed.
-//! What neither the member nor the others can tell is lost, block by block, until it is written
-//! anew.
+//! A *column* is the same blocks of each unit of a stripe; their exclusive or is zero. A member's
+//! bytes are verified block by block against the checksums. A block that cannot be read, or does
+//! not fit, is reconstructed from the others; the result must fit the checksum and is then
+//! rewritten on the member. If a block that does not fit equals what the others give, the checksum
+//! is wrong and is corrected. A block that neither its member nor the others can give is lost until
+//! it is written anew.
 //!
-//! To be called by a task that is alone with the stripe.
+//! The caller must hold the stripe lock.
 
 use std::collections::BTreeSet;
 
@@ -28,13 +28,13 @@ use crate::table::sum_of;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) stripe: u64,
-    /// Where in the units, in bytes: whole blocks.
+    /// Byte range in the units: whole blocks.
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
 
 impl Column {
-    /// The smallest that has these bytes of a unit.
+    /// The smallest column that has these bytes of a unit.
     pub(crate) fn around(stripe: u64, from: u64, to: u64) -> Self {
         Self { stripe, from: from / BLOCK * BLOCK, to: to.next_multiple_of(BLOCK) }
     }
@@ -43,7 +43,7 @@ impl Column {
         (self.to - self.from) as usize
     }
 
-    /// Where it is in the data area of a member.
+    /// Offset in a member's data area.
     pub(crate) fn offset(&self, layout: &Layout) -> u64 {
         self.stripe * layout.unit + self.from
     }
@@ -53,14 +53,14 @@ impl Column {
     }
 }
 
-/// How a block of a member was found.
+/// Verdict on a block of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It fits its sum, or was made.
+    /// It fits its checksum, or was reconstructed.
     Good,
-    /// Nothing is known of its sum.
+    /// Its checksum is unknown.
     Unknown,
-    /// It does not fit its sum.
+    /// It does not fit its checksum.
     Wrong,
     /// It is marked as lost.
     Lost,
@@ -70,10 +70,10 @@ pub(crate) enum Found {
     Absent,
 }
 
-/// The checksum of a block of a mirror, by the tables of the members that are in.
+/// Checksum of a mirror's block by the tables of all active members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreed {
-    /// All tables that know it say this.
+    /// All tables that know the checksum agree on this.
     On(u32),
     /// No table knows it.
     Unknown,
@@ -81,7 +81,7 @@ pub(crate) enum Agreed {
     Not,
 }
 
-/// What a member gave of a column.
+/// A member's bytes of a column, with a verdict on each block.
 #[derive(Clone)]
 pub(crate) struct Given {
     pub(crate) bytes: Vec<u8>,
@@ -96,14 +96,14 @@ impl Given {
         Self { bytes, found: vec![found; blocks], waiting: BTreeSet::new() }
     }
 
-    /// What makes units come to zeros. What is lost of one is lost of it.
+    /// The exclusive or of units. A block missing in one unit is missing in the result.
     pub(crate) fn sum(column: &Column, units: &[Self]) -> Self {
         let bytes = missing(column.length(), units.iter().map(|unit| unit.bytes.as_slice()));
         let mut sum = Self::all(bytes, Found::Good);
         for (block, found) in sum.found.iter_mut().enumerate() {
             if !units.iter().all(|unit| unit.has(block)) {
                 *found = Found::Unread;
-                // Else it would make the very bytes again that are wrong.
+                // Otherwise it would reproduce the very bytes that are wrong.
                 sum.bytes[block * BLOCK as usize..][..BLOCK as usize]
                     .iter_mut()
                     .for_each(|byte| *byte = !*byte);
@@ -112,27 +112,27 @@ impl Given {
         sum
     }
 
-    /// Whether all of it is there.
+    /// Whether all blocks are there.
     pub(crate) fn is_good(&self) -> bool {
         (0..self.found.len()).all(|block| self.has(block))
     }
 
-    /// Whether a block of it is.
+    /// Whether a block is there.
     pub(crate) fn has(&self, block: usize) -> bool {
         self.is_known(block) || self.found[block] == Found::Unknown
     }
 
-    /// Whether a block of it is, by its sum.
+    /// Whether a block is there and proven by its checksum.
     pub(crate) fn is_known(&self, block: usize) -> bool {
         self.found[block] == Found::Good
     }
 
-    /// How a block was found.
+    /// Verdict on a block.
     pub(crate) fn found(&self, block: usize) -> Found {
         self.found[block]
     }
 
-    /// Whether these are bytes of its member, whatever they are worth.
+    /// Whether the bytes were read from the member, right or wrong.
     pub(crate) fn is_read(&self, block: usize) -> bool {
         !matches!(self.found[block], Found::Unread | Found::Absent)
     }
@@ -142,7 +142,7 @@ impl Given {
         self.found[block] == Found::Unread || self.waiting.contains(&block)
     }
 
-    /// A disk that could not be read may have a block.
+    /// Marks a block as one that an unreadable disk may have.
     pub(crate) fn wait_for(&mut self, block: usize) {
         self.waiting.insert(block);
     }
@@ -156,14 +156,14 @@ impl Given {
         self.found[block] = Found::Good;
     }
 
-    /// The same where no checksum is known.
+    /// Sets a block for which no checksum is known.
     pub(crate) fn put_unknown(&mut self, block: usize, bytes: &[u8]) {
         self.put(block, bytes);
         self.found[block] = Found::Unknown;
     }
 }
 
-/// A stripe of a set.
+/// Access to the stripes of a set.
 pub(crate) struct Stripe<'s> {
     pub(crate) members: &'s Members,
     pub(crate) layout: &'s Layout,
@@ -174,7 +174,7 @@ pub(crate) struct Stripe<'s> {
 }
 
 impl Stripe<'_> {
-    /// What a unit of data has of a column.
+    /// A data unit's bytes of a column.
     ///
     /// # Errors
     /// [`IoError`] when a block of it is lost.
@@ -183,7 +183,7 @@ impl Stripe<'_> {
         if given.is_good() { Ok(given.bytes) } else { Err(lost(Verb::Read)) }
     }
 
-    /// The same, block by block.
+    /// A data unit's bytes of a column, with a verdict on each block.
     pub(crate) async fn given_unit(&self, column: &Column, index: usize) -> Given {
         match self.layout.level {
             Level::Mirrored => self.mirrors(column).await,
@@ -191,7 +191,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// What these units of data have of a column; the others may be anything.
+    /// Bytes of the `needed` data units of a column; the other units' bytes are undefined.
     pub(crate) async fn units(&self, column: &Column, needed: &[usize]) -> Vec<Given> {
         let width = self.layout.width() as usize;
         let all = &self.layout.members_of(column.stripe)[..];
@@ -218,7 +218,7 @@ impl Stripe<'_> {
         given
     }
 
-    /// What all members have of a column with parity, which comes last.
+    /// All members' bytes of a column with parity, parity last.
     pub(crate) async fn all(&self, column: &Column) -> Vec<Given> {
         let all = self.layout.members_of(column.stripe);
         let mut given = join_all(all.iter().map(|&member| self.give(column, member))).await;
@@ -226,7 +226,7 @@ impl Stripe<'_> {
         given
     }
 
-    /// What mirrors have of a column.
+    /// A mirror's bytes of a column.
     pub(crate) async fn mirrors(&self, column: &Column) -> Given {
         let count = self.layout.members;
         let slots: Vec<usize> =
@@ -239,7 +239,7 @@ impl Stripe<'_> {
         self.agree(column, &slots, [vec![first], others].concat()).await
     }
 
-    /// What these mirrors have given comes to; what one has not is written there.
+    /// Merges the copies of these mirrors; a copy that is missing or differs is rewritten.
     pub(crate) async fn agree(
         &self,
         column: &Column,
@@ -265,7 +265,7 @@ impl Stripe<'_> {
             };
             for (&slot, given) in slots.iter().zip(&mut given) {
                 if given.has(block) && given.block(block) != good {
-                    given.found[block] = Found::Unread; // it has missed a write, with its sum
+                    given.found[block] = Found::Unread; // missed a write and its checksum
                 }
                 self.settle(column, block, slot, given, &good).await;
             }
@@ -274,8 +274,8 @@ impl Stripe<'_> {
         all
     }
 
-    /// The block that counts of what mirrors have given, or else of what other disks have. The
-    /// error is whether a disk that could not be read may have it.
+    /// Chooses the valid copy of a mirror's block, or else asks other disks. The error says whether
+    /// a disk that could not be read may have it.
     async fn choose(
         &self,
         column: &Column,
@@ -286,7 +286,8 @@ impl Stripe<'_> {
             return Ok(known.block(block).to_vec());
         }
         let agreed = self.agreed(self.offset(column, block)).await;
-        // A mirror of which the own table knows less, or calls it lost, may have what others know.
+        // A mirror whose own table lacks the checksum, or calls it lost, may have the block that
+        // others know.
         let is_right = |it: &&Given| match agreed {
             Agreed::On(_) if is_planted(Bug::LonelyTables) && !it.has(block) => false,
             Agreed::On(sum) => it.is_read(block) && sum_of(it.block(block)) == sum,
@@ -298,7 +299,7 @@ impl Stripe<'_> {
         let mut wrong = given.iter().filter(|it| it.found[block] == Found::Wrong);
         let is_marked = given.iter().any(|it| it.found[block] == Found::Lost);
         let are_one = wrong.clone().count() > 1 && is_one(wrong.clone().map(|it| it.block(block)));
-        // Disks may be wrong in the same way; tables that agree are right, then.
+        // Disks may be wrong in the same way; then tables that agree are right.
         let are_tables_wrong = agreed == Agreed::Not || is_planted(Bug::AgreedLosses);
         if are_one && !is_marked && are_tables_wrong {
             return Ok(wrong.next().expect("some").block(block).to_vec());
@@ -308,10 +309,10 @@ impl Stripe<'_> {
         of_others.map_err(|why| is_unread || why == Found::Unread)
     }
 
-    /// Writes a block that is known, with its sum.
+    /// Writes a known block to a member, with its checksum.
     pub(crate) async fn put(&self, slot: usize, offset: u64, bytes: &[u8]) {
         let (at, data) = (self.data_start + offset, Bytes::copy_from_slice(bytes));
-        // Without room it stays as it is: who reads does not wait for that.
+        // Without space the block stays as it is: readers do not wait for space.
         if self.members.write_if_room(slot, at, data).await {
             self.sums.of(slot, offset, BLOCK).await.take(offset, bytes);
             if self.members.reads_back(slot, at, bytes).await {
@@ -321,7 +322,7 @@ impl Stripe<'_> {
         }
     }
 
-    /// A mirror gets a block that is known, unless it has that.
+    /// Writes a known block to a mirror, unless the mirror has it.
     async fn settle(
         &self,
         column: &Column,
@@ -346,7 +347,7 @@ impl Stripe<'_> {
         given.put(block, good);
     }
 
-    /// What a member has of a column.
+    /// A member's bytes of a column, verified.
     pub(crate) async fn give(&self, column: &Column, member: usize) -> Given {
         let (offset, length) = (column.offset(self.layout), column.length());
         if !self.members.has(member) {
@@ -376,7 +377,7 @@ impl Stripe<'_> {
         given
     }
 
-    /// Reads what a member has of a column, if need be block by block.
+    /// Reads a member's bytes of a column, block by block if need be.
     async fn read(&self, column: &Column, member: usize) -> Given {
         let at = self.data_start + column.offset(self.layout);
         let room = Buffer::unfilled(column.length());
@@ -395,7 +396,7 @@ impl Stripe<'_> {
     }
 }
 
-/// Whether all of these are the same.
+/// Whether all of these blocks are equal.
 fn is_one<'b>(mut blocks: impl Iterator<Item = &'b [u8]>) -> bool {
     let first = blocks.next();
     blocks.all(|block| Some(block) == first)

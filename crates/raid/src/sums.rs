@@ -1,33 +1,35 @@
-//! Checksums of what members hold, apart from it: so that a disk that lies is found.
+//! Checksums of members' blocks, stored on other members, so that a disk that returns wrong data is
+//! detected.
 //!
-//! Of each block of a member's data area, data or parity, a *table* has the sum. Two other members
-//! have the tables of each: what one disk does wrong cannot hide itself. A table has a sum of its
-//! own, so that of two copies one that is torn, or belongs elsewhere, is none.
+//! A *table* has the checksums of a range of a member's blocks, data or parity. Two other members
+//! store the tables of each member: one disk cannot hide its own errors. A table has a checksum of
+//! its own, so a copy that is torn, or belongs elsewhere, does not count.
 //!
-//! A record of the log has all of every block that it changes, so it says what their sums become.
-//! So a sum is true together with its block, and costs no write: tables change in memory, and go
-//! home when the log needs its room, to both members that have them, with a flush. What held there
-//! before is not written over ([`crate::table`]): a cut leaves each of them something whole, and
-//! the records that it lacks are still in the log.
+//! A record of the log has the whole of every block that it changes, so it determines their
+//! checksums. A checksum is thus durable together with its block, and costs no write of its own:
+//! tables change in memory, and are written in place when the log needs its room, to both members
+//! that store them, with a flush. The version in force before is not overwritten
+//! ([`crate::table`]): a cut leaves each of them a whole version, and the records that it lacks are
+//! still in the log.
 //!
-//! Before the first write of a table's blocks an empty table is written in all of its places: on a
-//! host that is full later it has room. A sum of which nothing is known is zero, and any block fits
-//! it.
+//! Before the first write of a table's blocks, an empty table is written to all of its places: so
+//! it has space if the host is full later. An unknown checksum is zero, and any block fits it.
 //!
-//! Of what the two members have the latest version counts: a disk that has lost a table's write
-//! does not bring back what was. It gets the table once more.
+//! The later of the two members' versions counts: a disk that has lost the write of a table
+//! does not bring back an older one. It gets the table once more.
 //!
 //! Invariants:
-//! 1. Who is alone with a stripe finds for each of its blocks the sum of the last record, or that
-//!    nothing is known of it.
-//! 2. The record of a sum that is not at home on both members is needed ([`Sums::needed_from`]).
-//! 3. A table that is changed, or that somebody has in hand, stays in memory.
-//! 4. The first record that any table needs is known: each record that is written names it, and
-//!    tables are many. A change of a table makes it an earlier one, and nothing but going home a
-//!    later one.
+//! 1. The holder of a stripe's lock finds, for each of its blocks, the checksum of the last record,
+//!    or that it is unknown.
+//! 2. The record of a checksum that is not in place on both members is needed
+//!    ([`Sums::needed_from`]).
+//! 3. A table that is changed, or that a task holds, stays in memory.
+//! 4. The first record that any table needs is known in one cell: each record that is written names
+//!    it, and tables are many. A change of a table moves it earlier, and only writing tables in
+//!    place moves it later.
 //!
-//! Not asserted: 1 and 2, which are about what a cut leaves: torture's campaign `contract` cuts
-//! there, and judges each return by the sums.
+//! Not asserted: 1 and 2, which are about the state after a cut: torture's campaign `contract` cuts
+//! there, and checks each recovery by the checksums.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,12 +52,12 @@ use crate::table::{Found, InHand, Kept, MARK, NO_RECORD, Table, Version, sums_of
 use crate::turns::Turns;
 use crate::written::Written;
 
-/// Tables that are kept in memory though nobody needs them.
+/// Number of tables kept in memory though no task needs them.
 const MOST: usize = 1024;
-/// Tables of a member that get their places with one write, as long as none of them is used.
+/// Tables of a member that get their places with one write, as long as none of them is in use.
 const GROUP: u64 = 16;
 
-/// The tables of all that a group changes, in hand.
+/// Holds the tables of all blocks that a group changes.
 pub(crate) struct OfGroup(Vec<(Change, Vec<InHand>)>);
 
 impl OfGroup {
@@ -63,7 +65,7 @@ impl OfGroup {
         self.0.iter().flat_map(|(_, in_hand)| in_hand).flat_map(|in_hand| &in_hand.0)
     }
 
-    /// This record is durable.
+    /// Updates the checksums after this record is durable.
     pub(crate) fn are_logged(&self, record: u64) {
         for (change, in_hand) in &self.0 {
             let are_blocks = |piece: &Bytes| (piece.len() as u64).is_multiple_of(BLOCK);
@@ -82,13 +84,13 @@ impl OfGroup {
         }
     }
 
-    /// What it changes is at home, and no record has it.
+    /// Updates the checksums of changes that are in place, and that no record has.
     pub(crate) fn are_written(&self) {
         self.are_logged(NO_RECORD);
         self.are_home();
     }
 
-    /// What it changes is at home.
+    /// Drops the former checksums: the changes are in place.
     pub(crate) fn are_home(&self) {
         for (change, in_hand) in &self.0 {
             in_hand.iter().for_each(|tables| tables.forget_former(change));
@@ -96,7 +98,7 @@ impl OfGroup {
     }
 }
 
-/// Why a table tells nothing.
+/// Reason why a table is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untold {
     /// It is there, and cannot be read.
@@ -105,33 +107,33 @@ pub(crate) enum Untold {
     Damaged,
 }
 
-/// Whether any of it cannot be read.
+/// Whether one of the two cannot be read.
 fn are_unread(both: &[Found; 2]) -> bool {
     both.iter().any(|found| found.is_unread)
 }
 
-/// See the module's prose.
+/// The checksum tables; see the module.
 pub(crate) struct Sums {
     members: Rc<Members>,
     layout: Layout,
     data_start: u64,
     set: Id,
     known: RefCell<BTreeMap<(usize, u64), Rc<Table>>>,
-    /// Who reads which table.
+    /// Locks of tables being read.
     reading: Rc<Turns>,
-    /// Who gives which table its places.
+    /// Locks of groups of tables that get their places.
     placing: Rc<Turns>,
-    /// Tables have gone home.
+    /// Notified when tables were written in place.
     gone: Signal,
     /// The first record that any table needs.
     needed: Rc<Cell<u64>>,
     /// A version that is later than any from before the set was opened.
     base: u64,
-    /// What was ever written, when that is known.
+    /// The map of written stripes, once it is known.
     written: OnceCell<Rc<Written>>,
-    /// Groups of tables that have their places, by the member whose blocks they are of.
+    /// Groups of tables that have their places, by the member whose blocks they cover.
     roomy: RefCell<BTreeSet<(usize, u64)>>,
-    /// How many members have come.
+    /// Number of members that have come back.
     arrivals: Cell<u64>,
     missed: Rc<Missed>,
     now: Cell<u64>,
@@ -159,7 +161,7 @@ impl Sums {
         }
     }
 
-    /// The tables of whole blocks of a member, in hand.
+    /// Holds the tables of a range of whole blocks of a member.
     pub(crate) async fn of(&self, slot: usize, offset: u64, length: u64) -> InHand {
         assert!(offset.is_multiple_of(BLOCK) && length.is_multiple_of(BLOCK) && length > 0);
         let mut tables = Vec::new();
@@ -169,7 +171,8 @@ impl Sums {
         InHand(tables)
     }
 
-    /// Those of all that a group changes of the data area, also of members that are out.
+    /// Holds the tables of everything that a group changes in the data area, on members that are
+    /// out as well.
     pub(crate) async fn of_group(&self, group: &[Change]) -> OfGroup {
         let mut all = Vec::new();
         for change in group.iter().filter(|change| change.offset < self.data_end()) {
@@ -183,7 +186,7 @@ impl Sums {
         OfGroup(all)
     }
 
-    /// Gives all of these room that have none. It waits while there is none.
+    /// Allocates places for those of these tables that have none. It waits while the host is full.
     pub(crate) async fn place_all(&self, of_group: &OfGroup) {
         for table in of_group.tables().filter(|table| !self.has_room(table)) {
             let group = table.number / GROUP;
@@ -211,20 +214,20 @@ impl Sums {
                 for (kept, before) in table.kept.iter().zip(before) {
                     if kept.get() == before {
                         kept.set(Kept { has_room: true, ..before });
-                    } // else it is another member's by now
+                    } // else it belongs to another member by now
                 }
-                table.change(NO_RECORD); // not to be forgotten: it may hold by its version
+                table.change(NO_RECORD); // do not evict it: it may be in force by its version
                 table.is_placed.set(false);
             }
         }
     }
 
-    /// From now on it is known what was ever written: tables of nothing need not be read.
+    /// Sets the map of written stripes: from now on, tables of unwritten stripes need not be read.
     pub(crate) fn know(&self, written: Rc<Written>) {
         assert!(self.written.set(written).is_ok(), "it becomes known once");
     }
 
-    /// Whether nothing was ever written of which these tables have the checksums.
+    /// Whether no block that these tables cover was ever written.
     fn is_unused(&self, tables: Range<u64>) -> bool {
         let Layout { rows, unit, .. } = self.layout;
         let bytes = SUMS * BLOCK;
@@ -232,22 +235,22 @@ impl Sums {
         self.written.get().is_some_and(|map| map.has_none(tables.start * bytes / unit..end))
     }
 
-    /// Those of a group that are known.
+    /// The tables of a group that are in memory.
     fn known_of(&self, slot: usize, group: u64) -> Vec<Rc<Table>> {
         let (first, end) = ((slot, group * GROUP), (slot, (group + 1) * GROUP));
         self.known.borrow().range(first..end).map(|(_, table)| table.clone()).collect()
     }
 
-    /// Whether nothing that counts stands in the places of a group, nor is on its way there.
+    /// Whether the places of a group have nothing that counts, and nothing is on its way there.
     fn is_free(&self, slot: usize, group: u64) -> bool {
         self.is_unused(group * GROUP..(group + 1) * GROUP)
             && self.known_of(slot, group).iter().all(|table| table.is_nowhere())
     }
 
-    /// Gives the tables of a group their places, of which none is used.
+    /// Allocates the places of a group of tables, none of which is in use.
     async fn place_group(&self, slot: usize, group: u64) {
         let first = group * GROUP;
-        // None of them goes home meanwhile.
+        // None of them is written in place meanwhile.
         let waiting = self.known_of(slot, group);
         waiting.iter().for_each(|table| table.is_placed.set(true));
         let arrivals = self.arrivals.get();
@@ -260,7 +263,7 @@ impl Sums {
         join_all(writes).await;
         waiting.iter().for_each(|table| table.is_placed.set(false));
         if self.arrivals.get() != arrivals {
-            return; // one that has come lacks them
+            return; // a member that came back lacks them
         }
         self.roomy.borrow_mut().insert((slot, group));
         for table in self.known_of(slot, group) {
@@ -269,15 +272,15 @@ impl Sums {
         }
     }
 
-    /// Whether a host that is full has room for a table.
+    /// Whether a table has its space even if the host is full.
     fn has_room(&self, table: &Table) -> bool {
         let holders = self.layout.holders(table.slot).into_iter().zip(&table.kept);
         let mut in_use = holders.filter(|(holder, _)| self.members.has(*holder));
         in_use.all(|(_, kept)| kept.get().has_room)
     }
 
-    /// Has a member that comes get the tables that it is to have of a stripe: it does when they are
-    /// read, and did when it came, if they were known by then.
+    /// Has a member that is being filled get the tables that it stores for a stripe. Reading a
+    /// table has that effect; tables in memory when the member came got it then.
     pub(crate) async fn read_held_by(&self, slot: usize, stripe: u64) {
         let is_held = |other: &usize| self.layout.holders(*other).contains(&slot);
         for other in (0..self.layout.members).filter(is_held) {
@@ -285,8 +288,8 @@ impl Sums {
         }
     }
 
-    /// The groups of tables that the member of a slot has, each with the slot whose blocks they
-    /// are of.
+    /// The groups of tables that the member of a slot stores, each with the slot whose blocks they
+    /// cover.
     pub(crate) fn groups_of(&self, slot: usize) -> Vec<(usize, u64)> {
         let groups = tables_of(0, self.data_end()).end.div_ceil(GROUP);
         let is_held = |of: &usize| self.layout.holders(*of).contains(&slot);
@@ -295,7 +298,7 @@ impl Sums {
     }
 
     /// Copies a group of tables from a member to the incoming disk of its slot, place by place,
-    /// while none goes home. All that is written there afterwards goes to both disks.
+    /// while no table is written in place. All later writes of these tables go to both disks.
     pub(crate) async fn copy_group(&self, slot: usize, (of, group): (usize, u64)) {
         let _alone = self.placing.alone(self.turn_of(of, group)).await;
         if self.is_free(of, group) && !self.roomy.borrow().contains(&(of, group)) {
@@ -315,7 +318,7 @@ impl Sums {
         }
     }
 
-    /// Places of tables, block by block: zeros for one that cannot be read.
+    /// Reads places of tables block by block, with zeros for a block that cannot be read.
     async fn read_places(&self, slot: usize, at: u64, length: usize) -> Bytes {
         let mut all = Vec::with_capacity(length);
         for block in (at..at + length as u64).step_by(BLOCK as usize) {
@@ -325,8 +328,8 @@ impl Sums {
         all.into()
     }
 
-    /// A member comes back. What is known of the tables that it has is of before, or of what it
-    /// would have got since.
+    /// Forgets the known state of tables on a member that comes back: it is outdated, or of
+    /// versions that the member did not get.
     pub(crate) fn come_back(&self, slot: usize) {
         self.roomy.borrow_mut().retain(|(of, _)| !self.layout.holders(*of).contains(&slot));
         self.arrivals.set(self.arrivals.get() + 1);
@@ -339,7 +342,7 @@ impl Sums {
         }
     }
 
-    /// The first record that is needed for sums that are not at home.
+    /// The first record that is needed for checksums that are not in place.
     pub(crate) fn needed_from(&self) -> u64 {
         if is_planted(Bug::ForgottenSums) {
             return NO_RECORD;
@@ -347,15 +350,15 @@ impl Sums {
         self.needed.get()
     }
 
-    /// The same, as the tables have it.
+    /// The same value, computed from the tables.
     fn first_needed(&self) -> u64 {
         let known = self.known.borrow();
         known.values().map(|table| table.needed_from()).min().unwrap_or(NO_RECORD)
     }
 
-    /// Brings home what has changed, durably; one call at a time. Whether there was room for it. Of
-    /// fresh stripes the second place of a table is durable with the next flush: a return needs the
-    /// first.
+    /// Writes changed tables in place, durably; one call at a time. Returns whether there was room.
+    /// For fresh stripes the second place of a table is durable with the next flush: recovery needs
+    /// the first.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -382,10 +385,10 @@ impl Sums {
                 let (kept, before) = (&table.kept[copy], before[number][copy]);
                 if kept.get() == before {
                     kept.set(before.with(versions[number].1));
-                } // else it is another member's by now
+                } // else it belongs to another member by now
             }
         }
-        // The place that held is written over only now (see `table`).
+        // The place in force is overwritten only now (see `table`).
         if settled.is_ok() && !is_planted(Bug::SinglePlaces) {
             let again = self.write_all(&going, &versions).await;
             for (had, has) in had_room.iter_mut().zip(again) {
@@ -408,7 +411,7 @@ impl Sums {
         settled.map(|()| are_home)
     }
 
-    /// Writes versions of tables, each to the next place of both members; and which had room.
+    /// Writes versions of tables, each to the next place on both members. Returns which had room.
     async fn write_all(&self, going: &[Rc<Table>], versions: &[(Bytes, u64)]) -> Vec<[bool; 2]> {
         let writes = going.iter().zip(versions).map(|(table, (bytes, _))| async move {
             [self.write(table, 0, bytes).await, self.write(table, 1, bytes).await]
@@ -416,7 +419,7 @@ impl Sums {
         join_all(writes).await
     }
 
-    /// A table has gone home, perhaps without one of the two that have it.
+    /// Marks a stripe as missed if a table was written in place without one of its two members.
     fn note_who_misses(&self, table: &Table) {
         let all = self.members.all();
         let Some(map) = self.written.get().filter(|_| !is_planted(Bug::ForgottenTables)) else {
@@ -426,18 +429,18 @@ impl Sums {
             return;
         }
         let stripes = table.known().into_iter().map(|block| block * BLOCK / self.layout.unit);
-        // With any stripe of it the member gets the table when it comes back.
+        // Any stripe of the table does: with it, the member gets the table when it comes back.
         stripes.filter(|&it| map.is_logged(it)).take(1).for_each(|it| self.missed.touch(it, 0));
     }
 
-    /// Whether somebody waits for a table to come home: a record, or a member that comes.
+    /// Whether a record, or a member being filled, waits for a table to be written in place.
     fn is_needed(&self, table: &Table) -> bool {
         let is_of =
             |slot: usize| slot == table.slot || self.layout.holders(table.slot).contains(&slot);
         table.needed_from() != NO_RECORD || self.members.coming().is_some_and(is_of)
     }
 
-    /// Whether checksums of these stripes found no room when they were to go home.
+    /// Whether checksums of these stripes found no room when they were to be written in place.
     pub(crate) fn are_stuck(&self, stripes: &[u64]) -> bool {
         let known = self.known.borrow();
         let mut stuck = known.values().filter(|table| table.is_stuck.get());
@@ -447,7 +450,7 @@ impl Sums {
         })
     }
 
-    /// Writes the next version of a table to one of its members. Whether there was room.
+    /// Writes the next version of a table to one of its members. Returns whether there was room.
     async fn write(&self, table: &Table, copy: usize, bytes: &Bytes) -> bool {
         let (holder, at) = self.place(table.slot, table.number, copy);
         let writes = table.kept[copy].get().next().map(|place| {
@@ -457,12 +460,12 @@ impl Sums {
         join_all(writes).await.into_iter().all(|had_room| had_room)
     }
 
-    /// Whether both members have tables as they should. One that has not gets it with the next
-    /// that go home.
+    /// Verifies a table on both of its members. A member that lacks it gets it the next time tables
+    /// are written in place.
     pub(crate) async fn check(&self, slot: usize, number: u64) {
         let known = self.known.borrow().get(&(slot, number)).cloned();
         let Some(table) = known else {
-            self.table(slot, number).await; // who reads it looks at both
+            self.table(slot, number).await; // reading it verifies both
             return;
         };
         for (copy, kept) in table.kept.iter().enumerate() {
@@ -471,7 +474,7 @@ impl Sums {
             let (Some(holds), Some(found), true) =
                 (before.holds, found, self.members.has(self.layout.holders(slot)[copy]))
             else {
-                continue; // its member is out, or it was never there
+                continue; // its member is out, or never had it
             };
             let is_as_before = kept.get() == before && !table.is_going();
             if is_as_before && !found.is_unread && !Kept::has(&found, holds) {
@@ -481,7 +484,7 @@ impl Sums {
         }
     }
 
-    /// A member does not have a table that it had.
+    /// Records that a member lost a table that it had.
     fn met_wrong(&self, table: &Table, copy: usize) {
         table.change(NO_RECORD);
         self.members.counts.meet(self.layout.holders(table.slot)[copy], |met| {
@@ -494,7 +497,7 @@ impl Sums {
         self.layout.rows * self.layout.unit
     }
 
-    /// Who has a copy of a table, and where its first place is there.
+    /// The member that stores a copy of a table, and the offset of the first place there.
     fn place(&self, slot: usize, number: u64, copy: usize) -> (usize, u64) {
         let Layout { rows, unit, .. } = self.layout;
         let start = self.data_end() + map_size(rows) + copy as u64 * tables_size(rows, unit);
@@ -511,7 +514,7 @@ impl Sums {
         let table = match known() {
             Some(table) => table,
             None => {
-                // One at a time: who reads longest would bring back what was.
+                // One reader at a time: a slower one would bring back an older version.
                 let _alone = self.reading.alone(self.turn_of(slot, number)).await;
                 match known() {
                     Some(table) => table,
@@ -524,7 +527,7 @@ impl Sums {
         table
     }
 
-    /// Reads a table: the latest that both members have. One that lacks it gets it.
+    /// Reads the latest version of a table from both members. A member that lacks it gets it.
     async fn read(&self, slot: usize, number: u64) -> Rc<Table> {
         if self.is_unused(number..number + 1) {
             return self.begin(slot, number);
@@ -539,7 +542,7 @@ impl Sums {
         }
         for copy in (0..2).filter(|&copy| are_in[copy] && !table.is_everywhere(&found[copy])) {
             table.change(NO_RECORD);
-            // What cannot be read is counted by that, and perhaps not mended by a rewrite.
+            // An unreadable table counts as a read error already, and a rewrite may not repair it.
             let is_wrong = table.kept[copy].get().holds.is_none() && !found[copy].is_unread;
             if is_wrong && !table.is_empty() {
                 self.met_wrong(&table, copy);
@@ -548,7 +551,7 @@ impl Sums {
         self.keep(table)
     }
 
-    /// A table that was never used, whatever stands in its places.
+    /// A table that was never used, whatever its places hold.
     fn begin(&self, slot: usize, number: u64) -> Rc<Table> {
         let nothing = [Found::default(), Found::default()];
         let table = Table::new((slot, number), (self.base, &self.needed), &nothing, [true; 2]);
@@ -563,7 +566,7 @@ impl Sums {
         table
     }
 
-    /// What a member has in its places of a table, if it is in, or comes.
+    /// Reads a member's places of a table. `None` if the member is neither in nor being filled.
     async fn look(&self, slot: usize, number: u64, copy: usize) -> Option<Found> {
         let (holder, at) = self.place(slot, number, copy);
         let mut found = Found::default();
@@ -589,8 +592,8 @@ impl Sums {
         Some(Found { is_unread, ..found })
     }
 
-    /// What both members have in their places of a table. Where none of it can be read it is tried
-    /// again: a table of nothing would fit any bytes.
+    /// Reads both members' places of a table. If neither can be read, it retries: an empty table
+    /// would fit any bytes.
     async fn look_at_both(&self, slot: usize, number: u64) -> [Found; 2] {
         let look = async || {
             let (one, other) = join(self.look(slot, number, 0), self.look(slot, number, 1)).await;
@@ -600,10 +603,10 @@ impl Sums {
         self.members.retry(look, is_enough).await
     }
 
-    /// The blocks of which members have checksums in a table, by the latest that they have.
+    /// The blocks whose checksums are in a table, by the latest version that members have.
     ///
     /// # Errors
-    /// Why nothing can be told.
+    /// The reason why the table is unusable.
     pub(crate) async fn known_by_members(
         &self,
         slot: usize,
@@ -622,7 +625,7 @@ impl Sums {
         Ok(table.known())
     }
 
-    /// Marks blocks of stripes as lost of which no checksum is known; durably, if there is room.
+    /// Marks blocks of stripes without a known checksum as lost; durably, if there is room.
     ///
     /// # Errors
     /// [`IoError`] when the set has stopped.
@@ -636,7 +639,7 @@ impl Sums {
         self.bring_home(false).await.map(|_| ())
     }
 
-    /// Drops what was used longest ago, but for what is needed (invariant 3).
+    /// Evicts the least recently used tables that are not needed (invariant 3).
     fn make_room(&self) {
         let mut known = self.known.borrow_mut();
         if known.len() < MOST {

@@ -1,13 +1,14 @@
 //! A table: checksums of 1,008 blocks of a member, in memory and byte by byte.
 //!
-//! Each of the two members that have a table has two *places* for it, side by side. A new *version*
-//! goes to the place that does not hold, so that a cut or a torn write leaves what held, on each of
-//! them alone; and then to the other place, so that a place which rots leaves the same version, and
-//! no older one. Which holds is the later one that is whole; which of two members knows better is
-//! told by the versions. docs/formats/raid.md has the picture.
+//! Each of the two members that store a table has two *places* for it, side by side. A new
+//! *version* goes first to the place that is not in force, so that a cut or a torn write leaves the
+//! version in force, on each member independently; then it goes to the other place, so that a place
+//! that rots leaves the same version rather than an older one. In force is the place with the later
+//! whole version, and the version also says which of two members is more current.
+//! docs/formats/raid.md has the picture.
 //!
 //! Invariant:
-//! 1. The place that holds is not written over before the other one is durable.
+//! 1. The place in force is not overwritten before the other one is durable.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,19 +26,19 @@ use crate::layout::Layout;
 use crate::planted::{Bug, is_planted};
 use crate::record::Change;
 
-/// Of a table that has changed: no record is needed for that.
+/// Marks a table as changed without need for a record.
 pub(crate) const NO_RECORD: u64 = u64::MAX;
 
-/// In place of the sum of a block: no disk has the block, and its sum is not known. A block may
-/// have it for a sum as well, and then that is right.
+/// In place of a block's checksum: no disk has the block, and its checksum is unknown. A real
+/// checksum may have this value as well, and then counts.
 pub(crate) const MARK: u32 = u32::MAX;
 
-/// The sum of a block; zero is none.
+/// Checksum of a block; never zero, which stands for none.
 pub(crate) fn sum_of(block: &[u8]) -> u32 {
     label::sum_of(block).max(1)
 }
 
-/// So that no block of the map of what was written passes for a table.
+/// Distinguishes a table from a block of the map.
 const KIND: [u8; 8] = *b"raid sum";
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -53,44 +54,44 @@ struct Raw {
     sums: [U32; SUMS as usize],
 }
 
-/// The tables that have the checksums of a range of a member's data area, in bytes.
+/// The tables that cover a byte range of a member's data area.
 pub(crate) fn tables_of(offset: u64, length: u64) -> Range<u64> {
     let of_table = SUMS * BLOCK;
     offset / of_table..(offset + length).div_ceil(of_table)
 }
 
-/// What stands in a place of a table.
+/// A version of a table, as read from a place.
 pub(crate) struct Version {
     number: u64,
     sums: Vec<u32>,
 }
 
 impl Version {
-    /// Whether these bytes are those of a table of this set, with damage or without.
+    /// Whether these bytes are a table of this set, damaged or not.
     pub(crate) fn resembles(bytes: &[u8], set: &Id) -> bool {
         Raw::ref_from_bytes(bytes).is_ok_and(|raw| raw.kind == KIND && raw.set == *set)
     }
 
-    /// What a table's bytes say, if that is what they are.
+    /// Decodes a table, if these bytes are that table.
     pub(crate) fn decode(bytes: &[u8], set: &Id, slot: usize, number: u64) -> Option<Self> {
         let raw = Raw::ref_from_bytes(bytes).ok()?;
         let is_whole = is_sealed(bytes, offset_of!(Raw, checksum));
         let (of_slot, of_number) = (raw.slot.get() as usize, raw.number.get());
         let is_it = raw.kind == KIND && raw.set == *set && (of_slot, of_number) == (slot, number);
         let sums = || raw.sums.iter().map(|sum| sum.get()).collect();
-        // No set lives so long.
+        // No set reaches such a version.
         let is_possible = raw.version.get() < u64::MAX / 2;
         (is_whole && is_it && is_possible).then(|| Self { number: raw.version.get(), sums: sums() })
     }
 }
 
-/// What a member has in its two places of a table.
+/// A member's two places of a table, as read.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) versions: [Option<Version>; 2],
-    /// One of them cannot be read: who knows what it has.
+    /// One of them cannot be read: its contents are unknown.
     pub(crate) is_unread: bool,
-    /// One of them was a version, and has rotted.
+    /// One of them held a version, and has rotted.
     pub(crate) is_damaged: bool,
 }
 
@@ -101,12 +102,12 @@ impl Found {
     }
 }
 
-/// What is known of a member's two places of a table.
+/// Known state of a member's two places of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// Which of them holds, durably, and its version.
+    /// The place in force, durably, and its version.
     pub(crate) holds: Option<(usize, u64)>,
-    /// Something stands in both: a host that is full has room for them.
+    /// Both places are allocated: they have space even if the host is full.
     pub(crate) has_room: bool,
 }
 
@@ -118,12 +119,12 @@ impl Kept {
         Self { holds: whole.max_by_key(|(_, version)| *version), has_room }
     }
 
-    /// Whether that version is in that place.
+    /// Whether a place has a version.
     pub(crate) fn has(found: &Found, (place, version): (usize, u64)) -> bool {
         found.versions[place].as_ref().is_some_and(|it| it.number == version)
     }
 
-    /// The places of the next version.
+    /// The places for the next version.
     pub(crate) fn next(&self) -> Range<usize> {
         match self.holds {
             _ if is_planted(Bug::OnePlace) => 0..1,
@@ -133,12 +134,12 @@ impl Kept {
         }
     }
 
-    /// Whether a place has nothing that holds, or may not be there at all.
+    /// Whether a place holds no version in force, and may not be allocated.
     pub(crate) fn is_free(&self, place: usize) -> bool {
         !self.has_room && self.holds.is_none_or(|(holds, _)| holds != place)
     }
 
-    /// The same when this version stands where the next one was to go, durably.
+    /// The state after this version was written durably where the next one goes.
     pub(crate) fn with(&self, version: u64) -> Self {
         let places = self.next();
         let has_room = self.has_room || places.len() == 2;
@@ -146,36 +147,36 @@ impl Kept {
     }
 }
 
-/// Sums of so many blocks of a member, one after the other.
+/// A table of checksums of consecutive blocks of a member.
 pub(crate) struct Table {
-    /// Whose blocks they are, and which of its tables it is.
+    /// Slot of the member whose blocks it covers, and its number among that member's tables.
     pub(crate) slot: usize,
     pub(crate) number: u64,
     sums: RefCell<Vec<u32>>,
-    /// What those were of blocks that are logged and not at home yet.
+    /// Former checksums of blocks that are logged and not yet in place.
     former: RefCell<BTreeMap<usize, u32>>,
     /// The first record that any table needs, or an earlier one.
     needed: Rc<Cell<u64>>,
-    /// The first record of which it has something that is not at home.
+    /// The first record with a change that is not in place.
     changed: Cell<Option<u64>>,
-    /// The same of what is on its way home.
+    /// The same for changes that are being written in place.
     going: Cell<Option<u64>>,
     /// The last version that was written anywhere.
     version: Cell<u64>,
-    /// Any that was written before the set was opened is smaller.
+    /// Larger than any version that was written before the set was opened.
     base: u64,
-    /// What the two members that have it have of it.
+    /// State of the table on the two members that store it.
     pub(crate) kept: [Cell<Kept>; 2],
-    /// It gets its places.
+    /// Its places are being allocated.
     pub(crate) is_placed: Cell<bool>,
-    /// It was to go home, and found no room.
+    /// It was to be written in place, and found no room.
     pub(crate) is_stuck: Cell<bool>,
-    /// When it was used last.
+    /// Time of its last use.
     pub(crate) used: Cell<u64>,
 }
 
 impl Table {
-    /// Of what those of the two members have of it that are in: the latest.
+    /// A table with the latest version that the active ones of its two members have.
     pub(crate) fn new(
         (slot, number): (usize, u64),
         (base, needed): (u64, &Rc<Cell<u64>>),
@@ -185,7 +186,7 @@ impl Table {
         let of_those_in = found.iter().zip(are_in).filter(|(_, is_in)| *is_in);
         let versions = of_those_in.flat_map(|(found, _)| found.versions.iter().flatten());
         let latest = versions.max_by_key(|it| it.number);
-        // Also of a member that is out: some day it may come back with that.
+        // A member that is out counts as well: it may come back with its version some day.
         let numbers = found.iter().flat_map(|found| found.versions.iter().flatten());
         let last = numbers.map(|it| it.number).max().unwrap_or_default();
         let unknown = || vec![0; SUMS as usize];
@@ -210,7 +211,7 @@ impl Table {
         [0, 1].map(|copy| self.kept[copy].get())
     }
 
-    /// Whether a member has the latest in both places, or nothing that could be told of it.
+    /// Whether a member has the latest version in both places, or no version exists.
     pub(crate) fn is_everywhere(&self, found: &Found) -> bool {
         let latest = self.version.get();
         let has = |it: &Option<Version>| it.as_ref().map_or(0, |it| it.number) == latest;
@@ -220,25 +221,25 @@ impl Table {
         found.versions.iter().all(has)
     }
 
-    /// The blocks of which something is known.
+    /// The blocks with a known checksum.
     pub(crate) fn known(&self) -> Vec<u64> {
         let sums = self.sums.borrow();
         let blocks = (self.number * SUMS..).zip(&*sums);
         blocks.filter(|(_, sum)| **sum != 0).map(|(block, _)| block).collect()
     }
 
-    /// Nothing is known of its blocks.
+    /// Whether no checksum is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.sums.borrow().iter().all(|&sum| sum == 0)
     }
 
-    /// Nobody has anything of it, nor is to have.
+    /// Whether no member has any of it, and none is about to get it.
     pub(crate) fn is_nowhere(&self) -> bool {
         let is_under_way = self.has_changed() || self.is_going() || self.is_placed.get();
         !is_under_way && self.all_kept() == [Kept::default(); 2]
     }
 
-    /// One of the two members that have it has nothing of it that counts.
+    /// Resets the state of one of its members, which has nothing that counts.
     pub(crate) fn leave(&self, holder: usize, layout: &Layout) {
         let holders = layout.holders(self.slot);
         let kept = self.kept.iter().zip(holders).filter(|(_, member)| *member == holder);
@@ -256,23 +257,23 @@ impl Table {
         records.into_iter().flatten().min().unwrap_or(NO_RECORD)
     }
 
-    /// Whether it has something that is not at home.
+    /// Whether it has changes that are not in place.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed.get().is_some()
     }
 
-    /// Whether that is on its way.
+    /// Whether it is being written in place.
     pub(crate) fn is_going(&self) -> bool {
         self.going.get().is_some()
     }
 
-    /// What has changed goes home from now on: the bytes of it, and their version.
+    /// Begins writing its changes in place: returns its bytes and their version.
     pub(crate) fn go(&self, set: &Id) -> (Bytes, u64) {
         self.going.set(self.changed.take());
         self.next_version(set)
     }
 
-    /// What went is at home on both members, or is changed as before.
+    /// Ends that write: the changes are in place on both members, or pending as before.
     pub(crate) fn has_gone(&self, is_home: bool) {
         self.is_stuck.set(!is_home);
         if let Some(first) = self.going.take().filter(|_| !is_home) {
@@ -280,7 +281,7 @@ impl Table {
         }
     }
 
-    /// A member that has nothing of it that counts is to have it.
+    /// Schedules the table for a member that stores it and has nothing of it that counts.
     pub(crate) fn come_to(&self, holder: usize, layout: &Layout) {
         if !is_planted(Bug::LostTables) {
             self.leave(holder, layout);
@@ -288,7 +289,7 @@ impl Table {
         }
     }
 
-    /// Its bytes as they are now, and their version.
+    /// Its current bytes, with a new version.
     pub(crate) fn next_version(&self, set: &Id) -> (Bytes, u64) {
         let version = self.version.get().max(self.base) + 1;
         self.version.set(version);
@@ -303,11 +304,11 @@ impl Table {
     }
 }
 
-/// Tables of some blocks of a member, in hand.
+/// The tables of a range of a member's blocks, held in memory.
 pub(crate) struct InHand(pub(crate) Vec<Rc<Table>>);
 
 impl InHand {
-    /// Of each of these whole blocks its table, and which of the sums there.
+    /// The table, and the index in it, for each of these whole blocks.
     fn places(&self, offset: u64, length: u64) -> impl Iterator<Item = (&Rc<Table>, usize)> {
         let first = self.0[0].number;
         let place =
@@ -315,8 +316,8 @@ impl InHand {
         (offset / BLOCK..(offset + length) / BLOCK).map(place)
     }
 
-    /// Whether whole blocks fit their sums, one by one. Of those that are being written, which one
-    /// may read meanwhile, they may fit what was before.
+    /// Whether whole blocks fit their checksums, one by one. A block that is being written, which
+    /// may be read meanwhile, may fit its former checksum.
     pub(crate) fn fit<'i>(
         &'i self,
         offset: u64,
@@ -331,7 +332,7 @@ impl InHand {
         })
     }
 
-    /// These whole blocks are what stands there, or will, by this record.
+    /// Sets the checksums of whole blocks that are, or will be, in place by this record.
     pub(crate) fn change(&self, offset: u64, sums: &[u32], record: u64) {
         for (&sum, (table, place)) in
             sums.iter().zip(self.places(offset, sums.len() as u64 * BLOCK))
@@ -341,7 +342,7 @@ impl InHand {
         }
     }
 
-    /// Of how many of these whole blocks no sum is known.
+    /// Number of these whole blocks without a known checksum.
     pub(crate) fn unknown(&self, offset: u64, length: u64) -> u64 {
         let is_unknown = |(table, place): &(&Rc<Table>, usize)| table.sums.borrow()[*place] == 0;
         self.places(offset, length).filter(is_unknown).count() as u64
@@ -359,30 +360,30 @@ impl InHand {
         }
     }
 
-    /// What stands there, and needs no record.
+    /// Sets checksums from blocks' bytes, without need for a record.
     pub(crate) fn take(&self, offset: u64, bytes: &[u8]) {
         self.change(offset, &sums_of(bytes), NO_RECORD);
     }
 
-    /// The sum of a block; zero if it is not known.
+    /// Checksum of a block; zero if unknown.
     pub(crate) fn sum(&self, offset: u64) -> u32 {
         let mut places = self.places(offset, BLOCK);
         places.next().map_or(0, |(table, place)| table.sums.borrow()[place])
     }
 
-    /// Whether a block is marked: what stands there is not what belongs there, and no disk is to
-    /// blame. Older programs marked it with a sum that follows from what stood there.
+    /// Whether a block is marked: its bytes are not what belongs there, and no disk is to blame.
+    /// Older programs marked it with a checksum derived from those bytes.
     pub(crate) fn is_marked(&self, offset: u64, block: &[u8]) -> bool {
         [MARK, not(sum_of(block))].contains(&self.sum(offset))
     }
 
-    /// No disk has this block, and its sum is not known.
+    /// Marks a block that no disk has, and whose checksum is unknown.
     pub(crate) fn lose(&self, offset: u64) {
         self.change(offset, &[MARK], NO_RECORD);
     }
 }
 
-/// Another sum.
+/// A different checksum.
 pub(crate) fn not(sum: u32) -> u32 {
     if sum == u32::MAX { 1 } else { !sum }
 }
@@ -398,7 +399,7 @@ mod tests {
 
     const SET: Id = [7; 16];
 
-    /// A table of which the members have nothing.
+    /// A table that the members have nothing of.
     fn new(slot: usize, number: u64) -> Table {
         Table::new(
             (slot, number),

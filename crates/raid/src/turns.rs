@@ -1,4 +1,4 @@
-//! Who is at work on what: of each thing that has a number, a stripe say, one task at a time.
+//! Per-number exclusive locks: one task at a time works on, for example, a stripe.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use runtime::sync::{Lock, Permit};
 
-/// The things on which there is work.
+/// The locks that are held or awaited, by number.
 #[derive(Default)]
 pub(crate) struct Turns(RefCell<HashMap<u64, Lock>>);
 
-/// A thing that one task has alone.
+/// Exclusive hold on one number, released on drop.
 pub(crate) struct Alone {
     turns: Rc<Turns>,
     number: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Alone {
 }
 
 impl Turns {
-    /// Waits until we are alone with a thing.
+    /// Waits for the exclusive lock on a number.
     pub(crate) async fn alone(self: &Rc<Self>, number: u64) -> Alone {
         let lock = self.0.borrow_mut().entry(number).or_default().clone();
         let permit = Some(lock.exclusive().await);
@@ -30,7 +30,7 @@ impl Drop for Alone {
     fn drop(&mut self) {
         self.permit = None;
         let mut turns = self.turns.0.borrow_mut();
-        // A task that waited has it now, so it is not free.
+        // A waiting task owns the lock now, so it is not free.
         if turns.get(&self.number).is_some_and(Lock::is_free) {
             turns.remove(&self.number);
         }

@@ -1,13 +1,13 @@
-//! Blocks that a member lacks, because no disk gave them when it was filled.
+//! Blocks that a member lacks because no disk returned them when the member was filled.
 //!
-//! Such a block is not lost: a disk that could not be read may have it. The block keeps its true
-//! checksum, which what stands there does not fit, and reads as EIO. It stays on this list until a
-//! read, a scrub, a later attempt ([`crate::refill`]) or a client writes it.
+//! Such a block is not lost: a disk that could not be read may have it. It keeps its true checksum,
+//! which the bytes on the member do not fit, and reads as EIO. It stays on this list until a read,
+//! a scrub, a later attempt ([`crate::refill`]) or a client writes it.
 //!
 //! Invariant:
-//! 1. A block is listed from when a fill has left it out until it is written or its member goes.
+//! 1. A block is listed from the time a fill leaves it out until it is written or its member goes.
 //!
-//! Not asserted: it is about calls of other files.
+//! Not asserted: it is about calls from other files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,19 +15,19 @@ use std::collections::BTreeSet;
 use crate::blocks::BLOCK;
 use crate::planted::{Bug, is_planted};
 
-/// Blocks of members, each with the slot and where in the data area it is.
+/// Blocks of members, each with its slot and its offset in the data area.
 #[derive(Default)]
 pub(crate) struct Unread(RefCell<BTreeSet<(usize, u64)>>);
 
 impl Unread {
-    /// A fill has left this block out.
+    /// Lists a block that a fill left out.
     pub(crate) fn note(&self, slot: usize, offset: u64) {
         if !is_planted(Bug::GivenUpFills) {
             self.0.borrow_mut().insert((slot, offset));
         }
     }
 
-    /// These bytes are written.
+    /// Removes the blocks of a range that was written.
     pub(crate) fn forget_range(&self, slot: usize, offset: u64, length: u64) {
         let mut all = self.0.borrow_mut();
         if !all.is_empty() {
@@ -35,18 +35,18 @@ impl Unread {
         }
     }
 
-    /// Another disk has the slot.
+    /// Removes all blocks of a slot that another disk has taken.
     pub(crate) fn forget(&self, slot: usize) {
         self.0.borrow_mut().retain(|(of, _)| *of != slot);
     }
 
-    /// Whether a block of these columns is listed, of whichever member.
+    /// Whether a block in this range is listed for any member.
     pub(crate) fn has_in(&self, offset: u64, length: u64) -> bool {
         let is_in = |&(_, at): &(usize, u64)| at + BLOCK > offset && offset + length > at;
         self.0.borrow().iter().any(is_in)
     }
 
-    /// The blocks of a slot.
+    /// The listed blocks of a slot.
     pub(crate) fn of(&self, slot: usize) -> Vec<u64> {
         self.0.borrow().range((slot, 0)..(slot + 1, 0)).map(|(_, at)| *at).collect()
     }

@@ -1,11 +1,12 @@
-//! Other versions of what a read gives.
+//! Alternative versions of the data that a read returned.
 //!
-//! Who reads may know better what belongs in a place than the checksums here do: one of a disk that
-//! has lost a write and its checksum fits the old bytes. So each member is doubted in turn: what it
-//! has is made of the others. Of a mirror each member is believed in turn. The version that the
-//! reader takes for right is written where another stands.
+//! A reader may verify data better than the checksums here: a checksum on a disk that lost both a
+//! write and the checksum's update fits the old bytes. So `mend` distrusts each member in turn and
+//! reconstructs its data from the others; on a mirror it takes each member's copy in turn. The
+//! version that the reader accepts is written wherever a different one is stored.
 //!
-//! The stripes stand still meanwhile, so what is judged is what is there when it is written.
+//! The stripes are locked meanwhile, so the judged version is still the one on disk when it is
+//! written.
 
 use block::{Buffer, IoError, IsRight};
 use futures::future::join_all;
@@ -17,7 +18,7 @@ use crate::parity::missing;
 use crate::stripe::Column;
 
 impl Array {
-    /// As [`block::BlockDevice::mend`]: of whole blocks of 4 KiB.
+    /// Implements [`block::BlockDevice::mend`] for whole blocks of 4 KiB.
     pub(crate) async fn mend(
         &self,
         at: u64,
@@ -34,7 +35,7 @@ impl Array {
         stripes.dedup();
         let mut alone = Vec::with_capacity(stripes.len());
         for &stripe in &stripes {
-            alone.push(self.stripes.alone(stripe).await); // in order: no two wait for each other
+            alone.push(self.stripes.alone(stripe).await); // in order, so that no two calls deadlock
         }
         if !stripes.iter().all(|&stripe| self.written.has(stripe)) {
             return Ok(None);
@@ -58,12 +59,13 @@ impl Array {
         Column { stripe, from, to: from + piece.length }
     }
 
-    /// A piece as a member of a mirror has it, or as the others say if its member is the one that
-    /// is doubted; nothing if they cannot tell.
+    /// A piece in the version of this turn: on a mirror, the copy of member `turn`; else the
+    /// member's own bytes, or a reconstruction from the others if its member is the distrusted one.
+    /// `None` if the disks cannot give it.
     async fn part(&self, piece: &Piece, turn: usize) -> Option<Vec<u8>> {
         let (column, there) = (self.column_of(piece), self.stripe());
         let give = async |slot: usize| {
-            // What is on the disk is meant.
+            // Read the disk, not the cache.
             self.blocks.forget_range(slot, piece.offset, piece.length);
             let given = there.give(&column, slot).await;
             given.is_good().then_some(given.bytes)
@@ -81,7 +83,7 @@ impl Array {
         Some(missing(column.length(), others?.iter().map(Vec::as_slice)))
     }
 
-    /// Writes what is right where something else stands.
+    /// Writes the accepted version wherever a different one is stored.
     async fn put_version(&self, piece: &Piece, right: &[u8]) {
         let (column, there) = (self.column_of(piece), self.stripe());
         let slots = match self.layout.level {

@@ -1,13 +1,13 @@
-//! A member that is not there, where a set is opened though too few members are.
+//! Stand-in for a missing member, when a set is opened with too few members.
 //!
-//! Everything of a set counts on a device for each member that it takes. A void stands for one that
-//! nobody has: it cannot be read, but for what was written to it since, which stays in memory. So
-//! the log of the set brings home what it has of the member, and all other blocks of it are made of
-//! the others, or lost.
+//! A set expects a device for each of its members. A void stands in for one that is missing: reads
+//! fail, except of blocks that were written to it since, which stay in memory. So the set's log
+//! replays what it has for the member; all other blocks are reconstructed from the other members,
+//! or lost.
 //!
-//! In front of the data it reads as zeros: it has no label, and its log has no record.
+//! Before the start of the data area it reads as zeros: it has no label, and its log has no record.
 //!
-//! Invariant: what it gives of the data area was written to it.
+//! Invariant: bytes that it returns from the data area were written to it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,22 +19,22 @@ use futures::FutureExt;
 
 use crate::blocks::BLOCK;
 
-/// See the module's prose.
+/// See the module.
 pub(crate) struct Void {
     geometry: Geometry,
     data_start: u64,
-    /// Blocks that were written, by their places in blocks.
+    /// Written blocks, by block number.
     written: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
 impl Void {
-    /// A member like another one, whose data begins at this byte.
+    /// A void with another member's geometry, whose data area begins at this byte.
     pub(crate) fn new(like: Geometry, data_start: u64) -> Self {
         let geometry = Geometry { read_only: false, ..like };
         Self { geometry, data_start, written: RefCell::default() }
     }
 
-    /// What stands at a block, if that is known.
+    /// A block's bytes, if known.
     fn block(&self, number: u64) -> Option<Vec<u8>> {
         let nothing = || (number * BLOCK < self.data_start).then(|| vec![0; BLOCK as usize]);
         self.written.borrow().get(&number).cloned().or_else(nothing)
@@ -56,7 +56,8 @@ impl Void {
         Ok(buffer)
     }
 
-    /// A set writes whole blocks to its members; the rest of one that is not known stays so.
+    /// A set writes whole blocks to its members; a partial write to an unknown block leaves it
+    /// unknown.
     fn write_now(&self, offset: u64, data: &[Bytes]) -> Result<(), IoError> {
         self.geometry.check(Verb::Write, offset, block::length_of(data))?;
         let data = data.concat();

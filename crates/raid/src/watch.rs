@@ -1,16 +1,16 @@
 //! Members that do not answer.
 //!
-//! Each device of a set stands behind a [`Watched`] one, which notes since when calls of it are
-//! under way. A member is *silent* when one of them has had no answer for a while, and another
-//! member has answered since that began, or is asked for nothing: where nobody answers it is no
-//! single disk. It is told, and stays in: who waits for it waits until the system gives up, which
-//! is an error of the member.
-//! While a set is opened each disk that does not answer is reported ([`reporting`]).
+//! Each device of a set is wrapped in a [`Watched`] one, which records the start times of its calls
+//! under way. A member is *silent* when one of its calls has had no answer for a while, and another
+//! member has answered since that call began, or has no call under way: if no member answers, no
+//! single disk is at fault. A silent member is reported and stays in. Its callers wait until the
+//! system gives up, which is an error of the member. While a set is opened, each disk that does not
+//! answer is reported ([`reporting`]).
 //!
 //! Invariants:
-//! 1. A call is noted from when it is made until it has its answer, or nobody waits for that.
+//! 1. A call is recorded from the time it is made until it is answered or its caller drops it.
 //!
-//! Not asserted: 1, which is what making and dropping a [`Call`] does.
+//! Not asserted: 1, which creating and dropping a [`Call`] maintains.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,41 +24,41 @@ use futures::FutureExt;
 use futures::future::{Either, select};
 use runtime::{Clock, Instant};
 
-/// After so long without an answer a member is silent.
+/// Time without an answer after which a member is silent.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(30);
 /// A disk that gives no answer for this long while a set is opened is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reports a disk, by its number, that gives no answer while a set is opened.
+/// Reports a disk, by its number, that does not answer while a set is opened.
 pub type ReportSilence = Rc<dyn Fn(usize)>;
 
-/// The calls of a device.
+/// The calls under way of one device.
 pub(crate) struct Calls {
     clock: Rc<dyn Clock>,
-    /// Where their device lies in memory.
+    /// Address of the device in memory.
     of: usize,
-    /// When those began that are under way, in their order.
+    /// Start times of the calls under way, in order.
     under_way: RefCell<BTreeMap<u64, Instant>>,
     next: Cell<u64>,
-    /// When the last one had its answer.
+    /// Time of the latest answer.
     answered: Cell<Instant>,
 }
 
 impl Calls {
-    /// Those of this device, or of none.
+    /// An empty list for a device, or for none.
     pub(crate) fn new(device: Option<&Rc<dyn BlockDevice>>, clock: Rc<dyn Clock>) -> Self {
         let (answered, next) = (Cell::default(), Cell::new(0));
         let of = device.map_or(0, address_of);
         Self { clock, of, under_way: RefCell::default(), next, answered }
     }
 
-    /// Whether they are of this device.
+    /// Whether the list belongs to this device.
     pub(crate) fn are_of(&self, device: &Rc<dyn BlockDevice>) -> bool {
         self.of == address_of(device)
     }
 
-    /// For how long each of these devices is silent, if it is.
+    /// For each device, how long it has been silent; `None` if it is not silent.
     pub(crate) fn silences(all: &[Rc<Self>]) -> Vec<Option<Duration>> {
         let of = |(place, calls): (usize, &Rc<Self>)| {
             let began = *calls.under_way.borrow().values().next()?;
@@ -72,7 +72,7 @@ impl Calls {
         all.iter().enumerate().map(of).collect()
     }
 
-    /// For how long its oldest call has waited.
+    /// Age of the oldest call under way.
     pub(crate) fn waits(&self) -> Option<Duration> {
         let began = *self.under_way.borrow().values().next()?;
         Some(self.clock.now().since(began))
@@ -101,8 +101,8 @@ pub(crate) fn address_of(device: &Rc<dyn BlockDevice>) -> usize {
     Rc::as_ptr(device).cast::<()>().addr()
 }
 
-/// Does work, and reports disks that do not answer meanwhile, again and again. `disks` are their
-/// calls, and the numbers by which they are reported.
+/// Runs `work`, and meanwhile repeatedly reports disks that do not answer. `disks` are the numbers
+/// by which they are reported, with their calls.
 pub(crate) async fn reporting<T>(
     disks: Vec<(usize, Rc<Calls>)>,
     clock: &Rc<dyn Clock>,
@@ -125,7 +125,7 @@ pub(crate) async fn reporting<T>(
     }
 }
 
-/// A call that is under way.
+/// A call under way.
 struct Call {
     calls: Rc<Calls>,
     number: u64,
@@ -137,7 +137,7 @@ impl Drop for Call {
     }
 }
 
-/// A device whose calls are noted.
+/// A device wrapper that records its calls.
 pub(crate) struct Watched {
     device: Rc<dyn BlockDevice>,
     calls: Rc<Calls>,

@@ -1,12 +1,12 @@
-//! What stood on a disk before it became a member or a spare: an older file system, or a record of
-//! an older log, would be found there.
+//! Wiping a disk that becomes a member or a spare: an older file system, or a record of an older
+//! log, must not be found there.
 
 use block::{BlockDevice, Buffer, IoError, clear};
 
 use crate::label::{LABEL_SIZE, Label, places};
 
-/// Has a disk forget what stood between its first label and the data, the log as well, and what
-/// stood behind its second label. Durably.
+/// Clears, durably, the space between the first label and the data area, the log included, and the
+/// space behind the second label.
 ///
 /// # Errors
 /// [`IoError`] when it cannot be written.
@@ -17,8 +17,8 @@ pub(crate) async fn wipe(device: &dyn BlockDevice, data_start: u64) -> Result<()
     device.flush().await
 }
 
-/// Has a disk on which something else was made be no member any more: what stands there of its
-/// labels is gone, durably. A place with other bytes stays as it is.
+/// Clears the labels of a former member on which something else was made, durably. A label's place
+/// that holds other bytes stays as it is.
 ///
 /// # Errors
 /// [`IoError`].

@@ -1,33 +1,35 @@
-//! Which stripes were ever written.
+//! Map of the stripes that were ever written.
 //!
-//! What was never written reads as zeros, whatever stands on the members: so a new set needs no
-//! first look at its disks, and a member that is made again gets only what there is. A bit for each
-//! stripe stands on each member, behind its data. The first write of a stripe makes all of the
-//! stripe what it then is, zeros where nothing is written; its record has the bit as well.
+//! A stripe that was never written reads as zeros, whatever the members hold: so a new set needs no
+//! initial sync, and a rebuild copies only written stripes. Each member has a bit for each stripe,
+//! behind its data. The first write of a stripe defines all of it, with zeros where nothing is
+//! written; its record has the bit as well.
 //!
-//! A plain write needs no record for that: as long as no bit says that the stripe was written, a
-//! cut leaves zeros. Such a stripe is *fresh*: it is written in its place, without the log, again
-//! and again, until a flush. That makes it durable, with its checksums, and only then has a record
-//! say the bits of all that are fresh. Meanwhile they stand still.
+//! A plain write needs no record for the bit: as long as no bit says that the stripe was written, a
+//! cut leaves zeros. Such a stripe is *fresh*: it is written in place, without the log, any number
+//! of times until a flush. The flush makes it durable, with its checksums, and only then a record
+//! sets the bits of all fresh stripes. Meanwhile they are not written.
 //!
-//! A stripe of which nothing is needed any more can be *vacated*: a record takes its bit back, and
-//! then it is as if it had never been written. So what is written to it next needs no log either.
-//! Until that record is durable it is written as before: a return would believe what it was. From
-//! then on no return brings home what earlier records have of it.
+//! A stripe whose data is no longer needed can be *vacated*: a record clears its bit, and it is as
+//! if it had never been written. So the next write to it needs no log either. Until that record is
+//! durable the stripe is written as before, because recovery would trust its old contents. From
+//! then on recovery replays no earlier record of it.
 //!
-//! Records become durable one after the other, and each has the bits of all before it. The map goes
-//! home when the log makes room, behind the stripes: so it tells of no stripe that stands in a
-//! record alone. Its blocks have sums and versions; of what the members have the latest counts.
+//! Records become durable one after the other, and each has the bits of all before it. The map is
+//! written in place when the log makes room, behind the stripes: so it has no bit of a stripe that
+//! is in a record alone. Its blocks have checksums and versions; the latest version on any member
+//! counts.
 //!
 //! Invariants:
-//! 1. A bit is in the log with what the stripe is, or on all members when that is at home.
-//! 2. Readers go by the bits of stripes that are at home, or fresh.
-//! 3. A stripe is written in its place only while no record has its bit, nor will have it before a
-//!    flush; one that had it, once a durable record has taken it back.
-//! 4. A block of the map has a later version than any with other bits, on whatever member.
+//! 1. A bit is in the log together with the stripe's contents, or on all members once those are in
+//!    place.
+//! 2. Readers go by the bits of stripes that are in place, or fresh.
+//! 3. A stripe is written in place without the log only while no record has its bit, nor will have
+//!    it before a flush; a stripe that had its bit, only once a durable record has cleared it.
+//! 4. A block of the map has a later version than any with other bits, on any member.
 //!
-//! Not asserted: 1, which is about what a cut leaves: torture's campaign `contract` cuts there; 2,
-//! which is what the functions are named for; 4, which takes reading all members.
+//! Not asserted: 1, which is about the state after a cut: torture's campaign `contract` cuts there;
+//! 2, which the functions' names express; 4, which takes reading all members.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,12 +47,12 @@ use crate::layout::Layout;
 use crate::planted::{Bug, is_planted};
 use crate::record::{Change, Slots};
 
-/// So that no table of checksums passes for a block of the map.
+/// Distinguishes a block of the map from a table of checksums.
 const KIND: [u8; 4] = *b"rmap";
-/// The same of the first form, which had no version where this one has it: all are older.
+/// Kind of the first format, which has no version field: such blocks are older than all others.
 const FIRST_KIND: ([u8; 4], [u8; 4]) = (*b"raid", *b" map");
 
-/// A block of the map.
+/// A block of the map, as on disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -62,48 +64,48 @@ struct Raw {
     bits: [u8; MAP_BITS as usize],
 }
 
-/// See the module's prose.
+/// The map; see the module.
 pub(crate) struct Written {
     set: Id,
-    /// Where the map is in the data area of each member, in bytes.
+    /// Byte offset of the map in each member's data area.
     start: u64,
-    /// The bits that are in durable records, or at home.
+    /// The bits in durable records, or in place.
     logged: RefCell<Vec<u8>>,
-    /// Of each block the version that has them.
+    /// For each block, the version that has those bits.
     versions: RefCell<Vec<u32>>,
     /// The bits that were ever set since the set was opened.
     ever: RefCell<Vec<u8>>,
-    /// The bits of stripes that are at home.
+    /// The bits of stripes that are in place.
     home: RefCell<Vec<u8>>,
-    /// Stripes that are fresh, or are about to be.
+    /// Stripes that are fresh or becoming fresh.
     fresh: RefCell<BTreeMap<u64, Fresh>>,
-    /// Blocks of the map that differ from what members have, and the first record that is needed
-    /// for that.
+    /// Blocks of the map that differ from those on the members, each with the first record that is
+    /// needed for it.
     unsaved: RefCell<BTreeMap<u64, u64>>,
-    /// They are to stand still.
+    /// Whether fresh stripes must not be written, because a task takes them.
     is_taking: Cell<bool>,
-    /// One of them has changed.
+    /// Notified when the state of a fresh stripe changes.
     moved: Signal,
 }
 
-/// What is done to a fresh stripe.
+/// State of a fresh stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fresh {
     /// Its first write is under way: it is not fresh yet.
     First,
-    /// It is written once more.
+    /// It is being written once more.
     Again,
     Nothing,
-    /// A record is to have its bit.
+    /// A record is about to set its bit.
     Settling,
 }
 
-/// Bits that a record changes, by the stripes.
+/// Changes of bits that a record makes, by stripe.
 #[derive(Default)]
 pub(crate) struct Moves {
-    /// These are written for the first time.
+    /// Stripes written for the first time.
     pub(crate) written: Vec<u64>,
-    /// Of these nothing is needed any more.
+    /// Stripes whose data is no longer needed.
     pub(crate) vacated: Vec<u64>,
 }
 
@@ -112,7 +114,7 @@ impl Moves {
         self.written.iter().chain(&self.vacated).copied()
     }
 
-    /// Makes them in bits, of which the first is that of this stripe.
+    /// Applies the changes to bits that begin with the bit of stripe `first`.
     fn make(&self, bits: &mut [u8], first: u64) {
         let end = first + bits.len() as u64 * 8;
         let here = |all: &[u64]| -> Vec<u64> {
@@ -123,7 +125,7 @@ impl Moves {
     }
 }
 
-/// A block of the map, as a member has it.
+/// A block of the map, as on a member.
 #[derive(Clone, Debug)]
 pub(crate) struct MapBlock {
     version: u32,
@@ -131,17 +133,17 @@ pub(crate) struct MapBlock {
 }
 
 impl MapBlock {
-    /// With these bits, counted from its first, where no member has a version of it.
+    /// A block with these bits, numbered from its first, for use when no member has any version.
     pub(crate) fn recalled(bits: impl Iterator<Item = u64>) -> Self {
         let mut block = Self { version: 1, bits: vec![0; MAP_BITS as usize] };
         set_bits(&mut block.bits, bits);
         block
     }
 
-    /// What counts of what members have of one block. `None` when that is nothing.
+    /// The block in force among all members' versions. `None` if there are none.
     pub(crate) fn latest(known: Vec<Self>) -> Option<Self> {
         known.into_iter().reduce(|mut one, other| {
-            // They go round, but no two of members are that far from each other.
+            // Versions wrap around, but those of two members are never that far apart.
             let is_later = other.version.wrapping_sub(one.version) as i32 > 0;
             if one.version == other.version || is_planted(Bug::OldMaps) {
                 one.bits.iter_mut().zip(&other.bits).for_each(|(bit, other)| *bit |= other);
@@ -153,12 +155,12 @@ impl MapBlock {
     }
 }
 
-/// Where the map of a set is in the data area of each member, and how long, in bytes.
+/// Byte offset and length of a set's map in each member's data area.
 pub(crate) fn place(layout: &Layout) -> (u64, u64) {
     (layout.rows * layout.unit, map_size(layout.rows))
 }
 
-/// A block of the map with these bits, those of stripes from `MAP_BITS * 8 * number` on.
+/// Encodes a block of the map; its bits begin at stripe `MAP_BITS * 8 * number`.
 fn encode(set: &Id, number: u64, version: u32, bits: &[u8]) -> Bytes {
     let mut raw = Raw::new_zeroed();
     (raw.kind, raw.set, raw.number) = (KIND, *set, (number as u32).into());
@@ -167,7 +169,7 @@ fn encode(set: &Id, number: u64, version: u32, bits: &[u8]) -> Bytes {
     sealed(raw.as_bytes(), offset_of!(Raw, checksum)).into()
 }
 
-/// A block of the map, if that is what these bytes are.
+/// Decodes a block of the map, if these bytes are one.
 pub(crate) fn decode(bytes: &[u8], set: &Id, number: u64) -> Option<MapBlock> {
     let raw = Raw::ref_from_bytes(bytes).ok()?;
     let is_first = (raw.kind, raw.version.to_bytes()) == FIRST_KIND;
@@ -178,7 +180,7 @@ pub(crate) fn decode(bytes: &[u8], set: &Id, number: u64) -> Option<MapBlock> {
     is_whole.then(|| MapBlock { version, bits: raw.bits.to_vec() })
 }
 
-/// A map with these bits.
+/// Encodes a whole map.
 fn encode_all(set: &Id, bits: &[u8], versions: &[u32]) -> Bytes {
     let blocks = (0..).zip(bits.chunks_exact(MAP_BITS as usize).zip(versions));
     let encode = |(number, (bits, &version))| encode(set, number, version, bits);
@@ -186,14 +188,14 @@ fn encode_all(set: &Id, bits: &[u8], versions: &[u32]) -> Bytes {
     Buffer::joined(&blocks).freeze()
 }
 
-/// The map of a set of which no stripe was written.
+/// The map of a set without written stripes.
 pub(crate) fn empty(layout: &Layout, set: &Id) -> Bytes {
     let blocks = map_size(layout.rows) / MAP_BLOCK;
     encode_all(set, &vec![0; (blocks * MAP_BITS) as usize], &vec![0; blocks as usize])
 }
 
 impl Written {
-    /// With these blocks, which are all.
+    /// A map of these blocks, which must be all.
     pub(crate) fn new(layout: &Layout, set: Id, blocks: &[MapBlock]) -> Self {
         let (start, length) = place(layout);
         assert_eq!(blocks.len() as u64, length / MAP_BLOCK, "all of the map");
@@ -213,7 +215,7 @@ impl Written {
         }
     }
 
-    /// Of a set of which no stripe was written.
+    /// A map without written stripes.
     pub(crate) fn nothing(layout: &Layout, set: Id) -> Self {
         let empty = MapBlock { version: 0, bits: vec![0; MAP_BITS as usize] };
         Self::new(layout, set, &vec![empty; (map_size(layout.rows) / MAP_BLOCK) as usize])
@@ -224,34 +226,34 @@ impl Written {
         has_bit(&self.home.borrow(), stripe) || self.is_fresh(stripe)
     }
 
-    /// Whether no stripe of a range was since the set was opened, nor before, as far as anybody was
-    /// told.
+    /// Whether no stripe of a range has been written since the set was opened, or had its bit then.
     pub(crate) fn has_none(&self, mut stripes: Range<u64>) -> bool {
         stripes.all(|it| !has_bit(&self.ever.borrow(), it) && !self.is_fresh(it))
     }
 
-    /// Whether a host that is full has room for it, as far as is known: not that of a member that
-    /// has come since it was vacated, nor any after a start. Who is wrong finds out by the write.
+    /// Whether the stripe's space is believed allocated on a full host. Wrong for a member that
+    /// came after the stripe was vacated, and incomplete after a start; a caller that relies on it
+    /// learns so from its write.
     pub(crate) fn has_room(&self, stripe: u64) -> bool {
         self.has(stripe) || has_bit(&self.ever.borrow(), stripe)
     }
 
-    /// Whether a durable record, or the map at home, says that it was written.
+    /// Whether a durable record, or the map in place, has the stripe's bit.
     pub(crate) fn is_logged(&self, stripe: u64) -> bool {
         has_bit(&self.logged.borrow(), stripe)
     }
 
-    /// Whether it is fresh.
+    /// Whether a stripe is fresh.
     pub(crate) fn is_fresh(&self, stripe: u64) -> bool {
         self.fresh.borrow().get(&stripe).is_some_and(|&it| it != Fresh::First)
     }
 
-    /// How many are.
+    /// Number of fresh stripes, including those becoming fresh.
     pub(crate) fn count_fresh(&self) -> usize {
         self.fresh.borrow().len()
     }
 
-    /// Waits while a record is to have the bit of this stripe, with which we are alone.
+    /// Waits while a record is about to set this stripe's bit. The caller holds the stripe lock.
     pub(crate) async fn settled(&self, stripe: u64) {
         let is_settling = || {
             let is_it = self.fresh.borrow().get(&stripe) == Some(&Fresh::Settling);
@@ -262,7 +264,7 @@ impl Written {
         }
     }
 
-    /// A stripe is written in its place, by who is alone with it.
+    /// Begins a write in place without the log. The caller holds the stripe lock.
     pub(crate) fn begin(&self, stripe: u64) {
         assert!(!self.has(stripe) || self.is_fresh(stripe), "invariant 3");
         let mut fresh = self.fresh.borrow_mut();
@@ -271,7 +273,7 @@ impl Written {
         fresh.insert(stripe, before.map_or(Fresh::First, |_| Fresh::Again));
     }
 
-    /// That write is at home; or it came to nothing, and so does the set.
+    /// Ends that write. If it failed, the set fails as well.
     pub(crate) fn end(&self, stripe: u64, is_home: bool) {
         let mut fresh = self.fresh.borrow_mut();
         match fresh.get(&stripe) {
@@ -282,7 +284,8 @@ impl Written {
         self.moved.notify();
     }
 
-    /// Waits until fresh stripes stand still, and takes them: [`Written::let_go`] has to follow.
+    /// Waits until no fresh stripe is being rewritten, and takes them: [`Written::let_go`] must
+    /// follow.
     pub(crate) async fn take(&self) -> Vec<u64> {
         self.is_taking.set(true);
         while self.fresh.borrow().values().any(|&it| it == Fresh::Again) {
@@ -300,7 +303,7 @@ impl Written {
         taken
     }
 
-    /// Records have the bits of these, or they are fresh as before.
+    /// Releases taken stripes: records have their bits, or they are fresh as before.
     pub(crate) fn let_go(&self, stripes: &[u64], are_logged: bool) {
         for &stripe in stripes {
             if are_logged {
@@ -313,12 +316,12 @@ impl Written {
         self.moved.notify();
     }
 
-    /// A stripe that was written for the first time is at home.
+    /// Marks a stripe as in place after its first write.
     pub(crate) fn come_home(&self, stripe: u64) {
         set_bits(&mut self.home.borrow_mut(), [stripe]);
     }
 
-    /// What a record has of the map that makes these moves.
+    /// The changes of the map in a record that makes these moves.
     pub(crate) fn changes(&self, moves: &Moves, slots: Slots) -> Vec<Change> {
         let logged = self.logged.borrow();
         let change = |number: u64| {
@@ -333,7 +336,7 @@ impl Written {
         blocks_of(moves).into_iter().map(change).collect()
     }
 
-    /// That record is durable.
+    /// Applies moves whose record is durable.
     pub(crate) fn are_logged(&self, moves: &Moves, record: u64) {
         for number in blocks_of(moves) {
             self.unsaved.borrow_mut().entry(number).or_insert(record);
@@ -350,7 +353,8 @@ impl Written {
         self.unsaved.borrow().values().copied().min().unwrap_or(u64::MAX)
     }
 
-    /// What is to come home of the map: who takes it brings it there durably, and says so.
+    /// The blocks of the map to write in place. The caller writes them durably and then calls
+    /// [`Written::is_saved`].
     pub(crate) fn unsaved(&self, slots: Slots) -> Vec<Change> {
         let (logged, versions) = (self.logged.borrow(), self.versions.borrow());
         let change = |number: u64| {
@@ -361,12 +365,12 @@ impl Written {
         self.unsaved.borrow().keys().copied().map(change).collect()
     }
 
-    /// All of it has come home, durably.
+    /// Marks the whole map as written in place, durably.
     pub(crate) fn is_saved(&self) {
         self.unsaved.borrow_mut().clear();
     }
 
-    /// All of it, as it is in durable records.
+    /// The whole map, as in durable records.
     pub(crate) fn all(&self, slots: Slots) -> Change {
         let data = vec![encode_all(&self.set, &self.logged.borrow(), &self.versions.borrow())];
         Change::new(slots, self.start, data)
@@ -378,17 +382,17 @@ fn blocks_of(moves: &Moves) -> BTreeSet<u64> {
     moves.all().map(|stripe| stripe / 8 / MAP_BITS).collect()
 }
 
-/// Whether a bit is set, of which the lowest of a byte comes first.
+/// Whether a bit is set; the lowest bit of a byte comes first.
 pub(crate) fn has_bit(bits: &[u8], at: u64) -> bool {
     bits[at as usize / 8] >> (at % 8) & 1 == 1
 }
 
-/// Sets such bits.
+/// Sets bits in this order.
 pub(crate) fn set_bits(bits: &mut [u8], all: impl IntoIterator<Item = u64>) {
     all.into_iter().for_each(|at| bits[at as usize / 8] |= 1 << (at % 8));
 }
 
-/// Takes such bits back.
+/// Clears bits in this order.
 fn clear_bits(bits: &mut [u8], all: impl IntoIterator<Item = u64>) {
     all.into_iter().for_each(|at| bits[at as usize / 8] &= !(1 << (at % 8)));
 }

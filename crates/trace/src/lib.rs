@@ -1,17 +1,17 @@
-//! Traces: what clients asked of a server, when, and what they were told, as a file.
+//! Traces: files of the calls of clients, with times and answers.
 //!
-//! A server writes one ([`Entry::seen`], [`Entry::encode`]), a load replays it ([`read`]). The
-//! format is told in docs/bench.md: a line of text, and then records as on a connection, each a
+//! A server writes a trace ([`Entry::seen`], [`Entry::encode`]), a load replays it ([`read`]).
+//! docs/bench.md describes the format: a line of text, and then records as on a connection, each a
 //! call with its answer, in the order in which they were answered.
 //!
-//! # What is kept
-//! Arguments as they were, without the data of a WRITE: its length alone. Of the results the
-//! status; and all of them where later calls use what they give: handles, cookies. So a trace holds
-//! names, and no contents.
+//! # Contents
+//! Arguments are kept as they were, but only the length of a WRITE's data. The status of the
+//! results is kept, and all results where later calls use them: handles, cookies. So a trace has
+//! names, and no file contents.
 //!
 //! # Contract
-//! Reading trusts nothing: a file that is cut off, damaged or something else is an error with the
-//! place where it ends to make sense, and takes no more memory than it is long.
+//! Reading trusts nothing: a file that is truncated, damaged or not a trace is an error with the
+//! place where it stops making sense, and takes no more memory than its length.
 
 mod reader;
 
@@ -27,31 +27,31 @@ pub use reader::{BadTrace, read};
 /// The first line of a trace.
 pub const MAGIC: &[u8; 16] = b"duramen trace 1\n";
 
-/// A call, and what was answered.
+/// A call and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When it had arrived, in nanoseconds since the trace began.
+    /// Arrival time of the call, in nanoseconds since the trace began.
     pub begun_ns: u64,
-    /// When its answer was there.
+    /// Time at which the answer was ready.
     pub ended_ns: u64,
-    /// Which connection, by a number of its own.
+    /// Number of the connection.
     pub connection: u64,
-    /// What was called.
+    /// The procedure called.
     pub target: Target,
     /// The arguments; those of a WRITE end before the length of the data.
     pub arguments: Bytes,
     /// The length of the data of a WRITE.
     pub payload: u32,
-    /// The status and, where they are kept, the other results. Nothing, if the call was refused.
+    /// The status and, where they are kept, the other results. Empty if the call was refused.
     pub results: Bytes,
 }
 
 /// A procedure that is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Of NFS.
+    /// A procedure of NFS.
     Nfs(Procedure),
-    /// MNT, with which handles begin.
+    /// MNT, which returns the first handle.
     Mnt,
 }
 
@@ -65,7 +65,7 @@ impl Target {
         }
     }
 
-    /// Its program, version and procedure.
+    /// Program, version and procedure numbers.
     pub fn numbers(self) -> (u32, u32, u32) {
         match self {
             Self::Nfs(procedure) => (PROGRAM_NFS, nfs3::VERSION, procedure as u32),
@@ -73,7 +73,7 @@ impl Target {
         }
     }
 
-    /// Whether later calls use what it gives.
+    /// Whether later calls use its results.
     fn gives(self) -> bool {
         match self {
             Self::Mnt => true,
@@ -100,7 +100,7 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// What is to be kept of a call: nothing, if it is none that is traced.
+    /// The parts of a call to keep; `None` if its procedure is not traced.
     pub fn seen(record: &Record) -> Option<Self> {
         let call = Call::decode(record).ok()?;
         let target = Target::of(call.program, call.procedure)?;
@@ -122,7 +122,7 @@ impl Begun {
 }
 
 impl Entry {
-    /// The whole entry, when the call is answered with this record (its mark in front).
+    /// Completes the entry with this reply (its record mark in front).
     pub fn seen(begun: Begun, times_ns: (u64, u64), connection: u64, reply: &[Bytes]) -> Self {
         let Begun { target, arguments, payload } = begun;
         let results = kept_results(target, reply);
@@ -130,7 +130,7 @@ impl Entry {
         Self { begun_ns, ended_ns, connection, target, arguments, payload, results }
     }
 
-    /// The entry as it stands in the file.
+    /// Encodes the entry as in the file.
     pub fn encode(&self) -> Vec<u8> {
         let (program, _, procedure) = self.target.numbers();
         let mut to = Encoder::with_capacity(64 + self.arguments.len() + self.results.len());
@@ -145,7 +145,7 @@ impl Entry {
         to.finish().concat()
     }
 
-    /// The status of the results; nothing if the call was refused. NULL has none, which is 0 here.
+    /// The status of the results; `None` if the call was refused. NULL has none, which is 0 here.
     pub fn status(&self) -> Option<u32> {
         if self.target == Target::Nfs(Procedure::Null) {
             return Some(0);
@@ -154,10 +154,10 @@ impl Entry {
     }
 }
 
-/// The status, or all results, of a reply.
+/// The status of a reply, or all of its results.
 fn kept_results(target: Target, reply: &[Bytes]) -> Bytes {
     let first = reply.first().cloned().unwrap_or_default();
-    // What is needed stands in the first piece, unless results are kept whole.
+    // The first piece has the status, unless all results are kept.
     let head = if target.gives() { Bytes::from(reply.concat()) } else { first };
     let Some(head) = head.get(UNIT..) else { return Bytes::new() };
     let decoded: Result<rpc::Reply<'_>, _> = Reply::decode(Decoder::new(head));

@@ -1,17 +1,17 @@
-//! A trace, read.
+//! Reader of traces.
 
 use bytes::Bytes;
 use nfs::xdr::{DecodeError, Decoder, UNIT};
 
 use crate::{Entry, MAGIC, Target};
 
-/// The bit of a record's mark that says that it is its last fragment: every record here is whole.
+/// Bit of a record mark that says "last fragment": every record here is whole.
 const LAST: u32 = 1 << 31;
 
-/// What is no trace, or no more from some place on.
+/// Reason why a file is not a trace, or stops being one at some place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTrace {
-    /// Something else.
+    /// It does not begin like a trace.
     #[error("this is no trace: it does not begin with 'duramen trace 1'")]
     Magic,
     /// It ends within an entry.
@@ -19,17 +19,17 @@ pub enum BadTrace {
     Cut {
         /// The number of the entry, from 1.
         entry: usize,
-        /// Where it begins.
+        /// Byte offset of the entry.
         at: usize,
     },
-    /// It is damaged.
+    /// An entry is damaged.
     #[error("entry {entry} of the trace, at byte {at}, makes no sense: {source}")]
     Damaged {
         /// The number of the entry, from 1.
         entry: usize,
-        /// Where it begins.
+        /// Byte offset of the entry.
         at: usize,
-        /// Why.
+        /// Error of the decoder.
         source: DecodeError,
     },
 }
@@ -152,7 +152,7 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = file.clone();
                 damaged[index] ^= 1 << bit;
-                let _ = read(&damaged.into()); // no panic; many a name may be any other
+                let _ = read(&damaged.into()); // no panic; a changed name may still be valid
             }
         }
     }

@@ -1,24 +1,24 @@
-//! What a run of all tests may take, step by step: the whole of it is 25 minutes on two processors,
-//! and a part of that stays free for what is to come.
+//! Time budgets of the steps of a full test run: 25 minutes in total on two processors, part of
+//! which is reserved for future tests.
 //!
-//! A campaign draws workloads until its seconds are spent. Any other step has to end by itself: one
-//! that takes a quarter more than its seconds is reported, and one that takes two and a half times
-//! as many fails, where budgets are held. In between is the speed of shared machines: the same
-//! build took 430 seconds on one day and 698 on another, with nothing beside it. `cargo xtask tidy`
-//! holds the sums.
+//! A campaign draws workloads until its seconds are spent. Any other step has to end by itself: if
+//! it takes a quarter more than its seconds it is reported, and if it takes two and a half times as
+//! many it fails, where budgets are enforced. The range in between is the variation of shared
+//! machines: the same build took 430 seconds on one day and 698 on another, with nothing beside it.
+//! `cargo xtask tidy` checks the sums.
 
-/// Seconds of a whole run.
+/// Seconds of a full run.
 pub(crate) const RUN_SECONDS: u64 = 1_500;
-/// Seconds that are kept free for engines, policies and devices to come: an engine, a policy, the
-/// full form of one paper and a kind of disks have 190 together.
+/// Seconds reserved for future engines, policies and devices: an engine, a policy, the full form of
+/// one paper and a kind of disks have 190 together.
 pub(crate) const FREE_SECONDS: u64 = 200;
 
-/// Seconds of all campaigns of an engine, a policy, and a kind of disks, at most.
+/// Maximum seconds of all campaigns of an engine, a policy, and a kind of disks.
 pub(crate) const ENGINE_SECONDS: u64 = 60;
 pub(crate) const POLICY_SECONDS: u64 = 40;
 pub(crate) const DEVICE_SECONDS: u64 = 30;
 
-/// A step that is no campaign.
+/// A step that is not a campaign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
@@ -26,12 +26,12 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Whether this many seconds are a quarter more than its own.
+    /// Whether a run of `seconds` exceeds the budget by a quarter.
     pub(crate) fn is_exceeded(self, seconds: f64) -> bool {
         seconds > self.seconds as f64 * 1.25
     }
 
-    /// Whether they are more than a slow machine explains.
+    /// Whether a run exceeds the budget by more than a slow machine explains.
     pub(crate) fn is_far_exceeded(self, seconds: f64) -> bool {
         seconds > self.seconds as f64 * 2.5
     }
@@ -43,7 +43,7 @@ const fn step(name: &'static str, seconds: u64) -> Step {
 
 pub(crate) const FORMAT: Step = step("format", 5);
 pub(crate) const TIDY: Step = step("tidy", 6);
-/// Builds are 600 seconds together at most.
+/// Builds take at most 600 seconds together.
 pub(crate) const LINT: Step = step("build: lint", 85);
 pub(crate) const BUILD: Step = step("build: tests and programs", 430);
 pub(crate) const UNIT: Step = step("unit and integration tests", 340);
@@ -54,18 +54,18 @@ pub(crate) const LAB: Step = step("the papers' figures", 14);
 pub(crate) const BENCH: Step = step("measuring our own server", 8);
 pub(crate) const CLIENT: Step = step("the real client", 84);
 
-/// Every step that is no campaign.
+/// Every step that is not a campaign.
 pub(crate) const STEPS: [Step; 11] =
     [FORMAT, TIDY, LINT, BUILD, UNIT, DOCS, ALONE, PLANTED, LAB, BENCH, CLIENT];
 
-/// The seconds of which share a campaign's come from.
+/// The share of the budget that a campaign belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Of a policy of engine `ffs`.
+    /// A policy of engine `ffs`.
     Policy(&'static str),
-    /// Of another engine.
+    /// Another engine.
     Engine(&'static str),
-    /// Of a kind of disks.
+    /// A kind of disks.
     Device(&'static str),
 }
 
@@ -79,11 +79,11 @@ impl Share {
     }
 }
 
-/// A campaign on a design, and the seconds that it may draw for.
+/// A campaign on a design, with its seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) share: Share,
-    /// The words of its command line.
+    /// Arguments of its command line.
     pub(crate) words: &'static str,
     pub(crate) seconds: u64,
 }
@@ -100,7 +100,7 @@ const fn device(device: &'static str, words: &'static str, seconds: u64) -> Row 
     Row { share: Share::Device(device), words, seconds }
 }
 
-/// All of them, those first that find most bugs a second.
+/// All campaigns, those first that find most bugs a second.
 pub(crate) const ROWS: &[Row] = &[
     policy("log", "seq1 --policy log", 2),
     policy("sync", "seq1 --policy sync", 2),
@@ -168,7 +168,7 @@ pub(crate) const ROWS: &[Row] = &[
     device("raid1", "rot --engine shadow --device raid1", 3),
 ];
 
-/// What is wrong with these budgets: each sentence names a sum and its limit.
+/// Violations of the budgets: each sentence names a sum and its limit.
 pub(crate) fn excesses(steps: &[Step], rows: &[Row]) -> Vec<String> {
     let mut excesses = Vec::new();
     let mut hold = |what: String, sum: u64, limit: u64| {

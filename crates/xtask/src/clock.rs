@@ -1,7 +1,7 @@
-//! The one place where this crate meets the clock.
+//! The only use of the clock in this crate.
 //!
-//! The rest of the workspace takes its time from a `runtime::Clock`. A chore waits for processes
-//! of the real machine, so the real clock is what it needs.
+//! The rest of the workspace takes its time from a `runtime::Clock`. A chore waits for processes of
+//! the real machine, so it needs the real clock.
 
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::failure::While;
 use crate::{Failure, Result};
 
-/// What to call `command` in a sentence: its program and arguments.
+/// Text of `command` for a sentence: its program and arguments.
 fn spoken(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
@@ -23,8 +23,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     }
 }
 
-/// Runs `command`, and gives what it printed. Fails, with what it complained about, unless it
-/// succeeds.
+/// Runs `command`, and returns its output. Fails, with its error output, unless it succeeds.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().while_doing(spoken(command))?;
     if output.status.success() {
@@ -41,15 +40,15 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     )))
 }
 
-/// Runs `command`, and gives whether it succeeded and what it printed, complaints included.
+/// Runs `command`, and returns whether it succeeded, and its output, error output included.
 pub(crate) fn output(command: &mut Command) -> Result<(bool, String)> {
     let output = command.stdin(Stdio::null()).output().while_doing(spoken(command))?;
     let printed = [&output.stdout[..], &output.stderr[..]].concat();
     Ok((output.status.success(), String::from_utf8_lossy(&printed).into_owned()))
 }
 
-/// Runs `command`, shows each line that it prints and hands it to `see`; says whether the command
-/// succeeded.
+/// Runs `command`, shows each line of its output and passes it to `see`; returns whether the
+/// command succeeded.
 pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<bool> {
     let mut child = command.stdout(Stdio::piped()).spawn().while_doing(spoken(command))?;
     let output = child.stdout.take().expect("standard output was asked for two lines above");

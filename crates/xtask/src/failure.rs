@@ -1,11 +1,11 @@
-//! What a chore says when it cannot go on.
+//! Error of a chore that cannot continue.
 
 use std::fmt;
 
-/// The result of a chore, or of a step of one.
+/// Result of a chore, or of one of its steps.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// One sentence that tells a person what went wrong and, where we know it, what to do.
+/// One sentence that explains to a person what went wrong and, if known, the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
 
@@ -24,7 +24,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Says what was being done when an outside error came up.
+/// Adds the current action to an outside error.
 pub(crate) trait While<T> {
     /// Turns the error into a [`Failure`] that begins with `what`.
     fn while_doing(self, what: impl fmt::Display) -> Result<T>;

@@ -1,7 +1,7 @@
-//! The figures of docs/lab.md: written by the lab, and compared with what it gives now.
+//! The figures of docs/lab.md: written by the lab, and compared with its current results.
 //!
-//! Virtual time is exact, so the page either shows what the code does, to the last digit, or it is
-//! out of date. What changes how many writes an engine makes, or when, changes the page as well.
+//! Virtual time is exact, so the page either matches the code's results to the last digit, or it is
+//! out of date. A change in the number or the times of an engine's writes changes the page as well.
 
 use std::fs;
 use std::panic::resume_unwind;
@@ -16,17 +16,17 @@ use crate::{Failure, Repository, Result, Totals, command, program};
 const PAGE: &str = "docs/lab.md";
 const PICTURES: &str = "docs/lab";
 
-/// The papers, each with what the lab is to be told besides.
+/// The papers, each with extra arguments for the lab.
 const PAPERS: [(&str, &[&str]); 3] =
     [("calaveras", &[]), ("softupdates", &["--short"]), ("acacia", &["--short"])];
 
-/// Between these lines of the page stand the figures of a paper.
+/// First line of a paper's figures on the page.
 fn begin(paper: &str) -> String {
     format!("<!-- figures of {paper}: written by cargo xtask lab -->\n```text\n")
 }
 const END: &str = "```\n<!-- end of figures -->";
 
-/// Runs the lab, and writes the page's figures and pictures anew.
+/// Runs the lab, and rewrites the page's figures and pictures.
 pub fn write(repository: &Repository) -> Result<()> {
     let path = repository.root().join(PAGE);
     let mut page = fs::read_to_string(&path).while_doing(PAGE)?;
@@ -38,9 +38,9 @@ pub fn write(repository: &Repository) -> Result<()> {
     fs::write(&path, page).while_doing(PAGE)
 }
 
-/// Runs the lab, and says whether the page shows what it gives. Every figure of the paper is
-/// reproduced, or it is said why not: else the lab fails. Without `full` those papers alone are
-/// played that have a short form. They are run at once: virtual time does not know.
+/// Runs the lab, and checks that the page matches its results. Every figure of the paper must be
+/// reproduced, or a note must explain it: otherwise the lab fails. Without `full` only the papers
+/// with a short form are played. They are run in parallel, which does not affect virtual time.
 pub(crate) fn test(repository: &Repository, lab: &Path, full: bool) -> Result<Totals> {
     let new = TemporaryFolder::new("lab")?;
     let page = fs::read_to_string(repository.root().join(PAGE)).while_doing(PAGE)?;
@@ -85,7 +85,7 @@ fn run(lab: &Path, (paper, options): (&str, &[&str]), pictures: &Path) -> Result
     command::capture(&mut lab)
 }
 
-/// The page with these figures of a paper in the place of its own.
+/// The page with a paper's figures replaced by these.
 fn with_figures(page: &str, paper: &str, figures: &str) -> Result<String> {
     let begin = begin(paper);
     let parts = page.split_once(&begin).and_then(|(before, rest)| {

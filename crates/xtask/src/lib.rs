@@ -1,29 +1,28 @@
 //! The project's own chores, as one program: `cargo xtask`.
 //!
-//! * [`setup`] installs what the tests need of the machine.
-//! * [`test`] is everything that a change must pass, and what continuous integration runs.
+//! * [`setup`] installs the tests' requirements on the machine.
+//! * [`test`] is everything that a change must pass, as run by continuous integration.
 //! * [`guest`] boots a Linux kernel as an ordinary process and runs a script in it. That kernel's
 //!   NFS client and UFS driver are the two judges that we did not write.
-//! * [`client_test`] serves a volume to such a guest, treats it roughly, and compares what the
-//!   guest saw with what four independent readers find on the disk.
-//! * [`bench_test`] measures our server, another and one that does nothing, to see that measuring
-//!   works.
-//! * [`lab`] holds the page with the papers' figures to what the lab gives.
+//! * [`client_test`] serves a volume to such a guest, injects failures, and compares the guest's
+//!   view with the findings of four independent readers of the disk.
+//! * [`bench_test`] measures our server, another one and one that does nothing, to check that
+//!   measuring works.
+//! * [`lab`] compares the page with the papers' figures with the lab's results.
 //! * [`race`] measures our server against another on devices of the same kind, and writes
-//!   docs/benchmarks.md; [`raid_race`] a set of disks against its disks, and against btrfs.
-//! * [`scale`] measures a volume of 1 TiB with many files, and a large directory, beside small
-//!   ones.
-//! * [`flame`] draws where the server's processor time goes.
+//!   docs/benchmarks.md; [`raid_race`] compares a set of disks with its bare disks, and with btrfs.
+//! * [`scale`] compares a volume of 1 TiB with many files, and a large directory, with small ones.
+//! * [`flame`] draws profiles of the server's processor time.
 //! * [`mutants`] breaks the sources, one small change at a time, and asks which tests notice.
 //! * [`program`] runs the programs that feed damaged bytes to decoders, and break the disk, the
 //!   power and the network under a server.
 //! * [`tidy`] checks the repository itself, and is a test of this crate too.
 //!
-//! A chore prints what it does while it does it and ends with an exit status; anything that goes
-//! wrong outside of our own logic is a [`Failure`], one sentence for a person.
+//! A chore prints its progress and ends with an exit status; an error outside of our own logic is a
+//! [`Failure`], one sentence for a person.
 //!
 //! Architecture invariant: no other crate depends on this one, and it depends on none of them. It
-//! meets the product as a stranger would: as a binary, a socket and a disk image.
+//! uses the product as a stranger would: as a binary, a socket and a disk image.
 
 pub mod bench_test;
 mod budgets;

@@ -1,4 +1,4 @@
-//! `cargo xtask CHORE`: see the library for what the chores are.
+//! `cargo xtask CHORE`: the library describes the chores.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

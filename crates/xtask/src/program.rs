@@ -1,4 +1,4 @@
-//! Programs of this repository that a chore builds, fast, and runs.
+//! Programs of this repository that a chore builds, optimised, and runs.
 
 use std::ffi::OsString;
 
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 
 use crate::{Repository, Result, command};
 
-/// Feeds damaged bytes to the decoders. Built with all checks that a debug build has.
+/// Feeds damaged bytes to the decoders. Built with all checks of a debug build.
 pub fn fuzz(repository: &Repository, arguments: &[OsString]) -> Result<()> {
     run(repository, &["--profile", "fuzz", "--package", "duramen-fuzz"], arguments)
 }
 
-/// Breaks the disk, the power and the network under a server: all campaigns, or the one that is
-/// named. See docs/simulation.md.
+/// Injects faults of the disk, the power and the network under a server: all campaigns, or the
+/// named one. See docs/simulation.md.
 pub fn torture(repository: &Repository, arguments: &[OsString]) -> Result<()> {
     run(repository, &["--release", "--package", "duramen-torture"], arguments)
 }
 
-/// Builds a program, fast; gives its path.
+/// Builds an optimised program; returns its path.
 pub(crate) fn built(repository: &Repository, name: &str) -> Result<PathBuf> {
     built_in(repository, name, &repository.target(), None)
 }
 
-/// The same in a folder for products, with flags for the compiler.
+/// Does so in another target folder, with flags for the compiler.
 pub(crate) fn built_in(
     repository: &Repository,
     name: &str,

@@ -1,17 +1,17 @@
-//! Where things are.
+//! Paths of the repository.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Failure, Result};
 
-/// The work tree, and where cargo puts what it builds from it.
+/// The work tree, and cargo's folder of build products.
 #[derive(Clone, Debug)]
 pub struct Repository {
     root: PathBuf,
 }
 
 impl Repository {
-    /// The repository in which cargo was called; for a program that was started without it, the
+    /// The repository in which cargo was called; for a program that was started without cargo, the
     /// one from which it was built. A folder of build products may be copied to another work tree.
     pub fn here() -> Result<Repository> {
         let called = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
@@ -28,7 +28,7 @@ impl Repository {
         &self.root
     }
 
-    /// The folder of build products: `target`, or where `CARGO_TARGET_DIR` says.
+    /// Folder of build products: `target`, or the value of `CARGO_TARGET_DIR`.
     pub fn target(&self) -> PathBuf {
         match std::env::var_os("CARGO_TARGET_DIR") {
             Some(folder) => self.root.join(folder),
@@ -46,8 +46,8 @@ impl Repository {
         self.root.join("crates/xtask/judges")
     }
 
-    /// The folder of reference material beside the work tree. A stranger's clone has none, so
-    /// whatever needs it says so aloud and goes on.
+    /// The folder of reference material beside the work tree. A stranger's clone has none, so a
+    /// test that needs it reports that and continues.
     pub fn shared(&self) -> Option<PathBuf> {
         let folder = self.root.join("../shared");
         folder.is_dir().then_some(folder)

@@ -1,10 +1,10 @@
-//! Large volumes beside small ones: how long a start takes, how much memory the server wants, and
-//! what a call costs it, in processor time.
+//! Large volumes compared with small ones: start time, memory of the server, and processor time of
+//! a call.
 //!
 //! Two shapes of the workload `population` of `duramen bench` run on a sparse volume of 1 TiB, many
-//! files and one directory of many, and are compared with 20 directories of 1,000 on a volume of
-//! their own. Every figure has a bound, and the chore fails when one is exceeded. What is measured
-//! of an engine that has snapshots is in [`openings`].
+//! files and one directory with many entries, and are compared with 20 directories of 1,000 on a
+//! separate volume. Every figure has a bound, and the chore fails when one is exceeded.
+//! [`openings`] has the measurements of engines with snapshots.
 
 pub mod openings;
 mod row;
@@ -20,42 +20,42 @@ use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result, clock};
 
-/// How much, and where.
+/// Sizes, and folders.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Files on the large volume.
     pub files: u64,
     /// Entries of the large directory.
     pub entries: u64,
-    /// For how long each procedure is measured.
+    /// Seconds for which each procedure is measured.
     pub seconds: f64,
-    /// The server's setting of that name, in MiB.
+    /// Value of the server's setting `cache`, in MiB.
     pub cache: u32,
-    /// Where the volumes are made.
+    /// Folder of the volumes.
     pub folder: Option<PathBuf>,
-    /// A program to measure, in the place of one that is built.
+    /// A program to measure, instead of one that is built.
     pub program: Option<PathBuf>,
 }
 
-/// Files of the small volume, and how many of them are in each directory of any volume.
+/// Files of the small volume, and files in each directory of any volume.
 const SMALL: u64 = 20_000;
 const IN_DIRECTORY: u64 = 1_000;
 
-/// What is allowed: a start in ms, MiB of memory beyond the setting, and a call in multiples of the
-/// small volume's.
+/// Bounds: a start in ms, MiB of memory beyond the setting, and a call in multiples of the small
+/// volume's.
 const START_MS: f64 = 1000.0;
 const BEYOND_CACHE_MIB: u32 = 64;
 const AMONG_MANY_FILES: [(&str, f64); 2] = [("CREATE", 1.5), ("LOOKUP", 1.5)];
 const AMONG_MANY_ENTRIES: [(&str, f64); 4] =
     [("CREATE", 2.0), ("LOOKUP", 2.0), ("READDIRPLUS", 2.0), ("REMOVE", 2.0)];
 
-/// Bytes of a name of the workload, which tell the entries of listings.
+/// Bytes of a name of the workload, used to compute the entries of listings.
 const NAME: f64 = 10.0;
 
-/// Measures all of it, prints the table, and says whether every bound was held.
+/// Measures everything, prints the table, and returns whether every bound was met.
 ///
 /// # Errors
-/// When anything could not be measured.
+/// When a measurement fails.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let binary = match &plan.program {
         Some(program) => program.clone(),
@@ -119,14 +119,14 @@ impl Scale {
         Server::with_memory(&self.binary, volume, &format!("{} MiB", self.cache), size)
     }
 
-    /// Serves a volume that is there; gives the time until it was ready, in ms.
+    /// Serves an existing volume; returns the time until it was ready, in ms.
     fn open(&self, volume: &Path) -> Result<(Server, f64)> {
         let begun = clock::now();
         let server = self.serve(volume, None)?;
         Ok((server, begun.elapsed().as_secs_f64() * 1e3))
     }
 
-    /// Plays the workload and leaves its files.
+    /// Plays the workload and keeps its files.
     fn populate(&self, server: &Server, count: u64, directories: u64) -> Result<Value> {
         eprintln!("scale: {count} files in {directories} directories");
         self.bench(server, count, directories, true)
@@ -148,7 +148,7 @@ impl Scale {
     }
 }
 
-/// The most memory that the server had at once, in MiB.
+/// Peak memory of the server, in MiB.
 fn peak_memory(server: &Server) -> Result<f64> {
     let path = format!("/proc/{}/status", server.id());
     let status = fs::read_to_string(&path).while_doing(&path)?;
@@ -158,7 +158,7 @@ fn peak_memory(server: &Server) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// What each procedure costs the server, in us of processor time for each call or entry.
+/// Cost of each procedure, in us of the server's processor time for each call or entry.
 fn costs(report: &Value) -> Result<Vec<(String, f64)>> {
     let missing = || Failure::new(format!("a report without figures: {report}"));
     let phases = report["workloads"].as_array().ok_or_else(missing)?;
@@ -172,7 +172,7 @@ fn costs(report: &Value) -> Result<Vec<(String, f64)>> {
     phases.iter().map(|phase| cost(phase).ok_or_else(missing)).collect()
 }
 
-/// The costs of both, side by side; `bounds` are multiples of the small volume's.
+/// Compares the costs on both volumes; `bounds` are multiples of the small volume's.
 fn compare(title: &str, small: &Value, large: &Value, bounds: &[(&str, f64)]) -> Result<Vec<Row>> {
     let pairs = costs(small)?.into_iter().zip(costs(large)?);
     let row = |((name, small), (_, large)): ((String, f64), (String, f64))| {

@@ -1,7 +1,7 @@
-//! Installs what the tests need of the machine: a Debian 12 with Rust, as root.
+//! Installs the tests' requirements on the machine: a Debian 12 with Rust, as root.
 //!
-//! Nothing is asked of the network when everything is there already. Each need is a file and the
-//! package that brings it, so that a tool installed in another way counts too.
+//! The network is not used if everything is already installed. Each requirement is a file and the
+//! package that provides it, so a tool installed in another way counts too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::failure::While;
 use crate::{Failure, Repository, Result, command};
 
-/// A file, and the Debian package that has it.
+/// A file, and the Debian package that provides it.
 type Need = (&'static str, &'static str);
 
 /// The guest: its kernel, its network, its first tool, and a compiler for one small library.
@@ -31,69 +31,69 @@ const JUDGES: &[Need] = &[
     ("/usr/bin/xz", "xz-utils"),
 ];
 
-/// What kills a command at one of its calls.
+/// The tool that kills a command at one of its calls.
 const KILLERS: &[Need] = &[("/usr/bin/strace", "strace")];
 
-/// What counts instructions.
+/// The tool that counts instructions.
 const COUNTERS: &[Need] = &[("/usr/bin/valgrind", "valgrind")];
 
-/// Another server to measure, and the port mapper that it wants.
+/// Another server to measure, and the port mapper that it needs.
 const BENCH: &[Need] = &[
     ("/usr/bin/ganesha.nfsd", "nfs-ganesha"),
     ("/etc/ganesha/vfs.conf", "nfs-ganesha-vfs"),
     ("/usr/sbin/rpcbind", "rpcbind"),
 ];
 
-/// What makes the file system on which it is honest.
+/// The tools for the file system on which it keeps its promises.
 const RACE: &[Need] = &[("/usr/sbin/mkfs.xfs", "xfsprogs")];
 
-/// What makes the file system that has sets of disks of its own.
+/// The tools for the file system with its own sets of disks.
 const RAID_RACE: &[Need] = &[("/usr/sbin/mkfs.btrfs", "btrfs-progs")];
 
 /// The Python library that reads a UFS2 disk.
 const DISSECT: &str = "dissect.ffs==3.12";
 
-/// The program that breaks sources, and its version: another would make other mutants.
+/// The mutation tester, and its version: another version would make other mutants.
 const MUTANTS: [&str; 2] = ["cargo-mutants", "27.1.0"];
 
-/// Installs what a guest needs.
+/// Installs a guest's requirements.
 pub fn guest() -> Result<()> {
     install(GUEST)
 }
 
-/// Installs what measuring another server needs.
+/// Installs the requirements of measuring another server.
 pub fn bench() -> Result<()> {
     install(BENCH)
 }
 
-/// Installs what a race against another server needs.
+/// Installs the requirements of a race against another server.
 pub fn race() -> Result<()> {
     install(&[BENCH, RACE].concat())
 }
 
-/// Installs what a race of engines needs.
+/// Installs the requirements of a race of engines.
 pub fn engine_race() -> Result<()> {
     install(&[BENCH, RAID_RACE].concat())
 }
 
-/// Installs what a race of sets of disks needs.
+/// Installs the requirements of a race of sets of disks.
 pub fn raid_race() -> Result<()> {
     install(RAID_RACE)
 }
 
-/// Installs all that the tests need.
+/// Installs all requirements of the tests.
 pub fn all(repository: &Repository) -> Result<()> {
     install(&[GUEST, JUDGES, KILLERS, COUNTERS, BENCH].concat())?;
     python(repository).map(drop)
 }
 
-/// Installs all that a developer needs: that and what breaks sources.
+/// Installs all requirements of a developer: those of the tests, and the mutation tester.
 pub fn everything(repository: &Repository) -> Result<()> {
     all(repository)?;
     mutants()
 }
 
-/// Installs what breaks sources.
+/// Installs the mutation tester.
 pub fn mutants() -> Result<()> {
     let [program, version] = MUTANTS;
     let found = command::capture(Command::new("cargo").args(["mutants", "--version"]));
@@ -106,7 +106,7 @@ pub fn mutants() -> Result<()> {
     command::run(install.args(["install", program, "--version", &wanted, "--locked", "--quiet"]))
 }
 
-/// The Python of an environment that has the disk-reading library, made if it is not there.
+/// The Python of an environment with the disk-reading library, created if it is missing.
 pub fn python(repository: &Repository) -> Result<PathBuf> {
     let environment = repository.target().join("venv");
     let python = environment.join("bin/python");

@@ -1,4 +1,4 @@
-//! A folder that goes away with its owner.
+//! A temporary folder, removed on drop.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,19 +27,19 @@ impl TemporaryFolder {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("duramen-{purpose}-{process}-{number}");
         let path = parent.join(name);
-        // One of the same name can only be left over from a process that was killed.
+        // One with the same name can only remain from a process that was killed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).while_doing(path.display())?;
         Ok(TemporaryFolder { path, kept: false })
     }
 
-    /// The same folder, to be left behind.
+    /// The same folder, which is not removed on drop.
     pub(crate) fn keep(mut self) -> TemporaryFolder {
         self.kept = true;
         self
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -1,20 +1,20 @@
-//! How many tests ran, over all the runners that a chore starts.
+//! Numbers of tests, over all the runners that a chore starts.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Tests that passed and tests that failed. Shows itself as the line that ends a run:
+/// Tests that passed and tests that failed. Displayed as the last line of a run, for example
 /// `12 passed, 0 failed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Tests that passed.
     pub passed: u64,
-    /// Tests that failed, and steps that could not be carried out.
+    /// Tests that failed, and steps that could not be run.
     pub failed: u64,
 }
 
 impl Totals {
-    /// One test, by how it went.
+    /// Totals of one test.
     pub fn one(passed: bool) -> Totals {
         Totals { passed: u64::from(passed), failed: u64::from(!passed) }
     }

@@ -1,7 +1,7 @@
-//! Each check of tidy, shown a small tree with one thing wrong in it.
+//! Runs each check of tidy on a small tree with one fault.
 //!
-//! The tree without the planted fault has no findings, so whatever is found is the fault. Words
-//! that tidy forbids are written in two halves here, or it would find this file.
+//! The tree without the planted fault has no findings, so any finding is the fault. Words that tidy
+//! forbids are written in two halves here, or it would find this file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use xtask::tidy;
 const PROSE: &str = "//! One.\n//! Two.\n//! Three.\n//! Four.\n//! Five.\n//! Six.\n//! Seven.\n\
                      //! Eight.\n";
 
-/// A repository of two crates with nothing to find in it.
+/// A repository of two crates without findings.
 struct Planted {
     root: PathBuf,
 }
@@ -42,7 +42,7 @@ impl Planted {
         findings.iter().map(|finding| format!("{finding}\n")).collect()
     }
 
-    /// Asserts that there is one finding, that it is at `place`, and that it speaks of `subject`.
+    /// Asserts that there is one finding, that it is at `place`, and that it mentions `subject`.
     #[track_caller]
     fn has_one(&self, place: &str, subject: &str) {
         let findings = self.findings();

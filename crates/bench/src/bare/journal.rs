@@ -1,13 +1,13 @@
-//! What a change of the bare server waits for: a log that many calls write together.
+//! Group commit of the bare server: a log that many calls write together.
 //!
-//! A call that changes something durably brings a record, and the payload that it may have. All
-//! that wait are a *group*: one write of whole blocks and one flush make them durable. What arrives
-//! meanwhile is the next group. The first call of a group writes it, as soon as the group before
-//! has ended, so that a call that is alone meets no other.
+//! A call that changes something durably adds a record, and its payload if it has one. All waiting
+//! changes are a *group*: one write of whole blocks and one flush make them durable. Changes that
+//! arrive meanwhile are the next group. The first call of a group writes it as soon as the group
+//! before has ended, so a call that is alone waits for no other.
 //!
-//! Nothing is ever read again, and groups go round and round in the last part of the device. A
-//! server that has to keep what it overwrites there must write it once more, elsewhere; no server
-//! that answers honestly can do with less than this.
+//! The log is never read again, and groups wrap around in the last part of the device. A real
+//! server must write data that it needs once more, elsewhere, before it is overwritten here; no
+//! honest server can do with less than this.
 //!
 //! # Invariants
 //! 1. A change succeeds when the device was flushed after the write of its group had ended: this is
@@ -17,8 +17,8 @@
 //! 3. No byte before the region is written.
 //! 4. When a write or a flush has failed, its group fails, and every later one: see `medium`.
 //!
-//! Not asserted: 1 and 4, which are about what is told: a medium of the tests counts; 2, which a
-//! lock keeps.
+//! Not asserted: 1 and 4, which are about the results of calls: a medium of the tests counts; 2,
+//! which a lock keeps.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -35,33 +35,33 @@ use tokio::task::spawn_blocking;
 use super::lock;
 use super::medium::Device;
 
-/// What is told of a change besides its payload: about what a name, a handle and the attributes of
-/// a file and of its directory take.
+/// Bytes of a record without its payload: about the size of a name, a handle and the attributes of
+/// a file and of its directory.
 const RECORD: usize = 256;
 
-/// A group takes a multiple of it, which every device takes without reading first.
+/// Granularity of a group's size; every device takes such writes without reading first.
 const BLOCK: usize = 4 << 10;
 
-/// What the region begins and ends at multiples of.
+/// Alignment of the region's begin and end.
 const UNIT: u64 = 1 << 20;
 
-/// The most units of a region: one call of the largest size of each connection is a group.
+/// Maximum units of the region: a call of the largest size on each connection is a group.
 const UNITS: u64 = 64;
 
-/// The part of a small device that is the region.
+/// On a small device the region is one part in this many.
 const PART: u64 = 8;
 
 /// The journal.
 pub(super) struct Journal {
     device: Arc<Device>,
     region: Range<u64>,
-    /// The group that calls join, if any waits.
+    /// The group that calls join, if one is waiting.
     open: Mutex<Option<Group>>,
-    /// The call that holds it writes a group.
+    /// State of the log. The call that holds the lock writes a group.
     log: Mutex<Log>,
 }
 
-/// Comes when a group has ended: nothing but an error if it failed.
+/// Completes when a group has ended, with an error if it failed.
 type Ended = Shared<oneshot::Receiver<()>>;
 
 struct Group {
@@ -71,13 +71,14 @@ struct Group {
 }
 
 struct Log {
-    /// Where the next group begins.
+    /// Offset of the next group.
     next: u64,
-    /// How many records were written.
+    /// Number of records written.
     records: u64,
 }
 
-/// A change that is not durable yet. Its holder must wait for it: others may wait for the holder.
+/// A change that is not durable yet. Its holder must wait for it, because others may wait for the
+/// holder.
 #[must_use]
 pub(super) struct Change {
     journal: Arc<Journal>,
@@ -95,12 +96,12 @@ impl Journal {
         Journal { device, region, open: Mutex::default(), log: Mutex::new(log) }
     }
 
-    /// How many bytes of the device are in front of the region, for others.
+    /// Bytes of the device in front of the region, for other uses.
     pub(super) fn start(&self) -> u64 {
         self.region.start
     }
 
-    /// Has a change join the group that is written next.
+    /// Adds a change to the group that is written next.
     pub(super) fn enter(self: &Arc<Self>, payload: Vec<Bytes>) -> Change {
         let mut open = lock(&self.open);
         let is_first = open.is_none();
@@ -109,12 +110,12 @@ impl Journal {
         Change { journal: self.clone(), ended: group.ended.clone(), is_first }
     }
 
-    /// Writes the group that waits: its first change has it done.
+    /// Writes the waiting group; its first change calls this.
     fn write_group(&self) {
         let mut log = lock(&self.log); // invariant 2
         let Some(group) = lock(&self.open).take() else { return };
         let written = self.write(&mut log, &group.payloads);
-        drop(log); // the next is written while these are answered
+        drop(log); // the next group is written while these are answered
         if written.is_ok() {
             let _ = group.end.send(()); // invariant 1
         }
@@ -142,7 +143,7 @@ impl Group {
 }
 
 impl Log {
-    /// The blocks of a group: records with numbers, each with its payload behind it.
+    /// The blocks of a group: numbered records, each followed by its payload.
     fn lay_out(&mut self, payloads: &[Vec<Bytes>]) -> Buffer {
         let payload: usize = payloads.iter().flatten().map(Bytes::len).sum();
         let length = payloads.len() * RECORD + payload;

@@ -1,10 +1,10 @@
-//! What the bare server's bytes stay on.
+//! Storage of the bare server.
 //!
 //! # Invariants
-//! 1. When a [`Device`] has failed once, it fails: a flush that is repeated may succeed without
-//!    what an earlier one has lost, whichever call asked for it.
+//! 1. Once a [`Device`] has failed, it keeps failing: a repeated flush may succeed without the data
+//!    that an earlier one has lost, whichever call asked for it.
 //!
-//! Not asserted: 1, which is what every call is told.
+//! Not asserted: 1, which is the result of every call.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,21 +13,21 @@ use block::Durability;
 use block::file::DiskFile;
 use bytes::Bytes;
 
-/// Where bytes stay. Calls block.
+/// A storage device. Calls block.
 pub trait Medium: Send + Sync {
-    /// Its size in bytes.
+    /// Size in bytes.
     fn size(&self) -> u64;
     /// Fills `bytes` from `offset`.
     ///
     /// # Errors
     /// The operating system's.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
-    /// Writes the blocks one after the other from `offset`.
+    /// Writes the blocks consecutively from `offset`.
     ///
     /// # Errors
     /// The operating system's.
     fn write(&self, offset: u64, blocks: &[Bytes]) -> io::Result<()>;
-    /// Makes what was written durable.
+    /// Makes earlier writes durable.
     ///
     /// # Errors
     /// The operating system's.
@@ -52,7 +52,7 @@ impl Medium for DiskFile {
     }
 }
 
-/// A medium, which store and journal share.
+/// A medium that store and journal share.
 pub(super) struct Device {
     medium: Box<dyn Medium>,
     has_failed: AtomicBool,
@@ -82,10 +82,10 @@ impl Device {
     fn attempt(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.check()?;
         work().inspect_err(|_| self.has_failed.store(true, Ordering::SeqCst))?;
-        self.check() // a failure concerns more calls than the one that was told
+        self.check() // a failure affects more calls than the one that got it
     }
 
-    /// Fails when anything has failed.
+    /// Fails if any operation has failed.
     pub(super) fn check(&self) -> io::Result<()> {
         let has_failed = self.has_failed.load(Ordering::SeqCst); // invariant 1
         if has_failed { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }

@@ -1,16 +1,16 @@
-//! A server that only moves bytes, as fast as it can: what any server can come to on a machine,
-//! with this client, is measured with it.
+//! A server that only moves bytes, as fast as it can: it measures the upper bound for any server on
+//! a machine with this client.
 //!
-//! It has no file system, no reply cache, no checks and no order of what it writes. A name is a
-//! handle, and every name is there. NULL, GETATTR and LOOKUP are answered at once, with the same
-//! attributes for everything; so is what a stage needs besides (MOUNT, FSINFO, the list of a
-//! directory). READ, WRITE and COMMIT need a [`Store`]. Anything else is refused.
+//! It has no file system, no reply cache, no checks and no order of writes. A name is a handle, and
+//! every name exists. NULL, GETATTR and LOOKUP are answered immediately, with the same attributes
+//! for everything; so are the other calls that a stage needs (MOUNT, FSINFO, the list of a
+//! directory). READ, WRITE and COMMIT need a [`Store`]. Any other call is refused.
 //!
-//! CREATE, MKDIR, REMOVE and RMDIR change nothing, but where there is a store they are answered
-//! when a record of them is durable in its `journal`, as the data of a WRITE is that asks for it.
-//! Without a store there is nothing to wait for.
+//! CREATE, MKDIR, REMOVE and RMDIR change nothing. With a store, they are answered when a record of
+//! them is durable in its `journal`, like the data of a stable WRITE. Without a store there is
+//! nothing to wait for.
 //!
-//! It waits for calls in one of two [`Manner`]s, since neither is the faster one for everything.
+//! It waits for calls in one of two [`Manner`]s, since neither is faster for every load.
 
 mod journal;
 mod medium;
@@ -41,7 +41,7 @@ pub use store::Store;
 
 const NEVER: Time = Time { seconds: 0, nanoseconds: 0 };
 
-/// What every file tells of itself.
+/// Attributes of every file.
 const ATTRIBUTES: Attributes = Attributes {
     kind: FileKind::Regular,
     mode: 0o644,
@@ -58,7 +58,7 @@ const ATTRIBUTES: Attributes = Attributes {
     ctime: NEVER,
 };
 
-/// A server that can do everything.
+/// FSINFO of a server that supports everything.
 const INFORMATION: FsinfoOk = FsinfoOk {
     attributes: None,
     read_max: 1 << 20,
@@ -78,23 +78,22 @@ const INFORMATION: FsinfoOk = FsinfoOk {
     },
 };
 
-/// Failures of whatever has one here tell of a file or a directory; of ours there is nothing to
-/// tell.
+/// An NFS I/O error, without attributes of a file or a directory.
 const IO_ERROR: Failure<Wcc> =
     Failure { status: Status::Io, about: Wcc { before: None, after: None } };
 
-/// How calls are waited for.
+/// The way to wait for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// A thread for each connection, which sleeps in the socket: a call on its own costs a read and
-    /// a write, and no look around for other sockets that have something.
+    /// A thread for each connection, blocked in its socket: a single call costs a read and a write,
+    /// and no polling of other sockets.
     Apart,
-    /// One thread for all connections: of many, none has to be woken. A READ of what is not in
-    /// memory has all wait.
+    /// One thread for all connections: with many, none has to be woken. A READ of uncached data
+    /// blocks all connections.
     Together,
 }
 
-/// Answers on threads of its own until the process ends.
+/// Answers calls on separate threads until the process ends.
 ///
 /// # Errors
 /// The operating system's.
@@ -104,7 +103,7 @@ pub fn start(listener: TcpListener, manner: Manner, store: Option<Store>) -> io:
         Manner::Apart => Box::new(move || {
             for stream in listener.incoming().flatten() {
                 let store = store.clone();
-                // A client that leaves, or sends what is no call, ends its thread.
+                // A client that disconnects, or sends garbage, ends its thread.
                 thread::spawn(move || answer_one(stream, store.as_deref()));
             }
         }),
@@ -175,7 +174,7 @@ async fn answer_one_of_many(
     }
 }
 
-/// The next call that has arrived.
+/// The next complete call that has arrived.
 fn next(reader: &mut RecordReader) -> io::Result<Option<Record>> {
     loop {
         match reader.poll().map_err(io::Error::other)? {
@@ -195,7 +194,7 @@ fn slices(replies: &[Bytes]) -> Vec<IoSlice<'_>> {
     replies.iter().map(|piece| IoSlice::new(piece)).collect()
 }
 
-/// A reply, and what has to be durable before it is sent.
+/// A reply, and the change that has to be durable before it is sent.
 struct Answer {
     xid: u32,
     reply: Vec<Bytes>,
@@ -207,25 +206,25 @@ impl Answer {
         Answer { xid, reply, change: None }
     }
 
-    /// The same, to be sent when a change with this payload is durable, if anything can be.
+    /// Sends the reply only when a change with this payload is durable, if there is a store.
     fn when_durable(self, store: Option<&Store>, payload: Vec<Bytes>) -> Answer {
         Answer { change: store.map(|store| store.change(payload)), ..self }
     }
 
-    /// The reply, when this thread may send it.
+    /// The reply, once this thread may send it.
     fn wait(self) -> Vec<Bytes> {
         let durable = self.change.map_or(Ok(()), Change::wait);
         durable.map_or_else(|_| failure(self.xid), |()| self.reply)
     }
 
-    /// The same for a task.
+    /// The reply, once a task may send it.
     async fn settled(self) -> Vec<Bytes> {
         let Some(change) = self.change else { return self.reply };
         change.settled().await.map_or_else(|_| failure(self.xid), |()| self.reply)
     }
 }
 
-/// The answer to a call, if it is one.
+/// The answer to a call, if the record is one.
 fn answer(record: &Record, store: Option<&Store>) -> io::Result<Answer> {
     let call = Call::decode(record).map_err(io::Error::other)?;
     let answered = match call.program {
@@ -244,7 +243,7 @@ fn encode(xid: u32, results: &impl Encode) -> Vec<Bytes> {
     to.finish()
 }
 
-/// What those have in common that could not be made durable.
+/// The reply to a call whose change could not be made durable.
 fn failure(xid: u32) -> Vec<Bytes> {
     encode(xid, &Outcome::<(), _>::Err(IO_ERROR))
 }

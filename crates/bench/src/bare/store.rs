@@ -1,17 +1,17 @@
-//! What the bare server keeps bytes in: a device in pieces of a mebibyte, which files take as they
+//! Data store of the bare server: a device in pieces of one mebibyte, which files take as they
 //! grow.
 //!
-//! Calls bring and take whole blocks of 32 KiB, within one piece. What a WRITE brings is gathered
-//! until a piece is full or committed, and then a few threads move it: so the device works while
-//! sockets are read, and is given pieces of the size that it likes. A READ of what is not in memory
-//! has the whole piece read, and those that follow.
+//! Calls carry whole blocks of 32 KiB, within one piece. Data of WRITEs is gathered until a piece
+//! is full or committed, and then a few threads move it: so the device works while sockets are
+//! read, and gets pieces of the size that it prefers. A READ of uncached data reads the whole
+//! piece, and the following ones.
 //!
-//! No call pays for new pages where it can be helped. Memory of a WRITE goes back to the thread
-//! that it came from, that of the connection, where `block` gives it out again; memory for READs is
-//! there from the start, and comes back.
+//! Calls avoid paying for new pages where possible. Memory of a WRITE returns to the thread that it
+//! came from, that of the connection, where `block` reuses it; memory for READs is allocated at the
+//! start, and returns.
 //!
 //! # Invariants
-//! 1. A piece of the device belongs to one piece of one file, for ever: names that come back find
+//! 1. A piece of the device belongs to one piece of one file, for ever: names that come back get
 //!    their places again.
 //! 2. A COMMIT is answered when the medium was flushed after all writes of the file had ended.
 //! 3. At most [`ROOM`] pieces are on their way to the medium.
@@ -30,40 +30,40 @@ use super::journal::{Change, Journal};
 use super::lock;
 use super::medium::{Device, Medium};
 
-/// What a call brings or takes is a multiple of it, and brought in parts of as much.
+/// Data of a call is a multiple of this, and comes in parts of this size.
 const BLOCK: usize = block::PART;
 
-/// A piece of the device, and of a file.
+/// Bytes of a piece of the device, and of a file.
 const PIECE: usize = 1 << 20;
 
-/// Its blocks.
+/// Blocks of a piece.
 const BLOCKS: usize = PIECE / BLOCK;
 
-/// How many transfers are under way at once: enough that a device with a thread of its own, which
-/// waits for a processor, has something to do.
+/// Concurrent transfers: enough that a device with its own thread, which waits for a processor, has
+/// work.
 const MOVERS: usize = 16;
 
-/// How many pieces are read ahead of a READ.
+/// Pieces to read ahead of a READ.
 const AHEAD: usize = 3;
 
-/// How many pieces may wait until they are written.
+/// Maximum pieces that wait to be written.
 const ROOM: usize = 256;
 
-/// Memory for so many pieces is there before any client reads: what 32 connections read ahead.
+/// Pieces for which memory is allocated before any client reads: read-ahead of 32 connections.
 const SPARE: usize = 128;
 
 /// The store.
 pub struct Store {
     device: Arc<Device>,
     journal: Arc<Journal>,
-    /// Whether what was written stays in memory, for its readers.
+    /// Whether written data stays in memory, for its readers.
     keeps: bool,
     state: Mutex<State>,
-    /// Memory for what is read.
+    /// Memory for reads.
     spare: Spare,
-    /// There is something to move.
+    /// Signaled when there is something to move.
     ordered: Condvar,
-    /// There is room for one more.
+    /// Signaled when there is room for another piece.
     freed: Condvar,
 }
 
@@ -84,14 +84,14 @@ struct State {
 struct File {
     pieces: Vec<Option<Piece>>,
     on_the_way: OnTheWay,
-    /// Something of it was moved: one connection waits for it, and not all.
+    /// Signaled when some of the file was moved. Per file, so that not all connections wake.
     moved: Arc<Condvar>,
 }
 
-/// What of a file goes to the medium.
+/// Writes of a file that are on their way to the medium.
 #[derive(Default)]
 struct OnTheWay {
-    /// Runs of blocks that are not there yet.
+    /// Number of runs of blocks that are not written yet.
     writing: usize,
     /// Blocks that were written, until the connection takes back their memory.
     spent: Vec<Bytes>,
@@ -99,16 +99,16 @@ struct OnTheWay {
 
 /// A mebibyte of a file.
 struct Piece {
-    /// Where it is on the medium.
+    /// Offset on the medium.
     offset: u64,
-    /// What of it is in memory.
+    /// The blocks that are in memory.
     blocks: [Option<Bytes>; BLOCKS],
-    /// Which of them are to be written: a bit each.
+    /// Blocks that have to be written, a bit each.
     gathered: u32,
     is_loading: bool,
 }
 
-/// Something to move, of a file's piece.
+/// A transfer of a file's piece.
 struct Order {
     file: Vec<u8>,
     number: usize,
@@ -117,7 +117,7 @@ struct Order {
 }
 
 enum Cargo {
-    /// Blocks, one behind the other.
+    /// Consecutive blocks.
     Write(Vec<Bytes>),
     /// A whole piece.
     Read,
@@ -147,7 +147,7 @@ impl Range {
 }
 
 impl Store {
-    /// A store on a medium of its own, and a journal in the last part of it.
+    /// A store on a medium of its own, with a journal in the medium's last part.
     pub fn new(medium: Box<dyn Medium>, keeps: bool) -> Store {
         let device = Arc::new(Device::new(medium));
         let journal = Arc::new(Journal::new(device.clone()));
@@ -157,7 +157,7 @@ impl Store {
         Store { device, journal, keeps, state: Mutex::default(), spare, ordered, freed }
     }
 
-    /// Begins to move what is ordered, until the process ends.
+    /// Starts the threads that do transfers, until the process ends.
     pub(super) fn start(self) -> io::Result<Arc<Store>> {
         let store = Arc::new(self);
         for _ in 0..MOVERS {
@@ -167,7 +167,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes blocks, and has a piece written that is full with them.
+    /// Takes blocks, and orders the write of a piece that they complete.
     pub(super) fn write(&self, file: &[u8], offset: u64, data: Vec<Bytes>) -> io::Result<()> {
         let range = Range::new(offset, block::length_of(&data) as usize)?;
         if data.len() != range.count {
@@ -192,7 +192,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whole blocks of a file that was written.
+    /// Reads whole blocks of a file that was written.
     pub(super) fn read(&self, file: &[u8], offset: u64, length: usize) -> io::Result<Vec<Bytes>> {
         let range = Range::new(offset, length)?;
         let mut state = self.state()?;
@@ -218,7 +218,7 @@ impl Store {
         }
     }
 
-    /// Has all of a file written, and flushes the medium.
+    /// Writes all of a file, and flushes the medium.
     pub(super) fn commit(&self, file: &[u8]) -> io::Result<()> {
         let mut state = self.state()?;
         for number in 0..state.files.get(file).map_or(0, |file| file.pieces.len()) {
@@ -237,7 +237,7 @@ impl Store {
         self.device.flush() // invariant 2
     }
 
-    /// Has a change join those that are made durable next.
+    /// Adds a change to those that are made durable next.
     pub(super) fn change(&self, payload: Vec<Bytes>) -> Change {
         self.journal.enter(payload)
     }
@@ -263,7 +263,7 @@ impl Store {
         self.ordered.notify_one();
     }
 
-    /// Orders what was gathered of a piece to be written, each run of blocks at once.
+    /// Orders writes of a piece's gathered blocks, one for each run of blocks.
     fn order_writes(&self, state: &mut State, file: &[u8], number: usize) {
         loop {
             let Ok((on_the_way, piece)) = state.piece(file, number) else { return };
@@ -285,7 +285,7 @@ impl Store {
         }
     }
 
-    /// Orders pieces to be read, from `first` on, that are not in memory or on their way.
+    /// Orders reads of pieces, from `first` on, that are neither in memory nor on their way.
     fn read_ahead(&self, state: &mut State, file: &[u8], first: usize) {
         for number in first..=first + AHEAD {
             let Ok((_, piece)) = state.piece(file, number) else { return };
@@ -297,7 +297,7 @@ impl Store {
         }
     }
 
-    /// The life of a thread that moves.
+    /// Main loop of a thread that does transfers.
     fn move_all(&self) {
         let mut state = lock(&self.state);
         loop {
@@ -311,7 +311,7 @@ impl Store {
             match moved {
                 Ok(moved) => state.note(&file, number, moved),
                 Err(_) => {
-                    // A sleeper looks at the device when it wakes.
+                    // A sleeper checks the device when it wakes.
                     state.files.values().for_each(|file| file.moved.notify_all());
                     self.freed.notify_all();
                 }
@@ -338,7 +338,7 @@ impl Store {
     }
 }
 
-/// Memory that goes home with the last reference.
+/// Memory that returns to the spares with the last reference.
 struct Lent {
     buffer: Option<Buffer>,
     home: Spare,
@@ -356,14 +356,14 @@ impl Drop for Lent {
     }
 }
 
-/// What a thread comes back with.
+/// Result of a transfer.
 enum Moved {
     Written(Vec<Bytes>),
     Loaded(Bytes),
 }
 
 impl State {
-    /// A piece of a file that has a place, and what is on its way of the file.
+    /// A piece of a file that has a place, and the file's pending writes.
     fn piece(&mut self, file: &[u8], number: usize) -> io::Result<(&mut OnTheWay, &mut Piece)> {
         let file = self.files.get_mut(file).ok_or(ErrorKind::NotFound)?;
         let piece = file.pieces.get_mut(number).and_then(Option::as_mut);
@@ -393,7 +393,7 @@ impl State {
         self.files.get(file).map(|file| file.moved.clone()).ok_or(ErrorKind::NotFound.into())
     }
 
-    /// Notes that something of a piece was moved.
+    /// Records a finished transfer of a piece.
     fn note(&mut self, file: &[u8], number: usize, moved: Moved) {
         let Ok((on_the_way, piece)) = self.piece(file, number) else { return };
         match moved {

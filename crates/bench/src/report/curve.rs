@@ -1,4 +1,4 @@
-//! Response time against throughput: what a server does when more and more is asked of it.
+//! Response time against throughput: a server's behavior under rising load.
 
 use std::fmt::Write;
 
@@ -8,32 +8,32 @@ use serde::Serialize;
 /// The curve of a workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
-    /// Which workload.
+    /// Name of the workload.
     pub name: String,
-    /// By rising rate.
+    /// Points by rising rate.
     pub points: Vec<Point>,
-    /// The number of the point at the knee, from 0.
+    /// Index of the point at the knee.
     pub knee: Option<usize>,
-    /// How many files were there to be used.
+    /// Number of files available to the load.
     pub files: usize,
-    /// Their bytes.
+    /// Total bytes of these files.
     pub bytes: u64,
-    /// The bytes that the benchmark's rules want for the highest rate.
+    /// Bytes that the benchmark's rules require for the highest rate.
     pub bytes_wanted: u64,
 }
 
-/// A point of it.
+/// A point of a curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Calls a second that were asked for.
+    /// Requested calls a second.
     pub asked_per_s: f64,
-    /// Calls a second that were answered.
+    /// Answered calls a second.
     pub achieved_per_s: f64,
     /// The mean response time.
     pub mean_ms: f64,
-    /// The response time that 99 of a hundred did not exceed.
+    /// The 99th percentile of response times.
     pub p99_ms: f64,
-    /// Calls that failed.
+    /// Failed calls.
     pub errors: u64,
 }
 
@@ -56,7 +56,7 @@ impl Curve {
         }
     }
 
-    /// The most that was achieved.
+    /// The highest rate achieved.
     pub fn peak_per_s(&self) -> f64 {
         self.points.iter().map(|point| point.achieved_per_s).fold(0.0, f64::max)
     }

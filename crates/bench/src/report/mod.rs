@@ -1,5 +1,5 @@
-//! What was measured, as data: [`table`] makes a text for people of it, [`svg`] pictures, and serde
-//! an object for programs.
+//! The results as data: [`table`] renders them as text, [`plot`] as pictures, and serde as an
+//! object for programs.
 
 mod curve;
 mod svg;
@@ -16,52 +16,52 @@ pub use curve::{Curve, Point};
 pub use svg::{PlotError, plot};
 pub use table::table;
 
-/// Everything of one run.
+/// Results of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was measured.
+    /// The measured export.
     pub target: String,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Calls under way on each.
+    /// Concurrent calls on each connection.
     pub depth: usize,
-    /// Over how many directories files were spread.
+    /// Number of directories over which files were spread.
     pub directories: u64,
-    /// For how long each workload was measured, in seconds.
+    /// Seconds for which each workload was measured.
     pub seconds: Option<f64>,
-    /// Steps a second that were asked for.
+    /// Requested steps a second.
     pub rate_asked: Option<f64>,
-    /// What chance followed from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The workloads, in the order in which they were played.
+    /// Results of the workloads, in the order in which they were played.
     pub workloads: Vec<Result>,
-    /// Response time against throughput, of those that were played at rising rates.
+    /// Curves of the workloads that were played at rising rates.
     pub curves: Vec<Curve>,
-    /// What went wrong outside of the measured calls: a workload that could not be prepared, a
-    /// directory that could not be removed.
+    /// Errors outside of the measured calls: a workload that could not be prepared, a directory
+    /// that could not be removed.
     pub troubles: Vec<String>,
 }
 
-/// A workload, or a phase of one.
+/// Result of a workload, or of one of its phases.
 #[derive(Clone, Debug, Serialize)]
 pub struct Result {
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
-    /// From the first call to the last answer, in seconds.
+    /// Time from the first call to the last answer, in seconds.
     pub elapsed_s: f64,
-    /// Steps that were taken: calls, where a step is one call.
+    /// Steps taken. A step may be a single call.
     pub steps: u64,
-    /// Of them a second.
+    /// Steps a second.
     pub rate_per_s: f64,
     /// Payload, in bytes.
     pub bytes: u64,
-    /// Of it a second, in MiB.
+    /// Payload a second, in MiB.
     pub mib_per_s: f64,
-    /// How long steps took.
+    /// Latency of steps.
     pub latency: Latency,
-    /// The same for each procedure.
+    /// Calls and their latency, for each procedure.
     pub calls: Vec<Calls>,
-    /// Calls that failed.
+    /// Failed calls.
     pub errors: Vec<Errors>,
     /// Steps that were due and never begun.
     pub unstarted: u64,
@@ -71,42 +71,42 @@ pub struct Result {
     pub server_cpu_s: Option<f64>,
 }
 
-/// How long things took, in microseconds.
+/// Latencies in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
     /// The mean.
     pub mean_us: f64,
-    /// Half of them took no longer.
+    /// Median.
     pub p50_us: f64,
-    /// 90 of a hundred took no longer.
+    /// 90th percentile.
     pub p90_us: f64,
-    /// 99 of a hundred took no longer.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// 999 of a thousand took no longer.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// The longest.
+    /// Maximum.
     pub max_us: f64,
 }
 
-/// The calls of a procedure.
+/// The calls of one procedure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calls {
-    /// Which.
+    /// Name of the procedure.
     pub procedure: &'static str,
-    /// How many did what they should.
+    /// Number of successful calls.
     pub count: u64,
-    /// How long they took.
+    /// Latency of these calls.
     pub latency: Latency,
 }
 
-/// Calls that failed alike.
+/// Calls that failed with the same error.
 #[derive(Clone, Debug, Serialize)]
 pub struct Errors {
-    /// Which procedure.
+    /// Name of the procedure.
     pub procedure: String,
-    /// What was said.
+    /// Error message.
     pub what: String,
-    /// How often.
+    /// Number of such calls.
     pub count: u64,
 }
 
@@ -127,12 +127,12 @@ impl Report {
         }
     }
 
-    /// Calls that failed, in all.
+    /// Total number of failed calls.
     pub fn errors(&self) -> u64 {
         self.workloads.iter().map(Result::error_count).sum()
     }
 
-    /// Whether everything was as it should be.
+    /// Whether there were no errors.
     pub fn is_clean(&self) -> bool {
         self.errors() == 0 && self.troubles.is_empty()
     }
@@ -169,7 +169,7 @@ impl Result {
         }
     }
 
-    /// Calls that failed.
+    /// Number of failed calls.
     pub fn error_count(&self) -> u64 {
         self.errors.iter().map(|errors| errors.count).sum()
     }

@@ -1,5 +1,5 @@
-//! The report as a picture: how long calls took, for each workload; or, where workloads were played
-//! at rising rates, response time against throughput.
+//! The report as a picture: latencies for each workload, or, for workloads played at rising rates,
+//! response time against throughput.
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ fn draw_latencies(report: &Report, path: &Path) -> Drawn {
     Ok(())
 }
 
-/// Latencies in milliseconds, by the nines of their share: 1 is 90 %, 2 is 99 %.
+/// Latencies in milliseconds, by the nines of their percentile: 1 is 90 %, 2 is 99 %.
 fn points(latency: &Latency) -> [(f64, f64); 4] {
     let half = -(0.5_f64).log10();
     let all = [

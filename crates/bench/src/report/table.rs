@@ -1,4 +1,4 @@
-//! The report as a text that a person likes to read: a table, and below it what went wrong.
+//! The report as text for people: a table, followed by the errors.
 
 use std::fmt::Write;
 
@@ -87,7 +87,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 fn group(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

@@ -1,4 +1,4 @@
-//! The disks of an experiment, and what a host knows of where their blocks lie.
+//! The disks of an experiment, and the host's knowledge of their geometry.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use sim::{Disk, Executor, Image, Mechanical, Options, SECTOR_SIZE, Timing};
 pub(super) const BLOCK: u64 = 4096;
 const SECTORS: u64 = BLOCK / SECTOR_SIZE as u64;
 
-/// Where blocks lie on a disk, and how long they take.
+/// Locations of a disk's blocks, and transfer times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout(pub(super) Platters);
 
 impl Layout {
-    /// Blocks of a track, all of which lie on it whole.
+    /// Whole blocks on a track.
     pub(super) fn track_blocks(&self) -> u64 {
         u64::from(self.0.zones[0].sectors_per_track) / SECTORS
     }
@@ -32,23 +32,23 @@ impl Layout {
         self.0.cylinders()
     }
 
-    /// When in a turn a block begins to pass.
+    /// Time within a rotation at which a block begins to pass the head.
     pub(super) fn angle_ns(&self, block: u64) -> u64 {
         self.0.angle_ns(&self.0.place(block * SECTORS))
     }
 
-    /// How long blocks of one track take to pass.
+    /// Time for blocks of one track to pass the head.
     pub(super) fn pass_ns(&self, blocks: u64) -> u64 {
         blocks * self.0.rotation_ns / self.track_blocks()
     }
 
-    /// How long blocks take to the controller.
+    /// Time for blocks to be transferred to the controller.
     pub(super) fn transfer_ns(&self, blocks: u64) -> u64 {
         self.0.transfer_ns(blocks * BLOCK)
     }
 }
 
-/// Disks of one kind, in a world of their own.
+/// Disks of one kind, in a simulation of their own.
 pub(super) struct Disks {
     executor: Executor,
     disks: Vec<Rc<Disk>>,
@@ -56,7 +56,7 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    /// So many disks of a kind, with nothing on them.
+    /// This many empty disks of a kind.
     pub(super) fn new(seed: u64, spec: Mechanical, count: usize) -> Self {
         let executor = Executor::new(seed);
         let options = Options { timing: Timing::Mechanical(spec), ..Options::default() };
@@ -65,12 +65,12 @@ impl Disks {
         Self { executor, disks, layout: Layout(spec.platters()) }
     }
 
-    /// How many there are.
+    /// Number of disks.
     pub(super) fn count(&self) -> usize {
         self.disks.len()
     }
 
-    /// The time, in nanoseconds.
+    /// Current time, in nanoseconds.
     pub(super) fn now_ns(&self) -> u64 {
         self.executor.now().0
     }
@@ -80,7 +80,7 @@ impl Disks {
         self.executor.block_on(future)
     }
 
-    /// Lets time go by.
+    /// Lets time pass.
     pub(super) async fn sleep(&self, time: Duration) {
         self.executor.runtime().clock.sleep(time).await;
     }
@@ -90,7 +90,7 @@ impl Disks {
         self.write_sectors(disk, first * SECTORS, blocks * SECTORS).await;
     }
 
-    /// The same in sectors.
+    /// Writes sectors, and waits until they are on the platters.
     pub(super) async fn write_sectors(&self, disk: usize, first: u64, sectors: u64) {
         let data = vec![Bytes::from(vec![0; sectors as usize * SECTOR_SIZE])];
         let offset = first * SECTOR_SIZE as u64;

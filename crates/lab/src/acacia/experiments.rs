@@ -1,4 +1,4 @@
-//! The experiments, each in a world of its own.
+//! The experiments, each in its own simulation.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::fast::{BYTES, Fast};
 use super::inputs::{DISK, FOUR_TIMES, Inputs, PROTOTYPE, TWICE};
 use super::prototype::{Design, PAPER, Prototype, Update};
 
-/// KB in a second.
+/// Speed in KB a second.
 pub(super) fn speed(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1024.0 / time.as_secs_f64()
 }
 
-/// What clients did to a server.
+/// Updates of a server by clients.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) updates: Vec<Update>,
-    /// All of it.
+    /// Total time.
     pub(super) elapsed: Duration,
 }
 
@@ -33,33 +33,33 @@ impl Run {
         self.updates.iter().map(|update| update.raw).sum()
     }
 
-    /// KB in a second as clients see it.
+    /// KB a second as seen by clients.
     pub(super) fn seen(&self) -> f64 {
         speed(self.sum(|update| update.user_bytes), self.elapsed)
     }
 
-    /// KB of user data in a second of writing.
+    /// KB of user data a second, by writing time.
     pub(super) fn user(&self) -> f64 {
         speed(self.sum(|update| update.user_bytes), self.raw())
     }
 
-    /// KB of all data in a second of writing.
+    /// KB of all data a second, by writing time.
     pub(super) fn all(&self) -> f64 {
         speed(self.sum(|update| update.all_bytes), self.raw())
     }
 
-    /// The share of metadata, in percent.
+    /// Share of metadata, in percent.
     pub(super) fn metadata(&self) -> f64 {
         let (user, all) = (self.sum(|one| one.user_bytes), self.sum(|one| one.all_bytes));
         100.0 * (all - user) as f64 / all as f64
     }
 
-    /// The share of updates for which no sequence was found, in percent.
+    /// Share of updates for which no sequence was found, in percent.
     pub(super) fn simplest(&self) -> f64 {
         100.0 * self.sum(|update| u64::from(update.is_simplest)) as f64 / self.updates.len() as f64
     }
 
-    /// Places that the search looked at for a block.
+    /// Places that the search examined, for each block.
     pub(super) fn looked(&self) -> f64 {
         let blocks = self.sum(|update| update.all_bytes) / BLOCK;
         self.sum(|update| update.examined) as f64 / blocks as f64
@@ -70,24 +70,24 @@ impl Run {
     }
 }
 
-/// Those who write.
+/// Number of writers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writers {
     pub(super) clients: u64,
-    /// Of each client, on one file.
+    /// Daemons of each client, all on one file.
     pub(super) daemons: u64,
 }
 
 /// A client with one daemon.
 pub(super) const ONE: Writers = Writers { clients: 1, daemons: 1 };
 
-/// Requests of a size to the paper's server.
+/// Sends requests of a size to the paper's server.
 pub(super) fn write(seed: u64, writers: Writers, kb: u64, requests: u64) -> Run {
     let server = Prototype::new(seed, Disks::new(seed, DISK, 1), PROTOTYPE, PAPER);
     write_to(&server, writers, kb, requests)
 }
 
-/// One client of a server that is otherwise than the paper's.
+/// Sends one client's requests to a variant of the paper's server.
 pub(super) fn variant(seed: u64, inputs: Inputs, design: Design, kb: u64, requests: u64) -> Run {
     let server = Prototype::new(seed, Disks::new(seed, DISK, 1), inputs, design);
     write_to(&server, ONE, kb, requests)
@@ -102,7 +102,7 @@ fn write_to(server: &Prototype, writers: Writers, kb: u64, requests: u64) -> Run
     Run { updates, elapsed: Duration::from_nanos(server.disks.now_ns() - begun_ns) }
 }
 
-/// What the paper's FFS gave.
+/// Times of the paper's FFS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastTimes {
     pub(super) append: Duration,
@@ -111,7 +111,7 @@ pub(super) struct FastTimes {
 }
 
 impl FastTimes {
-    /// KB in a second with one block, with eight, and over NFS.
+    /// KB a second with one block, with eight, and over NFS.
     pub(super) fn speeds(&self) -> [f64; 3] {
         [speed(BYTES, self.append), speed(8 * BYTES, self.eight), speed(BYTES, self.nfs)]
     }
@@ -127,7 +127,7 @@ pub(super) fn fast(seed: u64, spec: Mechanical, disks: usize, times: u32) -> Fas
     }
 }
 
-/// A kind of disks: by how much it is faster than one disk of the paper.
+/// A kind of disks, with its speed relative to one disk of the paper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
@@ -136,7 +136,7 @@ pub(super) struct Kind {
     disks: usize,
 }
 
-/// What is faster than the paper's disk.
+/// Disks faster than the paper's.
 pub(super) const KINDS: [Kind; 4] = [
     Kind { name: "transfer rates times 2", times: 2, spec: TWICE, disks: 1 },
     Kind { name: "transfer rates times 4", times: 4, spec: FOUR_TIMES, disks: 1 },
@@ -145,8 +145,9 @@ pub(super) const KINDS: [Kind; 4] = [
 ];
 
 impl Kind {
-    /// The prototype on it. A write holds as much as passes in the same time, and the search may
-    /// look at as many more places as there are: of blocks, and of lengths of a run.
+    /// The prototype on these disks. A write has as many blocks as pass in the same time, and the
+    /// search may examine more places in proportion to their number: of blocks, and of lengths of a
+    /// run.
     pub(super) fn acacia(&self, seed: u64, kb: u64, requests: u64) -> Run {
         let disks = Disks::new(seed, self.spec, self.disks);
         let rate = disks.layout.track_blocks() / Layout(DISK.platters()).track_blocks();
@@ -158,24 +159,24 @@ impl Kind {
         write_to(&Prototype::new(seed, disks, inputs, PAPER), ONE, kb, requests)
     }
 
-    /// The paper's FFS on it.
+    /// The paper's FFS on these disks.
     pub(super) fn fast(&self, seed: u64, times: u32) -> FastTimes {
         fast(seed, self.spec, self.disks, times)
     }
 }
 
-/// What updates between reads took.
+/// Costs of updates between reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Between {
-    /// Cylinders that the arm crossed for an update, on average.
+    /// Mean number of cylinders that the arm crossed for an update.
     pub(super) crossed: f64,
-    /// Milliseconds of an update.
+    /// Milliseconds for an update.
     pub(super) update_ms: f64,
-    /// Milliseconds of a read and an update.
+    /// Milliseconds for a read and an update.
     pub(super) both_ms: f64,
 }
 
-/// Updates of 40 KB, each after a read somewhere on a disk that is half full.
+/// Updates of 40 KB, each after a read at a random place of a half-full disk.
 pub(super) fn between_reads(seed: u64, near: bool, requests: u64) -> Between {
     let design = Design { near, ..PAPER };
     let server = Prototype::new(seed, Disks::new(seed, DISK, 1), PROTOTYPE, design);
@@ -197,8 +198,8 @@ pub(super) fn between_reads(seed: u64, near: bool, requests: u64) -> Between {
     }
 }
 
-/// The disk's maximum: writes of 24 sectors, of which each begins when it is in the controller.
-/// Thirteen sectors pass until then.
+/// Maximum speed of the disk: writes of 24 sectors, each of which begins once it is in the
+/// controller. Thirteen sectors pass until then.
 pub(super) fn ceiling(seed: u64, writes: u64) -> f64 {
     const SECTORS: u64 = 24;
     let disks = Disks::new(seed, DISK, 1);

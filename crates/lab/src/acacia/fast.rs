@@ -1,8 +1,8 @@
-//! The paper's FFS: blocks of 8 KB and inodes, each at its place, all of them waited for.
+//! The paper's FFS: blocks of 8 KB and inodes, written in place and synchronously.
 //!
-//! A file's blocks stand a block apart from each other, such that the next comes round when it is
-//! in the controller. Files and inodes are anywhere, as in the paper's arithmetic; on several disks
-//! a file's blocks go round.
+//! Consecutive blocks of a file are one block apart on the disk, so that the next one passes the
+//! head when it is in the controller. Files and inodes are at random places, as in the paper's
+//! calculation; on several disks a file's blocks are striped.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::inputs::Inputs;
 pub(super) const BYTES: u64 = 8192;
 /// Sectors of a block.
 const BLOCK: u64 = 16;
-/// From a block of a file to the next on a disk, in sectors.
+/// Sectors from a block of a file to the next one on the same disk.
 const STRIDE: u64 = 2 * BLOCK;
 
 /// The server.
@@ -31,14 +31,14 @@ impl Fast {
         Self { disks, prng: Prng::new(seed) }
     }
 
-    /// A place with room for so many sectors.
+    /// A random place with room for this many sectors.
     fn anywhere(&mut self, sectors: u64) -> (usize, u64) {
         let all = self.disks.layout.0.sectors();
         (self.prng.index(self.disks.count()), self.prng.below(all - sectors))
     }
 
-    /// The mean time in which so many daemons append a block each, over so many times: all of the
-    /// data, and then one inode.
+    /// Mean time, over `times` runs, in which this many daemons append a block each: all data, and
+    /// then one inode.
     pub(super) fn append(&mut self, daemons: u64, times: u32) -> Duration {
         self.mean(times, |this| {
             let (disk, first) = this.anywhere(daemons * STRIDE);
@@ -52,8 +52,8 @@ impl Fast {
         })
     }
 
-    /// The mean time of a call of NFS that appends a block: it goes over the wire, and data, block
-    /// of pointers and inode are written one after the other.
+    /// Mean time of an NFS call that appends a block: the network transfer, and then writes of
+    /// data, pointer block and inode, one after the other.
     pub(super) fn nfs(&mut self, inputs: &Inputs, times: u32) -> Duration {
         let call = Duration::from_nanos(BYTES * inputs.wire_ns_per_byte) + inputs.nfs_call;
         self.mean(times, |this| {
@@ -72,7 +72,7 @@ impl Fast {
         self.disks.run(self.disks.write_sectors(disk, inode, 1));
     }
 
-    /// The mean time of an operation. Each begins at an angle of its own.
+    /// Mean time of an operation. Each begins at a random angle of the disk.
     fn mean(&mut self, times: u32, operation: impl Fn(&mut Self)) -> Duration {
         let mut taken_ns = 0;
         for _ in 0..times {

@@ -1,4 +1,4 @@
-//! The paper's figures, each beside what was measured.
+//! The paper's figures, each with the measured value.
 
 use super::inputs::PROTOTYPE;
 use super::{All, FastTimes, KINDS, Run, SIZES, Told};
@@ -14,13 +14,13 @@ const READS: &str = "updates of 40 KB between reads";
 const OURS: &str = "ours: appends on an empty disk";
 const AGED: &str = "ours: 40 KB written over, aged, user data";
 
-/// What keeps ours from the paper's maximum.
+/// The reasons why our engine does not reach the paper's maximum.
 const HEADS: &str = "not the 1330 and 1260 that 95 % of the paper's maximum would be: in that no \
     head is changed. Here it takes 1 ms for each track, so that whole tracks in a row come to \
     95.8 %. An update ends at a slot, which comes by once in a turn: half a turn for each, 2 %. A \
     cylinder is left for the next, 1 %, and anchors are written at both ends of the disk, 1 %";
 
-/// The rows that have to be as published, by experiment and figure.
+/// The figures that have to be as published, by experiment and name.
 const HEADLINES: [(&str, &str); 5] = [
     (SEEN, "requests of 70 KB, 1 client"),
     (SEEN, "requests of 100 KB, 1 client"),
@@ -30,7 +30,7 @@ const HEADLINES: [(&str, &str); 5] = [
 ];
 const CEILING: &str = "the disk's maximum";
 
-/// What is not as it has to be.
+/// Violations among figures and claims.
 pub(super) fn failures(figures: &[Figure], claims: &[(&str, bool)]) -> Vec<String> {
     let mut failures = figure::failures(figures, &HEADLINES);
     let broken = claims.iter().filter(|(_, holds)| !holds);
@@ -38,7 +38,7 @@ pub(super) fn failures(figures: &[Figure], claims: &[(&str, bool)]) -> Vec<Strin
     failures
 }
 
-/// What the paper says without a number, and whether it holds.
+/// Claims of the paper without a number, and whether they hold.
 pub(super) fn claims(all: &All) -> Vec<(&'static str, bool)> {
     let [_, _, nfs] = all.fast.speeds();
     let seen = || all.runs.iter().flatten().map(|run| run.seen() / nfs);
@@ -64,7 +64,7 @@ pub(super) fn claims(all: &All) -> Vec<(&'static str, bool)> {
     ]
 }
 
-/// Everything that the paper gives as a number, and what belongs to it.
+/// Every number in the paper, with related figures.
 pub(super) fn figures(all: &All) -> Vec<Figure> {
     let mut figures = fast(all);
     figures.extend(seen(all));
@@ -102,7 +102,7 @@ fn ours(all: &All) -> Vec<Figure> {
     figures
 }
 
-/// What ours has by turns.
+/// Results of our engine that knows the rotation.
 fn by_turns(all: &All) -> &super::Appended {
     let found = all.ours.iter().find(|(told, _)| *told == Told::Turns);
     &found.expect("it was measured").1
@@ -121,7 +121,7 @@ fn fast(all: &All) -> Vec<Figure> {
     ]
 }
 
-/// What was measured of a size.
+/// Results for a request size.
 fn of(all: &All, kb: u64) -> &[Run; 3] {
     let index = SIZES.iter().position(|&size| size == kb).expect("a size that was measured");
     &all.runs[index]
@@ -135,7 +135,7 @@ fn seen(all: &All) -> Vec<Figure> {
             let plural = if index == 0 { "" } else { "s" };
             let name = format!("requests of {kb} KB, {} client{plural}", index + 1);
             let figure = Figure::new(SEEN, name, "times NFS").measured(run.seen() / nfs);
-            // The first is calibrated, and so no row.
+            // The first value is calibrated, so it is not compared.
             let is_row = (kb, index) != (40, 0);
             figures.push(if is_row { figure.published(2.5) } else { figure });
         }
@@ -198,7 +198,7 @@ fn raw(all: &All) -> Vec<Figure> {
     ]
 }
 
-/// Speeds of single requests of all sizes, the slowest first.
+/// Speeds of single requests of all sizes, in ascending order.
 fn speeds(all: &All) -> Vec<f64> {
     let updates = all.runs.iter().flatten().flat_map(|run| &run.updates);
     let mut speeds: Vec<f64> = updates.map(super::prototype::Update::all_speed).collect();
@@ -240,8 +240,8 @@ fn faster(all: &All) -> Vec<Figure> {
     figures
 }
 
-/// How much faster a kind of disks is than the paper's disk: with the prototype and requests of
-/// 100 KB, with requests that grow, with FFS and one block, and with eight.
+/// Speed of a kind of disks relative to the paper's disk: with the prototype and requests of 100
+/// KB, with requests that grow, with FFS and one block, and with eight.
 fn gains(all: &All, kind: usize) -> [f64; 4] {
     let speeds = |[same, grown]: [&Run; 2], fast: &FastTimes| {
         let [append, eight, _] = fast.speeds();

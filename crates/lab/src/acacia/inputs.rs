@@ -1,41 +1,41 @@
-//! What goes into the models, and nothing else does.
+//! All inputs of the models.
 
 use std::time::Duration;
 
 use sim::{Mechanical, Timing, Zone, presets};
 
-/// What the prototype is told, beside its disk.
+/// Inputs of the prototype, beside its disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
-    /// Chosen: so much later than it could does the next write of a sequence begin, for "some
+    /// Chosen: delay of the next write of a sequence beyond its earliest possible begin, for "some
     /// leeway has been built in".
     pub(super) leeway: Duration,
-    /// Chosen: and so much later still may it begin.
+    /// Chosen: further delay that is tolerated.
     pub(super) slack: Duration,
-    /// Chosen: a write has so many blocks at most. The paper's are below 64 KB.
+    /// Chosen: maximum blocks of a write. The paper's are below 64 KB.
     pub(super) write_blocks: u64,
-    /// Chosen: the search for a sequence gives up when it has looked at so many places.
+    /// Chosen: number of places after which the search for a sequence gives up.
     pub(super) patience: u64,
-    /// Chosen: until a server of user mode is scheduled and has issued a write, at most.
+    /// Chosen: maximum time until a user-mode server is scheduled and has issued a write.
     pub(super) delay: Duration,
-    /// Chosen: one write in so many is held up by other processes.
+    /// Chosen: one in this many writes is delayed by other processes.
     pub(super) stray_one_in: u64,
-    /// Chosen: for so long at most.
+    /// Chosen: maximum of that delay.
     pub(super) stray: Duration,
-    /// The Ethernet of 10 Mbit/s, with its headers.
+    /// Time of a byte on an Ethernet of 10 Mbit/s, headers included.
     pub(super) wire_ns_per_byte: u64,
-    /// Calibrated: the processor's time for a byte of a request, such that a client with requests
-    /// of 40 KB has between two and three times the speed of NFS.
+    /// Calibrated: processor time for a byte of a request, such that a client with requests of 40
+    /// KB has between two and three times the speed of NFS.
     pub(super) processor_ns_per_byte: u64,
-    /// Chosen: the processor's time for a place that the search looks at.
+    /// Chosen: processor time for a place that the search examines.
     pub(super) place_ns: u64,
-    /// Chosen: from a reply to the next request of a client, at most.
+    /// Chosen: maximum time from a reply to the client's next request.
     pub(super) pause: Duration,
-    /// Chosen: a client writes files of so many blocks, one after the other.
+    /// Chosen: blocks of each file that a client writes; it writes one file after the other.
     pub(super) file_blocks: u64,
-    /// Of the paper's file system: pointers in an inode itself.
+    /// From the paper's file system: pointers in an inode itself.
     pub(super) direct_blocks: u64,
-    /// Chosen: the processor's time for a call of NFS, in the kernel.
+    /// Chosen: processor time for an NFS call, in the kernel.
     pub(super) nfs_call: Duration,
 }
 
@@ -60,10 +60,10 @@ pub(super) const PROTOTYPE: Inputs = Inputs {
 /// The paper's disk.
 pub(super) const DISK: Mechanical = mechanical(presets::ACACIA);
 
-/// The paper's disk with twice its rates of transfer, to the controller and to the platters.
+/// The paper's disk with twice its transfer rates, to the controller and to the platters.
 pub(super) const TWICE: Mechanical = faster(&[Zone { cylinders: 1730, sectors_per_track: 144 }], 2);
 
-/// The same with four times the rates.
+/// The paper's disk with four times its transfer rates.
 pub(super) const FOUR_TIMES: Mechanical =
     faster(&[Zone { cylinders: 1730, sectors_per_track: 288 }], 4);
 

@@ -1,13 +1,13 @@
 //! "A Synchronous File Server for Distributed File Systems" (Broom, 1992): Acacia.
 //!
-//! The paper's prototype, and the FFS that the paper compares it with, stand on models of its disk.
-//! What they write goes to the disk request by request; seeks, turns and transfers are the disk's,
-//! and no figure is computed from what the paper assumes of them.
+//! The paper's prototype, and the FFS that the paper compares it with, run on models of its disk.
+//! Their writes go to the disk request by request; the disk model determines seeks, rotation and
+//! transfers, and no figure is computed from the paper's assumptions about them.
 //!
-//! * `inputs`: what goes in. `disks`: the disks, and what a host knows of them.
-//! * `placement`, `prototype`: the paper's file system. `fast`: the other one.
+//! * `inputs`: parameters of the models. `disks`: the disks, and the host's knowledge of them.
+//! * `placement`, `prototype`: the paper's file system. `fast`: its FFS.
 //! * `ours`: our own engine in their place.
-//! * `experiments`, `figures`: what is measured, and how it stands beside what was published.
+//! * `experiments`, `figures`: the measurements, and their comparison with the published figures.
 
 mod disks;
 mod experiments;
@@ -25,15 +25,15 @@ use inputs::{DISK, Inputs, PROTOTYPE};
 use ours::{Aged, Appended, Told};
 use prototype::{Design, PAPER};
 
-/// What the experiments gave.
+/// Results of the experiments.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// All figures, by experiment.
     pub figures: Vec<Figure>,
     /// Figures 3 to 6 of the paper.
     pub pictures: Vec<Picture>,
-    /// What is not as it has to be: a figure that is neither as published nor explained, a headline
-    /// that is not as published, a claim that does not hold, more notes than one in six.
+    /// Violations: a figure that is neither as published nor explained, a headline that is not as
+    /// published, a claim that does not hold, more notes than one in six.
     pub failures: Vec<String>,
 }
 
@@ -41,34 +41,34 @@ pub struct Results {
 const SIZES: [u64; 7] = [40, 50, 60, 70, 80, 90, 100];
 /// Requests of each experiment.
 const REQUESTS: u64 = 3000;
-/// The same in the short form.
+/// Requests of each experiment in the short form.
 const SHORT: u64 = 240;
-/// How full the disk of ours is, in percent.
+/// Fill levels of our engine's disk, in percent.
 const FULL: [u64; 5] = [50, 70, 80, 90, 95];
 
-/// What was measured.
+/// Raw results of all experiments.
 struct All {
     fast: FastTimes,
-    /// By size, and in that by the number of clients.
+    /// By request size, and then by number of clients.
     runs: Vec<[Run; 3]>,
     ceiling: f64,
-    /// The share of superblocks in the disk, in percent.
+    /// The share of superblocks on the disk, in percent.
     superblocks: f64,
-    /// By what is otherwise: requests of 40 and of 100 KB.
+    /// Variants of the design: requests of 40 and of 100 KB.
     variants: Vec<(&'static str, [Run; 2])>,
-    /// Requests of 70 KB by other writers.
+    /// Requests of 70 KB by other numbers of writers.
     others: Vec<(Writers, Run)>,
     /// By kind of disks: requests of 100 KB, requests that grow with the disks, and FFS.
     kinds: Vec<([Run; 2], FastTimes)>,
-    /// Where the arm is, and at the end of a log.
+    /// Updates near the arm, and at the end of a log.
     between: [Between; 2],
-    /// Our own, by what it is told.
+    /// Our own engine, by its knowledge of the disk.
     ours: Vec<(Told, Appended)>,
-    /// The same on a disk that is full and aged.
+    /// Our own engine on a disk that is full and aged.
     aged: Vec<(Told, Vec<Aged>)>,
 }
 
-/// Runs every experiment of the paper; `tell` hears which one begins.
+/// Runs every experiment of the paper; the callback gets the name of each as it begins.
 pub fn run(seed: u64, is_short: bool, tell: &(dyn Fn(&str) + Sync)) -> Results {
     let requests = if is_short { SHORT } else { REQUESTS };
     let all = measure(seed, requests, tell);
@@ -109,7 +109,7 @@ fn measure(seed: u64, requests: u64, tell: &(dyn Fn(&str) + Sync)) -> All {
     All { fast, runs, others, ceiling, superblocks, variants, kinds, between, ours, aged }
 }
 
-/// What the raw speed hangs on.
+/// Variants that show what the raw speed depends on.
 fn variants(seed: u64, requests: u64) -> Vec<(&'static str, [Run; 2])> {
     let kinds = [
         ("one block after the other", PROTOTYPE, Design { by_turn: false, ..PAPER }),

@@ -1,8 +1,8 @@
 //! Our own engine on the paper's disk: `shadow`, with blocks of 4 KiB as the prototype has them.
 //!
-//! All of its code runs, from the verbs of a file system down to the disk; nothing takes time but
-//! that. Requests are appended as the prototype's are, each answered when it is durable. Files are
-//! made before the time begins.
+//! All of its code runs, from the verbs of a file system down to the disk; only the disk takes
+//! time. Requests are appends as in the prototype, each answered when it is durable. Files are
+//! created before the measurement begins.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,29 +23,29 @@ use super::disks::BLOCK;
 use super::experiments::speed;
 use super::inputs::{DISK, PROTOTYPE};
 
-/// *Input.* Memory for its caches: enough for all metadata that is used.
+/// *Input.* Memory for caches: enough for all metadata in use.
 const CACHE_BYTES: usize = 64 << 20;
-/// Bytes of a file, as of the prototype's.
+/// Bytes of a file, as in the prototype.
 const FILE: u64 = PROTOTYPE.file_blocks * BLOCK;
-/// Nothing is written but for requests.
+/// Interval of background writes: none happen.
 const NEVER: Duration = Duration::from_secs(1 << 30);
 
-/// What the engine is told of the disk.
+/// The engine's knowledge of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Nothing: zones are as large as on any disk.
+    /// None: zones are as large as on any disk.
     Nothing,
-    /// Where its cylinders are.
+    /// The cylinders.
     Cylinders,
-    /// How they turn, too.
+    /// The cylinders and the rotation.
     Turns,
 }
 
 impl Told {
-    /// All of it, the most last.
+    /// All levels, in ascending order.
     pub(super) const ALL: [Self; 3] = [Self::Nothing, Self::Cylinders, Self::Turns];
 
-    /// For people.
+    /// Name of the level, for people.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Nothing => "told nothing",
@@ -55,7 +55,7 @@ impl Told {
     }
 }
 
-/// What requests came to.
+/// Result of requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     user_bytes: u64,
@@ -65,37 +65,37 @@ pub(super) struct Came {
 }
 
 impl Came {
-    /// KB of user data in a second.
+    /// KB of user data a second.
     pub(super) fn user(&self) -> f64 {
         speed(self.user_bytes, self.time)
     }
 
-    /// KB of all data in a second.
+    /// KB of all data a second.
     pub(super) fn all(&self) -> f64 {
         speed(self.all_bytes, self.time)
     }
 
-    /// The share of metadata, in percent.
+    /// Share of metadata, in percent.
     pub(super) fn metadata(&self) -> f64 {
         100.0 * (self.all_bytes - self.user_bytes) as f64 / self.all_bytes as f64
     }
 
-    /// Places that were looked at for a block.
+    /// Places examined, for each block.
     pub(super) fn looked(&self) -> f64 {
         self.looked as f64 / (self.all_bytes / BLOCK) as f64
     }
 }
 
-/// A volume that is open.
+/// An open volume.
 pub(super) struct Ours {
     executor: Executor,
     disk: Rc<Disk>,
     files: Namespace<Files<Shadow>>,
-    /// Files that were made.
+    /// Number of files created.
     made: Cell<u64>,
 }
 
-/// Where a client's daemons are in its files.
+/// Position of a client's daemons in its files.
 struct Client {
     files: Vec<ObjectId>,
     next: Cell<usize>,
@@ -103,7 +103,7 @@ struct Client {
 }
 
 impl Client {
-    /// Where a request of so many bytes goes.
+    /// File and offset for a request of this many bytes.
     fn append(&self, bytes: u64) -> (ObjectId, u64) {
         if self.end.get() + bytes > FILE {
             self.next.set(self.next.get() + 1);
@@ -153,7 +153,7 @@ impl Ours {
         written.open().await.expect("running").into_inner().result.expect("there is room");
     }
 
-    /// A client with so many daemons has that many requests of these sizes, drawn by chance.
+    /// A client with this many daemons sends requests of random sizes out of `sizes`.
     fn append(&self, seed: u64, daemons: u64, sizes: &[u64], requests: u64) -> Came {
         let most = sizes.iter().max().expect("there is a size") * 1024;
         let files = (requests + 1).div_ceil(FILE / most);
@@ -168,7 +168,7 @@ impl Ours {
             let mut chance = Prng::new(seed + number);
             let client = &client;
             move || {
-                // Whole blocks, as the prototype's are.
+                // Whole blocks, as in the prototype.
                 let bytes = sizes[chance.index(sizes.len())] * 1024 / BLOCK * BLOCK;
                 let (file, at) = client.append(bytes);
                 (file, at, bytes)
@@ -176,7 +176,7 @@ impl Ours {
         })
     }
 
-    /// So many daemons write what each of them is told.
+    /// This many daemons send the requests that `next` returns for each.
     fn requests<Next: FnMut() -> (ObjectId, u64, u64)>(
         &self,
         daemons: u64,
@@ -202,7 +202,7 @@ impl Ours {
         Came { user_bytes: user_bytes.get(), all_bytes, time, looked }
     }
 
-    /// Makes files until so many percent of the space are used; gives them.
+    /// Creates files until this percentage of the space is used; returns them.
     fn fill(&self, percent: u64) -> Vec<ObjectId> {
         self.executor.block_on(async {
             let mut files = Vec::new();
@@ -221,7 +221,7 @@ impl Ours {
         })
     }
 
-    /// Daemons write over 40 KB each, anywhere in these files.
+    /// Daemons overwrite 40 KB a request, at random places of these files.
     fn overwrite(&self, seed: u64, files: &[ObjectId], daemons: u64, requests: u64) -> Came {
         const BYTES: u64 = 40 * 1024;
         self.requests(daemons, requests, |number| {
@@ -239,7 +239,7 @@ impl Ours {
 pub(super) struct Appended {
     /// A lone daemon with requests of 40 KB.
     pub(super) forty: Came,
-    /// The same of 100 KB.
+    /// A lone daemon with requests of 100 KB.
     pub(super) hundred: Came,
     /// Eight daemons with requests of 40 to 100 KB.
     pub(super) eight: Came,
@@ -254,21 +254,21 @@ pub(super) fn append(seed: u64, told: Told, requests: u64) -> Appended {
     Appended { forty: run(1, &[40]), hundred: run(1, &[100]), eight: run(8, &super::SIZES) }
 }
 
-/// Requests of 40 KB on a part of the disk that is full to so many percent, and aged: as many
-/// bytes as it has were written over before, anywhere.
+/// Requests of 40 KB on a part of the disk that is filled to a percentage, and aged: as many bytes
+/// as the part has were overwritten before, at random places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aged {
     pub(super) percent: u64,
     /// A lone daemon.
     pub(super) lone: Came,
-    /// Eight of them.
+    /// Eight daemons.
     pub(super) eight: Came,
 }
 
-/// Bytes of that part.
+/// Bytes of that part of the disk.
 const PART: u64 = 64 << 20;
 
-/// Overwrites on a disk that is full and aged.
+/// Overwrites on a disk that is filled and aged.
 pub(super) fn age(seed: u64, told: Told, percent: u64, requests: u64) -> Aged {
     let ours = Ours::new(seed, PART, told);
     let files = ours.fill(percent);

@@ -1,27 +1,27 @@
-//! Where in a cylinder an update goes: a sequence of writes of which each ends just before the next
+//! Places an update in a cylinder: a sequence of writes, each of which ends just before the next
 //! begins, and the last just before the superblock (paper, section 4.3).
 //!
 //! The search is the paper's, "very simple, and thus computationally expensive": it goes backwards
-//! from the superblock, looks at one place after the other, takes the first that fits, and turns
-//! back where none does.
+//! from the superblock, examines one place after the other, takes the first that fits, and
+//! backtracks where none does.
 //!
 //! Invariants:
-//! 1. Runs of a sequence are disjoint, free, and none holds the superblock's block.
+//! 1. Runs of a sequence are disjoint and free, and none has the superblock's block.
 //! 2. Each run lies on one track.
 //!
-//! Not asserted: 2, which is how candidates are made.
+//! Not asserted: 2, which follows from the way candidates are made.
 
 use super::disks::Layout;
 use super::inputs::Inputs;
 
-/// Blocks that one write takes, counted within the cylinder.
+/// Blocks of one write, counted within the cylinder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) first: u64,
     pub(super) blocks: u64,
 }
 
-/// The place of the superblock in its cylinder.
+/// The superblock's block in its cylinder.
 pub(super) const SUPERBLOCK: u64 = 0;
 
 /// A search in one cylinder.
@@ -29,14 +29,14 @@ pub(super) struct Search<'a> {
     layout: &'a Layout,
     inputs: &'a Inputs,
     free: Vec<bool>,
-    /// When in a turn each block begins to pass.
+    /// Time within a rotation at which each block begins to pass the head.
     angles_ns: Vec<u64>,
-    /// What was found, the last write first.
+    /// Runs found so far, the last write first.
     runs: Vec<Run>,
     examined: u64,
 }
 
-/// The write before which another is to end.
+/// The write before which another has to end.
 #[derive(Clone, Copy)]
 struct Next {
     angle_ns: u64,
@@ -45,7 +45,7 @@ struct Next {
 }
 
 impl<'a> Search<'a> {
-    /// A search in a cylinder whose free blocks are these.
+    /// A search in a cylinder with these free blocks.
     pub(super) fn new(
         layout: &'a Layout,
         inputs: &'a Inputs,
@@ -60,12 +60,12 @@ impl<'a> Search<'a> {
         Self { layout, inputs, free, angles_ns, runs: Vec::new(), examined: 0 }
     }
 
-    /// How many places were looked at.
+    /// Number of places examined.
     pub(super) fn examined(&self) -> u64 {
         self.examined
     }
 
-    /// A sequence for so many blocks, or none if none is found in time: then nothing is taken.
+    /// A sequence for this many blocks, or `None` if none is found in time: then no block is taken.
     pub(super) fn sequence(&mut self, blocks: u64) -> Option<Vec<Run>> {
         let angle_ns = self.angles_ns[SUPERBLOCK as usize];
         let superblock = Next { angle_ns, track: self.track(SUPERBLOCK), blocks: 1 };
@@ -73,10 +73,10 @@ impl<'a> Search<'a> {
         found.then(|| self.runs.iter().rev().copied().collect())
     }
 
-    /// The simplest: free blocks in their order.
+    /// The fallback: free blocks in order.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are too few free blocks.
     pub(super) fn simplest(&self, blocks: u64) -> Vec<Run> {
         let (mut runs, mut left, mut first) = (Vec::new(), blocks, 0);
         while left > 0 {
@@ -103,7 +103,7 @@ impl<'a> Search<'a> {
             && self.free[first as usize..end as usize].iter().all(|&free| free)
     }
 
-    /// Places so many blocks before `next`.
+    /// Places this many blocks before `next`.
     fn place(&mut self, blocks: u64, next: Next) -> bool {
         if blocks == 0 {
             return true;
@@ -138,7 +138,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether the write after a run can be issued in time, and need not wait for long.
+    /// Whether the write after a run can be issued in time, without a long wait.
     fn ends_just_before(&self, run: Run, next: Next) -> bool {
         let turn_ns = self.layout.0.rotation_ns;
         let end_ns = self.angles_ns[run.first as usize] + self.layout.pass_ns(run.blocks);

@@ -1,17 +1,18 @@
 //! The paper's prototype: a server of one thread that updates its disk request by request.
 //!
 //! An update is the new data blocks, the block of pointers to them, the inode block, the inode
-//! indirect block, and last the superblock of the cylinder in which all of that stands. Once the
-//! superblock is on the disk the blocks that were replaced are free (paper, section 4.1).
+//! indirect block, and last the superblock of the cylinder that has them all. Once the superblock
+//! is on the disk the replaced blocks are free (paper, section 4.1).
 //!
 //! On several disks each takes its share of the blocks, cylinder by cylinder, and the superblock
-//! goes to the disk that is done last: there the heads are just before it.
+//! goes to the disk that finishes last: its heads are just before it.
 //!
 //! Invariants:
-//! 1. What is written to was free, and what an update replaces is free only after its superblock.
+//! 1. Blocks are free when they are written, and blocks that an update replaces are free only after
+//!    its superblock.
 //! 2. The superblock goes out when everything before it has arrived.
 //!
-//! Not asserted: 2, which is the order of one function.
+//! Not asserted: 2, which is the order of statements in one function.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use super::disks::{BLOCK, Disks};
 use super::inputs::Inputs;
 use super::placement::{Run, SUPERBLOCK, Search};
 
-/// What the prototype may do otherwise, for comparison.
+/// Variants of the prototype, for comparison.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Design {
     /// Whether writes are placed by where the heads will be, or one after the other.
@@ -36,7 +37,7 @@ pub(super) struct Design {
     pub(super) near: bool,
 }
 
-/// What the paper describes.
+/// The design that the paper describes.
 pub(super) const PAPER: Design = Design { by_turn: true, in_cylinder: true, near: true };
 
 /// A block on one of the disks.
@@ -58,47 +59,47 @@ pub(super) struct Prototype {
 struct State {
     /// Free blocks, by disk.
     free: Vec<Vec<bool>>,
-    /// Where the arms are.
+    /// Position of the arms.
     arm: u64,
-    /// Where the last update went.
+    /// Cylinder of the last update.
     end: u64,
     inode_block: Option<Place>,
     inode_indirect: Option<Place>,
     prng: Prng,
 }
 
-/// A file that a client writes.
+/// A file being written by a client.
 #[derive(Default)]
 pub(super) struct File {
     blocks: u64,
     pointers: Option<Place>,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Update {
-    /// Bytes of the client.
+    /// Bytes of user data.
     pub(super) user_bytes: u64,
-    /// Bytes that were written.
+    /// Bytes written.
     pub(super) all_bytes: u64,
     /// "The time immediately before and after each disk write sequence".
     pub(super) raw: Duration,
-    /// Cylinders that the arm crossed to begin.
+    /// Cylinders that the arm crossed before the first write.
     pub(super) crossed: u64,
     /// Whether no sequence was found.
     pub(super) is_simplest: bool,
-    /// Places that the search looked at.
+    /// Places that the search examined.
     pub(super) examined: u64,
 }
 
 impl Update {
-    /// KB of all data in a second of writing.
+    /// KB of all data a second, by writing time.
     pub(super) fn all_speed(&self) -> f64 {
         self.all_bytes as f64 / 1024.0 / self.raw.as_secs_f64()
     }
 }
 
-/// Where an update goes.
+/// Placement of an update.
 struct Plan {
     cylinder: u64,
     /// By disk.
@@ -108,7 +109,7 @@ struct Plan {
 }
 
 impl Prototype {
-    /// A server with empty disks, whose arms are in the middle.
+    /// A server with empty disks, and the arms in the middle.
     pub(super) fn new(seed: u64, disks: Disks, inputs: Inputs, design: Design) -> Self {
         let blocks = disks.layout.cylinders() * disks.layout.cylinder_blocks();
         let middle = disks.layout.cylinders() / 2;
@@ -126,7 +127,7 @@ impl Prototype {
         Self { disks, inputs, design, thread: Semaphore::new(1), state: RefCell::new(state) }
     }
 
-    /// Blocks that hold something, beside superblocks.
+    /// Number of blocks in use, without superblocks.
     #[cfg(test)]
     pub(super) fn used(&self) -> u64 {
         let state = self.state.borrow();
@@ -147,7 +148,7 @@ impl Prototype {
         }
     }
 
-    /// Reads two blocks of what is somewhere on the disk, and leaves the arm there.
+    /// Reads two blocks at a random place of the disk, and leaves the arm there.
     pub(super) async fn read_somewhere(&self) {
         let first = {
             let state = &mut *self.state.borrow_mut();
@@ -158,7 +159,7 @@ impl Prototype {
         self.disks.read(0, first, 2).await;
     }
 
-    /// A client's daemon: requests of a size, one after the other.
+    /// A client's daemon: sends requests of a size, one after the other.
     pub(super) async fn daemon(&self, file: &RefCell<File>, kb: u64, requests: u64) -> Vec<Update> {
         let mut updates = Vec::new();
         for _ in 0..requests {
@@ -202,7 +203,7 @@ impl Prototype {
         }
     }
 
-    /// Chooses a cylinder and the places in it.
+    /// Chooses a cylinder, and places in it.
     fn plan(&self, blocks: u64) -> Plan {
         let (state, layout) = (&*self.state.borrow(), &self.disks.layout);
         let disks = self.disks.count() as u64;
@@ -222,7 +223,7 @@ impl Prototype {
         plan
     }
 
-    /// The nearest with room for so many blocks on each disk; of a log, the next.
+    /// The nearest cylinder with room for this many blocks on each disk; for a log, the next one.
     fn cylinder(&self, state: &State, blocks: u64) -> u64 {
         let cylinders = self.disks.layout.cylinders();
         let has_room = |&cylinder: &u64| {
@@ -234,7 +235,7 @@ impl Prototype {
             state.free.iter().all(|disk| count(disk) >= blocks)
         };
         let mut candidates: Box<dyn Iterator<Item = u64>> = if self.design.near {
-            // Without superblocks everywhere the arm comes from the one there is.
+            // Without superblocks everywhere the arm comes from the single one.
             let from = if self.design.in_cylinder { state.arm } else { state.end };
             let either = move |way: u64| [from.checked_add(way), from.checked_sub(way)];
             Box::new((0..cylinders).flat_map(either).flatten().filter(move |&at| at < cylinders))
@@ -244,7 +245,7 @@ impl Prototype {
         candidates.find(has_room).expect("an experiment does not fill its disks")
     }
 
-    /// Up to so long.
+    /// A random time of up to `most`.
     fn chance(&self, most: Duration) -> Duration {
         Duration::from_nanos(self.state.borrow_mut().prng.below(most.as_nanos() as u64 + 1))
     }
@@ -260,7 +261,7 @@ impl Prototype {
         self.disks.write(disk, first, blocks).await;
     }
 
-    /// Writes a plan, the superblock last (invariant 2).
+    /// Writes the blocks of a plan, the superblock last (invariant 2).
     async fn write(&self, plan: &Plan) {
         let first = plan.cylinder * self.disks.layout.cylinder_blocks();
         let sequences = plan.runs.iter().enumerate().map(async |(disk, runs)| {
@@ -275,7 +276,7 @@ impl Prototype {
         self.issue(last, superblock, 1).await;
     }
 
-    /// The superblock is on the disk (invariant 1).
+    /// Frees replaced blocks once the superblock is on the disk (invariant 1).
     fn committed(&self, file: &mut File, plan: &Plan, data: u64, needs_pointers: bool) {
         let state = &mut *self.state.borrow_mut();
         let first = plan.cylinder * self.disks.layout.cylinder_blocks();

@@ -7,11 +7,11 @@ use super::placement::{Run as Blocks, SUPERBLOCK, Search};
 use super::prototype::{File, Prototype};
 use super::*;
 
-/// Inputs without chance.
+/// Inputs without randomness.
 const STEADY: Inputs =
     Inputs { delay: Duration::ZERO, stray_one_in: u64::MAX, pause: Duration::ZERO, ..PROTOTYPE };
 
-/// Whether raw speeds of 40 and of 100 KB are as published.
+/// Whether raw speeds with requests of 40 and of 100 KB are as published.
 fn are_as_published(design: Design) -> [bool; 2] {
     [(40, 550.0), (100, 850.0)].map(|(kb, published)| {
         let run = variant(3, PROTOTYPE, design, kb, 100);
@@ -83,7 +83,7 @@ fn between_the_writes_of_a_sequence_the_disk_waits_for_the_leeway_and_little_mor
     assert!(!update.is_simplest);
     let layout = Layout(DISK.platters());
     let blocks = update.all_bytes / 4096;
-    // Seven writes and the superblock, of which the first waits for a turn at most.
+    // Seven writes and the superblock; the first waits for one rotation at most.
     let (moved_ns, turn_ns) =
         (layout.transfer_ns(blocks) + layout.pass_ns(blocks), DISK.rotation_ns());
     let gap_ns = (STEADY.leeway + STEADY.slack).as_nanos() as u64 + DISK.head_switch_ns;
@@ -135,6 +135,6 @@ fn a_headline_that_is_missed_and_a_claim_that_is_broken_are_failures() {
 fn updates_that_go_to_a_logs_end_break_the_claim() {
     let [near, log] = [true, false].map(|near| experiments::between_reads(6, near, 60));
     assert!(near.crossed < 1.0 && log.crossed > 100.0, "{near:?} {log:?}");
-    // A seek of the disk's average is 17 ms.
+    // An average seek of the disk takes 17 ms.
     assert!(log.update_ms - near.update_ms > 10.0, "{near:?} {log:?}");
 }

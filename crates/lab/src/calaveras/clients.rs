@@ -1,4 +1,4 @@
-//! The clients: one for each disk, each with a few processes.
+//! The clients: one for each disk, with a few processes each.
 
 use std::rc::Rc;
 
@@ -7,10 +7,10 @@ use nfs::rpc::Caller;
 
 use crate::server::Server;
 
-/// A stage on each of the server's disks, for a client with so many processes there.
+/// A stage on each of the server's disks, for a client with this many processes.
 ///
 /// # Panics
-/// When the server does not answer: then the model is wrong.
+/// When the server does not answer, which is an error of the model.
 pub(super) fn stages(server: &Server, processes: usize, seed: u64) -> Vec<Stage> {
     let runtime = server.runtime();
     let plan = |number: usize| Plan {

@@ -1,4 +1,4 @@
-//! The paper's figures, each beside what was measured.
+//! The paper's figures, each with the measured value.
 
 use super::laddis::{Point, maximum};
 use super::{Measured, recovery};
@@ -32,7 +32,7 @@ const TYPICAL: &str = "what is merged grows with the live log: just after the sy
 const BOTH: &str = "both times are within the limits, and lean opposite ways: a log write takes a \
                     turn of the disk here, 12 ms, and somewhat less in the paper's 17 ms";
 
-/// Everything that the paper gives as a number, and what belongs to it.
+/// Every number in the paper, with related figures.
 pub(super) fn figures(measured: &Measured) -> Vec<Figure> {
     let mut all = laddis(measured);
     all.extend(recovery(measured));
@@ -142,7 +142,7 @@ fn recovery(measured: &Measured) -> Vec<Figure> {
     ]
 }
 
-/// By phase: the name, and what is published without and with a log.
+/// For each phase: its name, and the published values without and with a log.
 const CD: &str = "CD: 16000 directories made";
 const RD: &str = "RD: and removed";
 const ELAPSED_S: [(&str, f64, f64); 4] = [
@@ -154,7 +154,7 @@ const ELAPSED_S: [(&str, f64, f64); 4] = [
 const LATENCY_MS: [(&str, f64, f64); 4] =
     [("mkdir", 106.4, 16.9), ("rmdir", 50.1, 17.3), ("create", 30.4, 17.1), ("remove", 36.5, 24.4)];
 
-/// Figures of a phase without and with a log, and by how much it is faster.
+/// Figures of a phase without and with a log, and the gain.
 fn pair(
     experiment: &'static str,
     unit: &'static str,

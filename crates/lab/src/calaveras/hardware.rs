@@ -1,4 +1,4 @@
-//! The hardware of the paper (section 7), and the three servers on it.
+//! The hardware of the paper (section 7), and the designs of the servers on it.
 
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use crate::server::{Design, Hardware, Images};
 /// The size of the log: "32 Mbytes", section 3.
 pub const LOG_BYTES: u64 = 32 << 20;
 
-/// Disks with file systems, beside the one for the log. Without logging that holds one, too.
+/// Disks with file systems, beside the one for the log. Without logging, the log's disk has one,
+/// too.
 pub const DISKS: usize = 10;
 
-/// *Input.* The memory that caches have of 192 MB.
+/// *Input.* Memory for caches, out of 192 MB.
 const CACHE_BYTES: usize = 128 << 20;
 
 /// *Input*, calibrated: "the maximum throughput we could achieve was about 650 NFS operations per
 /// second [...] beyond that, the CPU became a bottleneck", which is 1.54 ms a call of the mix. A
-/// byte costs what it does to copy it and to sum it up at 15 MB/s, and the call itself the rest.
+/// byte costs the time to copy and to checksum it at 15 MB/s; the rest is the cost of the call.
 const PENTIUM_60: Costs = Costs { call_ns: 1_330_000, byte_ns: 66 };
 
 /// *Input.* FDDI, 100 Mbit/s, in one machine room.
@@ -47,7 +48,7 @@ pub fn decpc() -> Hardware {
     }
 }
 
-/// The same disks and the same server in no time: to put files there before an experiment.
+/// The same disk sizes and server, taking almost no time: to create files before an experiment.
 pub fn workshop() -> Hardware {
     let fast = Timing::default();
     let network = NetworkOptions { window: 1 << 20, ..NetworkOptions::default() };
@@ -57,8 +58,8 @@ pub fn workshop() -> Hardware {
 /// "The next sync operation, which happens every 30 seconds", section 3.
 pub const SYNC: Duration = Duration::from_secs(30);
 
-/// The paper's log: it is brought home every 30 seconds, and what changes is locked until the log
-/// has it.
+/// The paper's log: its changes are written in place every 30 seconds, and changed objects stay
+/// locked until the log has the change.
 pub fn calaveras(batches: bool) -> Design {
     let options = LogOptions {
         sync_interval: SYNC,
@@ -71,15 +72,15 @@ pub fn calaveras(batches: bool) -> Design {
     Design::Log { options, holds_locks: true, keeps_answers: false }
 }
 
-/// Our log as it is.
+/// Our log with its defaults.
 pub fn ours() -> Design {
     Design::Log { options: LogOptions::default(), holds_locks: false, keeps_answers: true }
 }
 
-/// Empty file systems on so many disks, and an empty log.
+/// Empty file systems on this many disks, and an empty log.
 ///
 /// # Panics
-/// When an RZ-26 does not hold a file system.
+/// When a file system does not fit on an RZ-26.
 pub fn empty(disks: usize, seed: u64) -> Images {
     let executor = Executor::new(seed);
     let size = presets::RZ_26.capacity().expect("it is mechanical") / (1 << 20) * (1 << 20);

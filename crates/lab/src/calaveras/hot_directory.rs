@@ -1,6 +1,6 @@
-//! Creates in one directory by many at once, which the paper does not measure: where logging locks
-//! cost most. A call that creates holds the directory until the log has the entry, so that there is
-//! one create for each write to the log, and no batch has two. Early release lifts that.
+//! Concurrent creates in one directory, which the paper does not measure: the case in which logging
+//! locks cost most. A CREATE holds the directory until the log has its entry, so each write to the
+//! log has one create, and no batch has two. Early release removes that limit.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::clients::stages;
 use super::hardware;
 use crate::server::{Design, Server};
 
-/// Processes that create.
+/// Processes that create files.
 const PROCESSES: usize = 16;
 
-/// How long.
+/// Duration of the measurement.
 pub(super) const MEASURED: Duration = Duration::from_secs(60);
 
-/// Creates a second.
+/// Creates per second.
 pub(super) fn creates(design: Design, duration: Duration, seed: u64) -> f64 {
     let server = Server::start(seed, &hardware::decpc(), design, &hardware::empty(1, seed));
     let mut stages = stages(&server, PROCESSES, seed);

@@ -1,4 +1,4 @@
-//! LADDIS on the paper's server, at one rate after the other: figures 4 and 5.
+//! LADDIS on the paper's server, at a series of rates: figures 4 and 5.
 
 use std::time::Duration;
 
@@ -13,53 +13,53 @@ use super::clients::stages;
 use super::hardware;
 use crate::server::{Design, Hardware, Images, Server};
 
-/// The rate for which files are made, in calls a second: "about 3 Gbytes of data".
+/// The rate that determines the size of the file set, in calls a second: "about 3 Gbytes of data".
 const PEAK: f64 = 650.0;
 
-/// *Input.* Processes of each client. SPEC says only that there are enough of them.
+/// *Input.* Processes of each client. SPEC only requires that there are enough of them.
 const PROCESSES: usize = 6;
 
 /// The rates at which the mix is played, in calls a second.
 const RATES: [f64; 8] = [50.0, 150.0, 250.0, 350.0, 450.0, 550.0, 600.0, 650.0];
 
-/// How long each rate is measured, after a part of it that is not.
+/// Time for which each rate is measured, and the time to settle before it.
 const MEASURED: Duration = Duration::from_secs(40);
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// How long the server runs at first, until its caches are warm.
+/// Time for which the server runs first, to warm its caches.
 const WARMING: Duration = Duration::from_secs(60);
 
-/// The rate at which that is.
+/// Rate of that warm-up.
 const WARM_RATE: f64 = 500.0;
 
-/// The calls of the mix that change something: each makes an entry in a log.
+/// The calls of the mix that change something: each writes an entry to a log.
 const INTRUSIVE: [Procedure; 4] =
     [Procedure::Write, Procedure::Create, Procedure::Remove, Procedure::Setattr];
 
-/// Disks with the files of the benchmark, and what its clients know of them.
+/// Disks with the benchmark's files, and the clients' knowledge of these.
 pub(super) struct Population {
     images: Images,
     files: Vec<FileSet>,
 }
 
-/// What the server does at a rate.
+/// Measured behavior of the server at a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Point {
-    /// Calls a second that were answered.
+    /// Answered calls a second.
     pub(super) achieved: f64,
-    /// The mean response time, in milliseconds.
+    /// Mean response time, in milliseconds.
     pub(super) mean_ms: f64,
-    /// Calls that change something for each write to the log.
+    /// Changing calls for each write to the log.
     pub(super) batching: f64,
-    /// The most live log until then, in bytes.
+    /// Maximum of live log so far, in bytes.
     pub(super) peak_log: u64,
 }
 
 impl Population {
-    /// Makes the files on so many disks, one disk after the other: a simulated disk keeps what is
-    /// durable and what is not, and so takes twice the memory for as long as it is at work.
+    /// Makes the files on this many disks, one disk after the other: a simulated disk keeps its
+    /// durable and its volatile contents, and so takes twice the memory while it is in use.
     pub(super) fn make(disks: usize, seed: u64) -> Self {
-        let seed = !seed; // what it makes must not have the names of what comes later
+        let seed = !seed; // its files must not have the names of later ones
         let Images { volumes, log, .. } = hardware::empty(disks, seed);
         let bytes = (PEAK * LADDIS.bytes_per_rate as f64) as u64 / disks as u64;
         let (mut full, mut files) = (Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ impl Loaded {
         loaded
     }
 
-    /// Plays the mix at a rate for so long.
+    /// Plays the mix at a rate for a time.
     pub(super) fn play(&self, rate: f64, duration: Duration) -> Point {
         let (before, start) = (self.log(), self.server.now());
         let each = (rate / self.stages.len() as f64, duration);
@@ -143,7 +143,7 @@ impl Loaded {
     }
 }
 
-/// The most calls a second that were answered.
+/// The highest rate of answered calls a second.
 pub(super) fn maximum(points: &[Point]) -> f64 {
     points.iter().map(|point| point.achieved).fold(0.0, f64::max)
 }

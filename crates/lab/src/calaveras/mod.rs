@@ -1,19 +1,18 @@
 //! "Metadata Logging in an NFS Server" (Vahalia, Gray and Ting, USENIX 1995).
 //!
-//! A 60 MHz Pentium serves NFS from ten disks and keeps a log on an eleventh. Three servers stand
-//! on models of its hardware:
+//! A 60 MHz Pentium serves NFS from ten disks and keeps a log on an eleventh. Three servers run on
+//! models of its hardware:
 //!
-//! * **No logging**: our policy `sync`, ordered writes to their place, on all eleven disks.
-//! * **Logging**: our policy `log` held to what the paper's does. What changes stays locked until
-//!   the log has it ([`crate::logging_locks`]); what is in the log is brought home every 30 s;
-//!   there is nothing but metadata in the log, and no answers. *Without batching* each entry is a
-//!   write of its own.
-//! * **Ours**: our policy `log` as the program has it: locks end when a change is staged, small
-//!   payload rides in the entry, answers are kept for exactly-once, and the sync rests for 5 s.
+//! * **No logging**: our policy `sync`, ordered writes in place, on all eleven disks.
+//! * **Logging**: our policy `log`, restricted to the behavior of the paper's log. Changed objects
+//!   stay locked until the log has the change ([`crate::logging_locks`]); the log is written in
+//!   place every 30 s; it has only metadata, and no answers. *Without batching* each entry is a
+//!   separate write.
+//! * **Ours**: our policy `log` with its defaults: locks end when a change is staged, small payload
+//!   is in the entry, answers are kept for exactly-once, and the sync interval is 5 s.
 //!
-//! Inputs are named as such where they stand: what a call costs the processor, the caches, the
-//! network, how many processes the clients have and what they do between calls. Everything else
-//! comes out of the models.
+//! Inputs are marked where they are defined: processor time of a call, the caches, the network, and
+//! the clients' processes and pauses. Everything else is a result of the models.
 
 mod clients;
 mod figures;
@@ -26,7 +25,7 @@ mod small_file;
 use crate::figure::Figure;
 use crate::picture::Picture;
 
-/// What the experiments gave.
+/// Results of the experiments.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// All figures, by experiment.
@@ -35,13 +34,13 @@ pub struct Results {
     pub pictures: Vec<Picture>,
 }
 
-/// Runs every experiment of the paper; `tell` hears which one begins.
+/// Runs every experiment of the paper; the callback gets the name of each as it begins.
 pub fn run(seed: u64, tell: &(dyn Fn(&str) + Sync)) -> Results {
     let measured = measure(seed, tell);
     Results { figures: figures::figures(&measured), pictures: figures::pictures(&measured) }
 }
 
-/// Everything that was measured.
+/// Raw results of all experiments.
 struct Measured {
     /// LADDIS at rising rates.
     in_place: Vec<laddis::Point>,
@@ -49,7 +48,7 @@ struct Measured {
     unbatched: Vec<laddis::Point>,
     slow_log: Vec<laddis::Point>,
     ours: Vec<laddis::Point>,
-    /// Returns after a cut.
+    /// Recoveries after a power failure.
     in_place_back: Vec<crate::server::Back>,
     log_back: Vec<crate::server::Back>,
     ours_back: Vec<crate::server::Back>,
@@ -57,7 +56,7 @@ struct Measured {
     in_place_small: [small_file::Taken; 4],
     log_small: [small_file::Taken; 4],
     ours_small: [small_file::Taken; 4],
-    /// Creates a second in one directory: in place, with the paper's log, with ours.
+    /// Creates per second in one directory: in place, with the paper's log, with ours.
     hot: [f64; 3],
 }
 
@@ -65,10 +64,10 @@ fn measure(seed: u64, tell: &(dyn Fn(&str) + Sync)) -> Measured {
     use crate::server::Design::InPlace;
     let (paper, unbatched, ours) =
         (hardware::calaveras(true), hardware::calaveras(false), hardware::ours());
-    // Worlds are of one thread each, and know nothing of each other.
+    // Each simulation has one thread, and shares nothing with the others.
     let (with_log, without) = std::thread::scope(|scope| {
         let without = scope.spawn(|| {
-            // While the other thread makes its files, for which it takes most memory.
+            // Run while the other thread makes its files, which takes most memory.
             tell("small files");
             let small = [InPlace, paper, ours]
                 .map(|design| small_file::play(design, small_file::CHILDREN, seed));

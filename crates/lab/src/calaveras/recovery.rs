@@ -1,8 +1,8 @@
-//! The power goes at peak load: what the return takes.
+//! Power failures at peak load: the cost of recovery.
 //!
-//! The paper's server was switched off once and again, "depending on the size of the log at the
-//! time of the crash". Here it is looked at again and again what would be left if the power went
-//! now, and a server is started on each of those.
+//! The paper's server was switched off repeatedly, "depending on the size of the log at the time of
+//! the crash". Here, at regular intervals, a server is started on the images that a power failure
+//! would leave at that time.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::server::{Back, Design, Hardware, Server};
 /// The rate at which the server runs, in calls a second.
 const RATE: f64 = 630.0;
 
-/// How often the power might go, and how often that is tried: together twice the time from one
-/// sync to the next.
+/// Interval and number of simulated power failures: together twice the time from one sync to the
+/// next.
 const STEP: Duration = Duration::from_secs(5);
 const TRIALS: u32 = 12;
 
-/// How the server came back each time.
+/// Result of each recovery.
 pub(super) fn returns(
     population: &Population,
     hardware: Hardware,
@@ -35,7 +35,7 @@ pub(super) fn returns(
         .collect()
 }
 
-/// By how much fewer writes there are than changes in the log that are brought home.
+/// Changes replayed from the log for each write.
 pub(super) fn reduction(back: &Back) -> f64 {
     back.replayed.changes as f64 / back.replayed.writes.max(1) as f64
 }

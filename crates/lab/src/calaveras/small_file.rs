@@ -21,9 +21,9 @@ pub(super) const CHILDREN: u64 = 100;
 /// *Input.* The processes of the client: one for each disk.
 const PROCESSES: usize = 1;
 
-/// *Inputs*, calibrated: what the client does between a change and the next, such that with the
-/// log the phases take about as long as published (123, 66, 264 and 89 s). The times without a log
-/// and all gains follow from the model.
+/// *Inputs*, calibrated: the client's pause between changes, such that with the log the phases take
+/// about as long as published (123, 66, 264 and 89 s). The times without a log and all gains follow
+/// from the model.
 fn pause(phase: Phase) -> Duration {
     Duration::from_millis(match phase {
         Phase::MakeDirectories => 35,
@@ -33,7 +33,7 @@ fn pause(phase: Phase) -> Duration {
     })
 }
 
-/// The procedure that a phase is about.
+/// The procedure that a phase measures.
 fn procedure(phase: Phase) -> Procedure {
     match phase {
         Phase::MakeDirectories => Procedure::Mkdir,
@@ -43,18 +43,18 @@ fn procedure(phase: Phase) -> Procedure {
     }
 }
 
-/// What came of a phase.
+/// Result of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Taken {
-    /// From its start to its end, in seconds.
+    /// Duration in seconds.
     pub(super) elapsed_s: f64,
-    /// The mean time of the call that it is about, in milliseconds.
+    /// Mean time of the measured call, in milliseconds.
     pub(super) latency_ms: f64,
-    /// Writes to the disks with file systems for each step.
+    /// Writes to the disks with file systems, for each step.
     pub(super) writes: f64,
 }
 
-/// All four phases, with so many children in each directory.
+/// Plays all four phases, with this many children in each directory.
 pub(super) fn play(design: Design, children: u64, seed: u64) -> [Taken; 4] {
     let images = hardware::empty(DISKS, seed);
     let server = Server::start(seed, &hardware::decpc(), design, &images);

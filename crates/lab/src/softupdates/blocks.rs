@@ -1,42 +1,42 @@
-//! The blocks of the model's file system, and where they lie.
+//! The blocks of the model's file system, and their locations.
 //!
-//! A group of 16 MiB begins with its map, and inodes and contents follow. The lowest free number is
-//! taken, so that what is made together lies together; the paper has it so: "inodes are clustered".
+//! A group of 16 MiB begins with its map; inodes and contents follow. Allocation takes the lowest
+//! free number, so that objects made together are adjacent; the paper says: "inodes are clustered".
 
 use std::collections::BTreeSet;
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 8192;
-/// Bytes of a fragment: of less nothing is written.
+/// Bytes of a fragment, the smallest write.
 const FRAGMENT: u64 = 1024;
-/// Inodes of a block: 128 bytes each.
+/// Inodes in a block, 128 bytes each.
 const INODES_PER_BLOCK: u32 = 64;
-/// Inodes of a group.
+/// Inodes in a group.
 const INODES_PER_GROUP: u32 = 2048;
 /// Bytes of a group.
 const GROUP: u64 = 16 << 20;
-/// Where the first group begins.
+/// Byte offset of the first group.
 const FIRST: u64 = 64 << 10;
-/// Blocks of a group that hold its map and its inodes.
+/// Blocks of a group with its map and its inodes.
 const AHEAD: u64 = 1 + (INODES_PER_GROUP / INODES_PER_BLOCK) as u64;
-/// Blocks of a group that hold contents.
+/// Blocks of a group with contents.
 const CONTENTS: u64 = GROUP / BLOCK - AHEAD;
 
-/// A block, by what it holds.
+/// A block, by its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Block {
     /// The map of a group.
     Map(u32),
-    /// Inodes.
+    /// A block of inodes.
     Inodes(u32),
-    /// A block of a directory: its inode, and which.
+    /// A block of a directory: its inode, and the block's index.
     Entries(u32, u32),
-    /// A block of a file: its inode, and which.
+    /// A block of a file: its inode, and the block's index.
     Data(u32, u32),
 }
 
 impl Block {
-    /// The block that holds an inode.
+    /// The block with an inode.
     pub(super) fn of_inode(inode: u32) -> Self {
         Self::Inodes(inode / INODES_PER_BLOCK)
     }
@@ -51,7 +51,7 @@ impl Block {
         Self::Map((number / CONTENTS) as u32)
     }
 
-    /// Where a map or inodes lie, in bytes.
+    /// Byte offset of a map or of a block of inodes.
     pub(super) fn place(self) -> Option<u64> {
         let group = |number: u32| FIRST + u64::from(number) * GROUP;
         match self {
@@ -65,17 +65,17 @@ impl Block {
     }
 }
 
-/// Where a block of contents lies, in bytes.
+/// Byte offset of a block of contents.
 pub(super) fn place_of_content(number: u64) -> u64 {
     FIRST + number / CONTENTS * GROUP + BLOCK * (AHEAD + number % CONTENTS)
 }
 
-/// Bytes in whole fragments.
+/// Bytes rounded up to whole fragments.
 pub(super) fn in_fragments(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(FRAGMENT)
 }
 
-/// Numbers of which the lowest free one is taken.
+/// Allocator of the lowest free number.
 #[derive(Default)]
 pub(super) struct Numbers {
     next: u64,

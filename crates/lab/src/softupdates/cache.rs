@@ -1,8 +1,8 @@
-//! The buffer cache of the model: blocks that wait, the changes in them, and what those wait for.
+//! Buffer cache of the model: dirty blocks, their changes, and the dependencies of these.
 //!
-//! Without soft updates a dirty block has no changes: it is written whole, whenever. With them each
-//! change lands when those that it needs have landed; of a block that is written before that, the
-//! change is rolled back for the write, and the block stays dirty.
+//! Without soft updates a dirty block has no changes: it is written whole, at any time. With soft
+//! updates a change lands when the changes that it needs have landed; if its block is written
+//! before that, the change is rolled back for the write, and the block stays dirty.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use runtime::Instant;
 
 use super::blocks::Block;
 
-/// How long a block waits before it is written, by what it holds.
+/// Delay before a block is written, by its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ages {
     pub(super) inode: Duration,
@@ -27,7 +27,7 @@ impl Ages {
         file: Duration::from_secs(30),
     };
 
-    /// What the paper's improve on.
+    /// The ages that the paper improves on.
     pub(super) const ALL_THIRTY: Self =
         Self { inode: Self::PAPER.file, directory: Self::PAPER.file, ..Self::PAPER };
 
@@ -40,13 +40,13 @@ impl Ages {
     }
 }
 
-/// What is done when a change has landed.
+/// Action when a change has landed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Nothing,
-    /// The name of this inode is gone: it may go, too.
+    /// The name of this inode is gone: the inode may go, too.
     Empty(u32),
-    /// This inode is empty on the disk: its bits may be given back.
+    /// This inode is empty on disk: its bits may be freed.
     Release(u32),
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Change {
     then: Then,
 }
 
-/// Bytes that a change takes, its number included: 300 KB for 1000 files are compared with this.
+/// Bytes of a change, its number included; compared with 300 KB for 1000 files.
 pub(super) const CHANGE_BYTES: usize = size_of::<(u64, Change)>();
 
 struct Dirty {
@@ -66,14 +66,14 @@ struct Dirty {
     changes: Vec<u64>,
 }
 
-/// See the module's prose.
+/// The cache; see the module.
 pub(super) struct Cache {
     ages: Ages,
     dirty: BTreeMap<Block, Dirty>,
     changes: HashMap<u64, Change>,
-    /// The number of the last change, or of the last time that a block became dirty. 0 is none.
+    /// Number of the last change, or of the last time that a block became dirty. 0 stands for none.
     last: u64,
-    /// Of names, and of all else.
+    /// Rolled-back changes: of names, and all others.
     pub(super) rollbacks: [u64; 2],
     pub(super) most_changes: usize,
 }
@@ -87,7 +87,7 @@ impl Cache {
     fn entry(&mut self, block: Block, now: Instant) -> &mut Dirty {
         self.last += 1;
         let order = self.last;
-        // Maps and inodes age together, as what is dirty of the disk itself.
+        // Maps and inodes age together, as dirty blocks of the disk itself.
         let of_disk = |block: &Block| matches!(block, Block::Map(_) | Block::Inodes(_));
         let first = self.dirty.iter().take_while(|(other, _)| of_disk(other));
         let first = first.map(|(_, dirty)| dirty.due).next();
@@ -96,12 +96,12 @@ impl Cache {
         self.dirty.entry(block).or_insert_with(|| Dirty { due, order, changes: Vec::new() })
     }
 
-    /// A block waits to be written.
+    /// Marks a block as dirty.
     pub(super) fn dirty(&mut self, block: Block, now: Instant) {
         self.entry(block, now);
     }
 
-    /// Something changes in a block that may not land before these changes.
+    /// Adds a change to a block. It must not land before the changes that it needs.
     pub(super) fn change(&mut self, block: Block, needs: &[u64], then: Then, now: Instant) -> u64 {
         let mut all = [0; 3];
         all[..needs.len()].copy_from_slice(needs);
@@ -122,17 +122,17 @@ impl Cache {
         self.changes.contains_key(&change)
     }
 
-    /// A change is not made after all, or has landed; what was to be done then.
+    /// Removes a change that is dropped, or has landed; returns its action.
     pub(super) fn forget(&mut self, change: u64) -> Option<Then> {
         self.changes.remove(&change).map(|change| change.then)
     }
 
-    /// A block that is not needed any more; the changes that were in it.
+    /// Drops a block that is no longer needed; returns its changes.
     pub(super) fn discard(&mut self, block: Block) -> Vec<u64> {
         self.dirty.remove(&block).map_or(Vec::new(), |dirty| dirty.changes)
     }
 
-    /// Takes a block out to be written, with the changes that land; none when it is clean.
+    /// Takes a block out for writing, with the changes that land; `None` if it is clean.
     pub(super) fn take(&mut self, block: Block, now: Instant) -> Option<Vec<u64>> {
         let dirty = self.dirty.remove(&block)?;
         let waits = |number: &u64| {
@@ -156,7 +156,7 @@ impl Cache {
         due.into_iter().map(|(_, _, block)| block).collect()
     }
 
-    /// All that is dirty, in the order of their kind.
+    /// All dirty blocks, in order of their kind.
     pub(super) fn all(&self) -> Vec<Block> {
         self.dirty.keys().copied().collect()
     }

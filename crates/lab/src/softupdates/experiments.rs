@@ -1,4 +1,4 @@
-//! The experiments, each on a machine of its own.
+//! The experiments, each on its own simulated machine.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::workloads::{self, Shape};
 
 /// A machine with a file system.
 pub(super) struct World<F> {
-    // The tasks go before what they use.
+    // Declared first, so that tasks are dropped before the data that they use.
     executor: Executor,
     _machine: Machine,
     pub(super) files: Rc<F>,
@@ -52,7 +52,7 @@ impl World<Model> {
 }
 
 impl World<Ours> {
-    /// Ours.
+    /// Our own file system.
     pub(super) fn ours(seed: u64) -> Self {
         let executor = Executor::new(seed);
         let machine = Machine::new(&executor);
@@ -62,14 +62,14 @@ impl World<Ours> {
     }
 }
 
-/// What came of a script.
+/// Result of a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Taken {
-    /// How long the program ran, in seconds.
+    /// Duration of the program, in seconds.
     pub(super) elapsed_s: f64,
-    /// What had been written when it ended.
+    /// Writes by the end of the program.
     pub(super) at_end: Writes,
-    /// What had been written when all was on the disk.
+    /// Writes by the time everything was on the disk.
     pub(super) at_rest: Writes,
 }
 
@@ -78,7 +78,7 @@ impl<F: LocalFiles> World<F> {
         Program::new(&self.files, &self.processor, self.files.root())
     }
 
-    /// Waits until nothing more is written.
+    /// Waits until no more writes happen.
     fn rest(&self) {
         loop {
             let before = self.files.written();
@@ -98,7 +98,7 @@ impl<F: LocalFiles> World<F> {
         Taken { elapsed_s: elapsed.as_secs_f64(), at_end, at_rest }
     }
 
-    /// "A tar of zero-sized files and an rm -rf", each in so much time of the processor.
+    /// "A tar of zero-sized files and an rm -rf", each with this processor time.
     pub(super) fn tar(&self, processor: [Duration; 2]) -> [Taken; 2] {
         let shape = Shape::of_tar();
         let mut program = self.program();
@@ -108,7 +108,7 @@ impl<F: LocalFiles> World<F> {
         [made, self.play(&mut program, &remove)]
     }
 
-    /// The Andrew benchmark: seconds of each phase, and all of it.
+    /// The Andrew benchmark: seconds of each phase, and the total.
     pub(super) fn andrew(&self, processor: Duration) -> ([f64; 5], Taken) {
         let before = self.files.written();
         let mut program = self.program();
@@ -120,12 +120,12 @@ impl<F: LocalFiles> World<F> {
         (phases, Taken { elapsed_s: phases.iter().sum(), at_end, at_rest })
     }
 
-    /// A script from the root.
+    /// Plays a script from the root.
     pub(super) fn script(&self, script: &Script) -> Taken {
         self.play(&mut self.program(), script)
     }
 
-    /// So many runs of Andrew, as many of copy and remove, and half as many of find, all at once.
+    /// This many runs of Andrew, as many of copy and remove, and half as many of find, all at once.
     pub(super) fn torture(&self, runs: u32, costs: &Costs, seed: u64) -> Taken {
         let mut root = self.program();
         let still = Duration::from_millis(1);
@@ -184,14 +184,14 @@ impl<F: LocalFiles> World<F> {
         }
     }
 
-    /// Up to so many seconds.
+    /// Pauses for a random time of up to this many seconds.
     async fn pause(&self, prng: &mut Prng, most_s: u64) {
         let pause = Duration::from_millis(prng.below(most_s * 1000));
         self.files.clock().sleep(pause).await;
     }
 }
 
-/// *Inputs.* What the parts of the torture test cost the processor.
+/// *Inputs.* Processor time of the parts of the torture test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     pub(super) andrew: Duration,

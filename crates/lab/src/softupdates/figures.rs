@@ -1,4 +1,4 @@
-//! The paper's figures, each beside what was measured.
+//! The paper's figures, each with the measured value.
 
 use super::All;
 use super::files::Writes;
@@ -20,7 +20,7 @@ const SHELL: &str = "the shells that run for each node, and the times of their f
 const RECORDS: &str = "the model's own records, which hold what a change waits for and nothing of \
                        what it rolls back";
 
-/// The rows that have to be as published, by experiment and figure.
+/// The figures that have to be as published, by experiment and name.
 const HEADLINES: [(&str, &str); 5] =
     [(TAR, SYNC_NORMAL), (TAR, SYNC_SOFT), (TAR, GAIN), (REMOVE, GAIN), (TORTURE, SAVED)];
 const SYNC_NORMAL: &str = "writes waited for, normal";
@@ -28,12 +28,12 @@ const SYNC_SOFT: &str = "writes waited for, soft updates";
 const GAIN: &str = "gain";
 const SAVED: &str = "writes saved";
 
-/// What is not as it has to be.
+/// Violations among these figures.
 pub(super) fn failures(figures: &[Figure]) -> Vec<String> {
     figure::failures(figures, &HEADLINES)
 }
 
-/// Everything that the paper gives as a number, and what belongs to it.
+/// Every number in the paper, with related figures.
 pub(super) fn figures(all: &All) -> Vec<Figure> {
     let mut figures = tar(all);
     figures.extend(remove(all));

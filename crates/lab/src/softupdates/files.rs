@@ -1,15 +1,15 @@
-//! What a program on the machine calls, and what is counted of it.
+//! Interface for programs on the simulated machine, with counters of writes.
 
 use std::rc::Rc;
 
 use runtime::Clock;
 
-/// Writes that reached the disk.
+/// Number of writes that reached the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Writes {
-    /// Those for which a program waited.
+    /// Writes that a program waited for.
     pub(super) sync: u64,
-    /// All others.
+    /// All other writes.
     pub(super) async_: u64,
 }
 
@@ -23,34 +23,34 @@ impl Writes {
     }
 }
 
-/// What a file holds when it is made.
+/// Contents of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u32),
-    /// Nothing: it is a device.
+    /// None: it is a device.
     Device,
 }
 
-/// A file system as a program of the same machine calls it. Whatever goes wrong is a mistake of the
-/// model, and a panic.
+/// A file system as called by a program of the same machine. Every error is a mistake of the model,
+/// and panics.
 pub(super) trait LocalFiles: 'static {
-    /// A directory that is open.
+    /// An open directory.
     type Directory: Copy;
 
     /// The root directory.
     fn root(&self) -> Self::Directory;
-    /// Time.
+    /// The machine's clock.
     fn clock(&self) -> Rc<dyn Clock>;
-    /// What has been written since the start.
+    /// Writes since the start.
     fn written(&self) -> Writes;
     /// Makes a directory.
     async fn make_directory(&self, parent: Self::Directory, name: &str) -> Self::Directory;
-    /// Makes a file and fills it.
+    /// Makes a file with its contents.
     async fn make_file(&self, parent: Self::Directory, name: &str, holds: Holds);
     /// Reads all of a file.
     async fn read(&self, parent: Self::Directory, name: &str);
-    /// Asks for the attributes of a name.
+    /// Reads the attributes of a name.
     async fn stat(&self, parent: Self::Directory, name: &str);
     /// Lists a directory.
     async fn list(&self, directory: Self::Directory);

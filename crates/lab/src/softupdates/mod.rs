@@ -1,15 +1,15 @@
 //! The alpha distribution of soft updates (McKusick).
 //!
-//! A program of the machine calls the file system; there is no network. Three file systems stand on
-//! the same disk:
+//! Programs on the machine call the file system; there is no network. Three file systems run on the
+//! same disk:
 //!
-//! * **Normal**: a model of the paper's FFS. Each inode, name and count is written and waited for;
+//! * **Normal**: a model of the paper's FFS. Inodes, names and counts are written synchronously;
 //!   maps, times and contents are written later.
 //! * **Soft updates**: the same model with the paper's ages, its trickle syncer and its rollbacks.
-//! * **Ours**: `ffs` under policy `softdep`, as the program has it, on a volume of its own.
+//! * **Ours**: `ffs` under policy `softdep`, with its defaults, on its own volume.
 //!
-//! Times of the processor are inputs, for the paper prints them. Writes, and the time that a
-//! program waits for them, come out of the models.
+//! Processor times are inputs, since the paper prints them. Writes, and a program's waits for them,
+//! are results of the models.
 
 mod blocks;
 mod cache;
@@ -32,7 +32,7 @@ use files::LocalFiles;
 use model::{Model, Style};
 use program::Script;
 
-/// What the experiments gave.
+/// Results of the experiments.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// All figures, by experiment.
@@ -42,8 +42,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// What is not as it has to be: a figure that is neither as published nor explained, a headline
-    /// that is not as published, more notes than one in six.
+    /// Violations: a figure that is neither as published nor explained, a headline that is not as
+    /// published, more notes than one in six.
     pub fn failures(&self) -> Vec<String> {
         figures::failures(&self.figures)
     }
@@ -51,12 +51,12 @@ impl Results {
 
 /// "1000 runs".
 const RUNS: u32 = 1000;
-/// By how much the torture test is shorter when asked for.
+/// Factor by which the short form shortens the torture test.
 const SHORT: u32 = 20;
 /// Runs for which rollbacks are counted.
 const ROLLBACK_RUNS: u32 = 20;
 
-/// Times of the processor that the paper prints, and those that follow: *inputs*.
+/// Processor times that the paper prints, and those derived from them: *inputs*.
 #[derive(Clone, Copy, Debug)]
 struct Processor {
     tar: [Duration; 2],
@@ -65,10 +65,10 @@ struct Processor {
     torture: Costs,
 }
 
-/// *Input*, calibrated: what a copy of /etc costs beyond the calls of tar, such that with soft
+/// *Input*, calibrated: processor time of a copy of /etc beyond tar's calls, such that with soft
 /// updates the torture test takes about as long as published.
 const COPY: Duration = Duration::from_millis(6000);
-/// *Input*, chosen: a walk over all files.
+/// *Input*, chosen: processor time of a walk over all files.
 const FIND: Duration = Duration::from_secs(20);
 
 impl Processor {
@@ -77,7 +77,7 @@ impl Processor {
         let [make, remove] = tar_ms.map(ms);
         let torture = Costs {
             andrew: ms(andrew_ms),
-            remove_andrew: remove * 6 / 10, // as many names, of the 230 of tar
+            remove_andrew: remove * 6 / 10, // as many names, out of tar's 230
             copy: make + COPY,
             remove,
             find: FIND,
@@ -94,7 +94,7 @@ impl Processor {
     }
 }
 
-/// What one file system gave.
+/// Results of one file system.
 #[derive(Clone, Debug)]
 struct Measured {
     tar: [Taken; 2],
@@ -104,22 +104,21 @@ struct Measured {
     torture: Taken,
 }
 
-/// Everything that was measured.
+/// Raw results of all experiments.
 struct All {
     normal: Measured,
     soft: Measured,
     ours: Measured,
-    /// Bytes that changes take when 1000 files were made.
+    /// Bytes of pending changes after 1000 files were made.
     thousand_bytes: f64,
-    /// Changes that were rolled back, of names and of all else: with the paper's ages, and with
-    /// 30 s for all.
+    /// Rolled-back changes, of names and all others: with the paper's ages, and with 30 s for all.
     rollbacks: [[f64; 2]; 2],
-    /// By how much the torture test was shortened.
+    /// Factor by which the torture test was shortened.
     shortened: f64,
 }
 
-/// Runs every experiment of the paper; `tell` hears which one begins. The short form has a
-/// twentieth of the torture test.
+/// Runs every experiment of the paper; the callback gets the name of each as it begins. The
+/// short form has a twentieth of the torture test.
 pub fn run(seed: u64, is_short: bool, tell: &(dyn Fn(&str) + Sync)) -> Results {
     let runs = if is_short { RUNS / SHORT } else { RUNS };
     let all = measure_all(seed, runs, tell);
@@ -129,7 +128,7 @@ pub fn run(seed: u64, is_short: bool, tell: &(dyn Fn(&str) + Sync)) -> Results {
 fn measure_all(seed: u64, runs: u32, tell: &(dyn Fn(&str) + Sync)) -> All {
     let soft = Style::Soft(Ages::PAPER);
     let paper = |style| move || World::of_paper(style, seed);
-    // Worlds are of one thread each, and know nothing of each other.
+    // Each simulation has one thread, and shares nothing with the others.
     std::thread::scope(|scope| {
         let ours = scope.spawn(move || {
             tell("ours");

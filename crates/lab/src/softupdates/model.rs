@@ -1,8 +1,8 @@
-//! The paper's file systems on a disk: writes that programs wait for, and those that come later.
+//! The paper's file systems on a disk: synchronous writes, and delayed ones.
 //!
-//! Without soft updates a daemon writes all that is dirty every 30 seconds, at the same time. With
-//! them the trickle syncer looks every second for what is old enough, and writes one block after
-//! the other.
+//! Without soft updates a daemon writes all dirty blocks every 30 seconds, at once. With soft
+//! updates the trickle syncer looks every second for blocks that are old enough, and writes them
+//! one after the other.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -21,24 +21,24 @@ use super::tree::{ROOT, Tree, Work};
 
 /// "The traditional `update` program".
 const UPDATE: Duration = Duration::from_secs(30);
-/// How often the trickle syncer looks.
+/// Interval of the trickle syncer.
 const TRICKLE: Duration = Duration::from_secs(1);
 
 static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
-/// Which file system it is.
+/// The kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Each inode, name and count is written and waited for.
+    /// Inodes, names and counts are written synchronously.
     Normal,
     /// Soft updates with these ages.
     Soft(Ages),
-    /// A mistake for the tests: soft updates in which each change is a write of its own.
+    /// A mistake for the tests: soft updates in which each change is a separate write.
     #[cfg(test)]
     Hasty,
 }
 
-/// See the module's prose.
+/// The model; see the module.
 pub(super) struct Model {
     style: Style,
     disk: Rc<Disk>,
@@ -70,12 +70,12 @@ impl Model {
         model
     }
 
-    /// Changes that were rolled back for a write so far: of names, and of all else.
+    /// Rolled-back changes so far: of names, and all others.
     pub(super) fn rollbacks(&self) -> [u64; 2] {
         self.tree.borrow().cache.rollbacks
     }
 
-    /// The most changes that waited at once.
+    /// Maximum of changes that waited at once.
     pub(super) fn most_changes(&self) -> usize {
         self.tree.borrow().cache.most_changes
     }

@@ -1,5 +1,5 @@
-//! Our own engine in the place of the paper's: `ffs` under policy `softdep`, called by a program of
-//! the same machine. As of any local file system, answers do not wait for the disk.
+//! Our own engine in place of the paper's: `ffs` under policy `softdep`, called by a program of the
+//! same machine. As with any local file system, calls do not wait for the disk.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,27 +17,27 @@ use vfs::{
 
 use super::files::{Holds, LocalFiles, Writes};
 
-/// How often a UNIX of the time writes what no program waits for.
+/// Interval at which a UNIX of the time writes data that no program waits for.
 const UPDATE: Duration = Duration::from_secs(30);
-/// *Input.* Memory for its caches: enough for all that is used, which the models keep too.
+/// *Input.* Memory for caches: enough for all data in use, which the models keep in memory, too.
 const CACHE_BYTES: usize = 64 << 20;
-/// The most bytes of a call.
+/// Maximum bytes of a call.
 const TRANSFER: u32 = 32 << 10;
 
 static ZEROS: [u8; TRANSFER as usize] = [0; TRANSFER as usize];
 
-/// See the module's prose.
+/// Our engine; see the module.
 pub(super) struct Ours {
     files: Rc<dyn FileSystem>,
     disk: Rc<Disk>,
     runtime: Runtime,
-    /// Writes of the time before the first call.
+    /// Writes before the first call.
     before: u64,
     sync: Cell<u64>,
 }
 
 impl Ours {
-    /// Opens a volume that is on a disk.
+    /// Opens the volume on a disk.
     pub(super) async fn start(disk: Rc<Disk>, runtime: Runtime) -> Rc<Self> {
         let options = OpenOptions {
             cache_bytes: CACHE_BYTES,
@@ -53,7 +53,7 @@ impl Ours {
         Rc::new(Self { files, disk, runtime, before, sync })
     }
 
-    /// Makes a call. What is written while it waits, and not for a read, counts as waited for.
+    /// Makes a call. Writes during its wait count as synchronous, unless it waited for a read.
     async fn call<T>(&self, call: impl Future<Output = Sealed<T>>) -> T {
         let (begun, before) = (self.runtime.clock.now(), self.disk.counters());
         let answer = call.await.accept(Delayed::declared());

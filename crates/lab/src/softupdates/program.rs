@@ -1,8 +1,8 @@
-//! A program: calls one after the other, each with its share of the processor's time.
+//! A program: a sequence of calls, each with its share of processor time.
 //!
-//! *Input.* The processor goes round between programs that want it, a tenth of a second each, which
-//! is the quantum of 4.4BSD. A program that sleeps in a call gives the rest of its turn away, and
-//! waits for another one when it wakes up.
+//! *Input.* The processor is shared round-robin by the programs that want it, with a quantum of a
+//! tenth of a second, that of 4.4BSD. A program that sleeps in a call gives up the rest of its
+//! quantum, and queues again when it wakes up.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use runtime::sync::{Permit, Semaphore};
 
 use super::files::{Holds, LocalFiles};
 
-/// How long a program has the processor when others want it.
+/// Quantum of a program when others want the processor.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// The processor of the machine.
@@ -25,8 +25,8 @@ impl Processor {
     }
 }
 
-/// A call of a script. Directories are numbered as the script makes them, from 1; 0 is the one
-/// that it begins in.
+/// A call of a script. Directories are numbered from 1 in the order in which the script makes them;
+/// 0 is the starting directory.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     MakeDirectory(usize, String),
@@ -38,29 +38,29 @@ pub(super) enum Call {
     RemoveDirectory(usize, String),
 }
 
-/// What is done one after the other, in so much time of the processor.
+/// A sequence of calls, with its total processor time.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) calls: Vec<Call>,
     pub(super) processor: Duration,
 }
 
-/// A program that runs.
+/// A running program.
 pub(super) struct Program<'a, F: LocalFiles> {
     pub(super) files: &'a F,
     pub(super) processor: &'a Processor,
     directories: Vec<F::Directory>,
-    /// The processor, and for how long still.
+    /// The processor, and the remaining quantum.
     turn: Option<(Permit, Duration)>,
 }
 
 impl<'a, F: LocalFiles> Program<'a, F> {
-    /// A program in a directory.
+    /// A program that starts in a directory.
     pub(super) fn new(files: &'a F, processor: &'a Processor, from: F::Directory) -> Self {
         Self { files, processor, directories: vec![from], turn: None }
     }
 
-    /// Plays a script, and says how long it took.
+    /// Plays a script, and returns its duration.
     pub(super) async fn play(&mut self, script: &Script) -> Duration {
         let clock = self.files.clock();
         let begun = clock.now();
@@ -104,7 +104,7 @@ impl<'a, F: LocalFiles> Program<'a, F> {
     }
 }
 
-/// Makes a call; a directory that it made.
+/// Makes a call; returns the directory that it made, if any.
 async fn carry_out<F: LocalFiles>(
     files: &F,
     at: &[F::Directory],

@@ -24,7 +24,7 @@ fn with_soft_updates_nothing_is_waited_for() {
     assert!((make.elapsed_s - 0.5).abs() < 1e-9, "the processor's time alone: {make:?}");
 }
 
-/// Whether what tar wrote with soft updates is as published: 33.
+/// Whether the number of writes by tar with soft updates is as published: 33.
 fn is_as_published(style: Style) -> bool {
     let [make, _] = tar(style);
     let figure = Figure::new("e", "f", "").published(33.0).measured(make.at_rest.all());
@@ -40,13 +40,14 @@ fn soft_updates_that_write_each_change_by_itself_are_noticed() {
 #[test]
 fn of_what_comes_and_goes_before_it_is_old_ours_writes_a_few_blocks() {
     let world = World::ours(1);
-    // No directory here takes more than its first fragment, so that none moves.
+    // No directory here exceeds its first fragment, so none moves.
     let shape = workloads::Shape::flat(8, 20, 0);
     let mut calls = shape.make();
     calls.extend(shape.remove());
     let taken = world.script(&Script { calls, processor: Duration::from_millis(700) });
     assert_eq!(taken.at_rest.sync, 0);
-    // 168 names and as many inodes; what is left are maps, blocks of inodes and of directories.
+    // 168 names and as many inodes; the remaining writes are maps, blocks of inodes and of
+    // directories.
     assert!(taken.at_rest.async_ < 25, "{taken:?}");
 }
 

@@ -1,8 +1,8 @@
-//! Inodes and directories of the model, and what each call changes in which block.
+//! Inodes and directories of the model, and the blocks that each call changes.
 //!
-//! A call tells which blocks its program has to write and wait for where there are no soft updates:
-//! "523 = 2 a file, 4 a directory", and one for each time that a directory takes another sector. A
-//! name that goes is one, and a file or directory that gives back what it held is another one.
+//! A call returns the blocks that its program has to write synchronously without soft updates:
+//! "523 = 2 a file, 4 a directory", and one whenever a directory takes another sector. A removed
+//! name takes one write, and a file or directory that frees contents takes another.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use super::blocks::{BLOCK, Block, Numbers, in_fragments, place_of_content};
 use super::cache::{Ages, Cache, Then};
 use super::files::Holds;
 
-/// Bytes of a piece of a directory, across which no entry reaches.
+/// Bytes of a directory chunk, which no entry crosses.
 const CHUNK: u32 = 512;
-/// Pieces of a directory's block.
+/// Chunks in a directory block.
 const CHUNKS: u32 = BLOCK as u32 / CHUNK;
 /// Bytes of "." and "..".
 const DOTS: u32 = 24;
@@ -32,24 +32,24 @@ struct Entry {
 struct Inode {
     parent: u32,
     is_directory: bool,
-    /// What it was when it was new, until all of that has landed.
+    /// The change that made the inode; relevant until it has landed.
     made: u64,
     /// All that was changed when it was made.
     changes: Vec<u64>,
-    /// Where its contents lie, and how many bytes.
+    /// Locations of its contents, and their bytes.
     blocks: Vec<u64>,
     bytes: u64,
     entries: BTreeMap<String, Entry>,
-    /// Free bytes of each piece.
+    /// Free bytes of each chunk.
     chunks: Vec<u32>,
 }
 
-/// What a program has to do after a call.
+/// Blocks that a program has to write after a call.
 #[derive(Default)]
 pub(super) struct Work {
-    /// Blocks to write and wait for, without soft updates.
+    /// Blocks to write synchronously, without soft updates.
     pub(super) waits: Vec<Block>,
-    /// Blocks that are full, and go out at once: nobody waits.
+    /// Full blocks, which are written immediately but not waited for.
     pub(super) full: Vec<Block>,
 }
 
@@ -90,7 +90,8 @@ impl Tree {
         self.inodes.get_mut(&number).expect("an inode that is used is there")
     }
 
-    /// A change of a block, by number; 0 without soft updates, where none waits for another.
+    /// Adds a change to a block and returns its number; 0 without soft updates, where no change
+    /// waits for another.
     fn change(&mut self, block: Block, needs: &[u64], then: Then, now: Instant) -> u64 {
         if self.has_soft_updates {
             return self.cache.change(block, needs, then, now);
@@ -99,13 +100,13 @@ impl Tree {
         0
     }
 
-    /// The inode that a name names.
+    /// The inode of a name.
     pub(super) fn find(&self, directory: u32, name: &str) -> u32 {
         let entry = self.inodes[&directory].entries.get(name);
         entry.unwrap_or_else(|| panic!("{name} is in directory {directory}")).inode
     }
 
-    /// Where a block lies, and how many bytes of it are written.
+    /// Byte offset of a block, and the bytes of it to write.
     pub(super) fn place(&self, block: Block) -> (u64, u64) {
         let (number, index) = match block {
             Block::Entries(number, index) | Block::Data(number, index) => (number, index),
@@ -116,7 +117,7 @@ impl Tree {
         (place_of_content(inode.blocks[index as usize]), in_fragments(left.min(BLOCK)))
     }
 
-    /// A new inode with its bit; the number of the change that makes it.
+    /// Allocates an inode and its bit; returns it with the number of the change that makes it.
     fn new_inode(&mut self, parent: u32, is_directory: bool, now: Instant) -> (u32, u64) {
         let number = self.inode_numbers.take() as u32;
         let bit = self.change(Block::map_of_inode(number), &[], Then::Nothing, now);
@@ -127,7 +128,8 @@ impl Tree {
         (number, made)
     }
 
-    /// Another block of contents: bit, contents and pointer; the number of the change of contents.
+    /// Adds a block of contents: bit, contents and pointer. Returns the number of the change of
+    /// contents.
     fn grow(&mut self, number: u32, bytes: u64, now: Instant) -> u64 {
         let block = self.block_numbers.take();
         let bit = self.change(Block::map_of_content(block), &[], Then::Nothing, now);
@@ -143,7 +145,8 @@ impl Tree {
         filled
     }
 
-    /// A name in a directory; the block that it is in, and whether the directory is longer now.
+    /// Adds a name to a directory. Returns the block with the name, and whether the directory has
+    /// grown.
     fn add_name(
         &mut self,
         parent: u32,
@@ -175,7 +178,7 @@ impl Tree {
         (block, has_grown)
     }
 
-    /// Makes a file and fills it.
+    /// Makes a file with its contents.
     pub(super) fn make_file(
         &mut self,
         parent: u32,
@@ -215,12 +218,12 @@ impl Tree {
         (number, Work { waits, full: Vec::new() })
     }
 
-    /// A file or directory was read.
+    /// Notes that a file or directory was read.
     pub(super) fn touch(&mut self, number: u32, now: Instant) {
         self.cache.dirty(Block::of_inode(number), now);
     }
 
-    /// Removes a name, and what it named.
+    /// Removes a name, and its inode.
     pub(super) fn remove(&mut self, parent: u32, name: &str, now: Instant) -> Work {
         let entry = self.inode(parent).entries.remove(name).expect("it is there");
         let size = 8 + (name.len() as u32 + 1).next_multiple_of(4);
@@ -231,7 +234,7 @@ impl Tree {
         assert!(inode.entries.is_empty(), "a directory that is removed is empty");
         let (has_content, made) = (!inode.blocks.is_empty(), inode.made);
         self.cache.dirty(Block::of_inode(parent), now); // its times, and its count
-        self.cache.dirty(block, now); // a write may be under way with the name
+        self.cache.dirty(block, now); // the name may be in a write under way
         if !self.has_soft_updates {
             self.empty(number, now);
             self.release(number, now);
@@ -253,7 +256,7 @@ impl Tree {
         Work::default()
     }
 
-    /// A change has landed.
+    /// Runs the action of a change that has landed.
     pub(super) fn land(&mut self, change: u64, now: Instant) {
         match self.cache.forget(change) {
             Some(Then::Empty(number)) => self.empty(number, now),
@@ -262,7 +265,7 @@ impl Tree {
         }
     }
 
-    /// Nothing names an inode any more: it is emptied.
+    /// Empties an inode that has no name any more.
     fn empty(&mut self, number: u32, now: Instant) {
         self.discard_content(number, now);
         let parent = self.inode(number).parent;
@@ -272,7 +275,7 @@ impl Tree {
         self.change(Block::of_inode(number), &[], Then::Release(number), now);
     }
 
-    /// What a file or directory held need not be written. Names that went from there are gone.
+    /// Drops unwritten contents of a file or directory, and completes the removal of names there.
     fn discard_content(&mut self, number: u32, now: Instant) {
         let inode = &self.inodes[&number];
         let kind = if inode.is_directory { Block::Entries } else { Block::Data };
@@ -283,7 +286,7 @@ impl Tree {
         }
     }
 
-    /// An inode and its contents may be used again.
+    /// Frees an inode and its contents.
     fn release(&mut self, number: u32, now: Instant) {
         let inode = self.inodes.remove(&number).expect("it is released once");
         self.cache.dirty(Block::map_of_inode(number), now);

@@ -1,31 +1,31 @@
-//! The scripts of the experiments. What the paper says of them is taken from it; the rest is
-//! *chosen*, and named so.
+//! The scripts of the experiments. Details come from the paper where it has them; all others are
+//! marked as *chosen*.
 
 use std::time::Duration;
 
 use super::files::Holds;
 use super::program::{Call, Script};
 
-/// A number without a divisor in common with that of the directories.
+/// A number coprime to that of the directories.
 const STRIDE: usize = 337;
 
 fn named(file: usize) -> String {
     format!("file-{file:05}")
 }
 
-/// A tree of directories with files, by its numbers.
+/// A tree of directories with files.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// The parent of each directory, which is one before it or 0, and how many files it has.
+    /// For each directory its parent, which is an earlier one or 0, and its number of files.
     directories: Vec<(usize, usize)>,
-    /// What each file holds.
+    /// Contents of each file.
     holds: Holds,
 }
 
 impl Shape {
     /// "A directory tree containing 28 directories holding 202 empty files", "at least 50 files or
-    /// so at each level". *Chosen*: four levels with 51, 51, 51 and 49 files; in each but the last
-    /// one eight empty directories more. With names of ten letters those four take seven sectors
+    /// so at each level". *Chosen*: four levels with 51, 51, 51 and 49 files; each but the last
+    /// also has eight empty directories. With names of ten letters these four take seven sectors
     /// more than they were made with, which are the 7 of 523.
     pub(super) fn of_tar() -> Self {
         let mut directories = Vec::new();
@@ -40,7 +40,7 @@ impl Shape {
         Self { directories, holds: Holds::Bytes(0) }
     }
 
-    /// So many directories of so many files each, all in one.
+    /// This many directories with this many files each, all in one parent.
     pub(super) fn flat(directories: usize, files: usize, bytes: u32) -> Self {
         let directories = (0..directories).map(|number| (number.min(1), files)).collect();
         Self { directories, holds: Holds::Bytes(bytes) }
@@ -74,7 +74,7 @@ impl Shape {
         self.files().map(|(at, name)| Call::Read(at, name)).collect()
     }
 
-    /// All of it goes, the deepest first.
+    /// Removes the tree, the deepest directories first.
     pub(super) fn remove(&self) -> Vec<Call> {
         let mut calls = Vec::new();
         let mut names: Vec<_> = self.names().collect();
@@ -88,13 +88,13 @@ impl Shape {
         calls
     }
 
-    /// All of it is made: directories with their files, as tar does.
+    /// Makes the tree: directories with their files, as tar does.
     pub(super) fn make(&self) -> Vec<Call> {
         self.make_directories().into_iter().chain(self.make_files()).collect()
     }
 
-    /// All of it is listed, and each file asked about.
-    /// *Chosen*: directories come in another order than they were made in, as on a disk in use.
+    /// Lists all directories, and reads the attributes of each file.
+    /// *Chosen*: the order of directories differs from that of their creation, as on a disk in use.
     pub(super) fn find(&self) -> Vec<Call> {
         let count = self.directories.len();
         let visits = (0..count).map(|turn| turn * STRIDE % count + 1);
@@ -106,7 +106,7 @@ impl Shape {
         visits.flat_map(visit).collect()
     }
 
-    /// As [`Self::make`], each directory with its files before the next one.
+    /// Like [`Self::make`], but with each directory's files before the next directory.
     pub(super) fn make_in_turn(&self) -> Vec<Call> {
         let mut calls = Vec::new();
         for (number, parent, name) in self.names() {
@@ -118,24 +118,24 @@ impl Shape {
     }
 }
 
-/// The work tree of the Andrew benchmark. *Chosen*, after what is told of it elsewhere: some 70
-/// files with 200 KB; 40 directories.
+/// The work tree of the Andrew benchmark. *Chosen*, after descriptions elsewhere: some 70 files
+/// with 200 KB; 40 directories.
 pub(super) fn andrew_shape() -> Shape {
     Shape::flat(40, 0, 3000).with_files(2, 36)
 }
 
-/// *Chosen*: /etc, of which the paper says nothing.
+/// *Chosen*: /etc, which the paper does not describe.
 pub(super) fn etc_shape() -> Shape {
     Shape::flat(16, 0, 4000).with_files(1, 130)
 }
 
-/// *Chosen*: what is on the disk besides, for `find`.
+/// *Chosen*: other contents of the disk, for `find`.
 pub(super) fn standing_shape() -> Shape {
     Shape::flat(1200, 12, 0)
 }
 
 impl Shape {
-    /// So many files, spread over the directories from the first on, `each` at a time.
+    /// Adds `each` files to each of the next `turns` directories, from the first on.
     fn with_files(mut self, each: usize, turns: usize) -> Self {
         let count = self.directories.len();
         for turn in 0..turns {
@@ -145,13 +145,14 @@ impl Shape {
     }
 }
 
-/// *Chosen*: how often the compiler runs in phase 5.
+/// *Chosen*: number of compiler runs in phase 5.
 const COMPILATIONS: usize = 26;
-/// *Chosen*: bytes of what it leaves for its next pass, of which there are two, and of an object.
+/// *Chosen*: bytes of a compiler's temporary file for its next pass, of which there are two, and of
+/// an object.
 const PASS_BYTES: u32 = 20_000;
 const OBJECT_BYTES: u32 = 6_000;
 
-/// Objects and temporary files of a compilation are in the first directory.
+/// The script of the compilations, with objects and temporary files in the first directory.
 fn compile() -> Vec<Call> {
     let mut calls = Vec::new();
     for number in 0..COMPILATIONS {
@@ -172,11 +173,11 @@ fn object(number: usize) -> String {
     format!("object-{number:03}")
 }
 
-/// *Inputs.* The shares of the five phases in the processor's time: the paper's own seconds with
-/// soft updates, in halves of a second ("<1s" is one half).
+/// *Inputs.* Shares of the five phases in the processor time: the paper's own seconds with soft
+/// updates, in half seconds ("<1s" is one half).
 const PHASES: [u64; 5] = [1, 8, 12, 18, 50];
 
-/// The five phases of the Andrew benchmark, in so much time of the processor.
+/// The five phases of the Andrew benchmark, with this processor time.
 pub(super) fn andrew(processor: Duration) -> [Script; 5] {
     let shape = andrew_shape();
     let calls = [
@@ -191,7 +192,7 @@ pub(super) fn andrew(processor: Duration) -> [Script; 5] {
     calls.map(|calls| Script { calls, processor: shares.next().expect("there are five") })
 }
 
-/// What the next run of it removes first, or this one last.
+/// Removes the files of a run of Andrew, before the next run or after the last.
 pub(super) fn remove_andrew() -> Vec<Call> {
     let objects = (0..COMPILATIONS).map(object).chain(["program".to_owned()]);
     let mut calls: Vec<Call> = objects.map(|name| Call::Remove(1, name)).collect();
@@ -205,7 +206,7 @@ pub(super) fn makedev() -> Vec<Call> {
     (0..522).map(node).collect()
 }
 
-/// A thousand files, for the memory that changes take.
+/// A thousand files, to measure the memory of changes.
 pub(super) fn thousand() -> Vec<Call> {
     let file = |number| Call::MakeFile(0, format!("file-{number:05}"), Holds::Bytes(0));
     (0..1000).map(file).collect()

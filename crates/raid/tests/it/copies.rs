@@ -1,5 +1,5 @@
-//! What is known of a set outside of it: by that a copy of a member that was made before is told
-//! from the member, and a set that cannot tell it acknowledges nothing, and stops all the same.
+//! The witness of a set: it distinguishes an older copy of a member from the member. A set that
+//! cannot write its witness acknowledges nothing, and still stops.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set, make, open};
 use sim::{Choice, Disk, Executor, Fate, Image, Persistence, Sectors};
 
-/// What is known outside of the set.
+/// The witness, kept outside of the set.
 type Known = Rc<RefCell<Option<Witness>>>;
 
 fn devices(disks: &[Rc<Disk>]) -> Vec<Rc<dyn BlockDevice>> {
@@ -49,8 +49,8 @@ async fn write(set: &Set, byte: u8) {
     set.write(0, data, Durability::Through).await.expect("nothing fails");
 }
 
-/// Serves a set twice, and the third time with a copy of a member from before the second. Whether
-/// what was written since is read, whichever member was copied.
+/// Serves a set twice, and the third time with a copy of a member from before the second. Returns
+/// whether the later writes are read, whichever member was copied.
 fn old_copies_are_not_read(count: usize) -> bool {
     let executor = Executor::new(4);
     (0..count).all(|copied| {
@@ -79,7 +79,7 @@ fn a_copy_of_a_member_from_before_the_last_start_is_not_read() {
     assert!(old_copies_are_not_read(4));
 }
 
-/// A witness that cannot be told holds up what a member has missed, and not the end of the set.
+/// An unreachable witness holds up writes that a member has missed, but not the closing of the set.
 #[test]
 fn a_set_that_cannot_tell_its_witness_acknowledges_nothing_and_stops() {
     let executor = Executor::new(5);
@@ -106,7 +106,7 @@ fn a_set_that_cannot_tell_its_witness_acknowledges_nothing_and_stops() {
     });
 }
 
-/// The beginning of a member is written over, or its end. Whether what is left of it is read.
+/// Overwrites the beginning of a member, or its end. Returns whether the remains of it are read.
 fn remains_are_read(count: usize, at: u64, length: usize) -> bool {
     let executor = Executor::new(6);
     executor.block_on(async {
@@ -148,8 +148,8 @@ fn what_is_no_member_any_more_is_seen_when_it_is_read() {
     }
 }
 
-/// A cut has torn a copy of a member's label, and a cut of the return tears what that writes there;
-/// another member is lost with it. Whether each such set is opened, and shows what it holds.
+/// A cut tears a copy of a member's label, a cut during recovery tears the label write there, and
+/// another member is lost as well. Checks that each such set opens and has its contents.
 fn labels_torn_twice(count: usize, copy: usize) -> Result<(), String> {
     let executor = Executor::new(9);
     let known = Known::default();

@@ -1,4 +1,4 @@
-//! How many calls of its members a set makes for what it is asked, in virtual time.
+//! Number of member calls that a set makes for a request, in virtual time.
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ fn set(
         make(&devices, &MakeOptions::new(Level::Parity), &runtime).await.expect("there is room");
         let options = || OpenOptions { cache, ..OpenOptions::default() };
         let set = open(devices.clone(), &runtime, options()).await.expect("it is new");
-        // All but the last stripes, which stay new.
+        // All but the last stripes, which stay unwritten.
         let size = set.geometry().size - 8 * set.layout().width() * set.layout().unit;
         let data = vec![vec![1; size as usize].into()];
         set.write(0, data, Durability::Plain).await.expect("nothing fails");
@@ -52,7 +52,7 @@ fn counters(disks: &[Rc<Disk>]) -> Counters {
     })
 }
 
-/// Has the set know its checksums: of so few stripes a member has one table or two.
+/// Loads the checksums of a set: with so few stripes a member has one table or two.
 fn warm(executor: &Executor, set: &Set) {
     let room = || Buffer::zeroed(set.geometry().size as usize);
     executor.block_on(set.read(0, room())).expect("nothing fails");
@@ -100,8 +100,8 @@ fn a_set_without_memory_reads_before_each_small_write() {
     }
 }
 
-/// A record of two members says which stripes are vacated, and another that they were written; the
-/// rest is what a new set would do: data and parity in their places, and checksums with the flush.
+/// A record on two members says which stripes are vacated, and another one sets their bits; the
+/// rest is as on a new set: data and parity written in place, and checksums with the flush.
 #[test]
 fn a_whole_stripe_of_which_nothing_is_needed_is_neither_read_nor_logged() {
     const STRIPES: u64 = 5;
@@ -129,7 +129,7 @@ fn a_whole_stripe_of_which_nothing_is_needed_is_neither_read_nor_logged() {
     assert!(reads == 0 && bytes < stripe, "{reads} reads, {bytes} bytes beside what goes home");
 }
 
-/// What checksums cost who reads what was not read lately: 8 KiB of two others for each 4 MiB.
+/// Checksum cost of a cold read: 8 KiB of two other members for each 4 MiB.
 #[test]
 fn a_cold_read_reads_its_checksums_once() {
     let executor = Executor::new(1);
@@ -177,7 +177,7 @@ fn whole_stripes_are_written_without_a_read() {
     assert!(writes <= most, "{writes}: units, and for each stripe at most a record and the map");
 }
 
-/// 32 callers overwrite 8 KiB each, anywhere, on 11 old disks: a round's record serves them all.
+/// 32 callers overwrite 8 KiB each, anywhere, on 11 old disks: they share one record a round.
 #[test]
 fn overwrites_that_come_together_share_their_record() {
     let executor = Executor::new(3);
@@ -203,8 +203,8 @@ fn overwrites_that_come_together_share_their_record() {
     assert!(per_call <= 4.5, "{per_call}");
 }
 
-/// Microseconds that it takes to write so many bytes to a device from its beginning, 1 MiB each,
-/// four at once, and to flush it.
+/// Microseconds to write `bytes` bytes to a device from its beginning, `each` bytes a write and
+/// four writes at once, and to flush it.
 async fn write_all(device: &dyn BlockDevice, bytes: u64, each: u64, clock: &dyn Clock) -> u128 {
     let begun = clock.now();
     let data: Bytes = vec![5; each as usize].into();
@@ -217,8 +217,8 @@ async fn write_all(device: &dyn BlockDevice, bytes: u64, each: u64, clock: &dyn 
     clock.now().since(begun).as_micros()
 }
 
-/// How fast a new set of four takes what streams in, so many bytes each, as a share of what three
-/// of its disks take by themselves; and how often a disk is read for that.
+/// Speed of streaming writes of `each` bytes to a new set of four, as a fraction of the speed of
+/// three bare disks; and the number of reads of a disk meanwhile.
 fn streamed(timing: Timing, each: u64) -> (f64, u64) {
     let bytes = 90 << 20;
     let executor = Executor::new(1);
@@ -245,7 +245,8 @@ fn streamed(timing: Timing, each: u64) -> (f64, u64) {
 
 #[test]
 fn what_streams_into_new_space_is_not_read_and_nearly_as_fast_as_the_disks() {
-    // A stripe is 192 KiB: the ends of 1 MiB are written twice, in place of what comes beside them.
+    // A stripe is 192 KiB: the ends of 1 MiB are written twice, in place of the stripe's other
+    // part.
     for (name, timing, each, least) in [
         ("old", presets::NETRA_4_2_GB, 960 << 10, 0.85),
         ("old", presets::NETRA_4_2_GB, 1 << 20, 0.75),

@@ -1,4 +1,4 @@
-//! Starts that are refused: they leave a member that was missing as it was.
+//! Starts that are refused leave a missing member as it was.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub(crate) async fn flip(disk: &Disk, at: u64) {
     written.await.expect("nothing fails");
 }
 
-/// Numbers of the records in the log of a disk, and where they begin.
+/// Numbers and offsets of the records in the log of a disk.
 pub(crate) fn records(disk: &Disk) -> BTreeSet<(u64, u64)> {
     let image = disk.contents();
     let begins = |at: u64| {
@@ -73,8 +73,8 @@ impl Folder {
     }
 }
 
-/// A mirror that was cut behind two writes, one rotten bit in the first record of one half, and a
-/// start without the other. Whether the next start has both, and all bytes.
+/// A mirror is cut after two writes, a bit rots in the first record of one half, and a start
+/// without the other half is refused. Returns whether the next start has both, and all bytes.
 fn is_whole_after_a_refusal() -> bool {
     let executor = Executor::new(7);
     let disks = new_disks(&executor, 2);
@@ -101,7 +101,7 @@ fn is_whole_after_a_refusal() -> bool {
     })
 }
 
-/// Opens some disks of a set, writes, and goes; a copy of each disk as it is then.
+/// Opens some disks of a set, writes, and stops; returns a copy of each disk at that time.
 async fn served(
     executor: &Executor,
     opening: impl Future<Output = Result<Set, OpenError>>,
@@ -116,8 +116,8 @@ async fn served(
 }
 
 /// Both halves of a mirror are used without the other one, the second because a person says so.
-/// What becomes of a start with both, and of one with that half alone. The first may be cut before
-/// anything is acknowledged.
+/// Returns the outcome of a start with both, and of one with that half alone. The first use may be
+/// cut before anything is acknowledged.
 fn used_apart(is_cut: bool) -> (Result<(), OpenError>, bool) {
     let executor = Executor::new(9);
     let disks = new_disks(&executor, 2);
@@ -130,7 +130,7 @@ fn used_apart(is_cut: bool) -> (Result<(), OpenError>, bool) {
         let alone = folder.open(&executor, &disks[..1]);
         let disks = served(&executor, alone, &disks, 2).await;
         if is_cut {
-            folder.0.replace(before); // its labels alone are written
+            folder.0.replace(before); // only its labels are written
         }
         let known = || {
             let (kept, witness) = (folder.0.clone(), folder.0.borrow().clone());
@@ -171,8 +171,9 @@ fn a_start_that_is_refused_calls_nobody_out() {
     assert!(!crate::with(raid::planted::Bug::HastyVerdicts, is_whole_after_a_refusal));
 }
 
-/// RAID-5 of three: one member is away for a start, in which perhaps a block is written; then
-/// another one dies. What the two that are left hold, if they may be opened, and who is in.
+/// RAID-5 of three: one member is away for a start, in which a block may be written; then another
+/// one dies. Returns whether the two remaining ones hold their contents, if they may be opened, and
+/// the state of each member.
 fn after_an_idle_start(
     is_idle: bool,
     is_flushed: bool,
@@ -186,7 +187,7 @@ fn after_an_idle_start(
         let disks = copies(&executor, &disks);
         let set = folder.open(&executor, &disks[1..]).await.expect("two are enough");
         if !is_idle {
-            expected[..4096].fill(8); // on the member that is away
+            expected[..4096].fill(8); // on the absent member
             let data = vec![vec![8; 4096].into()];
             set.write(0, data, Durability::Through).await.expect("two are enough");
         }
@@ -224,7 +225,8 @@ fn a_member_that_was_away_and_missed_nothing_stands_in_for_one_that_dies() {
     }
 }
 
-/// The labels of such a return are cut at each of their writes: the next start is as good.
+/// The label writes of such a readmission are cut at each of them: the next start works all the
+/// same.
 #[test]
 fn a_return_of_such_a_member_may_be_cut_anywhere() {
     let executor = Executor::new(12);
@@ -240,7 +242,7 @@ fn a_return_of_such_a_member_may_be_cut_anywhere() {
         for writes in 0..8 {
             let disks = copies(&executor, &[disks[0].clone(), disks[2].clone()]);
             let folder = Folder(Rc::new(RefCell::new(known.clone())));
-            // From one of the writes on nothing reaches any disk.
+            // From one of the writes on, no write reaches any disk.
             for disk in &disks {
                 disk.inject(Fault::on(Verb::Write, Effect::Lost).nth(1 + writes).forever());
             }

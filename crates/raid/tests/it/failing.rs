@@ -1,5 +1,5 @@
-//! Members that cannot be read: they stay in, are named, and are put out only if nothing that is
-//! written to them comes back.
+//! Members with unreadable blocks: they stay in, are reported, and are put out only if no rewritten
+//! block can be read back.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::losses::{all_of, bytes, copies, devices, new_disks, options};
 const BLOCK: u64 = 4096;
 const FAULTY: usize = 1;
 
-/// A set that holds this, after a start: nothing of it is in memory.
+/// A full set after a restart, with nothing in memory.
 async fn full_set(
     executor: &Executor,
     level: Level,
@@ -44,20 +44,20 @@ async fn full_set(
     (disks, set, written)
 }
 
-/// Where blocks are in the data area of a member.
+/// Byte range of blocks in a member's data area.
 fn place(set: &Set, blocks: Range<u64>) -> Range<u64> {
     let start = set.label().data_start;
     start + blocks.start * BLOCK..start + blocks.end * BLOCK
 }
 
-/// Some blocks of a member cannot be read until they are written anew. What a scrub mends, and
-/// whether the member is failing then.
+/// Some blocks of a member are unreadable until they are rewritten. Returns the number that a scrub
+/// repairs, and whether the member is then failing.
 fn bad_sectors(level: Level, blocks: u64, limit: usize) -> (u64, bool) {
     let executor = Executor::new(1);
     executor.block_on(async {
         let (disks, set, written) = full_set(&executor, level, limit).await;
         for block in 0..blocks {
-            // Each is read twice before it is given up.
+            // Each is read twice before it counts as unreadable.
             let bad = Fault::on(Verb::Read, Effect::Eio).within(place(&set, block..block + 1));
             (1..=2).for_each(|nth| disks[FAULTY].inject(bad.clone().nth(nth)));
         }
@@ -84,8 +84,8 @@ fn a_member_with_more_bad_sectors_than_the_limit_is_failing() {
     }
 }
 
-/// All blocks of a member but the first ones cannot be read, whatever is written there. What a
-/// scrub calls mended, and how the member stands then.
+/// All blocks of a member but the first ones are unreadable, even after a rewrite. Returns the
+/// number that a scrub counts as repaired, and the member's state.
 fn unreadable(level: Level, readable: u64, is_one_out: bool) -> (u64, Standing, bool) {
     let executor = Executor::new(2);
     executor.block_on(async {
@@ -112,7 +112,7 @@ fn a_member_that_gives_back_nothing_is_put_out_and_nothing_is_called_mended() {
     for level in [Level::Parity, Level::Mirrored] {
         assert_eq!(unreadable(level, 3, false), (0, Standing::Stale, false), "{level}");
     }
-    // The last one that the set needs stays in.
+    // The last member that the set needs stays in.
     assert_eq!(unreadable(Level::Parity, 3, true), (0, Standing::InSync, true));
     #[cfg(feature = "planted-bugs")]
     {
@@ -122,9 +122,9 @@ fn a_member_that_gives_back_nothing_is_put_out_and_nothing_is_called_mended() {
     }
 }
 
-/// A member refuses what was written before, and perhaps another one does as well. How the first
-/// one stands after some seconds, whether the status says that it waits, and what a write of a
-/// client comes to.
+/// A member refuses writes to an allocated range, and perhaps another one does as well. Returns the
+/// state of the first one after some seconds, whether the status says that it waits, and the result
+/// of a client's write.
 fn refusing(effect: Effect, others: bool, seconds: u64, level: Level) -> (Standing, bool, bool) {
     let executor = Executor::new(3);
     executor.block_on(async {
@@ -137,7 +137,7 @@ fn refusing(effect: Effect, others: bool, seconds: u64, level: Level) -> (Standi
         let new = written[..BLOCK as usize * 12].to_vec();
         let working = async {
             let answer = set.write(0, vec![new.into()], Durability::Through).await;
-            let _ = set.flush().await; // what is in the log is to go home
+            let _ = set.flush().await; // write the log's changes in place
             answer
         };
         let looking = async {
@@ -159,12 +159,12 @@ fn refusing(effect: Effect, others: bool, seconds: u64, level: Level) -> (Standi
 #[test]
 fn a_member_that_alone_refuses_what_was_allocated_is_put_out_after_a_while() {
     for level in [Level::Parity, Level::Mirrored] {
-        // A client hears of no fault of a single disk.
+        // A client sees no error of a single disk.
         let waited_for = (Standing::InSync, true, true);
         assert_eq!(refusing(Effect::Denied, false, 20, level), waited_for, "{level}");
         let its_own_fault = (Standing::Stale, false, true);
         assert_eq!(refusing(Effect::Denied, false, 40, level), its_own_fault, "{level}");
-        // A file that cannot grow, and a host that is full for several.
+        // A file that cannot grow, and a full host of several members.
         for (effect, others) in [(Effect::NoSpace, false), (Effect::Denied, true)] {
             let refused = (Standing::InSync, true, false);
             assert_eq!(refusing(effect, others, 120, level), refused, "{level} {effect:?}");
@@ -178,8 +178,8 @@ fn a_member_that_alone_refuses_what_was_allocated_is_put_out_after_a_while() {
     }
 }
 
-/// Opens a set of which one disk answers a verb late, from the `nth` call of it on. The disks that
-/// are reported.
+/// Opens a set of which one disk answers a verb late, from the `nth` call on. Returns the disks
+/// that are reported.
 fn reported(verb: Verb, nth: u64, seconds: u64, absent: Option<usize>) -> Vec<usize> {
     let executor = Executor::new(4);
     executor.block_on(async {
@@ -201,7 +201,7 @@ fn reported(verb: Verb, nth: u64, seconds: u64, absent: Option<usize>) -> Vec<us
 
 #[test]
 fn a_disk_that_does_not_answer_while_a_set_is_opened_is_reported_once() {
-    // The first reads are those of the labels, later ones those of maps and logs.
+    // The first reads are of labels, later ones of maps and logs.
     for nth in [1, 2, 3, 4] {
         for absent in [None, Some(3)] {
             assert_eq!(reported(Verb::Read, nth, 20, absent), [FAULTY], "read {nth} {absent:?}");
@@ -211,8 +211,8 @@ fn a_disk_that_does_not_answer_while_a_set_is_opened_is_reported_once() {
     assert_eq!(reported(Verb::Flush, 1, 20, None), [FAULTY]);
 }
 
-/// The labels of members find no room for a while, and a member fails meanwhile. Whether all others
-/// are in when there is room again, and a client can write.
+/// The label writes of members find no space for a while, and a member fails meanwhile. Returns
+/// whether all others are in once there is space, and a client can write.
 fn full_labels(level: Level) -> bool {
     let executor = Executor::new(6);
     executor.block_on(async {
@@ -230,7 +230,7 @@ fn full_labels(level: Level) -> bool {
             executor.runtime().clock.sleep(Duration::from_secs(40)).await;
             disks.iter().for_each(|disk| disk.heal());
         };
-        let _ = join(set.flush(), healing).await; // it may hear of the room that was missing
+        let _ = join(set.flush(), healing).await; // may fail for lack of space
         executor.runtime().clock.sleep(Duration::from_secs(2)).await;
         written[..4096].fill(3);
         let new = vec![written[..4096].to_vec().into()];
@@ -250,8 +250,8 @@ fn labels_that_find_no_room_put_nobody_out() {
     assert!(!crate::with(raid::planted::Bug::HastyLabels, || full_labels(Level::Parity)));
 }
 
-/// A member hangs, and a person takes it out. Whether a client that waited for it has an answer,
-/// and all is there.
+/// A member hangs, and a person takes it out. Returns whether a client that waited for it gets an
+/// answer, and all data is there.
 fn hung(verb: Verb) -> bool {
     let executor = Executor::new(7);
     executor.block_on(async {
@@ -283,8 +283,8 @@ fn nobody_waits_for_a_disk_that_hangs_and_was_taken_out() {
     assert!(!crate::with(raid::planted::Bug::PatientCalls, || hung(Verb::Write)));
 }
 
-/// A disk fails a flush and stays plugged in, a block of another one rots, and a new disk takes the
-/// place of the first. Whether all is there then.
+/// A disk fails a flush and stays plugged in, a block of another one rots, and a new disk replaces
+/// the first. Returns whether all data is there.
 fn failed_source(level: Level) -> bool {
     let executor = Executor::new(8);
     executor.block_on(async {
@@ -310,7 +310,7 @@ fn a_disk_that_failed_is_a_source_while_its_place_is_taken() {
     }
 }
 
-/// A new disk hangs while it is filled, and a person cancels that.
+/// A new disk hangs while it is filled, and a person cancels the fill.
 #[test]
 fn a_replacement_by_a_disk_that_hangs_can_be_cancelled() {
     let executor = Executor::new(9);

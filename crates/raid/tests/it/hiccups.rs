@@ -1,5 +1,5 @@
-//! Disks that cannot be read for a moment, or do not answer: nothing that they have is given up for
-//! that, and nobody waits for them without end.
+//! Disks that are unreadable for a moment, or do not answer: their data is not given up, and no
+//! call waits for them forever.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -18,16 +18,16 @@ use crate::failed_starts::{flip, records};
 use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set};
 
 const BLOCK: u64 = 4096;
-/// For so long disks cannot be read, and then they can.
+/// Time for which disks are unreadable.
 const A_MOMENT: Duration = Duration::from_secs(3);
-/// What a label takes at the end of a disk, at most.
+/// Maximum bytes of a label at the end of a disk.
 const LABELS: u64 = 64 << 10;
 
 fn meant() -> OpenOptions {
     OpenOptions { cache: 0, is_meant: true, ..OpenOptions::default() }
 }
 
-/// A set that holds something, opened anew without a cache.
+/// A set with contents, reopened without a cache.
 async fn full_set(
     executor: &Executor,
     (level, count): (Level, usize),
@@ -43,7 +43,7 @@ async fn full_set(
     (disks, set, written)
 }
 
-/// The blocks that are right, wrong, and cannot be read.
+/// Numbers of right, wrong and unreadable blocks.
 async fn count(set: &Set, expected: &[u8]) -> [usize; 3] {
     let mut counts = [0; 3];
     for (place, expected) in expected.chunks(BLOCK as usize).enumerate() {
@@ -53,7 +53,7 @@ async fn count(set: &Set, expected: &[u8]) -> [usize; 3] {
     counts
 }
 
-/// What is done by then, or nothing.
+/// Result of the work if it finishes in time.
 async fn within<T>(executor: &Executor, seconds: u64, work: impl Future<Output = T>) -> Option<T> {
     let end = executor.runtime().clock.sleep(Duration::from_secs(seconds));
     match select(pin!(work), pin!(end)).await {
@@ -62,8 +62,8 @@ async fn within<T>(executor: &Executor, seconds: u64, work: impl Future<Output =
     }
 }
 
-/// The map and the tables of some disks cannot be read while the set is opened, all one member
-/// being out or none. Whether all is right at the next start.
+/// The map and the tables of some disks are unreadable while the set is opened, with one member out
+/// or none. Returns whether all data is right at the next start.
 fn is_whole_after_a_bad_start(kind: (Level, usize), out: Option<usize>, bad: &[usize]) -> bool {
     let executor = Executor::new(1);
     executor.block_on(async {
@@ -109,8 +109,9 @@ fn a_start_that_cannot_read_what_a_set_knows_of_itself_gives_nothing_up() {
     assert!(!crate::with(raid::planted::Bug::HastyReads, all_right));
 }
 
-/// One member is out, a block of another has rotted, and the only table that knows it cannot be
-/// read for a moment. What is read then, and after the next start: right, wrong, and not at all.
+/// One member is out, a block of another has rotted, and the only table with its checksum is
+/// unreadable for a moment. Returns the numbers of right, wrong and unreadable blocks then, and
+/// after the next start.
 fn with_an_unread_table(kind: (Level, usize)) -> [[usize; 3]; 2] {
     let executor = Executor::new(1);
     executor.block_on(async {
@@ -147,9 +148,9 @@ fn bytes_that_a_table_would_refuse_do_not_pass_while_it_cannot_be_read() {
     assert_ne!(crate::with(raid::planted::Bug::HastyReads, wrong), [[0; 2]; 3]);
 }
 
-/// A write is acknowledged, the power goes, and the set starts on too few of those that have its
-/// record to do without one that cannot be read, for a moment or for ever. How many of the starts
-/// do not show what was written, and how many are refused.
+/// A write is acknowledged, the power fails, and the set starts on so few holders of the write's
+/// record that it needs one which is unreadable, for a moment or forever. Returns the number of
+/// starts that do not have the write, and the number that are refused.
 fn starts_without_the_last_record(kind: (Level, usize), is_forever: bool) -> [usize; 2] {
     let (mut given_up, mut refused) = (0, 0);
     for seed in 0..12 {
@@ -202,7 +203,7 @@ fn a_start_that_cannot_read_the_last_record_does_not_give_it_up() {
     assert_ne!(crate::with(raid::planted::Bug::HastyReads, for_a_moment), [[0, 0]; 3]);
 }
 
-/// A sector of the log cannot be read, where the next record goes or anywhere: it is written over.
+/// A sector of the log is unreadable, where the next record goes or elsewhere: it is overwritten.
 #[test]
 fn a_person_has_a_set_started_whose_log_has_a_bad_sector() {
     for kind in [(Level::Mirrored, 2), (Level::Parity, 3)] {
@@ -223,7 +224,7 @@ fn a_person_has_a_set_started_whose_log_has_a_bad_sector() {
     }
 }
 
-/// Two disks have bad sectors, each its own; nothing is written to them.
+/// Two disks have different bad sectors; nothing is written to the disks.
 #[test]
 fn what_is_opened_in_memory_makes_bad_sectors_of_the_other_disks() {
     for kind in [(Level::Parity, 4), (Level::Mirrored, 2)] {
@@ -249,7 +250,7 @@ fn what_is_opened_in_memory_makes_bad_sectors_of_the_other_disks() {
     }
 }
 
-/// A disk that was being filled is all that is left; what stood on it before is nobody's answer.
+/// Only a disk that was being filled is left; its earlier contents must not be used.
 #[test]
 fn a_disk_that_was_being_filled_gives_nothing_of_before() {
     for (kind, has_old) in [((Level::Mirrored, 2), false), ((Level::Mirrored, 2), true)] {
@@ -279,7 +280,7 @@ fn a_disk_that_was_being_filled_gives_nothing_of_before() {
     }
 }
 
-/// A member is replaced that has a rotten block, while another disk cannot read its part of it.
+/// A member with a rotten block is replaced while another disk cannot read its part of the column.
 #[test]
 fn a_block_that_a_replacement_could_not_have_made_is_unread() {
     let executor = Executor::new(1);
@@ -325,7 +326,7 @@ fn reads_of_what_is_lost_count_while_something_else_is_unread() {
     });
 }
 
-/// A disk that was taken out stays a source of its slot while that of another one is replaced.
+/// A disk that was taken out stays a source of its slot while another slot's disk is replaced.
 #[test]
 fn a_replacement_keeps_the_sources_of_other_slots() {
     let executor = Executor::new(1);
@@ -345,7 +346,7 @@ fn a_replacement_keeps_the_sources_of_other_slots() {
     });
 }
 
-/// A disk hangs and is taken out, and another one cannot read a block: nobody waits without end.
+/// A disk hangs and is taken out, and another one cannot read a block: no call waits forever.
 #[test]
 fn a_disk_that_hangs_and_was_taken_out_holds_nobody_up() {
     for level in [Level::Parity, Level::Mirrored] {
@@ -371,7 +372,7 @@ fn a_disk_that_hangs_and_was_taken_out_holds_nobody_up() {
     }
 }
 
-/// One client reads a block of a disk that hangs, and nobody asks the others for anything.
+/// One client reads a block of a disk that hangs, and no other disk has a call under way.
 #[test]
 fn a_disk_that_hangs_is_told_though_the_others_are_idle() {
     for level in [Level::Parity, Level::Mirrored, Level::Striped] {

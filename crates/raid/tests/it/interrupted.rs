@@ -15,18 +15,18 @@ use crate::losses::{all_of, assert_any_may_be_lost, bytes, copies, lose, new_dis
 
 const SLOT: usize = 1;
 
-/// How a disk comes to be filled.
+/// Reason why a disk is filled.
 #[derive(Clone, Copy, Debug)]
 enum Fill {
-    /// In the place of a member that is in.
+    /// It replaces a member that is in.
     Replacement,
-    /// In the place of one that is out.
+    /// It replaces a member that is out.
     Rebuild,
-    /// As the member that was away.
+    /// It is a member that comes back.
     Return,
 }
 
-/// A full set of four disks, and what it has; a member is out unless it is to be replaced.
+/// A full set of four disks, and its contents; a member is out unless it is to be replaced.
 async fn full_set(executor: &Executor, fill: Fill, level: Level) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
     let disks = new_disks(executor, 4);
     let set = new_set(executor, &disks[..3], level).await;
@@ -40,7 +40,7 @@ async fn full_set(executor: &Executor, fill: Fill, level: Level) -> (Vec<Rc<Disk
     (disks, set, written)
 }
 
-/// Fills a disk; `progress` hears of each stripe.
+/// Fills a disk; `progress` is called for each stripe.
 async fn fill(
     set: &Set,
     disks: &[Rc<Disk>],
@@ -77,7 +77,7 @@ fn a_fill_that_is_cancelled_leaves_the_set_as_it_was() {
                     let is_in = label.slots[SLOT].standing == Standing::InSync;
                     assert_eq!(is_in, matches!(how, Fill::Replacement), "{level} {how:?}");
                     assert_eq!(all_of(&set).await, written);
-                    // The same again comes to its end; a disk that was let go of is opened anew.
+                    // The same work completes now; a disk that was closed is opened anew.
                     let (old, disks) = (disks.clone(), copies(&executor, &disks));
                     fill(&set, &disks, how, |_, _| ()).await.expect("nothing ends it");
                     set.close().await.expect("nothing fails");
@@ -91,7 +91,8 @@ fn a_fill_that_is_cancelled_leaves_the_set_as_it_was() {
     }
 }
 
-/// Pauses a fill after some stripes. How many it had after a minute, and of all; it goes on then.
+/// Pauses a fill after some stripes, and resumes it. Returns the stripes done after a minute, and
+/// in total.
 fn paused(how: Fill) -> (u64, u64) {
     let executor = Executor::new(5);
     let clock = executor.runtime().clock;
@@ -111,7 +112,7 @@ fn paused(how: Fill) -> (u64, u64) {
             clock.sleep(Duration::from_secs(60)).await;
             let had = stripes.get();
             assert!(set.status().is_paused);
-            // Clients go on.
+            // Clients continue.
             set.write(0, vec![written[..4096].to_vec().into()], Durability::Through)
                 .await
                 .expect("nothing is held still");

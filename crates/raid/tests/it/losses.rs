@@ -1,4 +1,4 @@
-//! Sets of which members are lost, fail, or cannot read something.
+//! Sets whose members are lost, fail, or have unreadable blocks.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sim::{Disk, Effect, Executor, Fault, Image, Persistence, Prng};
 
 const MEMBER: u64 = 4 << 20;
 
-/// Disks that are full of what no set has written.
+/// Disks full of bytes that no set has written.
 pub(crate) fn new_disks(executor: &Executor, count: usize) -> Vec<Rc<Disk>> {
     (0..count).map(|_| Disk::new(executor, rubbish())).collect()
 }
@@ -40,7 +40,7 @@ pub(crate) async fn new_set(executor: &Executor, disks: &[Rc<Disk>], level: Leve
     opened(executor, disks).await.expect("it is new")
 }
 
-/// Bytes by chance for all of a set.
+/// Random bytes for all of a set.
 pub(crate) fn bytes(set: &Set, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; set.geometry().size as usize];
     Prng::new(seed).fill(&mut bytes);
@@ -52,12 +52,12 @@ pub(crate) async fn all_of(set: &Set) -> Vec<u8> {
     set.read(0, room).await.expect("it can be read").to_vec()
 }
 
-/// Disks that hold the same.
+/// Disks with the same contents.
 pub(crate) fn copies(executor: &Executor, disks: &[Rc<Disk>]) -> Vec<Rc<Disk>> {
     disks.iter().map(|disk| Disk::new(executor, disk.contents())).collect()
 }
 
-/// A member fails at a flush, and is well again.
+/// A member fails at a flush, and then recovers.
 pub(crate) async fn lose(set: &Set, disks: &[Rc<Disk>], slot: usize) {
     disks[slot].fail(Verb::Flush, 1, Persistence::Forever);
     set.flush().await.expect("the others are enough");
@@ -65,13 +65,13 @@ pub(crate) async fn lose(set: &Set, disks: &[Rc<Disk>], slot: usize) {
     disks[slot].heal();
 }
 
-/// The disk of a slot comes back as it went.
+/// The disk of a slot comes back unchanged.
 pub(crate) async fn come_back(set: &Set, disks: &[Rc<Disk>], slot: usize) {
     let member = set.label().slots[slot].member;
     set.rebuild(slot, disks[slot].clone(), member, |_, _| ()).await.expect("it goes on");
 }
 
-/// Looks whether a set holds this, whichever of its disks is lost.
+/// Asserts that a set holds these bytes, whichever of its disks is lost.
 pub(crate) async fn assert_any_may_be_lost(
     executor: &Executor,
     disks: &[Rc<Disk>],
@@ -87,7 +87,7 @@ pub(crate) async fn assert_any_may_be_lost(
     }
 }
 
-/// Pieces of any length, one after the other and some at once.
+/// Writes pieces of any length in order, some of them concurrently.
 pub(crate) async fn write_in_pieces(set: &Set, bytes: &[u8], prng: &mut Prng) {
     let mut at = 0;
     while at < bytes.len() {
@@ -187,7 +187,7 @@ fn of_disks_that_contradict_each_other_the_right_ones_are_named() {
         let (devices, runtime) = (devices(&disks), executor.runtime());
         make(&devices, &options(Level::Parity), &runtime).await.expect("room");
         let copy = copies(&executor, &disks[2..]).remove(0);
-        disks[0].fail(Verb::Read, 1, Persistence::Forever); // it is none of them
+        disks[0].fail(Verb::Read, 1, Persistence::Forever); // it is not a member
         let found = [&disks[..], &[copy]].concat();
         let refused = opened(&executor, &found).await.err();
         assert_eq!(refused, Some(Refused::Contradiction(2, 3).into()));
@@ -251,7 +251,7 @@ fn what_is_no_set_is_refused() {
     });
 }
 
-/// Writes that many callers make at once over each other, with a log that is full all the time.
+/// Many callers overwrite each other's data concurrently, with a log that is always full.
 #[test]
 fn a_small_log_is_used_over_and_over() {
     for seed in 0..6 {
@@ -264,7 +264,7 @@ fn a_small_log_is_used_over_and_over() {
             let set = opened(&executor, &disks).await.expect("it is new");
             let mut prng = Prng::new(seed);
             set.write(0, vec![bytes(&set, seed).into()], Durability::Plain).await.expect("room");
-            set.flush().await.expect("nothing fails"); // from here on it takes the log
+            set.flush().await.expect("nothing fails"); // from here on it uses the log
             for round in 0..40_u8 {
                 let writes = (0..8_u64).map(|number| {
                     let (at, length) = (number * (96 << 10), 512 * prng.between(1, 190));
@@ -283,7 +283,7 @@ fn a_small_log_is_used_over_and_over() {
     }
 }
 
-/// Makes a member again while callers write, and looks whether any other may be lost then.
+/// Rebuilds a member while callers write, and asserts that any other may be lost afterwards.
 fn rebuild_meanwhile(level: Level, count: usize, seed: u64) {
     let executor = Executor::new(seed);
     let disks = new_disks(&executor, count);
@@ -364,7 +364,7 @@ fn what_cannot_be_made_again_is_refused() {
     });
 }
 
-/// A set with parity on disks of a world of its own, with bytes by chance on it.
+/// A set with parity on disks of its own simulation, full of random bytes.
 fn with_parity(seed: u64) -> (Executor, Vec<Rc<Disk>>, Vec<u8>) {
     let executor = Executor::new(seed);
     let disks = new_disks(&executor, 4);
@@ -400,7 +400,7 @@ fn a_copy_of_a_label_that_was_lost_is_written_again() {
     });
 }
 
-/// The latest record of a set on a disk, and where in its ring that begins, in bytes.
+/// The latest record of a set on a disk, and its byte offset in the ring.
 pub(crate) async fn latest_record(disk: &Disk, set: &Label) -> Option<(Record, u64)> {
     let size = set.data_start - (1 << 20);
     let ring = disk.read(1 << 20, Buffer::zeroed(size as usize)).await.expect("it can be read");
@@ -416,14 +416,14 @@ pub(crate) async fn latest_record(disk: &Disk, set: &Label) -> Option<(Record, u
 fn a_log_of_which_a_sector_cannot_be_read_does_not_close_a_set() {
     let (executor, disks, written) = with_parity(21);
     executor.block_on(async {
-        // What is open needs nothing but its last record.
+        // An open set needs only its last record.
         let set = opened(&executor, &disks[..3]).await.expect("one may be missing");
         let mut needed = Vec::new();
         for disk in &disks[..3] {
             let latest = latest_record(disk, &set.label()).await.expect("there is a record");
             needed.push(latest.1);
         }
-        // A later record could begin right behind the last one, or at the begin of the ring.
+        // A later record could begin right behind the last one, or at the start of the ring.
         let may_be_needed = |place: &u64| needed.iter().any(|it| (*it..=it + 8192).contains(place));
         let other = (1..8).map(|block| block * 8192).find(|place| !may_be_needed(place));
         let place = (1 << 20) + other.expect("the ring is longer");
@@ -487,7 +487,7 @@ fn a_host_that_is_full_is_no_dead_disk() {
         let refused = set.write(0, vec![vec![1; 4096].into()], Durability::Through).await;
         assert!(refused.is_err_and(|error| error.is_full()), "there is no room");
         assert!(clock.now().since(begun) < Duration::from_secs(2), "that is told soon");
-        // What has its place is written meanwhile, much more than the log holds.
+        // Allocated ranges are written meanwhile, with much more data than the log holds.
         let (size, length) = (set.geometry().size, 65_536);
         let log = start - raid::label::DATA_START;
         for number in 0..8 * log / length {
@@ -506,7 +506,8 @@ fn a_host_that_is_full_is_no_dead_disk() {
         let read = set.read(0, Buffer::zeroed(4096)).await.expect("it can be read");
         assert!(read.iter().all(|&byte| byte == 1), "it is home when there is room");
         assert!(set.label().slots.iter().all(|slot| slot.standing == Standing::InSync));
-        // A cut while it was full: the log has what found no room, wherever it was by then.
+        // A cut while it was full: the log has the writes that found no space, wherever they were
+        // by then.
         for lost in 0..left.len() {
             let mut rest = copies(&executor, &left);
             rest.remove(lost);
@@ -538,7 +539,7 @@ fn what_was_never_written_is_refused_while_a_host_is_full() {
             }
             assert!(clock.now().since(begun) < Duration::from_secs(2), "the second at once");
             set.write(0, data(3), Durability::Through).await.expect("it has its place");
-            // A start does not wait for room for ever: it says what is missing.
+            // A start does not wait for space forever: it reports the lack.
             let again = opened(&executor, &disks).await;
             assert!(matches!(again, Err(OpenError::Full)), "{level}");
             disks[1].heal();
@@ -555,8 +556,8 @@ fn what_was_never_written_is_refused_while_a_host_is_full() {
     }
 }
 
-/// One flush fails on a member while it waits for another. The next one must not speak for what
-/// the first has lost.
+/// One flush fails on a member while it waits for another. The next flush must not cover what the
+/// first has lost.
 #[test]
 fn a_flush_that_failed_is_not_made_good_by_the_next() {
     let executor = Executor::new(25);
@@ -579,7 +580,7 @@ fn a_flush_that_failed_is_not_made_good_by_the_next() {
     });
 }
 
-/// A read mends one piece and fails at another. What it mends must not come after a later write.
+/// A read repairs one piece and fails at another. Its repair must not come after a later write.
 #[test]
 fn a_read_that_fails_ends_what_it_mends() {
     let (executor, disks, _) = with_parity(26);
@@ -587,7 +588,7 @@ fn a_read_that_fails_ends_what_it_mends() {
     executor.block_on(async {
         let set = opened(&executor, &disks).await.expect("all are there");
         let start = set.label().data_start;
-        // Of the first stripe one unit cannot be read, of the second two.
+        // One unit of the first stripe is unreadable, and two of the second.
         disks[0].inject(Fault::on(Verb::Read, Effect::Eio).within(start..start + 512).forever());
         for disk in &disks[2..] {
             let second = start + 4096..start + 4608;
@@ -625,7 +626,7 @@ fn a_set_that_stops_answers_all_that_wait() {
     });
 }
 
-/// Writes here and there of a new set. Whether all of it is right.
+/// Writes at random places of a new set. Returns whether all data is right.
 async fn is_right_when_new(
     executor: &Executor,
     disks: &[Rc<Disk>],
@@ -675,7 +676,7 @@ fn what_was_never_written_reads_as_zeros_whichever_member_is_lost() {
     }
 }
 
-/// A set is closed while a write finds no room: the log keeps what it had.
+/// A set is closed while a write finds no space: the log keeps its data.
 #[test]
 fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
     let (executor, disks, _) = with_parity(29);
@@ -692,7 +693,7 @@ fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
         };
         futures::future::join(first, rest).await.0.expect("its record is durable");
         let left = copies(&executor, &disks);
-        // A start that finds no room either forgets nothing.
+        // A start that finds no space either forgets nothing.
         left[0]
             .inject(Fault::on(Verb::Write, Effect::NoSpace).within(start..start + 4096).forever());
         let again = opened(&executor, &left).await;
@@ -708,7 +709,7 @@ fn what_found_no_room_before_a_stop_is_home_after_the_next_start() {
     });
 }
 
-/// A set asks its members for whole blocks, so that their sectors may be of any size up to that.
+/// A set asks its members for whole blocks, so their sectors may have any size up to a block.
 #[test]
 fn disks_of_large_sectors_stand_beside_those_of_small_ones() {
     for level in [Level::Mirrored, Level::Parity] {
@@ -752,7 +753,7 @@ fn disks_of_large_sectors_stand_beside_those_of_small_ones() {
     }
 }
 
-/// Beside its labels a disk keeps nothing of what it held before.
+/// A disk keeps nothing of its earlier contents beside its labels.
 #[test]
 fn nothing_is_left_of_what_stood_on_a_disk() {
     let executor = Executor::new(31);
@@ -768,7 +769,7 @@ fn nothing_is_left_of_what_stood_on_a_disk() {
             let mut all = vec![0; MEMBER as usize];
             disk.contents().read(0, &mut all);
             let second = raid::label::places(MEMBER)[1] as usize;
-            all[16 << 10..][..4096].fill(0); // what others have missed
+            all[16 << 10..][..4096].fill(0); // the block of missed regions
             let beside = [&all[4096..1 << 20], &all[second + 4096..]].concat();
             assert!(beside.iter().all(|&byte| byte == 0));
         }

@@ -21,7 +21,7 @@ mod vacated;
 #[cfg(feature = "planted-bugs")]
 mod versions;
 
-/// What comes of work while a bug is planted.
+/// Result of work while a bug is planted.
 #[cfg(feature = "planted-bugs")]
 fn with<T>(bug: raid::planted::Bug, work: impl FnOnce() -> T) -> T {
     raid::planted::plant(Some(bug));

@@ -1,4 +1,4 @@
-//! Members that a person takes out: they stay out, and come back with what they have missed.
+//! Members that a person takes out: they stay out, and catch up when a person brings them back.
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
@@ -97,7 +97,7 @@ fn a_return_that_is_refused_leaves_a_member_as_it_was_taken_out() {
     });
 }
 
-/// Without another disk the others are too few, and the one that was taken out lacks nothing.
+/// Without another disk too few others are left, and the one that was taken out lacks nothing.
 #[test]
 fn a_member_that_was_taken_out_and_lacks_nothing_is_in_if_a_person_means_that() {
     let executor = Executor::new(3);

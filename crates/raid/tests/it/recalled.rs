@@ -1,4 +1,4 @@
-//! The map of what was written, when no member has a block of it any more.
+//! The map of written stripes, when no member has a whole copy of one of its blocks.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use crate::rot::{rotten, tables};
 const BLOCK: u64 = 4096;
 const LEVELS: [(Level, usize); 3] = [(Level::Mirrored, 2), (Level::Parity, 3), (Level::Parity, 5)];
 
-/// A set of which the first half and the last block were written, its map has rotted on every
-/// member, and so have the tables of these members' checksums. What the set is to hold.
+/// A set whose first half and last block were written. Its map has rotted on every member, and so
+/// have the tables of these members' checksums. Also returns the expected contents.
 async fn without_map(
     executor: &Executor,
     (level, count): (Level, usize),
@@ -46,7 +46,7 @@ async fn without_map(
     (disks, expected)
 }
 
-/// Whether such a set holds what it is to hold, whichever member is lost, now and later.
+/// Whether such a set has its contents, whichever member is lost, now and later.
 fn is_made_again(kind: (Level, usize), without_tables_of: &[usize]) -> bool {
     let executor = Executor::new(31);
     executor.block_on(async {
@@ -80,7 +80,7 @@ fn a_block_of_the_map_that_is_whole_nowhere_is_made_of_the_tables() {
     }
 }
 
-/// Whether nothing of a set is read of which neither the map nor a table is left.
+/// Whether nothing is read of a set that has neither the map nor a table.
 fn is_lost_as_a_whole(kind: (Level, usize)) -> bool {
     let executor = Executor::new(32);
     let all: Vec<usize> = (0..kind.1).collect();
@@ -111,7 +111,7 @@ fn what_neither_the_map_nor_a_table_tells_is_lost_and_never_zeros() {
     }
 }
 
-/// What a stripe shows whose first write stands in the log alone, when that record has rotted.
+/// Contents of a stripe whose first write is only in the log, when that record has rotted.
 fn only_logged((level, count): (Level, usize)) -> Vec<u8> {
     let executor = Executor::new(33);
     executor.block_on(async {

@@ -1,4 +1,4 @@
-//! Starts on logs with records that no set has written there, or that contradict each other.
+//! Starts on logs with records that no set has written, or that contradict each other.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::losses::{all_of, bytes, copies, latest_record, new_disks, new_set, op
 
 const BLOCK: u64 = 4096;
 
-/// Disks of a set that was stopped, what its labels say, and what it holds.
+/// Disks of a stopped set, its label, and its contents.
 fn stopped(executor: &Executor, level: Level) -> (Vec<Rc<Disk>>, Label, Vec<u8>) {
     let disks = new_disks(executor, 3);
     let (label, bytes) = executor.block_on(async {
@@ -70,8 +70,8 @@ fn a_record_that_leads_out_of_the_set_is_passed_over() {
     }
 }
 
-/// One member of three has another record with the latest number. What becomes of the data that
-/// this one would change.
+/// One member of three has another record with the latest number. Returns the data that this record
+/// would change.
 fn changed_by_one(slot: usize) -> Vec<u8> {
     let executor = Executor::new(2);
     let (disks, label, written) = stopped(&executor, Level::Mirrored);

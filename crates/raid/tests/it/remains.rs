@@ -1,4 +1,4 @@
-//! Sets of which too few disks are left: what these still have is given, and nothing else.
+//! Sets with too few disks: the data that these still have is returned, and no other.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::losses::{bytes, copies, devices, lose, new_disks, new_set, opened};
 
 const BLOCK: usize = 4096;
 
-/// Opens what is left, and looks that the disks stay as they are.
+/// Opens the remains of a set, and asserts that the disks stay unchanged.
 async fn remains(executor: &Executor, disks: &[Rc<Disk>]) -> Result<Set, OpenError> {
     let options = OpenOptions { accepts_loss: true, ..OpenOptions::default() };
     let set = open(devices(disks), &executor.runtime(), options).await?;
@@ -22,7 +22,7 @@ async fn remains(executor: &Executor, disks: &[Rc<Disk>]) -> Result<Set, OpenErr
     Ok(set)
 }
 
-/// Each block of a set, or nothing where it is lost.
+/// Each block of a set; `None` for a lost one.
 async fn blocks(set: &Set) -> Vec<Option<Vec<u8>>> {
     let mut blocks = Vec::new();
     for at in (0..set.geometry().size).step_by(BLOCK) {
@@ -32,7 +32,7 @@ async fn blocks(set: &Set) -> Vec<Option<Vec<u8>>> {
     blocks
 }
 
-/// How many blocks are there; each is this.
+/// Number of blocks that are there; asserts that each is as expected.
 #[track_caller]
 fn count_right(blocks: &[Option<Vec<u8>>], expected: &[u8], what: &str) -> usize {
     let are_right = blocks.iter().zip(expected.chunks(BLOCK)).enumerate();
@@ -42,7 +42,7 @@ fn count_right(blocks: &[Option<Vec<u8>>], expected: &[u8], what: &str) -> usize
     blocks.iter().flatten().count()
 }
 
-/// A set that holds this, stopped well, without some of its disks.
+/// A full set, cleanly stopped, without some of its disks.
 async fn left_of(
     executor: &Executor,
     (level, count): (Level, usize),
@@ -78,7 +78,7 @@ fn what_the_disks_that_are_left_have_is_given() {
             let what = format!("{level} of {count} without {gone:?}");
             let right = count_right(&blocks(&remains).await, &written, &what);
             let all = written.len() / BLOCK;
-            // Each row lacks as many units as disks; parity has its place in each by turns.
+            // Each row lacks one unit for each missing disk; parity rotates over the rows.
             assert!(
                 (right + count) * count >= all * (count - gone.len()),
                 "{what}: {right} of {all}"
@@ -90,8 +90,8 @@ fn what_the_disks_that_are_left_have_is_given() {
     }
 }
 
-/// A set that is written whole, and once more in part while the member of slot 1 is away. Its disks
-/// without some, what it held first, and what it holds.
+/// A set that is written completely, and again in part while the member of slot 1 is away. Returns
+/// its disks without some, its first contents, and its last ones.
 async fn with_one_away(
     executor: &Executor,
     (level, count): (Level, usize),
@@ -115,8 +115,7 @@ async fn with_one_away(
     (left.collect(), before, after)
 }
 
-/// A member that was away has old bytes for what was written meanwhile, and right ones for the
-/// rest.
+/// A member that was away has old bytes where a write missed it, and right ones elsewhere.
 #[test]
 fn a_disk_that_was_away_helps_with_what_it_has_not_missed() {
     let executor = Executor::new(2);
@@ -132,8 +131,8 @@ fn a_disk_that_was_away_helps_with_what_it_has_not_missed() {
     });
 }
 
-/// By its own label the last disk of a mirror is up to date. It is taken for what it was, and said
-/// to be that.
+/// The last disk of a mirror is up to date by its own label. It is used as it was, and the set says
+/// that this is against advice.
 #[test]
 fn a_mirror_of_which_an_old_disk_is_left_is_opened_as_against_advice() {
     let executor = Executor::new(3);
@@ -185,15 +184,15 @@ fn of_a_set_whose_last_disk_was_catching_up_that_disk_is_taken_for_what_it_is() 
                 let is_of_one = |it: &Vec<u8>| it == before || it == after;
                 assert!(block.as_ref().is_none_or(is_of_one), "block {place}, {gone:?}");
             }
-            // What was being written has a checksum of before.
+            // Blocks that were being written have an older checksum.
             let least = if set.0 == Level::Mirrored { blocks.len() - 16 } else { 1 };
             assert!(given >= least, "{given} of {} blocks, {set:?}", blocks.len());
         });
     }
 }
 
-/// The power goes, and then disks. What the log has comes home, also for a disk that is gone; where
-/// no record is missing nothing of before is given.
+/// The power fails, and then disks. The log is replayed, also for a missing disk; if no record is
+/// missing, no older data is returned.
 #[test]
 fn nothing_of_before_is_given_where_the_log_has_all_records() {
     let (mut given, mut lacked) = (0, 0);

@@ -1,4 +1,4 @@
-//! Members that are in, and that other disks replace.
+//! Replacement of members that are in.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,11 +17,11 @@ use crate::losses::{
 };
 
 const LEVELS: [Level; 2] = [Level::Mirrored, Level::Parity];
-/// The slot whose member is replaced, and the new member.
+/// The slot whose member is replaced, and the id of the new member.
 const SLOT: usize = 1;
 const NEW: [u8; 16] = [77; 16];
 
-/// A set of three disks that is full, a fourth disk, and what the set has.
+/// A full set of three disks, a fourth disk, and the contents of the set.
 async fn full_set(executor: &Executor, level: Level) -> (Vec<Rc<Disk>>, Set, Vec<u8>) {
     let disks = new_disks(executor, 4);
     let set = new_set(executor, &disks[..3], level).await;
@@ -65,7 +65,7 @@ fn a_member_is_replaced_while_the_set_is_written() {
     }
 }
 
-/// What the other disks have lost stands on the old disk alone.
+/// The old disk alone has blocks that the other disks have lost.
 #[test]
 fn rot_on_another_disk_costs_nothing_during_a_replacement() {
     for level in LEVELS {
@@ -89,14 +89,14 @@ fn rot_on_another_disk_costs_nothing_during_a_replacement() {
     }
 }
 
-/// Fails a disk at its nth write or flush of a replacement, which clients write beside.
+/// Fails a disk at its nth write or flush of a replacement, while clients write.
 async fn with_failure(executor: &Executor, level: Level, (disk, verb, nth): (usize, Verb, u64)) {
     let (disks, set, _) = full_set(executor, level).await;
     disks[disk].fail(verb, nth, Persistence::Forever);
     play(executor, level, (&disks, set), (disk, &format!("{verb:?} {nth}"))).await;
 }
 
-/// Replaces a member while all of the set is written, and judges what comes of it.
+/// Replaces a member while all of the set is written, and checks the outcome.
 async fn play(
     executor: &Executor,
     level: Level,
@@ -117,7 +117,7 @@ async fn play(
     }
     let standing = set.label().slots[SLOT].standing;
     if standing != Standing::InSync {
-        // It failed after it had become the member.
+        // The disk failed after it had become the member.
         assert!(all_of(&set).await == other, "{told}");
         return;
     }
@@ -194,8 +194,8 @@ fn a_disk_may_fail_while_the_labels_are_written() {
     }
 }
 
-/// A start with both disks goes on; one with the old disk alone has it as before; one with the new
-/// disk alone does without it.
+/// A start with both disks resumes the replacement; one with the old disk alone keeps it as before;
+/// one with the new disk alone does not use it.
 #[test]
 fn a_replacement_that_was_interrupted_goes_on_with_both() {
     for level in LEVELS {
@@ -254,7 +254,7 @@ fn a_replacement_that_was_interrupted_goes_on_with_both() {
     }
 }
 
-/// The old disk counts as long as the new one is not in, also where another member is out.
+/// The old disk counts until the new one is in, even if another member is out.
 #[test]
 fn a_member_is_replaced_in_a_set_that_lacks_another() {
     for level in LEVELS {

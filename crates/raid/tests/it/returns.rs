@@ -1,4 +1,4 @@
-//! Members that go and come back: they get what they have missed, all of it, and little else.
+//! Members that go and come back: they get everything that they have missed, and little else.
 
 use std::rc::Rc;
 
@@ -14,8 +14,8 @@ use crate::losses::{all_of, bytes, copies, devices, lose, new_disks, new_set, op
 /// The slot of the member that goes.
 const GONE: usize = 1;
 
-/// Changes pieces of a set and of what it should hold, of its first half or anywhere; now and then
-/// of what is vacated before, and with a flush.
+/// Changes pieces of a set and of its expected contents, in its first half or anywhere; sometimes
+/// vacates them before, and sometimes flushes.
 async fn scribble(set: &Set, expected: &mut [u8], prng: &mut Prng, writes: u64) {
     let of = prng.between(1, 2) as usize;
     for _ in 0..writes {
@@ -34,7 +34,7 @@ async fn scribble(set: &Set, expected: &mut [u8], prng: &mut Prng, writes: u64) 
     }
 }
 
-/// Opens a set anew, by what its disks hold: as after a kill, or after a stop.
+/// Opens a set anew from the contents of its disks, as after a kill or after a clean stop.
 async fn again(executor: &Executor, set: Set, disks: &mut Vec<Rc<Disk>>, is_closed: bool) -> Set {
     set.flush().await.expect("the others are there");
     if is_closed {
@@ -49,7 +49,7 @@ fn member_of(set: &Set) -> [u8; 16] {
     set.label().slots[GONE].member
 }
 
-/// What is wrong with a set that should hold this on whole members, if anything.
+/// The first violation in a set that should hold these bytes on whole members, if any.
 async fn judge(
     executor: &Executor,
     set: &Set,
@@ -79,7 +79,7 @@ async fn judge(
     Ok(())
 }
 
-/// A member goes somehow, the set is used and opened anew, and the member comes back meanwhile.
+/// A member goes in some way, the set is used and reopened, and the member comes back meanwhile.
 fn goes_and_comes(level: Level, count: usize, seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let mut disks = new_disks(&executor, count);
@@ -88,7 +88,7 @@ fn goes_and_comes(level: Level, count: usize, seed: u64) -> Result<(), String> {
         let mut set = new_set(&executor, &disks, level).await;
         let mut expected = bytes(&set, seed);
         let half = expected.len() / 2 / 512 * 512;
-        expected[half..].fill(0); // new stripes are written while it is away, too
+        expected[half..].fill(0); // new stripes are also written while it is away
         let data = vec![expected[..half].to_vec().into()];
         set.write(0, data, Durability::Plain).await.expect("nothing fails");
         scribble(&set, &mut expected, &mut prng, 4).await;
@@ -107,7 +107,7 @@ fn goes_and_comes(level: Level, count: usize, seed: u64) -> Result<(), String> {
         }
         set.flush().await.expect("the others are there");
         if set.label().slots[GONE].standing == Standing::InSync {
-            return Ok(()); // its fault has not come
+            return Ok(()); // its fault has not occurred
         }
         disks[GONE].heal();
         if prng.chance(1, 3) {
@@ -143,8 +143,8 @@ fn a_member_that_comes_back_has_all_that_it_missed() {
     assert_eq!(all_go_and_come(16), Ok(()));
 }
 
-/// Bytes that the others are read for, when a member has missed one write and comes back; and when
-/// another disk takes its place.
+/// Bytes read from the others when a member that has missed one write comes back, or when another
+/// disk replaces it.
 fn bytes_read(level: Level, count: usize, is_another: bool, is_restarted: bool) -> u64 {
     let executor = Executor::new(5);
     let mut disks = new_disks(&executor, count);
@@ -183,7 +183,7 @@ fn a_member_that_comes_back_gets_little_else() {
     }
 }
 
-/// A copy of a member from before others went and came, in its place.
+/// A copy of a member from before others went and came back, in the member's place.
 fn a_copy_from_long_ago_gets_everything() -> Result<(), String> {
     let executor = Executor::new(6);
     let disks = new_disks(&executor, 3);
@@ -215,8 +215,9 @@ fn a_copy_from_before_is_no_member_that_comes_back() {
     assert_eq!(a_copy_from_long_ago_gets_everything(), Ok(()));
 }
 
-/// A member fails after its data was flushed and before its checksums went home; it is back after a
-/// start; and then the other one that has them is lost. Whether all can be read.
+/// A member fails after its data was flushed and before its checksums were written in place. It is
+/// back after a start, and then the other member with these tables is lost. Returns whether all
+/// data can be read.
 fn checksums_are_missed_like_data(level: Level, count: usize) -> bool {
     let executor = Executor::new(7);
     let mut disks: Vec<Rc<Disk>> =
@@ -227,7 +228,7 @@ fn checksums_are_missed_like_data(level: Level, count: usize) -> bool {
         let data = vec![expected.clone().into()];
         set.write(0, data, Durability::Plain).await.expect("nothing fails");
         let set = again(&executor, set, &mut disks, true).await;
-        // The table of these blocks is not that of what is written next.
+        // These blocks have another table than the next write.
         expected[..4096].fill(3);
         let data = vec![vec![3; 4096].into()];
         set.write(0, data.clone(), Durability::Plain).await.expect("nothing fails");

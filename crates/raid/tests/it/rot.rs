@@ -1,4 +1,4 @@
-//! Sets of which members give what was never written there.
+//! Sets whose members return bytes that were never written there.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,12 +12,12 @@ use crate::losses::{all_of, bytes, copies, devices, new_disks, new_set, opened};
 
 const BLOCK: u64 = 4096;
 
-/// A set that was written as a whole and stopped, and what it holds.
+/// A full set, stopped, and its contents.
 fn written(executor: &Executor, level: Level, count: usize) -> (Vec<Rc<Disk>>, Vec<u8>) {
     written_on(executor, level, &new_disks(executor, count))
 }
 
-/// The same on these disks.
+/// A full set on these disks, stopped, and its contents.
 fn written_on(executor: &Executor, level: Level, disks: &[Rc<Disk>]) -> (Vec<Rc<Disk>>, Vec<u8>) {
     let bytes = executor.block_on(async {
         let set = new_set(executor, disks, level).await;
@@ -30,7 +30,7 @@ fn written_on(executor: &Executor, level: Level, disks: &[Rc<Disk>]) -> (Vec<Rc<
     (copies(executor, disks), bytes)
 }
 
-/// Disks that hold the same, of which one has rotted in these blocks.
+/// Disks with the same contents, one of which has rotted in these blocks.
 pub(crate) fn rotten(
     executor: &Executor,
     disks: &[Rc<Disk>],
@@ -53,7 +53,7 @@ async fn scrubbed(set: &Set) -> Scrubbed {
     set.scrub(|_, _, _| ()).await.expect("enough are there")
 }
 
-/// A set that lacks a disk.
+/// A set with a missing disk.
 async fn degraded(executor: &Executor, disks: &[Rc<Disk>]) -> Set {
     let options = OpenOptions { is_meant: true, ..OpenOptions::default() };
     open(devices(disks), &executor.runtime(), options).await.expect("enough are there")
@@ -120,7 +120,7 @@ fn a_write_that_a_disk_has_lost_is_found_and_made_again() {
     }
 }
 
-/// Where the tables of checksums begin on each member, and how long both are, in bytes.
+/// Byte offset of the checksum tables on each member, and the size of one copy.
 pub(crate) fn tables(set: &Set) -> (u64, u64) {
     let layout = set.layout();
     let start = set.label().data_start + layout.rows * layout.unit;
@@ -144,7 +144,7 @@ fn checksums_that_have_rotted_are_read_of_the_other_copy() {
                     let found = scrubbed(&set).await;
                     assert_eq!((found.unknown, found.lost), (0, vec![]), "the other has it");
                     assert_eq!(set.status().met[slot].mended, 1, "{level}, {slot}");
-                    // It has it again, also when the other goes.
+                    // The member has it again, even if the other goes.
                     let mut rest = copies(&executor, &disks);
                     rest.remove((slot + 1) % count);
                     let set = degraded(&executor, &rest).await;
@@ -175,7 +175,7 @@ fn a_map_that_has_rotted_or_lost_a_write_is_made_of_the_others() {
                 assert!(all_of(&set).await == expected, "{level}, {slot}: it has it, too");
             }
 
-            // The first write of a stripe, of which one member loses the map.
+            // The first write of a stripe, whose bit one member loses.
             let disks = new_disks(&executor, count);
             let set = new_set(&executor, &disks, level).await;
             let lost = Fault::on(Verb::Write, Effect::Lost).within(map..map + BLOCK);
@@ -190,7 +190,7 @@ fn a_map_that_has_rotted_or_lost_a_write_is_made_of_the_others() {
     }
 }
 
-/// Tables as they were before the last write, on both members that have them: the writes were lost.
+/// Tables from before the last write, on both members that have them: the writes were lost.
 #[test]
 fn disks_that_agree_with_each_other_and_with_no_checksum_are_lost() {
     for (level, count) in LEVELS {
@@ -203,7 +203,7 @@ fn disks_that_agree_with_each_other_and_with_no_checksum_are_lost() {
             let new = vec![8; 2 * BLOCK as usize];
             set.write(0, vec![new.into()], Durability::Through).await.expect("all are there");
             set.close().await.expect("nothing fails");
-            // One start more, so that the log needs nothing of the write.
+            // One more start, so that the log does not need the write any more.
             let disks = copies(&executor, &disks);
             opened(&executor, &disks).await.expect("all are there").close().await.expect("fine");
             let old = |(disk, before): (&Rc<Disk>, &Image)| {
@@ -214,8 +214,8 @@ fn disks_that_agree_with_each_other_and_with_no_checksum_are_lost() {
             };
             let disks: Vec<Rc<Disk>> = disks.iter().zip(&before).map(old).collect();
             let set = opened(&executor, &disks).await.expect("all are there");
-            // Of a mirror all copies agree, and all tables as well. Of a set with parity two blocks
-            // of each column do not fit, data and parity.
+            // On a mirror all copies agree, and so do all tables. With parity two blocks of each
+            // column do not fit, data and parity.
             for _ in 0..2 {
                 set.read(0, Buffer::zeroed(BLOCK as usize)).await.expect_err("none fits");
                 let found = scrubbed(&set).await;
@@ -249,7 +249,7 @@ fn what_two_members_have_lost_costs_those_blocks_until_they_are_written() {
         assert_eq!(lost_reads(), 0, "all other blocks are there");
         assert_eq!((read(&set, 6).await, read(&set, 8).await), (None, None), "never wrong bytes");
         assert_eq!(lost_reads(), 2);
-        // A part of such a block is refused, and what is beside it is written.
+        // A write to part of such a block is refused, and the blocks beside it are written.
         let part = set.write(6 * BLOCK, vec![vec![1; 512].into()], Durability::Plain).await;
         part.expect_err("the rest of it is lost");
         let mut write = async |unit: usize, byte: u8| {
@@ -261,7 +261,7 @@ fn what_two_members_have_lost_costs_those_blocks_until_they_are_written() {
         assert_eq!((read(&set, 6).await, read(&set, 8).await), (None, None), "they stay lost");
         write(6, 4).await;
         assert_eq!((read(&set, 6).await, read(&set, 8).await), (of(&[4; 32768], 0), None));
-        // Also when the member goes that has the other.
+        // Even if the member with the other goes.
         set.flush().await.expect("nothing fails");
         let rest = copies(&executor, &disks[1..]);
         let without = degraded(&executor, &rest).await;
@@ -299,7 +299,8 @@ fn a_member_is_made_again_also_where_another_has_rotted() {
     });
 }
 
-/// A member has checksums of others. One that was made again has them, too.
+/// Number of blocks without a known checksum after a rebuild: a member stores checksums of others,
+/// and so does a rebuilt one.
 async fn unknown_after_a_rebuild(executor: &Executor, disks: &[Rc<Disk>]) -> u64 {
     let mut disks = copies(executor, disks);
     let slot = 1;
@@ -333,8 +334,8 @@ fn a_new_member_gets_the_checksums_that_it_is_to_hold() {
     }
 }
 
-/// Two blocks of a column are lost, one is written anew, and the member of the other goes, with
-/// both copies of its checksums. What that one reads as.
+/// Two blocks of a column are lost, one is rewritten, and the member of the other goes, with both
+/// copies of its checksums. Returns the other block as read.
 async fn lost_beside_new(executor: &Executor, disks: &[Rc<Disk>]) -> Option<Vec<u8>> {
     let start = opened(executor, disks).await.expect("all are there").label().data_start;
     let disks = rotten(executor, disks, 2, &[start + 2 * BLOCK]);
@@ -372,7 +373,7 @@ fn what_has_no_checksum_is_not_believed_against_what_has_one() {
         executor.block_on(async {
             let set = opened(&executor, &disks).await.expect("all are there");
             let (start, (at, size)) = (set.label().data_start, tables(&set));
-            // Both copies of the table of slot 0 are gone, and one of its blocks has rotted.
+            // Both copies of slot 0's table are gone, and one of its blocks has rotted.
             let holders = set.layout().holders(0);
             let disks = rotten(&executor, &disks, holders[0], &[at, at + BLOCK]);
             let disks = rotten(&executor, &disks, holders[1], &[at + size, at + size + BLOCK]);
@@ -405,7 +406,7 @@ fn a_disk_that_loses_a_block_and_its_tables_is_never_believed() {
                 disks[slot].heal();
                 let disks = copies(&executor, &disks);
                 let set = opened(&executor, &disks).await.expect("all are there");
-                // What it has of checksums fits what it has of blocks, and both are old.
+                // The member's tables fit its blocks, and both are old.
                 assert!(all_of(&set).await == expected, "{level}, {slot}");
                 assert_eq!(scrubbed(&set).await.lost, [], "{level}, {slot}");
                 assert_eq!(scrubbed(&set).await, nothing(), "{level}, {slot}");
@@ -414,8 +415,8 @@ fn a_disk_that_loses_a_block_and_its_tables_is_never_believed() {
     }
 }
 
-/// Whether a cut while checksums go home, with any one member lost, can leave a block whose
-/// checksum is unknown or wrong.
+/// Whether a cut while tables are written in place, with any one member lost, can leave a block
+/// whose checksum is unknown or wrong.
 fn is_spoilt_by_a_cut(level: Level, count: usize) -> bool {
     let executor = Executor::new(12);
     let small = |_| Disk::new(&executor, Image::from_bytes(&vec![0xee; 2 << 20]));
@@ -424,7 +425,7 @@ fn is_spoilt_by_a_cut(level: Level, count: usize) -> bool {
         for turn in 1..=2 {
             disks = copies(&executor, &disks);
             let set = opened(&executor, &disks).await.expect("all are there");
-            // Checksums far apart, so that what is torn is neither old nor new.
+            // Checksums far apart, so that a torn table is neither old nor new.
             for at in [turn * BLOCK, set.geometry().size - turn * BLOCK] {
                 let data = vec![vec![7; BLOCK as usize].into()];
                 set.write(at, data, Durability::Plain).await.expect("all are there");
@@ -465,8 +466,8 @@ fn a_cut_while_checksums_go_home_costs_none_of_them() {
     }
 }
 
-/// A block of a mirror rots that nobody else has, and then each member is made again of the other.
-/// What a scrub says is lost then, and what it reads as.
+/// A block rots that is on one mirror only, and then each member is rebuilt from the other. Returns
+/// the ranges that a scrub then calls lost, and the block as read.
 async fn lost_on_all(
     executor: &Executor,
     disks: &[Rc<Disk>],
@@ -496,8 +497,8 @@ fn what_all_members_were_told_is_lost_is_nothing_that_they_agree_upon() {
     assert_eq!(read(), (vec![(0, BLOCK)], None));
 }
 
-/// Writes all of a block whose member is out, in a column of which another block has rotted.
-/// Whether that is acknowledged.
+/// Writes all of a block whose member is out, in a column in which another block has rotted.
+/// Returns whether that is acknowledged.
 async fn write_nowhere(executor: &Executor, disks: &[Rc<Disk>]) -> bool {
     let start = opened(executor, disks).await.expect("all are there").label().data_start;
     // Stripe 2: unit 6 on member 2, 7 on 3, 8 on 0, and parity on 1.
@@ -505,7 +506,7 @@ async fn write_nowhere(executor: &Executor, disks: &[Rc<Disk>]) -> bool {
     let set = degraded(executor, &disks[1..]).await;
     let data = vec![vec![3; BLOCK as usize].into()];
     let written = set.write(8 * BLOCK, data.clone(), Durability::Through).await;
-    // With the one that has rotted it is all there.
+    // Together with the rotten one, everything in the column is new.
     set.write(6 * BLOCK, [data.clone(), data.clone(), data].concat(), Durability::Through)
         .await
         .expect("all of the column is new");
@@ -528,8 +529,8 @@ fn what_would_be_nowhere_is_not_acknowledged() {
     }
 }
 
-/// The same bytes are taken out of all copies of a mirror, as by a trim. What is read, and what a
-/// scrub says is mended and lost.
+/// The same bytes are erased from all copies of a mirror, as by a trim. Returns the block as read,
+/// and the numbers that a scrub repairs and loses.
 fn punched(executor: &Executor, disks: &[Rc<Disk>]) -> (Option<Vec<u8>>, u64, Vec<(u64, u64)>) {
     executor.block_on(async {
         let start = opened(executor, disks).await.expect("all are there").label().data_start;

@@ -1,4 +1,4 @@
-//! Who works in the background shares the members with clients, in virtual time.
+//! Background work shares the members with clients, in virtual time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,21 +15,21 @@ use crate::losses::lose;
 const DISKS: usize = 4;
 /// Stripes of the set.
 const ROWS: u64 = 384;
-/// Calls of clients that are under way at once.
+/// Client calls under way at once.
 const CLIENTS: u64 = 8;
-/// Bytes of each.
+/// Bytes of each call.
 const EACH: u64 = 8192;
 /// The member that goes.
 const GONE: usize = 1;
 
-/// What clients do.
+/// The clients' calls.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     Reads,
     Writes,
 }
 
-/// What is done in the background.
+/// The background work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Work {
     Rebuild,
@@ -43,8 +43,8 @@ fn disk(executor: &Executor, timing: Timing) -> Rc<Disk> {
     Disk::with_options(executor, Image::zeroed(size), options)
 }
 
-/// A set that is full, and its disks. One is out if this work has it come back; if it is to catch
-/// up, everything was written since.
+/// A full set, and its disks. One is out if the work brings it back; if it is to catch up,
+/// everything was written since.
 async fn set(executor: &Executor, timing: Timing, work: Work) -> (Rc<Set>, Vec<Rc<Disk>>) {
     let disks: Vec<Rc<Disk>> = (0..DISKS).map(|_| disk(executor, timing)).collect();
     let devices: Vec<Rc<dyn BlockDevice>> =
@@ -68,7 +68,7 @@ async fn set(executor: &Executor, timing: Timing, work: Work) -> (Rc<Set>, Vec<R
     (Rc::new(set), disks)
 }
 
-/// Does it to its end.
+/// Does the work to its end.
 async fn do_all(work: Work, set: &Set, disks: &[Rc<Disk>]) {
     let rebuild = async |member| {
         let rebuilt = set.rebuild(GONE, disks[GONE].clone(), member, |_, _| ());
@@ -84,7 +84,7 @@ async fn do_all(work: Work, set: &Set, disks: &[Rc<Disk>]) {
     }
 }
 
-/// Has clients call until something is so. How many calls came to their end.
+/// Lets clients call until a condition holds. Returns the number of calls completed.
 async fn calls(set: &Set, load: Load, is_over: &dyn Fn() -> bool) -> u64 {
     let done = Cell::new(0);
     let places = set.geometry().size / EACH;
@@ -109,8 +109,7 @@ async fn calls(set: &Set, load: Load, is_over: &dyn Fn() -> bool) -> u64 {
     done.get()
 }
 
-/// Calls of clients in a second, while something is done in the background or not; and how long
-/// that takes.
+/// Client calls a second, with or without background work; and the duration of that work.
 fn measured(timing: Timing, load: Option<Load>, work: Work, is_done: bool) -> (f64, Duration) {
     let executor = Executor::new(1);
     let clock = executor.runtime().clock;
@@ -134,7 +133,7 @@ fn measured(timing: Timing, load: Option<Load>, work: Work, is_done: bool) -> (f
     })
 }
 
-/// Looks at work in the background with clients, and at its rate alone: MiB of a member a second.
+/// Checks background work with clients, and its rate alone, in MiB of a member a second.
 fn judge(name: &str, timing: Timing, work: Work, least_alone: f64, times: u32) {
     let (_, alone) = measured(timing, None, work, true);
     let rate = (ROWS / 16) as f64 / alone.as_secs_f64();
@@ -162,7 +161,7 @@ fn clients_have_half_of_the_new_disks_while_a_member_comes() {
     judge("new", presets::SATA_7200, Work::CatchUp, 55.0, 8);
 }
 
-/// It has one stripe under way at a time, whoever else calls.
+/// A scrub has one stripe under way at a time, whatever clients call.
 #[test]
 fn clients_have_half_of_the_disks_while_all_is_looked_at() {
     judge("new", presets::SATA_7200, Work::Scrub, 55.0, 60);

@@ -1,4 +1,4 @@
-//! Repairs while another disk has a block that has rotted: no present disk is passed over.
+//! Repairs while another disk has the block that has rotted: no present disk is passed over.
 
 use std::rc::Rc;
 
@@ -12,19 +12,19 @@ use crate::losses::{all_of, bytes, come_back, copies, devices, lose, new_disks, 
 const BLOCK: u64 = 4096;
 /// The member that goes and comes back.
 const GONE: usize = 0;
-/// The member of which a block rots.
+/// The member with a rotten block.
 const ROTTEN: usize = 2;
 
-/// A set of a stripe that matters: of four with parity, stripe 2 has unit 6 on member 2, 7 on 3, 8
-/// on 0, and its parity on 1. Of a mirror, stripe 6 is on all.
+/// A set with one stripe under test: in a set of four with parity, stripe 2 has unit 6 on member 2,
+/// 7 on 3, 8 on 0, and its parity on 1. A mirror has stripe 6 on all members.
 struct Story {
     disks: Vec<Rc<Disk>>,
     expected: Vec<u8>,
     set: Set,
 }
 
-/// One disk is away while a block that it has is written, or only one beside it; meanwhile the
-/// block of another disk rots, in the same stripe.
+/// One disk is away while a block of it is written, or only one beside it; meanwhile the block of
+/// another disk rots, in the same stripe.
 async fn begin(executor: &Executor, is_its_own: bool) -> Story {
     let disks = new_disks(executor, 4);
     let set = new_set(executor, &disks, Level::Parity).await;
@@ -47,7 +47,7 @@ async fn begin(executor: &Executor, is_its_own: bool) -> Story {
 }
 
 impl Story {
-    /// The disk comes back as it went.
+    /// The disk comes back unchanged.
     async fn come_back(&self) {
         come_back(&self.set, &self.disks, GONE).await;
     }
@@ -62,7 +62,7 @@ impl Story {
     }
 }
 
-/// Whether all is there after a disk has come back that gives what another one has lost.
+/// Whether all data is there after a disk has come back that has the block another one has lost.
 fn returns_and_gives() -> bool {
     let executor = Executor::new(1);
     executor.block_on(async {
@@ -80,8 +80,8 @@ fn a_disk_that_returns_gives_what_another_has_lost() {
     assert!(!crate::with(raid::planted::Bug::UnaskedReturns, returns_and_gives));
 }
 
-/// What is read of the block that was written while its disk was away, when that has come back and
-/// the block cannot be made any more; and whether another that is lost is known as lost.
+/// Returns the block that was written while its disk was away, as read after the disk is back and
+/// the block cannot be reconstructed; and whether another lost block is reported as lost.
 fn old_bytes() -> (Option<Vec<u8>>, Vec<(u64, u64)>) {
     let executor = Executor::new(2);
     executor.block_on(async {
@@ -103,8 +103,8 @@ fn bytes_that_fit_an_older_checksum_are_no_answer() {
     }
 }
 
-/// How many blocks are known to be lost when a disk has come back that no other disk could give
-/// all, and after a scrub has named them.
+/// Numbers of blocks reported as lost: after a disk has come back to which no other disk could give
+/// everything, and after a scrub has listed them.
 fn told_of_fill() -> [u64; 2] {
     let executor = Executor::new(2);
     executor.block_on(async {
@@ -124,8 +124,8 @@ fn a_disk_that_could_not_be_given_all_is_not_said_to_be_up_to_date() {
     assert_eq!(crate::with(raid::planted::Bug::UntoldFills, told_of_fill), [0, 0]);
 }
 
-/// A block is lost while its disk cannot be made again, and then the other disk gives its block
-/// after all. Whether both are back.
+/// A block is lost while its disk cannot be rebuilt, and then the other disk returns its block
+/// after all. Returns whether both are back.
 fn comes_back_later() -> bool {
     let executor = Executor::new(3);
     executor.block_on(async {
@@ -149,8 +149,8 @@ fn a_block_is_back_when_a_disk_gives_it_later() {
     assert!(!crate::with(raid::planted::Bug::ReplacedSums, comes_back_later));
 }
 
-/// Whether nothing is lost while a disk is there that is out, and also not when another disk has
-/// taken its place.
+/// Whether nothing is lost while a disk is present that is out, even when another disk has taken
+/// its place.
 fn stranger_gives() -> bool {
     let executor = Executor::new(4);
     executor.block_on(async {

@@ -1,4 +1,4 @@
-//! Disks that do not give their blocks for a while: what they have is not taken for lost.
+//! Disks that do not return their blocks for a while: these do not count as lost.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ const UNIT: u64 = 4 * BLOCK;
 const GONE: usize = 1;
 const FAULTY: usize = 2;
 
-/// A full set of four with parity, or of three mirrors, with one member out. Of stripe 0 of the
+/// A full set of four with parity, or of three mirrors, with one member out. In stripe 0 of the
 /// four, members 0, 1 and 2 have units 0, 1 and 2, and member 3 the parity.
 struct Story {
     disks: Vec<Rc<Disk>>,
@@ -25,7 +25,7 @@ struct Story {
     set: Set,
 }
 
-/// The member that is out has missed a sector, or all.
+/// The member that is out has missed a sector, or everything.
 async fn begin(executor: &Executor, level: Level, is_all_missed: bool) -> Story {
     let disks = new_disks(executor, if level == Level::Parity { 4 } else { 3 });
     let options = MakeOptions { level, unit: UNIT, log: 0 };
@@ -60,7 +60,7 @@ impl Story {
         self.set.read(0, room).await.is_ok_and(|read| read[..] == self.expected[..])
     }
 
-    /// Reads of these blocks of a member's unit of stripe 0 fail.
+    /// Fault of reads of these blocks of a member's unit of stripe 0.
     fn unread(&self, blocks: Range<u64>) -> Fault {
         let start = self.set.label().data_start;
         let range = start + blocks.start * BLOCK..start + blocks.end * BLOCK;
@@ -68,9 +68,9 @@ impl Story {
     }
 }
 
-/// A write touches the end of one unit of a stripe and the beginning of the next, while a block
-/// between these cannot be read, and is needed for the member that is out. Whether all is there
-/// when it can be read.
+/// A write covers the end of one unit of a stripe and the beginning of the next, while a block
+/// between these is unreadable, and is needed for the member that is out. Returns whether all data
+/// is there once the block is readable.
 fn gap_is_kept() -> bool {
     let executor = Executor::new(1);
     executor.block_on(async {
@@ -89,13 +89,13 @@ fn parity_between_the_parts_of_a_write_stays_as_it_is() {
     assert!(!crate::with(raid::planted::Bug::WideColumns, gap_is_kept));
 }
 
-/// A block is written that cannot be read for a moment, and is needed for one of the member that is
-/// out. Whether that is read afterwards.
+/// Writes a block that is unreadable for a moment, and is needed for a block of the member that is
+/// out. Returns whether that block is read afterwards.
 fn neighbour_is_kept() -> bool {
     let executor = Executor::new(2);
     executor.block_on(async {
         let mut story = begin(&executor, Level::Parity, true).await;
-        // Unit 2 is that of member 2, and unit 1 that of member 1.
+        // Unit 2 is on member 2, and unit 1 on member 1.
         (1..=6).for_each(|nth| story.disks[FAULTY].inject(story.unread(1..2).nth(nth)));
         story.write(2 * UNIT + BLOCK, BLOCK).await;
         story.has_all().await
@@ -117,7 +117,8 @@ fn a_block_that_cannot_be_read_costs_no_other_of_its_write() {
         story.disks[FAULTY].inject(story.unread(1..2).forever());
         story.write(UNIT * 2, UNIT).await;
         story.disks[FAULTY].heal();
-        // One block of member 1 cannot be made any more; the write was taken all the same.
+        // One block of member 1 cannot be reconstructed any more; the write was accepted all the
+        // same.
         for block in 0..story.expected.len() as u64 / BLOCK {
             let read = story.set.read(block * BLOCK, Buffer::zeroed(BLOCK as usize)).await;
             let is_lost = block == 5;
@@ -128,9 +129,9 @@ fn a_block_that_cannot_be_read_costs_no_other_of_its_write() {
     });
 }
 
-/// A member is filled while another one cannot be read, which it can again before the fill ends,
-/// or some time after. What the status says of the member's blocks right after the fill, and two
-/// minutes after the other member can be read; and whether all is there then.
+/// Fills a member while another one is unreadable, which is readable again before the fill ends, or
+/// some time after. Returns the status's count of unread blocks right after the fill, and two
+/// minutes after the other member is readable; and whether all data is there then.
 fn filled(level: Level, is_soon: bool) -> (u64, u64, bool) {
     let executor = Executor::new(4);
     executor.block_on(async {

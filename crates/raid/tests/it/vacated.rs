@@ -1,4 +1,4 @@
-//! Stripes of which nothing is needed any more.
+//! Stripes whose data is no longer needed.
 
 use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::future::join;
@@ -33,7 +33,7 @@ fn whole_stripes_alone_are_vacated_and_the_first_write_makes_the_rest_zeros() {
             set.flush().await.expect("nothing fails");
             set.discard(512, 2 * stripe - 1024).await.expect("nothing fails");
             assert!(all_of(&set).await == expected, "{level}: there is no whole stripe in it");
-            // Two of four.
+            // Two of four are wholly in the range.
             set.discard(stripe - 512, 2 * stripe + 1024).await.expect("nothing fails");
             assert_eq!(
                 (0..4).map(|it| set.was_written(it)).collect::<Vec<_>>(),
@@ -56,8 +56,8 @@ fn whole_stripes_alone_are_vacated_and_the_first_write_makes_the_rest_zeros() {
     }
 }
 
-/// A stripe is vacated, and a member loses the map that says so; then the stripe is written in its
-/// place, and a kill comes before the flush. What is wrong then, if anything.
+/// A stripe is vacated, and a member loses the map block that says so; then the stripe is written
+/// in place, and a kill comes before the flush. Returns the first violation, if any.
 fn returns_beside_an_old_map(level: Level, count: usize) -> Result<(), String> {
     let executor = Executor::new(5);
     let disks = new_disks(&executor, count);
@@ -72,7 +72,7 @@ fn returns_beside_an_old_map(level: Level, count: usize) -> Result<(), String> {
         let lost = Fault::on(Verb::Write, Effect::Lost).within(map..map + 4096);
         disks[0].inject(lost.forever());
         set.discard(0, stripe).await.expect("nothing fails");
-        // The log goes round, and forgets it.
+        // The log wraps around, and forgets the vacation.
         for _ in 0..2 * set.label().data_start / stripe {
             write(&set, stripe, 2, stripe, Durability::Through).await;
         }
@@ -97,12 +97,13 @@ fn an_old_map_of_one_member_does_not_bring_back_what_was_vacated() {
 #[test]
 fn an_old_map_that_counts_is_found() {
     let bug = raid::planted::Bug::OldMaps;
-    // Mirrors agree with each other, and mend their checksums.
+    // Mirrors agree with each other, and repair their checksums.
     let found = crate::with(bug, || returns_beside_an_old_map(Level::Parity, 3));
     assert!(found.is_err());
 }
 
-/// Writes, flushes and discards by chance, some at once, and starts anew after a kill or a stop.
+/// Random writes, flushes and discards, some of them concurrent, with restarts after a kill or a
+/// stop.
 #[test]
 fn what_is_written_where_nothing_was_needed_is_there_after_each_return() {
     for seed in 0..30 {

@@ -1,5 +1,5 @@
-//! Members that give, with a checksum that fits, what is not right: who reads knows it, and the set
-//! has another version.
+//! Members that return wrong bytes with a fitting checksum: the reader knows it, and the set has
+//! another version.
 
 use std::rc::Rc;
 
@@ -13,10 +13,10 @@ use crate::losses::{all_of, bytes, copies, new_disks, new_set, opened};
 use crate::with;
 
 const BLOCK: u64 = 4096;
-/// Blocks that rot of a member, from the begin of its data on.
+/// Blocks of a member that rot, from the start of its data on.
 const ROTTEN: u64 = 40;
 
-/// Disks of a set, of which one has rotted; and what they hold.
+/// Disks of a set, one of which has rotted; and their contents.
 fn rotten(
     executor: &Executor,
     level: Level,
@@ -44,7 +44,7 @@ fn rotten(
     (all, bytes)
 }
 
-/// Has places of so many bytes mended that are not what they should be; says how many were.
+/// Repairs pieces of `length` bytes that are not as expected; returns how many were repaired.
 async fn mended(set: &Set, expected: &[u8], length: u64) -> usize {
     let mut mended = 0;
     for at in (0..set.geometry().size - length).step_by(length as usize) {
@@ -68,7 +68,7 @@ async fn mended(set: &Set, expected: &[u8], length: u64) -> usize {
 fn what_fits_a_checksum_and_is_wrong_is_made_of_the_others() {
     for (level, count) in [(Level::Mirrored, 2), (Level::Mirrored, 3), (Level::Parity, 4)] {
         for slot in 0..count {
-            // Within a unit, and over the ends of some.
+            // Within a unit, and across unit boundaries.
             for length in [BLOCK, 5 * BLOCK] {
                 with(Bug::UnjudgedReads, || {
                     let executor = Executor::new(3);

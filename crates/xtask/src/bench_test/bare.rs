@@ -1,5 +1,5 @@
-//! What measuring costs: a server that only moves bytes is asked to do nothing, as fast as we can.
-//! And what the race asks of it besides, it does without an error.
+//! The cost of measuring: load on a server that only moves bytes, as fast as possible. The
+//! workloads of the race also have to run on it without errors.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,17 +9,18 @@ use crate::servers::bare::{self, Bare};
 use crate::servers::duramen::bench;
 use crate::{Failure, Repository, Result};
 
-/// Calls a second that the program must be able to make and measure, with 32 connections on a
-/// machine of two processors: more than any server gives there, so that figures are the server's.
+/// Minimum rate of calls that the program must be able to make and measure, with 32 connections on
+/// a machine of two processors: above any server's rate there, so that the server limits the
+/// figures.
 const NEEDED: f64 = 250_000.0;
 
-/// Another program may be at work just now: so often it may be tried.
+/// Attempts, since another program may be running.
 const TRIES: usize = 5;
 
 const HARD: [&str; 9] =
     ["null", "--connections", "32", "--depth", "16", "--seconds", "1", "--count", "1000000000"];
 
-/// Measures, until it is fast enough once.
+/// Measures until one attempt is fast enough.
 pub(super) fn measure(repository: &Repository, binary: &Path) -> Result<String> {
     let server = Bare::start(&bare::build(repository)?, &["together"])?;
     let mut best = 0.0_f64;
@@ -34,7 +35,7 @@ pub(super) fn measure(repository: &Repository, binary: &Path) -> Result<String> 
     Err(Failure::new(format!("{best:.0} calls/s at best, and {NEEDED} are needed")))
 }
 
-/// The workloads of the race for which it stands, in short.
+/// The race's workloads that the bare server runs, in short.
 const MOVES: [&str; 18] = [
     "getattr",
     "lookup",
@@ -56,7 +57,7 @@ const MOVES: [&str; 18] = [
     "16M",
 ];
 
-/// Has it move bytes in every way that the race knows.
+/// Runs these workloads in all ways that the race uses.
 pub(super) fn moves(repository: &Repository, binary: &Path, folder: &Path) -> Result<String> {
     let (program, path) = (bare::build(repository)?, folder.join("bare"));
     let file = File::create(&path).while_doing(path.display())?;

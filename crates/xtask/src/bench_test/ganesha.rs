@@ -1,7 +1,7 @@
-//! nfs-ganesha under measurement.
+//! Measurement of nfs-ganesha.
 //!
-//! It is tried on each of some folders, since not every file system will do. None of that is
-//! skipped: a machine where it cannot be done fails the test.
+//! Several folders are tried, since not every file system is suitable. This test is never skipped:
+//! a machine that cannot run it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::servers::ganesha::{Ganesha, last_words, mapper};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result};
 
-/// Measures it, with all workloads, on the first file system that will do.
+/// Measures it, with all workloads, on the first suitable file system.
 pub(super) fn measure(repository: &Repository, binary: &Path, folder: &Path) -> Result<String> {
     let _mapper = mapper()?;
     let mut failures = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn measure(repository: &Repository, binary: &Path, folder: &Path) -> 
     Err(Failure::new(format!("{}\nits log:\n{log}", failures.join("\n"))))
 }
 
-/// Folders of file systems that may differ.
+/// Folders on possibly different file systems.
 fn places(repository: &Repository) -> Vec<TemporaryFolder> {
     let parents = [std::env::temp_dir(), repository.target(), PathBuf::from("/dev/shm")];
     parents.iter().filter_map(|parent| TemporaryFolder::within(parent, "ganesha").ok()).collect()

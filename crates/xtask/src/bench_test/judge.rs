@@ -1,10 +1,10 @@
-//! Whether the figures of a report can be.
+//! Plausibility checks of a report's figures.
 
 use serde_json::Value;
 
 use crate::{Failure, Result};
 
-/// The workloads that a run without names has, in their order.
+/// The workloads of a run without names, in order.
 const SIMPLE: [&str; 17] = [
     "null",
     "getattr",
@@ -25,13 +25,13 @@ const SIMPLE: [&str; 17] = [
     "read-cached-64k",
 ];
 
-/// Those that move payload.
+/// Workloads with payload.
 const MOVING: [&str; 3] = ["write", "read-", "smallfile CF"];
 
-/// How far a rate may be from what its own count and time say.
+/// Tolerance between a rate and its own count and time.
 const ROUNDING: f64 = 0.01;
 
-/// Judges a report of the workloads of one procedure or two.
+/// Checks a report of the workloads of one or two procedures.
 pub(super) fn simple(report: &Value) -> Result<String> {
     let results = results(report)?;
     let names: Vec<_> = results.iter().map(|result| text(result, "name")).collect();
@@ -42,7 +42,7 @@ pub(super) fn simple(report: &Value) -> Result<String> {
     Ok(format!("{} workloads without an error", names.len()))
 }
 
-/// Judges a report of the others.
+/// Checks a report of the other workloads.
 pub(super) fn compound(report: &Value) -> Result<String> {
     let results = results(report)?;
     results.iter().try_for_each(judge)?;
@@ -55,8 +55,8 @@ pub(super) fn compound(report: &Value) -> Result<String> {
     Ok(format!("{} phases of the others", results.len()))
 }
 
-/// A curve has both points that were asked for, or ends with one that says why: the machine may
-/// have been too busy for the first.
+/// Checks a curve: it has both requested points, or ends with one that explains the end. The
+/// machine may have been too busy for the first.
 fn curve(curve: &Value) -> Result<()> {
     let points = list(curve, "points");
     let knee = curve["knee"].as_u64().ok_or_else(|| Failure::new("a curve without a knee"))?;
@@ -81,7 +81,7 @@ fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value[field].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The results, if nothing went wrong around them.
+/// The results, if there were no errors outside the calls.
 fn results(report: &Value) -> Result<&[Value]> {
     match list(report, "troubles") {
         [] => Ok(list(report, "workloads")),
@@ -89,7 +89,7 @@ fn results(report: &Value) -> Result<&[Value]> {
     }
 }
 
-/// Judges a result by itself.
+/// Checks a single result.
 fn judge(result: &Value) -> Result<()> {
     let name = text(result, "name");
     let wrong = |what: &str| Err(Failure::new(format!("{name}: {what}: {result}")));

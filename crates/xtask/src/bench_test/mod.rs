@@ -1,10 +1,10 @@
-//! `duramen bench` at work, in short: against our own server, against nfs-ganesha, which we did not
+//! Short runs of `duramen bench`: against our own server, against nfs-ganesha, which we did not
 //! write, and against a server that does nothing.
 //!
-//! What is held is not how fast a server is but that measuring works: no call fails, every workload
-//! is there, its figures fit each other, and nothing is left in the export. Only against the server
-//! that does nothing a rate is held: what the measuring itself can do. The same server moves bytes,
-//! too, as the race has it do.
+//! The test checks that measuring works, not the speed of a server: no call fails, all workloads
+//! are there, the figures are consistent, and the export is empty afterwards. Only against the
+//! server that does nothing is a rate required: the limit of the measurement itself. The same
+//! server also moves bytes, as in the race.
 
 mod bare;
 mod ganesha;
@@ -19,15 +19,15 @@ use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result, Totals, command, setup};
 
-/// How much of each workload.
+/// Amount of each workload.
 const SHORT: [&str; 8] =
     ["--seconds", "0.3", "--count", "1600", "--file-size", "4M", "--file-set-max", "8M"];
 
-/// Those of many procedures.
+/// Workloads of many procedures.
 const COMPOUND: [&str; 8] =
     ["smallfile", "copy-remove", "laddis", "laddis3", "--ramp-to", "600", "--ramp-points", "2"];
 
-/// Measures all three, and counts.
+/// Measures all three servers, and counts.
 pub fn run(repository: &Repository) -> Result<Totals> {
     setup::bench()?;
     let binary = duramen::build(repository)?;
@@ -67,7 +67,7 @@ fn own(binary: &Path, folder: &Path) -> Result<String> {
     Ok(note)
 }
 
-/// All workloads against a server, and a picture.
+/// Runs all workloads against a server, and draws a picture.
 fn all(binary: &Path, target: &str) -> Result<String> {
     let simple = judge::simple(&duramen::bench(binary, target, &SHORT)?)?;
     let picture = std::env::temp_dir().join(format!("duramen-bench-{}.svg", std::process::id()));

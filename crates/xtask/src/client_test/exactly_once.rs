@@ -1,16 +1,16 @@
-//! Calls that must not be executed twice, of a client whose server lives for a second at a time.
+//! Calls that must not be executed twice, from a client whose server lives for one second at a
+//! time.
 //!
 //! 1. In the guest, workers make, link, rename and remove names (`guest/exactly_once.py`), so that
-//!    calls are under way at any moment. The client waits for each of its calls, and sends those
-//!    that were not answered once more when there is a server again. A [`Relay`] sees to it that it
-//!    does so at once.
-//! 2. Whatever is under way, the server is killed when its second is over, and another is started
-//!    at once; every third time it is asked to end instead. Some of the calls were executed, and
-//!    their answers died with it.
-//! 3. No call may fail, and the tree must be the expected one. The log of the server says how many
-//!    calls were repeated, and how many of them were answered by a server before it.
-//! 4. The same is tried with a server that forgets its answers in a crash. It must be found out:
-//!    calls fail that were executed twice.
+//!    calls are under way at any moment. The client waits for each of its calls, and retransmits
+//!    unanswered ones when there is a server again. A [`Relay`] makes it do so immediately.
+//! 2. At the end of its second the server is killed, whatever is under way, and another is started
+//!    at once; every third time it is stopped cleanly instead. Some of the calls were executed, and
+//!    their answers died with the server.
+//! 3. No call may fail, and the tree must be as expected. The server's log says how many calls were
+//!    repeated, and how many of them an earlier server had answered.
+//! 4. The same test with a server that forgets its answers in a crash must detect that: calls that
+//!    are executed twice fail.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,27 +27,27 @@ use crate::guest::{self, Guest, Heard};
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, clock};
 
-/// The scenario's name, and that of the folder where it works.
+/// Name of the scenario, and of the folder where it works.
 pub(super) const NAME: &str = "exactly-once";
-/// What the guest runs.
+/// Script that the guest runs.
 const SCRIPT: &str = "exactly_once.py";
-/// At least so many objects, in short and in full.
+/// Minimum number of objects, in short and in full.
 const OBJECTS: [usize; 2] = [300, 5_000];
-/// At least so many deaths, in short and in full.
+/// Minimum number of server deaths, in short and in full.
 const DEATHS: [usize; 2] = [6, 30];
-/// So many times as many, if until then no call was repeated that a server before had answered.
+/// Factor on these numbers, if until then no call was repeated that an earlier server had answered.
 const PATIENCE: usize = 5;
-/// Workers, and so the most calls that are under way.
+/// Number of workers, and so the maximum of calls under way.
 const WORKERS: usize = 16;
-/// How long a server lives.
+/// Lifetime of a server.
 const LIFE: Duration = Duration::from_secs(1);
-/// How often a server that forgets may get away with it.
+/// Attempts for a forgetful server to be detected.
 const ATTEMPTS: usize = 5;
-/// What a call says that was executed twice.
+/// Errors of a call that was executed twice.
 const TWICE: [&str; 2] = ["EEXIST", "ENOENT"];
-/// What the host puts into the shared folder when it has seen enough.
+/// File that the host creates in the shared folder when it has seen enough.
 const ENOUGH: &str = "enough";
-/// The names of the calls that are counted, by the numbers of their procedures.
+/// Names of the counted calls, by procedure number.
 const CALLS: [(u32, &str); 9] = [
     (2, "SETATTR"),
     (8, "CREATE"),
@@ -60,7 +60,7 @@ const CALLS: [(u32, &str); 9] = [
     (15, "LINK"),
 ];
 
-/// Plays it with `server`, which remembers, and with another that does not.
+/// Plays the scenario with `server`, which remembers, and with a forgetful one.
 pub(super) fn test(repository: &Repository, server: &mut Server, plan: &Plan, report: &mut Report) {
     let size = usize::from(plan.full);
     report.script(NAME, |transcript| {
@@ -86,7 +86,7 @@ pub(super) fn test(repository: &Repository, server: &mut Server, plan: &Plan, re
     });
 }
 
-/// Calls must fail that the server has executed twice.
+/// Checks that calls fail when the server executes them twice.
 fn must_fail(repository: &Repository, server: &mut Server, size: usize) -> Result<String> {
     for attempt in 1..=ATTEMPTS {
         let (name, how) = (format!("{NAME}-{attempt}"), |_| Death::Sudden);
@@ -106,32 +106,32 @@ fn must_fail(repository: &Repository, server: &mut Server, size: usize) -> Resul
     Err(Failure::new(format!("no call failed in {ATTEMPTS} attempts: nothing would be noticed")))
 }
 
-/// How a server dies.
+/// The way in which a server dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
     Sudden,
     Asked,
 }
 
-/// Two deaths of three are sudden.
+/// Returns a sudden death for two deaths out of three.
 fn die_in_both_ways(deaths: usize) -> Death {
     if deaths % 3 == 2 { Death::Asked } else { Death::Sudden }
 }
 
-/// The work in a guest, and the deaths of its server meanwhile.
+/// The work in a guest, with the deaths of its server meanwhile.
 struct Play<'a, How, Enough> {
     repository: &'a Repository,
-    /// The folder where the guest works, in the mount; and the shared folder, beside the volume.
+    /// Name of the guest's folder in the mount, and of the shared folder beside the volume.
     name: String,
     size: usize,
-    /// How the server dies that has died so many times.
+    /// The way in which the server dies, by the number of earlier deaths.
     how: How,
-    /// Whether it has died often enough with so many times.
+    /// Whether this number of deaths is enough.
     enough: Enough,
 }
 
 impl<How: Fn(usize) -> Death, Enough: Fn(&Server, usize) -> bool> Play<'_, How, Enough> {
-    /// Gives the script's status and the number of deaths.
+    /// Returns the script's status and the number of deaths.
     fn run(&self, server: &mut Server, transcript: &mut Transcript) -> Result<(i32, usize)> {
         let share = server.folder().join(&self.name);
         fs::create_dir(&share).while_doing(share.display())?;
@@ -139,7 +139,7 @@ impl<How: Fn(usize) -> Death, Enough: Fn(&Server, usize) -> bool> Play<'_, How, 
         let mut running = guest::start(&self.guest(server, &relay, &share))?;
         let (mut deaths, mut next) = (0, None);
         loop {
-            // Before the work and after it no server dies: there is nothing to wait for but lines.
+            // No server dies before the work or after it: only lines are awaited then.
             let heard = match next {
                 None => running.next_line()?.map_or(Heard::End, Heard::Line),
                 Some(moment) => running.next_line_before(moment)?,
@@ -181,17 +181,17 @@ impl<How: Fn(usize) -> Death, Enough: Fn(&Server, usize) -> bool> Play<'_, How, 
     }
 }
 
-/// How many calls were repeated and not executed again, by their names.
+/// Counts of calls that were repeated and not executed again, by procedure name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Repeated {
-    /// A server before had answered them.
+    /// An earlier server had answered them.
     before: BTreeMap<&'static str, usize>,
-    /// The same server had.
+    /// The same server had answered them.
     same: BTreeMap<&'static str, usize>,
 }
 
 impl Repeated {
-    /// Counts them in a server's log.
+    /// Counts repeated calls in a server's log.
     fn of(log: &str) -> Repeated {
         let mut repeated = Repeated::default();
         for line in log.lines().filter(|line| line.contains("repeated, and not executed")) {
@@ -205,7 +205,7 @@ impl Repeated {
         repeated
     }
 
-    /// How many a server before had answered.
+    /// Number of calls that an earlier server had answered.
     fn inherited(&self) -> usize {
         self.before.values().sum()
     }

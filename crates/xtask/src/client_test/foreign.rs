@@ -1,7 +1,7 @@
-//! Disks that another system made: served as they are, changed, and still good disks.
+//! Disks made by another system: served unchanged, modified, and still valid disks.
 //!
-//! They were written by FreeBSD kernels, one of each byte order, and are reference material, which
-//! a stranger's clone does not have. The one of the other byte order can only be read.
+//! FreeBSD kernels wrote them, one of each byte order. They are reference material, which a
+//! stranger's clone does not have. The disk of the other byte order is read-only.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::{Failure, Result, guest};
 const OUR_ORDER: &str = "images/freebsd14-little-endian.img.xz";
 const OTHER_ORDER: &str = "images/freebsd14-big-endian.img.xz";
 
-/// What a part of the test is called.
+/// Name of this part of the test.
 pub(super) const NAME: &str = "foreign";
 
 /// Serves copies of the disks.

@@ -1,13 +1,13 @@
-//! A host whose file system is full under a disk that could still grow: under each policy, with the
-//! real client.
+//! A host whose file system is full, under a disk that could still grow: under each policy, with
+//! the real client.
 //!
-//! 1. The volume's folder is in a file system of its own, in memory, with little room. Its disk may
-//!    become much larger.
-//! 2. In the guest, `guest/full_host.py` fills it, first with data and then with small changes,
-//!    and says what it is told. It asks for room, and later for a death: then the server is killed
-//!    where there is no room, and another starts when there is.
-//! 3. What was answered is there all the time, and all goes on with more room.
-//! 4. In the end the server stops well, and the checker finds nothing.
+//! 1. The volume's folder is on a small file system of its own, in memory. Its disk may become much
+//!    larger.
+//! 2. In the guest, `guest/full_host.py` fills it, first with data and then with small changes, and
+//!    prints the results. It asks for space, and later for a death: then the server is killed while
+//!    the host is full, and another is started when there is space.
+//! 3. Acknowledged data is there all the time, and work continues once there is space.
+//! 4. In the end the server stops cleanly, and the checker finds nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use crate::{Repository, Result, command};
 
 /// The scenario's name.
 pub(super) const NAME: &str = "full-host";
-/// What the guest runs.
+/// Script that the guest runs.
 const SCRIPT: &str = "full_host.py";
-/// Room of the host at first, and how much more each time, in MiB.
+/// Space of the host at first, and the increment each time, in MiB.
 const ROOM: u32 = 48;
 
-/// A file system in memory, while this lives.
+/// A file system in memory, which is removed on drop.
 struct Host {
     place: PathBuf,
     room: u32,
@@ -51,14 +51,14 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // What the server has logged is kept beside it, for who asks why the test failed.
+        // Keep the server's log beside it, for anyone who asks why the test failed.
         let _ = fs::copy(self.place.join("volume.log"), self.place.with_extension("log"));
         // The server has ended, unless the test itself failed.
         let _ = command::run(Command::new("umount").arg(&self.place));
     }
 }
 
-/// Plays it on new volumes.
+/// Plays the scenario on new volumes.
 pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     for policy in ["log", "sync"] {
         let mut played = None;
@@ -75,7 +75,7 @@ pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     }
 }
 
-/// Gives the script's status.
+/// Returns the script's status.
 fn play(
     repository: &Repository,
     host: &mut Host,
@@ -103,7 +103,7 @@ fn play(
     })
 }
 
-/// A folder that the guest sees, and that has room.
+/// A shared folder for the guest, which has space.
 fn share_beside(place: &Path) -> Result<PathBuf> {
     let share = place.with_extension("share");
     fs::create_dir(&share).while_doing(share.display())?;

@@ -1,4 +1,4 @@
-//! The judges that read the disk afterwards, and what each must find there.
+//! The judges that read the disk afterwards, and the findings required of each.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::guest::{self, Guest};
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, command, setup};
 
-/// The tree as NFS shows it, and as each reader of the disk sees it: files of the shared folder.
+/// The tree as seen over NFS, and by each reader of the disk: files of the shared folder.
 const MOUNT: &str = "mount";
 const DRIVER: &str = "driver";
 const DISSECT: &str = "dissect";
@@ -51,7 +51,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Compares the two.
+    /// Compares the driver's list with that of the mount.
     pub(super) fn compare_with_driver(&self) -> Result<String> {
         self.compare(DRIVER, Names::Any)
     }
@@ -85,8 +85,8 @@ impl Evidence<'_> {
         });
     }
 
-    /// The checker of every invariant finds nothing. It is reference material, which a stranger's
-    /// clone does not have.
+    /// The checker of every invariant must find nothing. It is reference material, which a
+    /// stranger's clone does not have.
     pub(super) fn show_to_checker(&self, name: &str, report: &mut Report) {
         let checker = self.repository.shared().map(|shared| shared.join("oracles/ufs2_verify.py"));
         let Some(checker) = checker.filter(|checker| checker.is_file()) else {

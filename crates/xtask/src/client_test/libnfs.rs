@@ -8,7 +8,7 @@ use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Failure, Result, command};
 
-/// Puts a file on the server with libnfs, and gets it back.
+/// Copies a file to the server with libnfs, and back.
 pub(super) fn copy_there_and_back(server: &Server, folder: &Path) -> Result<String> {
     let port = server.port();
     let address = |path: &str| {

@@ -1,25 +1,25 @@
-//! Comparing what two readers see in one tree. The format is told in `guest/manifest.py`.
+//! Comparison of one tree as seen by two readers. `guest/manifest.py` describes the format.
 
 use std::collections::BTreeMap;
 
 /// The fields of a line after its path.
 const FIELDS: [&str; 8] = ["type", "mode", "links", "uid", "gid", "size", "mtime", "content"];
-/// What a reader writes for a field that it cannot know.
+/// Value that a reader writes for a field that it cannot know.
 const UNKNOWN: &str = "?";
-/// How many differences to tell.
+/// Maximum number of differences reported.
 const TOLD: usize = 20;
 
-/// Which paths a reader can name.
+/// The paths that a reader can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     /// All of them.
     Any,
-    /// Those without odd bytes, that is without a per cent sign in the manifest.
+    /// Those without odd bytes, that is without a percent sign in the manifest.
     Plain,
 }
 
-/// How the manifest `found` differs from `expected`, as one line for each difference; and how many
-/// files were compared.
+/// The differences between the manifests `found` and `expected`, a line for each; and the number of
+/// files compared.
 pub(super) fn differences(expected: &str, found: &str, names: Names) -> (Vec<String>, usize) {
     let expected = parse(expected, names);
     let mut found = parse(found, names);

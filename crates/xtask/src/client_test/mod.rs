@@ -1,20 +1,21 @@
-//! The acceptance test: the real Linux client at work on a volume, and what is on the disk then.
+//! The acceptance test: the real Linux client works on a volume, and judges read the disk
+//! afterwards.
 //!
-//! 1. A new volume is made and served, by the program, on a port of 127.0.0.1.
+//! 1. The program creates a new volume and serves it, on a port of 127.0.0.1.
 //! 2. Guests mount it and run the [`scenarios`], one after the other, each in a fresh kernel. In
-//!    two of them the server is killed again and again; its clients must notice nothing.
-//! 3. A last guest lists the whole tree as NFS shows it: the *manifest*.
-//! 4. The server is asked to end, and must end well.
+//!    two of them the server is killed repeatedly; its clients must notice nothing.
+//! 3. A last guest lists the whole tree as seen over NFS: the *manifest*.
+//! 4. The server is asked to stop, and must stop cleanly.
 //! 5. The program's own checker finds nothing, and the [`judges`] read the disk: the UFS driver of
-//!    the kernel, the Sleuth Kit, dissect.ffs and, where it is at hand, a checker of all invariants
-//!    of the format. Each must find the manifest there, byte by byte.
-//! 6. Beside all that, in a second *lane*, run the scenarios that have volumes of their own: one
-//!    kills their repair as well ([`zeros`]), one fills what holds them ([`full_host`]), one takes
-//!    their disks away ([`raid`]), one looks at their [`snapshots`]. And the same in small for a
-//!    [`foreign`] disk, made by a FreeBSD kernel.
+//!    the kernel, the Sleuth Kit, dissect.ffs and, where available, a checker of all invariants of
+//!    the format. Each must find the manifest there, byte by byte.
+//! 6. In parallel, a second *lane* runs the scenarios that have their own volumes: one also kills
+//!    their repair ([`zeros`]), one fills their host ([`full_host`]), one removes their disks
+//!    ([`raid`]), one looks at their [`snapshots`]. A smaller form runs on a [`foreign`] disk, made
+//!    by a FreeBSD kernel.
 //!
 //! A guest has one processor, and it and its server mostly wait for each other: two lanes fill a
-//! small machine. They have a folder each, a port for each server, and a [`Report`] each.
+//! small machine. Each lane has its own folder, ports and [`Report`].
 //!
 //! One test is one check of a script, or one judge. A scenario that cannot be carried out is a
 //! failed test.
@@ -48,7 +49,7 @@ use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Repository, Result, Totals, setup};
 
-/// How much to test.
+/// The amount to test.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Ten times as much of everything.
@@ -59,17 +60,17 @@ pub struct Plan {
     pub keep: bool,
     /// The scenarios to run; all of them if this is empty.
     pub scenarios: Vec<String>,
-    /// The program to test, in the place of a release that is built.
+    /// The program to test, instead of a release that is built.
     pub program: Option<PathBuf>,
 }
 
-/// Where a part of the test happens, and with what.
+/// The place of a part of the test, and its program.
 #[derive(Clone, Copy, Debug)]
 struct Site<'a> {
     repository: &'a Repository,
     /// The program whose server is tested.
     binary: &'a Path,
-    /// Nothing else is in it.
+    /// A folder with no other contents.
     folder: &'a Path,
 }
 
@@ -100,7 +101,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Everything about volumes that belong to a scenario each, and about disks of others.
+/// All tests of scenarios with their own volumes, and of foreign disks.
 fn own_volumes(site: Site<'_>, scenarios: &[Apart], plan: &Plan) -> Totals {
     let mut totals = Totals::default();
     for Apart { name, test } in scenarios {
@@ -112,8 +113,8 @@ fn own_volumes(site: Site<'_>, scenarios: &[Apart], plan: &Plan) -> Totals {
     totals
 }
 
-/// Carries out a part of the test in a new folder in that of `site`, and counts. If something
-/// failed there, its servers have the last words.
+/// Runs a part of the test in a new folder inside that of `site`, and counts. If something failed,
+/// the last lines of its servers' logs are shown.
 fn part(
     site: Site<'_>,
     name: &str,
@@ -133,7 +134,7 @@ fn part(
     report.totals()
 }
 
-/// Everything about the volume that most scenarios share.
+/// All tests of the volume that most scenarios share.
 fn shared_volume(
     site: Site<'_>,
     scenarios: &[Together],

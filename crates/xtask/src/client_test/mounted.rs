@@ -1,4 +1,4 @@
-//! A guest in a mount of our server.
+//! A guest with a mount of our server.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::guest::{self, Guest, Mount};
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
 
-/// The time limit of a scenario, for a machine that does much else; with `--full` ten times that.
+/// Time limit of a scenario, for a busy machine; ten times that with `--full`.
 const TIME_LIMIT: Duration = Duration::from_secs(900);
 
-/// Runs a guest that asks for something with lines of one word, `most` times in all, and goes on
-/// when the folder that it shares has a file `done-N`. `answer` does it, and says whether the line
-/// was such a word. Gives the script's status.
+/// Runs a guest that requests actions with lines of one word, `most` times in all, and continues
+/// when its shared folder has a file `done-N`. `answer` performs an action, and says whether the
+/// line was such a word. Returns the script's status.
 pub(super) fn run_asking(
     guest: &Guest,
     share: &Path,

@@ -1,17 +1,17 @@
-//! A volume on a set of disks, with the real client: one disk after the other goes, and no call
-//! fails.
+//! A volume on a set of disks, with the real client: one disk after the other fails, and no call
+//! does.
 //!
 //! 1. A volume is made on RAID-5 of four files, or on a mirror of two.
-//! 2. In the guest `guest/raid.py` writes files, and asks for what is done to the disks: a member
-//!    is taken out; another one is made while the set is used; the server is killed, and comes back
-//!    without a disk, which is full of zeros; that is made again; a disk is away for a while, and
-//!    catches up when it is back; bytes of a disk are flipped, everywhere, and mended by a scrub,
-//!    and flipped once more. Then two things meet: a disk returns, and a good one is replaced,
-//!    while a block of another one is rotten; a disk is late at a start, and there is a spare. In
-//!    each of these the server is killed.
-//! 3. Then the set is clean, and the server stops well.
-//! 4. The volume is written as one plain image. The program's checker and all judges find there
-//!    what the mount showed.
+//! 2. In the guest `guest/raid.py` writes files, and requests actions on the disks: a member is
+//!    taken out; another one is rebuilt while the set is in use; the server is killed, and comes
+//!    back without a disk, which is full of zeros; that is rebuilt; a disk is away for a while, and
+//!    catches up when it is back; bytes of a disk are flipped, everywhere, and a scrub repairs
+//!    them, and they are flipped again. Then two faults coincide: a disk returns, and a good one is
+//!    replaced, while a block of another one is rotten; a disk is late at a start, and there is a
+//!    spare. In each of these the server is killed.
+//! 3. Then the set is clean, and the server stops cleanly.
+//! 4. The volume is exported as one plain image. The program's checker and all judges find the
+//!    mount's contents there.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -28,35 +28,35 @@ use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result, clock};
 
-/// The scenario's name, and that of the same on a mirror.
+/// Name of the scenario, and of its variant on a mirror.
 pub(super) const NAME: &str = "raid";
 pub(super) const MIRROR_NAME: &str = "mirror";
-/// What the guest runs.
+/// Script that the guest runs.
 const SCRIPT: &str = "raid.py";
-/// Where a disk has nothing but data and checksums, in bytes, and of how many one changes.
+/// Byte range of a disk with only data and checksums; one byte out of `ONE_OF` is changed.
 const DATA: Range<u64> = 32 << 20..SIZE - (1 << 20);
 const ONE_OF: usize = 64 << 10;
-/// How the blocks of the quiet file begin, and their bytes.
+/// Begin of the quiet file's blocks, and their size in bytes.
 const QUIET: &[u8] = b"a quiet block of a set of disks ";
 const BLOCK: usize = 4096;
 /// Bytes of a disk.
 const SIZE: u64 = 256 << 20;
-/// So long a disk that is back may take to catch up.
+/// Time limit for a returning disk to catch up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A set, and what its server was told last.
+/// A set, with its server.
 struct Place {
     folder: PathBuf,
     disks: Vec<PathBuf>,
     server: Server,
 }
 
-/// Plays it on a new volume with parity.
+/// Plays the scenario on a new volume with parity.
 pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     test_level(site, plan, ("raid5", 4, "log"), report);
 }
 
-/// Plays it on a new volume on a mirror.
+/// Plays the scenario on a new volume on a mirror.
 pub(super) fn test_mirror(site: Site<'_>, plan: &Plan, report: &mut Report) {
     test_level(site, plan, ("raid1", 2, "sync"), report);
 }
@@ -109,7 +109,7 @@ impl Place {
         Ok(Place { folder, disks, server })
     }
 
-    /// Gives the script's status.
+    /// Returns the script's status.
     fn play(
         &mut self,
         repository: &Repository,
@@ -129,7 +129,7 @@ impl Place {
         Ok(status)
     }
 
-    /// Does to the disks what a word asks for, if it is one.
+    /// Performs the action of a word, if it is one.
     fn change(&mut self, word: &str) -> Result<bool> {
         let (new, away) = (self.folder.join("disk-new"), self.folder.join("away"));
         match word {
@@ -164,7 +164,7 @@ impl Place {
             "rot" => {
                 flip(&self.disks[0], 0x20)?;
                 self.scrub()?;
-                // These are left for whoever reads them.
+                // These are left for readers to repair.
                 flip(&self.disks[0], 0x40)?;
             }
             "rotten-return" => self.return_beside_rot()?,
@@ -175,14 +175,14 @@ impl Place {
         Ok(true)
     }
 
-    /// Where the disk of a slot is.
+    /// Path of a slot's disk.
     fn disk_of(&self, slot: usize) -> Result<PathBuf> {
         let info = self.server.info()?;
         let path = info["raid"]["slots"][slot]["path"].as_str();
         path.map(PathBuf::from).ok_or_else(|| Failure::new(format!("slot {slot} has no disk")))
     }
 
-    /// Mends what is wrong on one disk: something is, and nothing is lost.
+    /// Runs a scrub: it must repair something, and nothing may be lost.
     fn scrub(&self) -> Result<()> {
         let scrub = self.json("scrub")?;
         match (scrub["mended"].as_u64(), scrub["lost"].as_array()) {
@@ -193,21 +193,21 @@ impl Place {
         }
     }
 
-    /// Where a disk is not found: a folder of its own.
+    /// Path of a hidden disk, in its own folder.
     fn hiding_place(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.join(format!("away-{name}"));
         fs::create_dir(&folder).while_doing(folder.display())?;
         Ok(folder.join("disk"))
     }
 
-    /// Kills the server in the middle of whatever it does, and starts it again.
+    /// Kills the server in the middle of its work, and starts it again.
     fn fall(&mut self) -> Result<()> {
         clock::sleep(Duration::from_millis(150));
         self.server.die()?;
         self.server.come_back()
     }
 
-    /// Flips a bit of a block of the quiet file on the first disk that has one, but for those of
+    /// Flips a bit of a block of the quiet file, on the first disk that has one, except that of
     /// this slot.
     fn rot_quietly(&self, slot: usize) -> Result<()> {
         for other in (0..self.disks.len()).filter(|other| *other != slot) {
@@ -219,16 +219,16 @@ impl Place {
     }
 
     /// A disk is away, a block of another one rots, and the first one returns. A kill interrupts
-    /// its catching up.
+    /// its catch-up.
     fn return_beside_rot(&mut self) -> Result<()> {
-        self.scrub()?; // of what rotted before nothing is left
+        self.scrub()?; // repairs all earlier rot
         let (disk, away) = (self.disk_of(1)?, self.hiding_place("beside-rot")?);
         self.server.die()?;
         fs::rename(&disk, &away).while_doing(disk.display())?;
         self.server.come_back()?;
         self.must_be("degraded")?;
         self.rot_quietly(1)?;
-        clock::sleep(Duration::from_millis(500)); // for the client to write what the disk misses
+        clock::sleep(Duration::from_millis(500)); // for the client to write data meanwhile
         self.server.die()?;
         fs::rename(&away, &disk).while_doing(disk.display())?;
         self.server.come_back()?;
@@ -236,7 +236,8 @@ impl Place {
         self.must_become_clean()
     }
 
-    /// A good disk is replaced while a block of another one is rotten. A kill interrupts that.
+    /// A good disk is replaced while a block of another one is rotten. A kill interrupts the
+    /// replacement.
     fn swap_beside_rot(&mut self) -> Result<()> {
         self.rot_quietly(1)?;
         let new = self.folder.join("disk-swapped");
@@ -248,7 +249,7 @@ impl Place {
         self.must_have(1, &new)
     }
 
-    /// A disk is late at a start, and there is a spare: it stays one.
+    /// A disk is late at a start, and there is a spare: the spare must stay one.
     fn start_without_a_late_disk(&mut self) -> Result<()> {
         let (disk, away) = (self.disk_of(1)?, self.hiding_place("and-late")?);
         let spare = self.folder.join("disk-spare");
@@ -276,14 +277,14 @@ impl Place {
         self.must_be("clean")
     }
 
-    /// What a command tells programs.
+    /// JSON output of a command.
     fn json(&self, command: &str) -> Result<Value> {
         let told = self.server.raid(command, &["--json"])?;
         serde_json::from_str(&told).while_doing(format_args!("reading what {command} tells"))
     }
 
     fn state(&self) -> Result<String> {
-        // 'raid status' ends with another code than 0 while the set is not clean.
+        // 'raid status' exits with a code other than 0 while the set is not clean.
         let info = self.server.info()?;
         Ok(info["raid"]["state"].as_str().unwrap_or_default().to_owned())
     }
@@ -299,7 +300,7 @@ impl Place {
         self.wait("the set does not become clean", |place| Ok(place.state()? == "clean"))
     }
 
-    /// Waits until something is so, or fails with this sentence.
+    /// Waits until a condition holds, or fails with this sentence.
     fn wait(&self, otherwise: &str, is_so: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let deadline = clock::now() + PATIENCE;
         while !is_so(self)? {
@@ -312,13 +313,13 @@ impl Place {
     }
 }
 
-/// Makes a disk that is full of zeros.
+/// Creates a disk full of zeros.
 fn clear(disk: &Path) -> Result<()> {
     let file = File::create(disk).while_doing(disk.display())?;
     file.set_len(SIZE).while_doing(disk.display())
 }
 
-/// Flips a bit in every few blocks of a disk that is in use.
+/// Flips a bit in one block out of several of a disk in use.
 fn flip(disk: &Path, bit: u8) -> Result<()> {
     let file = File::options().read(true).write(true).open(disk).while_doing(disk.display())?;
     for (number, at) in (0..).zip(DATA.step_by(ONE_OF)) {
@@ -331,7 +332,7 @@ fn flip(disk: &Path, bit: u8) -> Result<()> {
     Ok(())
 }
 
-/// Flips a bit of the first block of the quiet file that a disk has, if it has one.
+/// Flips a bit of the first block of the quiet file on a disk, if it has one.
 fn flip_quiet_block(disk: &Path) -> Result<bool> {
     let bytes = fs::read(disk).while_doing(disk.display())?;
     let mut blocks = (0..bytes.len()).step_by(BLOCK);

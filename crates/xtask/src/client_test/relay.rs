@@ -1,14 +1,13 @@
-//! A way to the server that stays open while the server is away.
+//! A relay to the server that stays open while the server is away.
 //!
-//! A Linux client that has lost its connection makes another at once. Where no server listens it
-//! tries again after three seconds, then after six, and so on: a server that dies every second
-//! would mostly meet no client. Here the relay always listens, and holds what the client sends
-//! until there is a server again.
+//! A Linux client that loses its connection reconnects immediately. If no server listens it retries
+//! after three seconds, then after six, and so on: a server that dies every second would mostly
+//! meet no client. The relay always listens, and holds the client's data until there is a server
+//! again.
 //!
-//! 1. Bytes pass as they are. What has come from a server is handed on, also when that server has
-//!    died since.
-//! 2. A connection that ends on the server's side ends on the client's side, and the other way
-//!    round: the client is told of every death.
+//! 1. Bytes pass unchanged. Data from a server is forwarded even if that server has died since.
+//! 2. A connection that ends on the server's side ends on the client's side, and vice versa: the
+//!    client notices every death.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -21,9 +20,9 @@ use crate::failure::While;
 use crate::servers::duramen::Server;
 use crate::{Result, clock};
 
-/// How often to look for a server that is not there.
+/// Interval of attempts to connect to an absent server.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How much is handed on at once, in bytes.
+/// Bytes forwarded at once.
 const PIECE: usize = 64 << 10;
 
 /// Listens until it is dropped.
@@ -34,7 +33,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// One that leads to `server`, and to those that are started in its place.
+    /// A relay to `server`, and to the servers that replace it.
     pub(super) fn to(server: &Server) -> Result<Relay> {
         Relay::to_port(server.port())
     }
@@ -56,7 +55,7 @@ impl Relay {
         Ok(Relay { port, closed })
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
@@ -65,12 +64,12 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        // Wakes the listener. If it has gone already there is none to wake.
+        // Wake the listener, unless it has gone already.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
 
-/// Serves one connection. Its errors are those of the two ends, and end it.
+/// Serves one connection. An error of either end ends it.
 fn serve(client: &TcpStream, target: u16, closed: &AtomicBool) {
     let server = loop {
         match TcpStream::connect((Ipv4Addr::LOCALHOST, target)) {
@@ -82,7 +81,7 @@ fn serve(client: &TcpStream, target: u16, closed: &AtomicBool) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let _ = hand_on(client, &server);
-            // What the server has yet to say is still wanted.
+            // The server may still have data to send.
             let _ = server.shutdown(Shutdown::Write);
         });
         let _ = hand_on(&server, client);
@@ -106,7 +105,7 @@ fn hand_on(mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A server that answers one byte with the next, on one connection.
+    /// A server that answers one byte with the next byte, on one connection.
     fn answer_once(listener: &TcpListener) {
         let (mut stream, _) = listener.accept().unwrap();
         let mut byte = [0];

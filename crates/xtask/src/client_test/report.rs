@@ -1,10 +1,10 @@
-//! What a person reads while the test runs, and the count at its end. Two tests that run side by
-//! side have a report each; what belongs to one step of them is printed at once.
+//! Output for a person while the test runs, and the final count. Two tests that run in parallel
+//! have a report each; the output of one step is printed at once.
 
 use crate::clock;
 use crate::{Failure, Result, Totals};
 
-/// How many of a failed script's last lines to show.
+/// Number of a failed script's last lines to show.
 const LAST_LINES: usize = 30;
 
 /// Counts tests, and prints one line for each step.
@@ -14,10 +14,10 @@ pub(super) struct Report {
     verbose: bool,
 }
 
-/// What a script has said, line by line, in the language of `guest/checks.py`.
+/// Output of a script, line by line, in the language of `guest/checks.py`.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    /// What it is called where its lines are shown as they come.
+    /// Prefix of its lines if they are shown as they arrive.
     aloud: Option<String>,
     checks: Totals,
     complaints: Vec<String>,
@@ -30,12 +30,12 @@ impl Report {
         Report { totals: Totals::default(), verbose }
     }
 
-    /// All tests so far.
+    /// Totals of all tests so far.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Carries out one step, which is one test and says in a sentence what it did.
+    /// Runs one step, which is one test and describes its result in a sentence.
     pub(super) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<String>) {
         let start = clock::now();
         let done = step();
@@ -47,7 +47,7 @@ impl Report {
         }
     }
 
-    /// Carries out one step that runs a script, whose checks are the tests.
+    /// Runs one step that runs a script, whose checks are the tests.
     pub(super) fn script(&mut self, name: &str, step: impl FnOnce(&mut Transcript) -> Result<i32>) {
         let start = clock::now();
         let aloud = self.verbose.then(|| name.to_owned());
@@ -72,7 +72,7 @@ impl Report {
 }
 
 impl Transcript {
-    /// Takes note of a line.
+    /// Records a line.
     pub(super) fn hear(&mut self, line: &str) {
         if line.starts_with("ok ") {
             self.checks += Totals::one(true);
@@ -90,13 +90,13 @@ impl Transcript {
         }
     }
 
-    /// The lines that begin with `word`, without it.
+    /// The lines that begin with `word`, with `word` removed.
     pub(super) fn with<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a str> {
         self.lines.iter().filter_map(move |line| line.strip_prefix(word))
     }
 
-    /// Tells what went wrong: the failed checks, and if that is not all, the last lines too.
-    /// Each in a line of its own.
+    /// Description of the failure: the failed checks, and the last lines too if there is more, each
+    /// on its own line.
     fn complaint(&self, failure: Option<Failure>) -> String {
         let mut told = self.complaints.clone();
         if let Some(failure) = failure {
@@ -107,7 +107,7 @@ impl Transcript {
         told.iter().map(|line| format!("\n    {line}")).collect()
     }
 
-    /// What is wrong beyond the failed checks: a script that ended badly, or before its end.
+    /// Failure beyond the failed checks: a script that failed, or ended early.
     fn verdict(&self, ended: Result<i32>) -> Option<Failure> {
         match ended {
             Err(failure) => Some(failure),

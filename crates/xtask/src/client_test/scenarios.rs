@@ -1,4 +1,4 @@
-//! What the guests do in the mount.
+//! Work of the guests in the mount.
 
 use super::mounted;
 use super::report::Report;
@@ -7,23 +7,23 @@ use crate::guest;
 use crate::servers::duramen::Server;
 use crate::{Failure, Repository, Result};
 
-/// A scenario on the volume that is judged in the end.
+/// A scenario on the shared volume, which is judged at the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Together {
     name: &'static str,
     what: What,
 }
 
-/// What happens in such a scenario.
+/// The kind of such a scenario.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// A script of the guest runs.
+    /// Runs a script of the guest.
     Script(Script),
     /// See [`exactly_once`].
     ExactlyOnce,
 }
 
-/// A scenario on volumes of its own, which it makes, and judges itself.
+/// A scenario that creates its own volumes, and judges them itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Apart {
     pub(super) name: &'static str,
@@ -36,7 +36,7 @@ struct Script {
     file: &'static str,
     /// Its arguments in short and in full.
     arguments: [&'static [&'static str]; 2],
-    /// How often the server is killed meanwhile, in short and in full.
+    /// Number of server kills meanwhile, in short and in full.
     crashes: [usize; 2],
 }
 
@@ -66,7 +66,7 @@ const fn script(
     Together { name, what: What::Script(Script { file, arguments, crashes }) }
 }
 
-/// The scenarios of a sample: those that only a real client can judge, and one that the seed draws.
+/// The scenarios of a sample: those that only a real client can judge, and one drawn by the seed.
 pub(crate) fn sample(seed: u64) -> Vec<String> {
     let always = [exactly_once::NAME, zeros::NAME];
     let all = TOGETHER.iter().map(|one| one.name).chain(APART.iter().map(|one| one.name));
@@ -131,7 +131,7 @@ impl Script {
             let mut crashed = 0;
             while let Some(line) = running.next_line()? {
                 transcript.hear(&line);
-                // The deaths are spread over the script's progress, none at its very end.
+                // Spread the deaths over the script's progress, none at its very end.
                 let progress = line.strip_prefix("progress ").and_then(|text| text.parse().ok());
                 if progress.is_some_and(|done: usize| done * (crashes + 1) >= (crashed + 1) * 100)
                     && crashed < crashes

@@ -1,11 +1,11 @@
-//! Snapshots, with the real client: what it sees in `.snapshot` stays as it was.
+//! Snapshots, with the real client: contents of `.snapshot` must not change.
 //!
-//! 1. A volume of an engine that has snapshots is made and served.
-//! 2. In the guest `guest/snapshots.py` makes a tree, looks at it in snapshots, spoils it, and asks
-//!    for what is done with the program's commands: snapshots are made, one of them amid changes;
-//!    the server is killed while a snapshot is read; one that is also mounted by its path is
-//!    deleted, and the server killed amid that; the volume goes back to a snapshot.
-//! 3. In the end the server stops well, and the checker finds nothing.
+//! 1. A volume of an engine with snapshots is created and served.
+//! 2. In the guest `guest/snapshots.py` makes a tree, reads it in snapshots, modifies it, and
+//!    requests actions by the program's commands: snapshots are made, one of them amid changes; the
+//!    server is killed while a snapshot is read; one that is also mounted by its path is deleted,
+//!    and the server killed meanwhile; the volume is rolled back to a snapshot.
+//! 3. In the end the server stops cleanly, and the checker finds nothing.
 
 use std::fs;
 use std::path::Path;
@@ -22,16 +22,16 @@ use crate::{Failure, Repository, Result, clock};
 
 /// The scenario's name.
 pub(super) const NAME: &str = "snapshots";
-/// What the guest runs.
+/// Script that the guest runs.
 const SCRIPT: &str = "snapshots.py";
-/// An engine that has them.
+/// An engine with snapshots.
 const ENGINE: &str = "shadow";
-/// How often the guest asks for something.
+/// Number of actions that the guest requests.
 const WORDS: usize = 6;
-/// So long a server may take to delete what another had begun to.
+/// Time limit for a server to finish a deletion that another one began.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Plays it on a new volume.
+/// Plays the scenario on a new volume.
 pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     let mut served = None;
     report.script(NAME, |transcript| {
@@ -44,7 +44,7 @@ pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     report.step(&format!("{NAME}: duramen fsck"), || server.check());
 }
 
-/// Gives the script's status.
+/// Returns the script's status.
 fn play(
     repository: &Repository,
     server: &mut Server,
@@ -61,7 +61,7 @@ fn play(
     mounted::run_asking(&guest, &share, WORDS, transcript, |word| change(server, word))
 }
 
-/// Does what a word asks for, if it is one.
+/// Performs the action of a word, if it is one.
 fn change(server: &mut Server, word: &str) -> Result<bool> {
     match word {
         "one" | "two" | "three" => drop(server.snapshot("create", &[word])?),
@@ -80,7 +80,7 @@ fn change(server: &mut Server, word: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Deletes a snapshot, and kills the server amid that, if it can be caught there.
+/// Deletes a snapshot, and kills the server during the deletion, if it can be caught there.
 fn delete_and_die(server: &mut Server) -> Result<()> {
     let mut deleting = server.begin_snapshot("delete", &["one"])?;
     while list(server)?.iter().any(|one| one["name"] == "one" && one["state"] == "ready") {

@@ -1,14 +1,14 @@
-//! Bytes that were acknowledged, and a return that may bring others: under each policy, and of a
-//! volume that is declared delayed, with the real client.
+//! Acknowledged bytes, and recoveries that might bring others: under each policy, and on a volume
+//! that is declared delayed, with the real client.
 //!
 //! 1. In the guest, `guest/zeros.py` writes files whose every byte is on stable storage: zeros of
-//!    any length and bytes over them, large writes over small ones, files whose end moves. It asks
-//!    for a [`Death`], and compares when the volume is served again.
-//! 2. The server is killed. In some deaths `duramen fsck --repair` comes before the next server,
-//!    and is killed itself: soon after its start, or once it has replayed the log and before it has
-//!    taken the mark back.
-//! 3. What is read is what was written, however often the server dies.
-//! 4. In the end the server stops well, and the checker finds nothing.
+//!    any length and bytes over them, large writes over small ones, files whose end moves. It
+//!    requests a [`Death`], and compares when the volume is served again.
+//! 2. The server is killed. In some deaths `duramen fsck --repair` runs before the next server, and
+//!    is killed itself: soon after its start, or once it has replayed the log and before it has
+//!    removed the mark.
+//! 3. Bytes read equal the bytes written, however often the server dies.
+//! 4. In the end the server stops cleanly, and the checker finds nothing.
 
 use std::fmt;
 use std::fs;
@@ -28,18 +28,18 @@ use crate::{Failure, Repository, Result, clock};
 
 /// The scenario's name.
 pub(super) const NAME: &str = "zeros";
-/// What the guest runs.
+/// Script that the guest runs.
 const SCRIPT: &str = "zeros.py";
-/// The policies under which it is played, and whether the volume is declared delayed.
+/// The policies to play, and whether the volume is declared delayed.
 const PLAYED: [(&str, bool); 3] = [("log", false), ("sync", false), ("log", true)];
-/// How often it goes through all deaths, in short and in full.
+/// Number of rounds through all deaths, in short and in full.
 const ROUNDS: [u32; 2] = [1, 10];
-/// What `fsck` says when it has replayed a log.
+/// Output of `fsck` when it has replayed a log.
 const REPLAYED: &str = "log entries were replayed first";
-/// How long a repair may go on until it is cut off, where nothing is replayed.
+/// Time before a repair is cut off, if no log is replayed.
 const HEAD_START: Duration = Duration::from_millis(5);
 
-/// Plays it on new volumes.
+/// Plays the scenario on new volumes.
 pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     for (policy, is_delayed) in PLAYED {
         let mut played = None;
@@ -64,19 +64,19 @@ pub(super) fn test(site: Site<'_>, plan: &Plan, report: &mut Report) {
     }
 }
 
-/// What happens between one server and the next. The guest asks for it by its name.
+/// Events between one server and the next. The guest requests one by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// Nothing.
+    /// Nothing else happens.
     Crash,
-    /// A repair, which is cut off.
+    /// A repair that is cut off.
     Repair,
-    /// A repair, which is cut off early, another, which is cut off, and one that is not.
+    /// A repair that is cut off early, another that is cut off, and one that completes.
     RepairAgain,
 }
 
 impl Death {
-    /// The one that a line of the guest asks for.
+    /// The death that a line of the guest requests.
     fn of(line: &str) -> Option<Result<Death>> {
         let name = line.strip_prefix("die ")?;
         let all = [Death::Crash, Death::Repair, Death::RepairAgain];
@@ -95,7 +95,7 @@ impl fmt::Display for Death {
     }
 }
 
-/// The work in a guest, and the deaths of its server meanwhile.
+/// The work in a guest, with the deaths of its server meanwhile.
 struct Play<'a> {
     repository: &'a Repository,
     server: &'a mut Server,
@@ -104,7 +104,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    /// Gives the script's status.
+    /// Returns the script's status.
     fn run(mut self, plan: &Plan, transcript: &mut Transcript) -> Result<i32> {
         let share = self.server.folder().join("share");
         fs::create_dir(&share).while_doing(share.display())?;
@@ -134,7 +134,8 @@ impl Play<'_> {
         running.finish()
     }
 
-    /// Brings a death, and another server. Says how many repairs were cut off.
+    /// Performs a death, and starts another server. Returns the number of repairs that were cut
+    /// off.
     fn bring(&mut self, death: Death) -> Result<u32> {
         self.server.die()?;
         let mut cut = 0;
@@ -156,8 +157,8 @@ impl Play<'_> {
         Ok(cut)
     }
 
-    /// Starts a repair and kills it, when it has replayed the log or early. Says whether it was
-    /// still at work.
+    /// Starts a repair and kills it, early or when it has replayed the log. Returns whether it was
+    /// still running.
     fn cut_a_repair(&self, when_replayed: bool) -> Result<bool> {
         let mut repair = self.server.repair();
         let repair = repair.stdout(Stdio::null()).stderr(Stdio::piped());

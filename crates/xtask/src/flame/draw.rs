@@ -1,14 +1,14 @@
-//! Frames as a picture: as wide as their time, each above what called it.
+//! Frames as a picture: width is their time, and each is above its caller.
 
 use super::stacks::Frame;
 
-/// In pixels.
+/// Sizes in pixels.
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
 const ROW: f64 = 16.0;
 const TITLE: f64 = 34.0;
 const LETTER: f64 = 6.1;
-/// What is narrower is left out.
+/// Frames narrower than this are left out.
 const NARROWEST: f64 = 2.5;
 
 struct Drawing {
@@ -36,7 +36,7 @@ pub(super) fn picture(title: &str, root: &Frame) -> String {
     )
 }
 
-/// How many frames stand on each other, of those that are drawn.
+/// Maximum depth of the frames that are drawn.
 fn depth(frame: &Frame, scale: f64) -> usize {
     let drawn = frame.callees().filter(|(_, frame)| frame.samples() as f64 * scale >= NARROWEST);
     drawn.map(|(_, frame)| 1 + depth(frame, scale)).max().unwrap_or(0)
@@ -71,7 +71,7 @@ impl Drawing {
     }
 }
 
-/// What of a name there is room for: its end tells more than its beginning.
+/// The part of a name that fits: its end is more informative than its beginning.
 fn label(name: &str, width: f64) -> String {
     let room = (width / LETTER) as usize;
     let letters: Vec<char> = name.chars().collect();
@@ -82,7 +82,7 @@ fn label(name: &str, width: f64) -> String {
     }
 }
 
-/// The kernel's are blue, ours are of the colour of wood, each name a little different.
+/// Kernel frames are blue, ours are wood-coloured, with a slight variation by name.
 fn color(name: &str, is_kernel: bool) -> String {
     let sum = name.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let shade = sum % 40;

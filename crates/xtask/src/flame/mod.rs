@@ -1,9 +1,9 @@
-//! Where the server's processor time goes, as flame graphs: `cargo xtask flame`.
+//! Profiles of the server's processor time, as flame graphs: `cargo xtask flame`.
 //!
-//! For each of a few kinds of calls a server of a new volume is loaded by `duramen bench`, and
-//! sampled by `perf` from the moment at which the load has prepared its files. The server is built
-//! with frame pointers, apart from all else that is built: without them samples end in its first
-//! own function.
+//! For each of a few kinds of calls, `duramen bench` loads a server with a new volume, and `perf`
+//! samples it from the moment at which the load has prepared its files. The server is built with
+//! frame pointers, separately from other builds: without them samples end in its first own
+//! function.
 
 mod draw;
 mod stacks;
@@ -17,16 +17,16 @@ use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result, command, program};
 
-/// How long, and where to.
+/// Duration, and output.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// For how long each kind of call is sampled.
+    /// Seconds for which each kind of call is sampled.
     pub seconds: f64,
-    /// The folder of the pictures.
+    /// Folder of the pictures.
     pub output: PathBuf,
 }
 
-/// Kinds of calls: the name of the picture, what it is called, and the workload.
+/// Kinds of calls: the name of the picture, its title, and the workload.
 const PICTURES: [(&str, &str, &str); 4] = [
     ("getattr", "GETATTR", "getattr"),
     ("create", "CREATE", "create"),
@@ -34,13 +34,13 @@ const PICTURES: [(&str, &str, &str); 4] = [
     ("read", "READ of 1 MiB of what is kept", "read-cold-1m"),
 ];
 
-/// How often a second, away from round numbers.
+/// Samples a second, not a round number.
 const FREQUENCY: &str = "1999";
 
-/// Samples all of them and draws the pictures.
+/// Samples all kinds of calls and draws the pictures.
 ///
 /// # Errors
-/// When there is no perf, or anything fails.
+/// When perf is missing, or anything fails.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<()> {
     command::capture(Command::new("perf").arg("--version"))
         .while_doing("this needs perf (on Debian: apt-get install linux-perf)")?;
@@ -62,7 +62,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// What perf tells of a server under a load.
+/// Output of perf for a server under a load.
 fn sample(binary: &Path, workload: &str, seconds: f64) -> Result<String> {
     let folder = TemporaryFolder::new("flame")?;
     let mut server = Server::create(binary, &folder.path().join("volume"))?;

@@ -1,8 +1,8 @@
-//! Samples of `perf script`, by their frames.
+//! Samples of `perf script`, grouped by frames.
 
 use std::collections::BTreeMap;
 
-/// A function, as it was called on one way, and what it called.
+/// A function on one call path, with its callees.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Frame {
     samples: u64,
@@ -11,22 +11,22 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Samples in it and in what it called.
+    /// Samples in the function and in its callees.
     pub(super) fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Whether it is the kernel's.
+    /// Whether it is a kernel function.
     pub(super) fn is_kernel(&self) -> bool {
         self.is_kernel
     }
 
-    /// What it called, by name.
+    /// Its callees, by name.
     pub(super) fn callees(&self) -> impl Iterator<Item = (&str, &Frame)> {
         self.callees.iter().map(|(name, frame)| (name.as_str(), frame))
     }
 
-    /// Adds a sample: its frames from the outermost on.
+    /// Adds a sample, given as frames from the outermost on.
     fn add<'a>(&mut self, frames: impl Iterator<Item = &'a (String, bool)>) {
         self.samples += 1;
         let mut here = self;
@@ -38,7 +38,7 @@ impl Frame {
     }
 }
 
-/// Reads what `perf script -F comm,ip,sym` prints: for each sample the thread's name, then a line
+/// Parses output of `perf script -F comm,ip,sym`: for each sample the thread's name, then a line
 /// with address and function for each frame, the innermost first, then an empty line. Threads are
 /// the outermost frames.
 pub(super) fn parse(text: &str) -> Frame {
@@ -75,7 +75,7 @@ fn thread_name(line: &str) -> String {
     line.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '-').to_owned()
 }
 
-/// Without what tells instances of a generic function apart.
+/// The name without the part that distinguishes instances of a generic function.
 fn function(name: &str) -> String {
     let whole = name.trim();
     let parts = whole.rsplit_once("::h").filter(|(_, hash)| hash.len() == 16);

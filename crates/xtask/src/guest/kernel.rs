@@ -1,4 +1,4 @@
-//! From a [`Guest`] to a booting kernel: its modules, its command line, its first process.
+//! Boots a kernel for a [`Guest`]: its modules, its command line, its first process.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,10 +18,10 @@ const MEMORY_MIB: u64 = 1024;
 
 /// The guest's first process.
 const INIT: &str = include_str!("init.sh");
-/// Why the kernel and its network need it is said in the file.
+/// The file explains why the kernel and its network need it.
 const PRELOAD: &str = include_str!("preload.c");
 
-/// Boots `guest` in a temporary folder that lives as long as it does.
+/// Boots `guest` in a temporary folder that is kept until it ends.
 pub(super) fn boot(guest: &Guest) -> Result<Running> {
     setup::guest()?;
     let folder = TemporaryFolder::new("guest")?;
@@ -33,7 +33,7 @@ pub(super) fn boot(guest: &Guest) -> Result<Running> {
     kernel.args(command_line(guest, folder.path())?);
     kernel.env("LD_PRELOAD", preload).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(console);
     if shared_memory_suffices()? {
-        // Without these the kernel keeps its memory in /dev/shm, which is memory in fact.
+        // Without these the kernel keeps its memory in /dev/shm, which is real memory.
         kernel.env_remove("TMPDIR").env_remove("TMP").env_remove("TEMP");
     }
     Running::new(&mut kernel, folder, guest.time_limit)
@@ -86,7 +86,7 @@ fn settings(guest: &Guest, folder: &Path) -> Result<Settings> {
     Ok(settings)
 }
 
-/// No lock daemon and no port mapper are asked for: there is one port, for MOUNT and NFS alike.
+/// Options of the mount: no lock daemon and no port mapper, but one port for MOUNT and NFS alike.
 fn mount_options(mount: &Mount) -> String {
     let port = mount.port;
     let mut options = format!(
@@ -100,7 +100,7 @@ fn mount_options(mount: &Mount) -> String {
     options
 }
 
-/// The files of the modules that the guest needs, in the order in which they load.
+/// The module files that the guest needs, in loading order.
 fn modules() -> Result<Vec<String>> {
     let versions = fs::read_dir(MODULES).while_doing(MODULES)?;
     let version = versions.filter_map(|entry| Some(entry.ok()?.path())).next();
@@ -110,7 +110,8 @@ fn modules() -> Result<Vec<String>> {
     Ok(files.iter().map(|file| folder.join(file).display().to_string()).collect())
 }
 
-/// In `modules.dep` a line names a module and what it needs, the deepest need last.
+/// Loading order by `modules.dep`, where a line names a module and its dependencies, the deepest
+/// last.
 fn load_order(list: &str, wanted: &[&str]) -> Vec<String> {
     let mut order = Vec::<String>::new();
     for name in wanted {
@@ -137,9 +138,9 @@ fn build_preload(folder: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Whether `/dev/shm` has room for the memory of two guests: so many may be at work at a time, and
-/// the other has not yet taken all of its own. In a container it may be tiny, and a guest that
-/// outgrows it is killed without a word.
+/// Whether `/dev/shm` has space for the memory of two guests: two may run at a time, and the other
+/// one has not yet taken all of its memory. In a container it may be tiny, and a guest that
+/// outgrows it is killed silently.
 fn shared_memory_suffices() -> Result<bool> {
     let free = command::capture(Command::new("stat").args(["-f", "-c", "%a %S", "/dev/shm"]))?;
     let mut figures = free.split_whitespace().map(|figure| figure.parse::<u64>().unwrap_or(0));

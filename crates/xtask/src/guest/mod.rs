@@ -1,7 +1,7 @@
 //! A Linux guest that runs one script: the real NFS client, in about two seconds.
 //!
 //! The guest is user-mode-linux, a kernel that is an ordinary process, so neither virtualisation
-//! nor modules of the host are needed. What the script finds there:
+//! nor modules of the host are needed. The script sees:
 //!
 //! ```text
 //!   /            the host's files, read-only (so all the host's programs)
@@ -12,8 +12,8 @@
 //!   /tmp         empty memory
 //! ```
 //!
-//! Layers, from the outside in: [`Guest`] says what is wanted; [`kernel`] turns it into a command
-//! line; [`settings`] hands the rest to `init.sh`, the guest's first process, as shell variables;
+//! Layers, from the outside in: [`Guest`] is the request; [`kernel`] turns it into a command line;
+//! [`settings`] passes the rest to `init.sh`, the guest's first process, as shell variables;
 //! [`Running`] is the booted guest, whose script's output arrives line by line while it runs.
 //!
 //! Three things that are not obvious:
@@ -21,9 +21,9 @@
 //! * The guest's network is slirp, an IP stack in user space that turns the guest's connections to
 //!   10.0.2.2 into the host's connections to 127.0.0.1. The server needs no other address.
 //! * The script writes to the guest's second console, which is our standard output, while the
-//!   kernel logs to the first. So the two never mix, and nothing waits for a file to be closed.
-//! * Processes are slow to make here (about 15 ms for a fork and exec): a script that does much is
-//!   one long-running program.
+//!   kernel logs to the first. So the two never mix, and no reader waits for a file to be closed.
+//! * Processes are slow to create here (about 15 ms for a fork and exec): a script with much work
+//!   is one long-running program.
 
 mod kernel;
 mod running;
@@ -37,7 +37,7 @@ pub use running::{Outcome, Running};
 
 use crate::Result;
 
-/// What to run in a guest, and what to give it.
+/// A script to run in a guest, with its resources.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// A program of the host, in any language that the host can run.
@@ -50,7 +50,7 @@ pub struct Guest {
     pub disk: Option<PathBuf>,
     /// A folder to give to the guest at `/run/share`.
     pub share: Option<PathBuf>,
-    /// After this time the guest is ended and counts as failed.
+    /// Time after which the guest is killed and counts as failed.
     pub time_limit: Duration,
 }
 
@@ -65,7 +65,7 @@ pub struct Mount {
     pub options: Vec<String>,
 }
 
-/// Boots a guest and gives it back running.
+/// Boots a guest and returns it running.
 pub fn start(guest: &Guest) -> Result<Running> {
     kernel::boot(guest)
 }

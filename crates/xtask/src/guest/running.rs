@@ -4,8 +4,8 @@
 //! 2. The guest's processes share a process group of their own, and dropping a [`Running`] ends
 //!    that group: no guest outlives the chore that started it.
 //! 3. The script's status is a file that the guest's first process writes last. A guest without
-//!    that file did not finish, whatever it printed. One that has left it has a little time to
-//!    power off, and is ended then: a kernel that hangs on its way down keeps the output open.
+//!    that file did not finish, whatever it printed. A guest that has written it gets a little time
+//!    to power off, and is then killed: a kernel that hangs during shutdown keeps the output open.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -18,42 +18,41 @@ use crate::failure::While;
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Result, clock, command};
 
-/// How much of the kernel's console to show when a guest fails.
+/// Number of lines of the kernel's console to show when a guest fails.
 const CONSOLE_LINES: usize = 12;
-/// How long a guest may take to power off after its script has closed its output, or left its
-/// status.
+/// Time for a guest to power off after its script has closed its output, or written its status.
 const POWER_OFF: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
-/// How long to wait for a line before looking for the script's status.
+/// Time to wait for a line before checking for the script's status.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a guest ended.
+/// Result of a guest.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The script's exit status.
     pub status: i32,
-    /// What the script printed, both streams together.
+    /// Output of the script, both streams together.
     pub output: String,
 }
 
-/// What was heard of a script in a limited time.
+/// Output of a script within a limited time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It printed this line.
+    /// The script printed this line.
     Line(String),
-    /// It printed nothing.
+    /// The script printed nothing.
     Silence,
-    /// It will print no more.
+    /// The script will print no more.
     End,
 }
 
-/// A guest under way.
+/// A running guest.
 #[derive(Debug)]
 pub struct Running {
     kernel: Child,
     lines: Receiver<String>,
     folder: TemporaryFolder,
     deadline: Instant,
-    /// When to end the kernel, once the script is known to have ended.
+    /// Time at which to kill the kernel, once the script is known to have ended.
     power_off: Option<Instant>,
 }
 
@@ -70,8 +69,8 @@ impl Running {
         Ok(Running { kernel, lines: read_lines(output), folder, deadline, power_off: None })
     }
 
-    /// The next line that the script printed, or nothing when it will print no more. Fails when
-    /// the time limit has passed.
+    /// The next line that the script printed, or `None` when it will print no more. Fails when the
+    /// time limit has passed.
     pub fn next_line(&mut self) -> Result<Option<String>> {
         match self.next_line_before(self.deadline)? {
             Heard::Line(line) => Ok(Some(line)),
@@ -79,7 +78,7 @@ impl Running {
         }
     }
 
-    /// The same for a caller that has something else to do at `moment`.
+    /// The next output, for a caller that has other work at `moment`.
     pub(crate) fn next_line_before(&mut self, moment: Instant) -> Result<Heard> {
         loop {
             let left = self.deadline.min(moment).saturating_duration_since(clock::now());
@@ -100,7 +99,7 @@ impl Running {
         }
     }
 
-    /// Waits until the guest is off, and gives the script's exit status.
+    /// Waits until the guest is off, and returns the script's exit status.
     pub fn finish(mut self) -> Result<i32> {
         while self.next_line()?.is_some() {}
         while self.kernel.try_wait().while_doing("the guest's kernel")?.is_none() {
@@ -115,12 +114,12 @@ impl Running {
         })
     }
 
-    /// Whether the script has ended, and the guest has had its time to power off since then.
+    /// Whether the script has ended, and the guest's time to power off has passed since.
     fn is_overdue(&mut self) -> bool {
         clock::now() > *self.power_off.get_or_insert_with(|| clock::now() + POWER_OFF)
     }
 
-    /// The script's status, or what else its file says.
+    /// The script's status, or other contents of its file.
     fn status(&self) -> std::result::Result<i32, String> {
         let status = fs::read_to_string(self.folder.path().join("status")).unwrap_or_default();
         status.trim().parse().map_err(|_| status)
@@ -140,7 +139,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !matches!(self.kernel.try_wait(), Ok(Some(_))) {
             // The kernel's own helpers (its processes, slirp) are in its process group. If it has
-            // just ended by itself there is nothing to signal, which is as good.
+            // just ended by itself there is nothing to signal, which is fine.
             let group = format!("-{}", self.kernel.id());
             let _ = command::capture(Command::new("kill").args(["-KILL", "--", &group]));
             let _ = self.kernel.wait();

@@ -1,8 +1,8 @@
-//! What the host tells the guest's first process: a file of shell variables.
+//! Settings from the host for the guest's first process: a file of shell variables.
 
 use std::fmt::Write;
 
-/// Shell assignments, each value quoted so that it reaches the guest as it is.
+/// Shell assignments, each value quoted so that it reaches the guest unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Settings(String);
 
@@ -28,7 +28,7 @@ impl Settings {
     }
 }
 
-/// `text` as one word of the shell.
+/// Quotes `text` as one word of the shell.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

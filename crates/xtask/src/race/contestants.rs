@@ -1,5 +1,5 @@
-//! The contestants: two servers that keep their promises, side by side on devices of one kind, and
-//! beside them the other as most people run it, and ours as most people will.
+//! The contestants: two servers that keep their promises, on devices of the same kind; and for
+//! comparison the other server as most people run it, and ours as most people will.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,48 +14,49 @@ use crate::track::disk::Disk;
 use crate::track::janitor::{Janitor, quoted};
 use crate::{Failure, Result, command};
 
-/// Which one.
+/// Identifies a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
-    /// Ours, its disk and its log on a device each.
+    /// Ours, with a device each for its disk and its log.
     Ours,
     /// nfs-ganesha on XFS, mounted `wsync`.
     Theirs,
-    /// nfs-ganesha on XFS, mounted as it is: it answers before the data is on the disk.
+    /// nfs-ganesha on XFS with default mount options: it answers before the data is on the disk.
     Volatile,
-    /// Ours with soft updates, on a device, of a volume that is declared delayed: it answers before
-    /// the data is on the disk, too.
+    /// Ours with soft updates, on one device, as a volume that is declared delayed: it also answers
+    /// before the data is on the disk.
     Delayed,
-    /// Ours, a folder of the file system that is underneath of all.
+    /// Ours, in a folder of the file system that is underneath all devices.
     File,
     /// Ours with another engine, on a device.
     Engine,
     /// nfs-ganesha on btrfs.
     Btrfs,
-    /// A server that only moves bytes, which are durable when it says so: what any server can come
-    /// to.
+    /// A server that only moves bytes, which are durable when it answers: the upper bound for any
+    /// server.
     Bare,
 }
 
 enum Process {
     Duramen(Server),
     Ganesha(Ganesha),
-    /// The program, and the server while it is suited to a row.
+    /// The program, and the server while it runs for a row.
     Bare(PathBuf, Option<Bare>),
 }
 
-/// A server that is ready.
+/// A running server.
 pub(super) struct Contestant {
     pub(super) who: Who,
     process: Process,
-    /// Where its data is, if that is a device.
+    /// Its data device, if it has one.
     disk: Option<Disk>,
 }
 
-/// Memory of ours for cold reads: what is read in one go of more is read from the disk.
+/// Memory setting of ours for cold reads: sequential reads of more data come from the disk.
 pub(super) const LITTLE_MEMORY: &str = "256 MiB";
 
-/// What makes an XFS. -K: discarding would give back what the file underneath has allocated.
+/// Command that makes an XFS. -K: discarding would free the space that the file underneath has
+/// allocated.
 const XFS: &[&str] = &["mkfs.xfs", "-q", "-K"];
 
 /// One measurement.
@@ -63,13 +64,13 @@ const XFS: &[&str] = &["mkfs.xfs", "-q", "-K"];
 pub(super) struct Sample {
     /// Steps or MiB.
     pub(super) units: f64,
-    /// Of them a second.
+    /// Steps or MiB a second.
     pub(super) rate: f64,
     /// The server's processor time, in seconds.
     pub(super) cpu_s: Option<f64>,
 }
 
-/// What has to be at hand to start them.
+/// Resources for starting the contestants.
 pub(super) struct Ground<'a> {
     pub(super) binary: &'a Path,
     pub(super) bare: &'a Path,
@@ -80,7 +81,7 @@ pub(super) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Starts all of them. The bare one has a device that is only measured by itself otherwise.
+    /// Starts all of them. The bare one gets a device that is otherwise only measured by itself.
     pub(super) fn start(&self, janitor: &mut Janitor, raw: &Disk) -> Result<Vec<Contestant>> {
         let bare = Process::Bare(self.bare.to_owned(), None);
         Ok(vec![
@@ -159,8 +160,8 @@ impl Ground<'_> {
 }
 
 impl Contestant {
-    /// Prepares it for a row. What the kernel keeps of files it forgets when it is told to; what
-    /// ours keeps by itself has to be little, and the bare one keeps all or nothing.
+    /// Prepares the contestant for a row. The kernel drops its caches on command; our own cache has
+    /// to be small, and the bare one caches everything or nothing.
     pub(super) fn suit(
         &mut self,
         row: &Row,
@@ -177,7 +178,7 @@ impl Contestant {
                 }
             }
             Process::Bare(binary, server) => {
-                *server = None; // it has the device until it has ended
+                *server = None; // it holds the device until it has ended
                 let disk = self.disk.as_ref().map(|disk| disk.path().to_string_lossy());
                 let mut words = vec![row.bare_manner(load), disk.as_deref().unwrap_or_default()];
                 words.extend((!row.is_cold && row.is_read()).then_some("keep"));
@@ -188,7 +189,8 @@ impl Contestant {
         Ok(())
     }
 
-    /// Has it take the memory that it will need in a round. The bare one is started for each row.
+    /// Makes the contestant take the memory that it needs in a round. The bare one is started for
+    /// each row.
     pub(super) fn warm(
         &mut self,
         ground: &Ground<'_>,
@@ -230,7 +232,7 @@ impl Contestant {
         Ok(Sample { units, rate, cpu_s: result["server_cpu_s"].as_f64() })
     }
 
-    /// What `duramen bench` reports of it, told these words.
+    /// Report of `duramen bench` for the contestant, with these arguments.
     fn bench(&self, binary: &Path, mut words: Vec<String>) -> Result<serde_json::Value> {
         let target = match &self.process {
             Process::Duramen(server) => server.target(),
@@ -247,7 +249,7 @@ impl Contestant {
         duramen::bench(binary, &target, &words)
     }
 
-    /// Ends it. Ours must end well.
+    /// Stops the contestant. Ours must stop cleanly.
     pub(super) fn stop(self) -> Result<()> {
         match self.process {
             Process::Duramen(mut server) => {

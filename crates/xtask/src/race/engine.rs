@@ -1,5 +1,5 @@
-//! An engine against ours with policy `log`, by turns on devices of the same kind, and both against
-//! nfs-ganesha on btrfs, which writes anywhere too: `cargo xtask race --engine NAME`.
+//! An engine against ours with policy `log`, in turn on devices of the same kind, and both against
+//! nfs-ganesha on btrfs, which also writes out of place: `cargo xtask race --engine NAME`.
 
 use super::contestants::{Contestant, Ground, Who};
 use super::results::Results;
@@ -10,10 +10,11 @@ use crate::track::janitor::Janitor;
 use crate::track::statistics::Summary;
 use crate::track::table::{Table, short, spread};
 
-/// The size of a device that holds data, in MiB: enough for what a round writes.
+/// Size of a data device, in MiB: enough for the writes of a round.
 pub(super) const DISK_MIB: u64 = 2 << 10;
 
-/// What is wanted of it in a row: of policy `log` under each load, and of the other server with 32.
+/// Goals of the engine in a row: against policy `log` under each load, and against the other server
+/// with 32 connections.
 struct Wanted {
     row: &'static str,
     of_log: [f64; 2],
@@ -35,22 +36,22 @@ const WANTED: [Wanted; 8] = [
     wanted("sequential READ 1 MiB, cold, MiB/s", [0.9, 0.9]),
 ];
 
-/// What is wanted of it in a row, if it is measured there.
+/// Goals of a row, if the engine is measured there.
 fn of(row: &Row) -> Option<&'static Wanted> {
     WANTED.iter().find(|wanted| wanted.row == row.name)
 }
 
-/// Whether a row is one of these.
+/// Whether the engine is measured in a row.
 pub(super) fn is_measured(row: &Row) -> bool {
     of(row).is_some()
 }
 
-/// Whether one of them is measured in a row.
+/// Whether a contestant is measured in a row.
 pub(super) fn takes_part(who: Who, row: &Row) -> bool {
     who != Who::Btrfs || of(row).is_some_and(|wanted| wanted.of_btrfs.is_some())
 }
 
-/// Starts all of them.
+/// Starts all contestants.
 pub(super) fn start(
     ground: &Ground<'_>,
     janitor: &mut Janitor,
@@ -63,7 +64,7 @@ pub(super) fn start(
     ])
 }
 
-/// The part of the page.
+/// Renders the part of the page.
 pub(super) fn part(
     ground: &Ground<'_>,
     (plan, engine): (&Plan, &str),

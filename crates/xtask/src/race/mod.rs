@@ -1,20 +1,20 @@
 //! Ours against nfs-ganesha, both honest, on devices of the same kind: `cargo xtask race`.
 //!
-//! 1. Files are made on one file system and written from end to end; loop devices stand over them.
+//! 1. Files are created on one file system and written completely; loop devices are set up on them.
 //!    One has XFS, mounted `wsync`, which nfs-ganesha serves: each of its operations is on the
 //!    device before it is answered. Two are ours, policy `log`, one for the disk and one for the
-//!    log. One more XFS is mounted as it is, for a nfs-ganesha as people run it; beside it stands
-//!    ours with soft updates, declared delayed; and a plain folder holds a volume of ours as people
-//!    have it.
-//! 2. Each round begins with files that are written to each contestant and removed, so that none
-//!    measures how long it takes to get memory that no process had before: the host of a virtual
+//!    log. Another XFS has default mount options, for a nfs-ganesha as people run it; its
+//!    counterpart is ours with soft updates, declared delayed; and a plain folder has a volume of
+//!    ours as people use it.
+//! 2. Each round begins by writing files to each contestant and removing them, so that no
+//!    measurement includes the time to get memory that no process had before: the host of a virtual
 //!    machine may have to find it first. Then, for each of the [`rows`], `duramen bench` measures
 //!    the contestants one after the other; the next round begins with the other of the two. The
-//!    device by itself is measured in each round, too. What stands beside is measured in every
-//!    second round.
-//! 3. A ratio is that of two measurements of one round; what counts is the median over the rounds.
+//!    bare device is measured in each round, too. The contestants for comparison are measured in
+//!    every second round.
+//! 3. A ratio compares two measurements of one round; the result is the median over the rounds.
 //!
-//! The [`janitor`](crate::track::janitor) tidies up, also after an interrupt.
+//! The [`janitor`](crate::track::janitor) cleans up, also after an interrupt.
 
 mod contestants;
 mod engine;
@@ -36,31 +36,31 @@ use crate::track::janitor::Janitor;
 use crate::track::{disk, machine, page};
 use crate::{Failure, Repository, Result, command, setup};
 
-/// The size of a device that holds data, in MiB.
+/// Size of a data device, in MiB.
 const DISK_MIB: u64 = 4 << 10;
 
-/// The size of our log: what a volume has unless it is told otherwise.
+/// Size of our log: the default of a volume.
 const LOG_MIB: u64 = 256;
 
-/// The size of the device that is measured by itself.
+/// Size of the device that is measured by itself.
 const RAW_MIB: u64 = 1 << 10;
 
-/// How much to measure.
+/// The amount to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How often each contestant is measured.
+    /// Number of measurements of each contestant.
     pub rounds: u32,
-    /// For how long each time.
+    /// Seconds of each measurement.
     pub seconds: f64,
-    /// Less of everything, to see that it works.
+    /// Short form, to check that it works.
     pub quick: bool,
-    /// Where the devices' files are to be, instead of with the products of the build.
+    /// Folder for the devices' files, instead of that of build products.
     pub folder: Option<PathBuf>,
-    /// The page to write.
+    /// Output page.
     pub output: Option<PathBuf>,
     /// Only rows whose names contain this.
     pub only: Option<String>,
-    /// The engine that is held against ours with policy `log`, instead.
+    /// The engine to compare with ours with policy `log`, instead.
     pub engine: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Plan {
         is_one && self.only.as_ref().is_none_or(|part| row.name.contains(part.as_str()))
     }
 
-    /// Whether one of them is measured in this round of a row.
+    /// Whether a contestant is measured in this round of a row.
     fn is_measured(&self, who: Who, row: &Row, round: u32) -> bool {
         match who {
             Who::Volatile | Who::Delayed | Who::File | Who::Bare => round.is_multiple_of(2),
@@ -87,7 +87,7 @@ impl Plan {
     }
 }
 
-/// Races, prints the tables, and writes the page; says whether everything could be measured.
+/// Races, prints the tables, and writes the page; returns whether everything could be measured.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let user = command::capture(Command::new("id").arg("-u"))?;
     if user.trim() != "0" {
@@ -152,7 +152,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     Ok(results.troubles.is_empty())
 }
 
-/// A row of a round.
+/// Measures a row in a round.
 fn race(
     round: u32,
     (row_place, row): (usize, &Row),
@@ -201,7 +201,7 @@ fn kind(is_direct: bool) -> &'static str {
     if is_direct { "loop, direct I/O," } else { "loop, buffered," }
 }
 
-/// The part of the page for people.
+/// Renders the part of the page for people.
 fn part(plan: &Plan, is_direct: bool, place: &str, results: &Results) -> String {
     let direct = if is_direct {
         "The devices go past its cache (direct I/O)."

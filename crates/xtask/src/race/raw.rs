@@ -1,4 +1,4 @@
-//! What the device gives a program without a file system in between, past the kernel's cache.
+//! Performance of a device without a file system, past the kernel's cache.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,28 +11,28 @@ use crate::failure::While;
 use crate::track::statistics::Series;
 use crate::{Result, clock};
 
-/// What is written before each flush.
+/// Bytes written before each flush.
 const BLOCK: usize = 4 << 10;
 
-/// A request of a sequential stream.
+/// Bytes of a request of a sequential stream.
 const PIECE: usize = 1 << 20;
 
 /// The device's limits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Raw {
-    /// 4 KiB written and flushed, again and again, a second.
+    /// Writes of 4 KiB with a flush each, a second.
     pub(super) flushes_per_s: Series,
-    /// Sequential writes of 1 MiB, a few at once, and a flush at the end, MiB/s.
+    /// Sequential writes of 1 MiB, several at once, with a flush at the end, in MiB/s.
     pub(super) write_mib_per_s: Series,
-    /// Sequential reads of 1 MiB, a few at once, MiB/s.
+    /// Sequential reads of 1 MiB, several at once, in MiB/s.
     pub(super) read_mib_per_s: Series,
 }
 
-/// How many requests of a stream are under way at once.
+/// Concurrent requests of a stream.
 const DEPTH: usize = 4;
 
 impl Raw {
-    /// Measures each for so long, on a device of so many MiB that no program uses.
+    /// Measures each for this long, on an unused device of this many MiB.
     pub(super) fn measure(&mut self, device: &Path, mib: u64, seconds: f64) -> Result<()> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_DIRECT);
@@ -55,7 +55,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// Writes and flushes, a second.
+    /// Writes with flushes, a second.
     fn flushes(&self) -> io::Result<f64> {
         let begin = clock::now();
         let mut count = 0;
@@ -70,7 +70,7 @@ impl Stream<'_> {
         })
     }
 
-    /// MiB a second of one piece after the other, several at once, with a flush at the end.
+    /// MiB a second of consecutive pieces, several at once, with a flush at the end.
     fn pieces(&self, request: impl Fn(&mut [u8], u64) -> io::Result<()> + Sync) -> io::Result<f64> {
         let (begin, next) = (clock::now(), AtomicU64::new(0));
         let work = || {
@@ -92,7 +92,7 @@ impl Stream<'_> {
     }
 }
 
-/// Lends a piece of memory that begins where a device wants it to.
+/// Lends a piece of memory with the alignment that a device needs.
 fn with_piece<T>(work: impl FnOnce(&mut [u8]) -> io::Result<T>) -> io::Result<T> {
     let mut memory = vec![0x5a; PIECE + BLOCK];
     let start = memory.as_ptr().align_offset(BLOCK);

@@ -1,4 +1,4 @@
-//! All measurements of a race, and what they say of a row.
+//! All measurements of a race, and the results for each row.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use super::raw::Raw;
 use super::rows::{LOADS, Limit, Load, ROWS, Row, Unit};
 use crate::track::statistics::{Series, Summary};
 
-/// A row under a load, by their places.
+/// Indices of a row and a load.
 type Place = (usize, usize);
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Results {
     pub(super) raw: Raw,
-    /// By row and load, by contestant, by round.
+    /// Samples by row, load and contestant, and then by round.
     samples: BTreeMap<(Place, Who), BTreeMap<u32, Sample>>,
-    /// What could not be measured, and why.
+    /// Failed measurements, with reasons.
     pub(super) troubles: Vec<String>,
 }
 
-/// What a row came to under a load.
+/// Result of a row under a load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     results: &'a Results,
@@ -29,7 +29,7 @@ pub(super) struct Found<'a> {
     pub(super) load: Load,
 }
 
-/// What was wanted and what is.
+/// A goal, and the measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Goal {
     pub(super) wanted: f64,
@@ -49,7 +49,7 @@ impl Results {
         self.samples.entry((place, who)).or_default().insert(round, sample);
     }
 
-    /// All rows under all loads.
+    /// Results of all rows under all loads.
     pub(super) fn found(&self) -> impl Iterator<Item = Found<'_>> {
         let places = (0..ROWS.len()).flat_map(|row| (0..LOADS.len()).map(move |load| (row, load)));
         places.map(|place| {
@@ -70,7 +70,7 @@ impl Found<'_> {
         self.samples(who).map(|(_, sample)| sample.rate).collect::<Series>().median()
     }
 
-    /// Rates of one against those of the other in the same round.
+    /// Ratio of two contestants' rates in the same rounds.
     pub(super) fn ratio(&self, one: Who, other: Who) -> Option<Summary> {
         let others: BTreeMap<_, _> = self.samples(other).collect();
         let both = self
@@ -79,8 +79,8 @@ impl Found<'_> {
         both.collect::<Series>().summary()
     }
 
-    /// Microseconds of a server's processors for a step or a MiB, over all rounds: the kernel's
-    /// figures are too coarse for one.
+    /// Server's processor time in microseconds for a step or a MiB, over all rounds: the kernel's
+    /// figures are too coarse for one round.
     pub(super) fn cpu_us(&self, who: Who) -> Option<f64> {
         let (mut seconds, mut units) = (0.0, 0.0);
         for (_, sample) in self.samples(who) {
@@ -90,20 +90,20 @@ impl Found<'_> {
         (units > 0.0).then_some(seconds * 1e6 / units)
     }
 
-    /// The ratio of the rates, and the one that is wanted.
+    /// The ratio of the rates, and its goal.
     pub(super) fn rate_goal(&self) -> Option<Goal> {
         let found = self.ratio(Who::Ours, Who::Theirs)?.median;
         let wanted = self.row.wanted[self.place.1]?;
         Some(Goal { wanted, found, is_ceiling: false })
     }
 
-    /// The part of the device's own rate, and the one that is wanted.
+    /// The share of the device's own rate, and its goal.
     pub(super) fn share_goal(&self) -> Option<Goal> {
         let (_, wanted) = self.row.wanted_share?;
         Some(Goal { wanted, found: self.share(Who::Ours)?, is_ceiling: false })
     }
 
-    /// The part of the device's own rate, where one is wanted.
+    /// The share of the device's own rate, if the row has a goal for it.
     pub(super) fn share(&self, who: Who) -> Option<f64> {
         let (limit, _) = self.row.wanted_share?;
         let raw = match limit {
@@ -113,14 +113,14 @@ impl Found<'_> {
         Some(self.rate(who)? / raw.median()?)
     }
 
-    /// The part of the other's processor time, and the most that is wanted.
+    /// The ratio of processor time to the other server's, and its maximum.
     pub(super) fn cpu_goal(&self) -> Option<Goal> {
         let wanted = self.row.wanted_cpu?;
         let found = self.cpu_us(Who::Ours)? / self.cpu_us(Who::Theirs)?;
         Some(Goal { wanted, found, is_ceiling: true })
     }
 
-    /// What is counted, in a word.
+    /// Unit of the rate, in a word.
     pub(super) fn unit(&self) -> &'static str {
         match self.row.unit {
             Unit::Steps => "/s",
@@ -133,7 +133,7 @@ impl Found<'_> {
 pub(super) mod tests {
     use super::*;
 
-    /// CREATE, alone, three rounds; the device writes 100 MiB/s.
+    /// Samples of CREATE, alone, in three rounds; the device writes 100 MiB/s.
     pub(in crate::race) fn some() -> Results {
         let mut results = Results::default();
         let mut add = |row, who, round, rate, cpu_s| {

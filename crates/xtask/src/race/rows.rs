@@ -1,13 +1,13 @@
-//! What is measured, under which load, and what we want of it.
+//! The rows to measure, their loads, and our goals.
 
-/// How many calls are under way: one, or one on each of 32 connections.
+/// Number of calls under way: one, or one on each of 32 connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Alone,
     Many,
 }
 
-/// Both, in their order.
+/// Both loads, in order.
 pub(super) const LOADS: [Load; 2] = [Load::Alone, Load::Many];
 
 impl Load {
@@ -20,7 +20,7 @@ impl Load {
     }
 }
 
-/// What counts.
+/// Unit of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Steps a second.
@@ -29,12 +29,12 @@ pub(super) enum Unit {
     Payload,
 }
 
-/// What a rate is held against beside the other server's.
+/// The rate of the device that a row is compared with, beside that of the other server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// The device's sequential write.
+    /// Sequential write of the device.
     Write,
-    /// Its sequential read.
+    /// Sequential read of the device.
     Read,
 }
 
@@ -42,17 +42,17 @@ pub(super) enum Limit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) name: &'static str,
-    /// What `duramen bench` calls it.
+    /// Name of the workload in `duramen bench`.
     pub(super) workload: &'static str,
     pub(super) directories: u64,
     pub(super) unit: Unit,
-    /// Whether everything is forgotten first that could be read again.
+    /// Whether caches are dropped before.
     pub(super) is_cold: bool,
-    /// How often the other server's rate we want, under each load.
+    /// Goals for our rate, as a multiple of the other server's, under each load.
     pub(super) wanted: [Option<f64>; 2],
-    /// Which part of the device's own rate we want.
+    /// Goal for our share of the device's own rate.
     pub(super) wanted_share: Option<(Limit, f64)>,
-    /// How much of the other server's processor time a step, or a MiB, we want to take at most.
+    /// Maximum of our processor time for a step or a MiB, as a fraction of the other server's.
     pub(super) wanted_cpu: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ const fn cold(name: &'static str, workload: &'static str) -> Row {
     Row { is_cold: true, wanted: [None; 2], wanted_share, ..payload(name, workload, [0.0; 2]) }
 }
 
-/// All rows, in the order in which they are measured and shown.
+/// All rows, in the order of measurement and display.
 pub(super) const ROWS: [Row; 17] = [
     Row { wanted_cpu: Some(0.5), ..steps("GETATTR", "getattr", [1.2, 1.5]) },
     steps("LOOKUP", "lookup", [1.2, 2.0]),
@@ -102,22 +102,22 @@ pub(super) const ROWS: [Row; 17] = [
     cold("sequential READ 1 MiB, cold, MiB/s", "read-cold-1m"),
 ];
 
-/// How long, and how much is made before REMOVE and RMDIR under each load.
+/// Duration, and number of objects made before REMOVE and RMDIR under each load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
     pub(super) seconds: f64,
     pub(super) removed: [u64; 2],
-    /// MiB of files that are written or read, of all connections.
+    /// MiB of files that are written or read, over all connections.
     pub(super) file_mib: u64,
 }
 
 impl Amount {
-    /// MiB of files that are written before a round: what is measured takes no more memory.
+    /// MiB of files written before a round: the measurements take no more memory than these.
     pub(super) fn warmed_mib(&self) -> u64 {
         2 * self.file_mib
     }
 
-    /// The words for `duramen bench` that write them.
+    /// Arguments of `duramen bench` that write them.
     pub(super) fn warming(&self) -> Vec<String> {
         let connections = Load::Many.connections();
         let file_mib = self.warmed_mib() / connections;
@@ -129,31 +129,31 @@ impl Amount {
     }
 }
 
-/// What makes the kernel forget what it can read again.
+/// Shell command that drops the kernel's caches.
 const FORGET: &str = "sync; echo 3 > /proc/sys/vm/drop_caches";
 
 impl Row {
-    /// Whether bytes are read.
+    /// Whether the row reads bytes.
     pub(super) fn is_read(&self) -> bool {
         self.workload.starts_with("read")
     }
 
-    /// How a server that only moves bytes is the fastest: with one thread for many connections of
-    /// small calls, which wait for nothing or for a log, else with one for each (measured).
+    /// The faster way for the bare server: one thread for many connections with small calls, which
+    /// wait for nothing or for a log; otherwise one thread for each connection (measured).
     pub(super) fn bare_manner(&self, load: Load) -> &'static str {
         let is_small = load == Load::Many && !self.workload.ends_with("1m") && !self.is_cold;
         if is_small { "together" } else { "apart" }
     }
 
-    /// The words for `duramen bench`.
+    /// Arguments of `duramen bench`.
     pub(super) fn arguments(&self, load: Load, amount: &Amount) -> Vec<String> {
         let connections = load.connections();
         // A COMMIT is sent every 16 MiB of a file.
         let file_mib = (amount.file_mib / connections).max(16);
         let count = match self.workload {
             "remove" | "rmdir" => amount.removed[load as usize],
-            "mkdir" => 30_000, // more, and it takes a second directory
-            // Each part is read once: the second time it is not cold.
+            "mkdir" => 30_000, // more would take a second directory
+            // Each part is read once: a second read would not be cold.
             "read-cold-64k" if self.is_cold => file_mib * 16 * connections,
             "read-cold-1m" if self.is_cold => file_mib * connections,
             _ => 10_000_000,

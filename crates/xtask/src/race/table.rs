@@ -1,4 +1,4 @@
-//! The results as text, which is Markdown.
+//! The results as Markdown.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::results::{Found, Goal, Results};
 use crate::track::statistics::{Series, Summary};
 use crate::track::table::{NOTHING, Table, short, spread};
 
-/// Everything that was measured.
+/// Renders all measurements.
 pub(super) fn render(results: &Results) -> String {
     let mut text = String::new();
     let mut section = |title: &str, table: Table| {
@@ -77,7 +77,7 @@ fn race(results: &Results) -> Table {
     table
 }
 
-/// Those that do not wait for the disk.
+/// Table of the contestants that do not wait for the disk.
 fn delayed(results: &Results) -> Table {
     let mut table = Table::new(&[
         "what",
@@ -105,7 +105,7 @@ fn delayed(results: &Results) -> Table {
     table
 }
 
-/// What client, sockets and device leave to any server.
+/// Table of the limits that client, sockets and device set for any server.
 fn bare(results: &Results) -> Table {
     let mut table = Table::new(&[
         "what",

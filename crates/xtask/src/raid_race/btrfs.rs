@@ -1,5 +1,5 @@
-//! The other one: a file of btrfs, whose data is RAID-5 and whose metadata has two copies, on the
-//! devices that the set had before.
+//! The competitor: a btrfs file, with RAID-5 data and two copies of metadata, on the devices that
+//! the set had before.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use crate::track::disk::fill;
 use crate::track::janitor::{Janitor, quoted};
 use crate::{Result, command};
 
-/// Where it is mounted, from time to time.
+/// The mount point.
 pub(super) struct Btrfs {
     folder: PathBuf,
 }
 
 impl Btrfs {
-    /// Has the janitor take it from this folder at the end, if it is there then. What uses it may
+    /// Promises to unmount it from this folder at the end, if it is mounted then. Its users may
     /// need a moment to end.
     pub(super) fn at(folder: PathBuf, janitor: &mut Janitor) -> Result<Btrfs> {
         fs::create_dir(&folder).while_doing(folder.display())?;
@@ -28,8 +28,9 @@ impl Btrfs {
         Ok(Btrfs { folder })
     }
 
-    /// Makes it on these devices, and a file of so many MiB in it, which is written from end to
-    /// end, and lends that. Nothing is discarded: what is below has its place and keeps it.
+    /// Makes the file system on these devices, with a file of this many MiB that is written
+    /// completely, and lends the file. Nothing is discarded: the files underneath keep their
+    /// allocated space.
     pub(super) fn with_file<T>(
         &self,
         devices: &[&Path],

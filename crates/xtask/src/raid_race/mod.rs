@@ -1,15 +1,15 @@
 //! A set against its disks, and against btrfs: `cargo xtask raid-race`.
 //!
-//! 1. Four files are written from end to end, and loop devices stand over them, past the cache of
-//!    the file system below. All are measured on these four: what they do by themselves, the set
-//!    that they make, and btrfs. No protocol and no file system of ours is in between.
+//! 1. Four files are written completely, and loop devices are set up on them, past the cache of the
+//!    file system below. All measurements use these four: the bare disks, the set that they form,
+//!    and btrfs. No protocol and no file system of ours is in between.
 //! 2. Each measurement is one run of `member-bench`, with the same reactor and the same requests
-//!    for the set and for plain devices. Before each the kernel forgets what it could read again.
+//!    for the set and for plain devices. The kernel's caches are dropped before each.
 //! 3. In a round each of the [`rows`] is measured once for all of its sides, one right after the
-//!    other, as long as none destroys what the next one needs. A ratio is that of two measurements
-//!    of one round; what counts is the median over the rounds.
+//!    other, as long as no measurement destroys what the next one needs. A ratio compares two
+//!    measurements of one round; the result is the median over the rounds.
 //!
-//! The [`janitor`](crate::track::janitor) tidies up, also after an interrupt.
+//! The [`janitor`](crate::track::janitor) cleans up, also after an interrupt.
 
 mod btrfs;
 mod program;
@@ -27,37 +27,37 @@ use crate::track::janitor::Janitor;
 use crate::track::{machine, page};
 use crate::{Failure, Repository, Result, command, setup};
 
-/// How many devices the set is made of. One of them is for parity.
+/// Number of devices in the set. One of them is for parity.
 const MEMBERS: u64 = 4;
 
-/// Durable overwrites that are under way at once.
+/// Concurrent durable overwrites.
 const WRITERS: u32 = 32;
 
-/// What to measure, and how it is told.
+/// The amount to measure, and the output.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How often each is measured.
+    /// Number of measurements of each.
     pub rounds: u32,
-    /// For how long to overwrite each time.
+    /// Seconds of overwrites each time.
     pub seconds: f64,
-    /// Less of everything, to see that it works.
+    /// Short form, to check that it works.
     pub quick: bool,
-    /// Where the devices' files are to be, instead of with the products of the build.
+    /// Folder for the devices' files, instead of that of build products.
     pub folder: Option<PathBuf>,
-    /// Print a list for programs.
+    /// Whether to print JSON.
     pub json: bool,
-    /// The page of which one part is written.
+    /// The page whose part about sets is written.
     pub output: Option<PathBuf>,
 }
 
-/// MiB of everything.
+/// Sizes in MiB.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
-    /// A device.
+    /// Size of a device.
     disk: u64,
-    /// What is written of each in sequence.
+    /// Data written sequentially to each.
     written: u64,
-    /// What overwrites are drawn from.
+    /// Range from which overwrites are drawn.
     overwritten: u64,
 }
 
@@ -71,11 +71,11 @@ impl Plan {
     }
 }
 
-/// Races, prints what came of it, and writes its part of the page; says whether everything could be
+/// Races, prints the results, and writes its part of the page; returns whether everything could be
 /// measured.
 ///
 /// # Errors
-/// When there is nothing to race on.
+/// When the race cannot be set up.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let user = command::capture(Command::new("id").arg("-u"))?;
     if user.trim() != "0" {
@@ -122,13 +122,13 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     Ok(results.are_whole())
 }
 
-/// Where it was, for readers.
+/// Description of the machine, for readers.
 struct Place {
     machine: String,
     load: String,
 }
 
-/// What is raced on.
+/// The devices to race on.
 struct Track<'a> {
     binary: &'a Path,
     disks: &'a [&'a Path],
@@ -138,7 +138,7 @@ struct Track<'a> {
 }
 
 impl Track<'_> {
-    /// Each row once for all of its sides. Their order is that in which each finds what it needs:
+    /// Measures each row once for all of its sides. The order leaves each the state that it needs:
     /// raw writers destroy the set, and a copy destroys the member that is out.
     fn round(&self, round: u32, results: &mut Results) {
         let Amount { written, overwritten, .. } = self.amount;
@@ -195,7 +195,7 @@ impl Track<'_> {
     }
 }
 
-/// The part of the page for people.
+/// Renders the part of the page for people.
 fn part(plan: &Plan, is_direct: bool, place: &Place, results: &Results) -> String {
     let direct = if is_direct {
         "The devices go past its cache (direct I/O)."

@@ -1,4 +1,4 @@
-//! The program that measures, and what it says.
+//! Runs the program that measures, and reads its report.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::failure::While;
 use crate::{Failure, Repository, Result, command};
 
-/// Builds it; gives its path.
+/// Builds it; returns its path.
 pub(super) fn build(repository: &Repository) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--package", "member-bench"]);
@@ -16,8 +16,8 @@ pub(super) fn build(repository: &Repository) -> Result<PathBuf> {
     Ok(repository.target().join("release/member-bench"))
 }
 
-/// Has it make one run, which these words name, on these devices or files. Whatever could be read
-/// again is forgotten first.
+/// Makes one run with these arguments, on these devices or files. The kernel's caches are dropped
+/// before.
 pub(super) fn measure(binary: &Path, words: &str, disks: &[&Path]) -> Result<Value> {
     let forget = "sync; echo 3 > /proc/sys/vm/drop_caches";
     command::capture(Command::new("sh").args(["-c", forget]))?;
@@ -30,7 +30,7 @@ pub(super) fn measure(binary: &Path, words: &str, disks: &[&Path]) -> Result<Val
     }
 }
 
-/// A figure of what it has said.
+/// A figure of its report.
 pub(super) fn figure(report: &Value, name: &str) -> Result<f64> {
     let figure = report[name].as_f64().filter(|figure| *figure > 0.0);
     figure.ok_or_else(|| Failure::new(format!("a report without {name}: {report}")))

@@ -1,4 +1,4 @@
-//! The rows, what is wanted of each, and what all measurements say of it.
+//! The rows, their goals, and the results of all measurements.
 
 use std::collections::BTreeMap;
 
@@ -17,31 +17,31 @@ pub(super) enum Row {
     Overwrite,
 }
 
-/// Who was measured.
+/// A side of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     /// The set.
     Ours,
-    /// What its disks do, or the set when it is whole.
+    /// The bare disks, or the set with all members.
     Limit,
-    /// Another one.
+    /// The competitor.
     Peer,
 }
 
-/// The other one.
+/// Name of the competitor.
 pub(super) const PEER: &str = "btrfs RAID-5";
 
-/// What a row is called, what its figures are, and what is wanted.
+/// Name of a row, its unit, and its goal.
 struct Told {
     name: &'static str,
     unit: &'static str,
-    /// What the limit is.
+    /// Description of the limit.
     limit: &'static str,
-    /// How often the rate of whom.
+    /// Required ratio, and the side that it refers to.
     wanted: (f64, Who),
 }
 
-/// All rows, in the order in which they are shown.
+/// All rows, in the order of display.
 pub(super) const ROWS: [Row; 5] =
     [Row::Write, Row::Read, Row::Degraded, Row::Rebuild, Row::Overwrite];
 
@@ -79,18 +79,18 @@ impl Row {
         Told { name, unit, limit, wanted }
     }
 
-    /// What it is called.
+    /// Name of the row.
     pub(super) fn name(self) -> &'static str {
         self.told().name
     }
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Results {
-    /// Rates, by round.
+    /// Rates by row and side, and then by round.
     samples: BTreeMap<(Row, Who), BTreeMap<u32, f64>>,
-    /// What could not be measured, and why.
+    /// Failed measurements, with reasons.
     pub(super) troubles: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl Results {
         self.rates(row, who).map(|(_, rate)| rate).collect::<Series>().median()
     }
 
-    /// Our rate against that which counts, each two of the same round.
+    /// Our rate relative to the rate that counts, each two from the same round.
     fn ratio(&self, row: Row) -> Option<Summary> {
         let others: BTreeMap<_, _> = self.rates(row, row.told().wanted.1).collect();
         let both = self
@@ -118,7 +118,7 @@ impl Results {
         both.collect::<Series>().summary()
     }
 
-    /// Whether a row comes to what is wanted; unknown where something was not measured.
+    /// Whether a row meets its goal; `None` where a measurement is missing.
     fn is_met(&self, row: Row) -> Option<bool> {
         self.ratio(row).map(|ratio| ratio.median >= row.told().wanted.0)
     }
@@ -128,7 +128,7 @@ impl Results {
         self.troubles.is_empty() && ROWS.iter().all(|&row| self.is_met(row).is_some())
     }
 
-    /// All rows, for a program.
+    /// All rows, as JSON.
     pub(super) fn json(&self) -> Value {
         let row = |&row: &Row| {
             let Told { name, unit, limit, wanted: (wanted, whose) } = row.told();
@@ -153,7 +153,7 @@ impl Results {
         ROWS.iter().map(row).collect()
     }
 
-    /// All rows, for people, and what went wrong.
+    /// All rows as text for people, followed by the errors.
     pub(super) fn text(&self) -> String {
         let head = ["RAID-5 of 4", "ours", "limit", "which is", PEER, "ratio", "spread", "goal"];
         let mut table = Table::new(&[&head[..], &["met"]].concat());
@@ -200,7 +200,7 @@ impl Results {
 mod tests {
     use super::*;
 
-    /// All goals are met in both rounds, by what is told of each.
+    /// Results that meet all goals in both rounds.
     fn good() -> Results {
         let mut results = Results::default();
         for (round, limit) in [(0, 1000.0), (1, 2000.0)] {

@@ -1,10 +1,11 @@
-//! How soon a server answers again that was killed amid its work.
+//! Time until a server answers again that was killed at work.
 //!
-//! 1. A small volume and a large one, sparse, of an engine that has snapshots are made and filled;
-//!    while files are made on the large one, so are its snapshots, each after as many files.
-//! 2. By turns, each is served and has files made on it. Amid that its server is killed, what the
-//!    kernel has in memory goes, and another server is started: the time until that has answered a
-//!    call, and what the disk below read for it.
+//! 1. A small volume and a large, sparse one of an engine with snapshots are created and filled;
+//!    while files are made on the large one, so are its snapshots, each after the same number of
+//!    files.
+//! 2. In turn, each is served while files are made on it. Meanwhile its server is killed, the
+//!    kernel's caches are dropped, and another server is started. The result is the time until it
+//!    has answered a call, and the reads of the disk below.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,49 +21,49 @@ use crate::servers::duramen::{self, Server};
 use crate::temporary::TemporaryFolder;
 use crate::{Failure, Repository, Result, clock, command};
 
-/// How much, and where.
+/// Sizes, and folders.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// An engine that has snapshots.
+    /// An engine with snapshots.
     pub engine: String,
     /// Files on the large volume.
     pub files: u64,
-    /// Snapshots of it.
+    /// Snapshots of the large volume.
     pub snapshots: u64,
-    /// How often each server is killed.
+    /// Number of kills of each server.
     pub starts: usize,
-    /// The server's setting of that name, in MiB.
+    /// Value of the server's setting `cache`, in MiB.
     pub cache: u32,
-    /// Where the volumes are made.
+    /// Folder of the volumes.
     pub folder: Option<PathBuf>,
-    /// A program to measure, in the place of one that is built.
+    /// A program to measure, instead of one that is built.
     pub program: Option<PathBuf>,
 }
 
-/// Files of the small volume, and how many of them are in each directory of any volume.
+/// Files of the small volume, and files in each directory of any volume.
 const SMALL: u64 = 20_000;
 const IN_DIRECTORY: u64 = 1_000;
-/// For how long there is load before a server is killed.
+/// Duration of the load before a server is killed.
 const LOAD: Duration = Duration::from_secs(3);
-/// How often it is looked whether a snapshot is due.
+/// Interval of checks whether a snapshot is due.
 const LOOK: Duration = Duration::from_millis(20);
-/// What is allowed: ms, how many times as long on the large volume, and reads.
+/// Bounds: ms, the ratio of the large volume's time to the small one's, and reads.
 const READY_MS: f64 = 1000.0;
 const TIMES: f64 = 1.5;
 const READS: f64 = 200.0;
 
-/// What one start took.
+/// Costs of one start.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     ms: f64,
-    /// Reads of the disk on which the volume's file lies, whoever asked; none if it has no counter.
+    /// Reads by any process from the disk of the volume's file; `None` if it has no counter.
     reads: Option<f64>,
 }
 
-/// Measures all of it, prints the table, and says whether every bound was held.
+/// Measures everything, prints the table, and returns whether every bound was met.
 ///
 /// # Errors
-/// When anything could not be measured.
+/// When a measurement fails.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     let binary = match &plan.program {
         Some(program) => program.clone(),
@@ -94,7 +95,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     Ok(print(&rows(&turns)))
 }
 
-/// Makes files, and a snapshot each time that their share of the files is there.
+/// Makes files, and a snapshot each time that its share of the files is there.
 fn populate(binary: &Path, server: &Server, files: u64, snapshots: u64) -> Result<()> {
     let (count, directories) = (files.to_string(), files.div_ceil(IN_DIRECTORY).to_string());
     let words = ["population", "--keep", "--connections", "8", "--depth", "16"];
@@ -127,7 +128,7 @@ fn start(binary: &Path, server: &mut Server) -> Result<Start> {
     load.kill().while_doing("ending the load")?;
     load.wait().while_doing("ending the load")?;
     forget_caches()?;
-    fs::read(binary).while_doing(binary.display())?; // only what is read of the volume counts
+    fs::read(binary).while_doing(binary.display())?; // only reads of the volume count
     let (before, begun) = (disk_reads(server.folder()), clock::now());
     server.come_back()?;
     ask(server.port()).while_doing("asking the server")?;
@@ -137,14 +138,14 @@ fn start(binary: &Path, server: &mut Server) -> Result<Start> {
     Ok(Start { ms, reads })
 }
 
-/// Has the kernel forget what it has of files.
+/// Drops the kernel's file caches.
 fn forget_caches() -> Result<()> {
     const CONTROL: &str = "/proc/sys/vm/drop_caches";
     command::run(&mut Command::new("sync"))?;
     fs::write(CONTROL, "3").while_doing(CONTROL)
 }
 
-/// How many reads the disk has done on which a folder lies.
+/// Number of reads so far of the disk with this folder.
 fn disk_reads(folder: &Path) -> Option<f64> {
     let device = fs::metadata(folder).ok()?.dev();
     let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00);

@@ -1,4 +1,4 @@
-//! A line of the table: a figure of a small and of a large volume, and what is allowed.
+//! A line of the table: a figure for a small and for a large volume, and its bound.
 
 /// A figure and its bound.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,7 +7,7 @@ pub(super) struct Row {
     pub(super) small: Option<f64>,
     pub(super) large: f64,
     pub(super) unit: &'static str,
-    /// The most that is allowed, in the unit, if anything is promised.
+    /// Upper bound in the unit, if there is one.
     pub(super) most: Option<f64>,
 }
 
@@ -30,7 +30,7 @@ impl Row {
     }
 }
 
-/// Prints the table; says whether every bound was held.
+/// Prints the table; returns whether every bound was met.
 pub(super) fn print(rows: &[Row]) -> bool {
     println!("| what | small | large | allowed | unit | within |");
     println!("|---|---|---|---|---|---|");

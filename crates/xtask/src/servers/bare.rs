@@ -7,13 +7,13 @@ use std::process::{Child, Command, Stdio};
 use crate::failure::While;
 use crate::{Failure, Repository, Result, command};
 
-/// The server. It ends with this value, and with its standard input: whatever becomes of us.
+/// The server. It ends with this value, and with its standard input, even if we are killed.
 pub(crate) struct Bare {
     process: Child,
     address: String,
 }
 
-/// Builds it; gives its path.
+/// Builds it; returns its path.
 pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--package", "bench", "--example", "bare_server"]);
@@ -22,7 +22,7 @@ pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
 }
 
 impl Bare {
-    /// Starts it with these words behind its port, and waits until it is ready.
+    /// Starts it with these arguments after its port, and waits until it is ready.
     pub(crate) fn start(binary: &Path, words: &[&str]) -> Result<Bare> {
         let mut bare = Command::new(binary);
         bare.arg("0").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -36,7 +36,7 @@ impl Bare {
         Ok(bare)
     }
 
-    /// What `duramen bench` calls it.
+    /// Its target for `duramen bench`.
     pub(crate) fn target(&self) -> String {
         format!("nfs://{}/bare", self.address)
     }

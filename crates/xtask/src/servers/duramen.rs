@@ -17,24 +17,25 @@ use crate::{Failure, Repository, Result, clock, command, program};
 
 /// The program.
 pub(crate) const NAME: &str = "duramen";
-/// How long the server may take until it says that it is ready, also after a crash.
+/// Time limit until the server is ready, also after a crash.
 const READY: Duration = Duration::from_secs(60);
-/// How long the server may take to end when it is asked to.
+/// Time limit for a clean stop of the server.
 const STOP: Duration = Duration::from_secs(60);
-/// How many lines of its log to show when something failed.
+/// Number of lines of its log to show when something failed.
 const LAST_WORDS: usize = 40;
 /// The size of the volume.
 const SIZE: &str = "10G";
-/// The guest's root is root here, so that it can make devices and give files away.
+/// Configuration in which the guest's root is root, so that it can make devices and give files
+/// away.
 const CONFIGURATION: &str = r#"
 [exports.volume]
 clients = [{ network = "127.0.0.1", access = "rw", squash = "none" }]
 "#;
-/// What lets answers come before the disk has them, behind that.
+/// Line added to the configuration to allow answers before the data is on disk.
 const DELAYED: &str = "durability = \"delayed\"\n";
-/// What makes a server forget in a crash what it has answered.
+/// Lines that make a server forget its answers in a crash.
 const FORGETFUL: &str = "\n[reply_cache]\nsurvives = false\n";
-/// What it logs: enough to see each call that was repeated and not executed again.
+/// Log levels: enough to see each call that was repeated and not executed again.
 const LOG: &str = "info,dispatch::reply_cache=debug";
 
 /// A server of one volume.
@@ -44,28 +45,28 @@ pub(crate) struct Server {
     process: Child,
 }
 
-/// What a server is told when it starts, for the first time and again.
+/// Parameters of a server's start, for the first time and again.
 #[derive(Debug)]
 struct Told {
     binary: PathBuf,
     volume: PathBuf,
-    /// Its configuration and what it logs, but for the endings of their names.
+    /// Path of its configuration and log files, without extension.
     files: PathBuf,
     port: u16,
     configuration: String,
-    /// How much memory it may take, unless that is left to it.
+    /// Memory setting, unless the server chooses it.
     memory: Option<String>,
-    /// Further words of its command line.
+    /// Further arguments of its command line.
     more: Vec<String>,
 }
 
-/// That of a device, which is exported by the name of its file.
+/// Configuration for a device, which is exported by the name of its file.
 fn configuration_for(disk: &Path) -> String {
     let export = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
     CONFIGURATION.replace("exports.volume", &format!("exports.{export}"))
 }
 
-/// Builds the release binary; gives its path.
+/// Builds the release binary; returns its path.
 pub(crate) fn build(repository: &Repository) -> Result<PathBuf> {
     program::built(repository, NAME)
 }
@@ -76,7 +77,7 @@ impl Server {
         Told::usual(binary, volume, &["--create", SIZE])?.serve()
     }
 
-    /// The same, of the same program that forgets in a crash what it has answered.
+    /// Makes a volume and serves it with the same program, which forgets its answers in a crash.
     pub(crate) fn create_forgetful(&self, volume: &Path) -> Result<Server> {
         let configuration = format!("{CONFIGURATION}{FORGETFUL}");
         let usual = Told::usual(&self.told.binary, volume, &["--create", SIZE])?;
@@ -88,20 +89,20 @@ impl Server {
         Told::make(binary, volume, &["--size", SIZE, "--policy", policy])?.serve()
     }
 
-    /// The same, of a volume that is declared delayed.
+    /// Makes a volume with this policy, and serves it declared as delayed.
     pub(crate) fn create_delayed(binary: &Path, volume: &Path, policy: &str) -> Result<Server> {
         let usual = Told::make(binary, volume, &["--size", SIZE, "--policy", policy])?;
         Told { configuration: format!("{CONFIGURATION}{DELAYED}"), ..usual }.serve()
     }
 
-    /// The same, small, with the smallest log, if it has one.
+    /// Makes a small volume with this policy, with the smallest log if it has one, and serves it.
     pub(crate) fn create_small(binary: &Path, volume: &Path, policy: &str) -> Result<Server> {
         let log: &[&str] = if policy == "log" { &["--log-size", "2M"] } else { &[] };
         let words = [&["--size", "1G", "--policy", policy], log].concat();
         Told::make(binary, volume, &words)?.serve()
     }
 
-    /// Makes a volume on a set of disks, as these words have it, and serves it.
+    /// Makes a volume on a set of disks with these arguments, and serves it.
     pub(crate) fn create_on_set(binary: &Path, volume: &Path, words: &[String]) -> Result<Server> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Told::make(binary, volume, &words)?.serve()
@@ -112,7 +113,7 @@ impl Server {
         Told::make(binary, volume, &["--size", SIZE, "--engine", engine])?.serve()
     }
 
-    /// The same, of this size, and with so much memory.
+    /// Makes a volume of this engine and size, and serves it with this much memory.
     pub(crate) fn create_sized(
         binary: &Path,
         volume: &Path,
@@ -125,24 +126,24 @@ impl Server {
         Told { memory, ..usual }.serve()
     }
 
-    /// What `duramen info` tells of the volume.
+    /// Output of `duramen info` for the volume, as JSON.
     pub(crate) fn info(&self) -> Result<Value> {
         let mut info = Command::new(&self.told.binary);
         let told = command::capture(info.arg("info").arg(&self.told.volume).arg("--json"))?;
         serde_json::from_str(&told).while_doing("what duramen info tells")
     }
 
-    /// `duramen raid` with a word about the volume; gives what that prints.
+    /// Runs `duramen raid` with a command for the volume; returns its output.
     pub(crate) fn raid(&self, word: &str, more: &[&str]) -> Result<String> {
         command::capture(&mut self.about("raid", word, more))
     }
 
-    /// The same of `duramen snapshot`.
+    /// Runs `duramen snapshot` with a command for the volume; returns its output.
     pub(crate) fn snapshot(&self, word: &str, more: &[&str]) -> Result<String> {
         command::capture(&mut self.about("snapshot", word, more))
     }
 
-    /// The same, not waited for. What it prints is lost.
+    /// Starts `duramen snapshot` in the background. Its output is dropped.
     pub(crate) fn begin_snapshot(&self, word: &str, more: &[&str]) -> Result<Child> {
         let mut snapshot = self.about("snapshot", word, more);
         snapshot.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -155,7 +156,7 @@ impl Server {
         about
     }
 
-    /// Serves `volume` with so much memory; makes it first if it is to have a size.
+    /// Serves `volume` with this much memory; creates it first if a size is given.
     pub(crate) fn with_memory(
         binary: &Path,
         volume: &Path,
@@ -167,8 +168,8 @@ impl Server {
         Told { memory, ..Told::usual(binary, volume, &more)? }.serve()
     }
 
-    /// Makes a volume on a device, and serves it with the device `log`. What else belongs to it is
-    /// in `folder`.
+    /// Makes a volume on a device, and serves it with the device `log`. Its other files are in
+    /// `folder`.
     pub(crate) fn on_devices(
         binary: &Path,
         disk: &Path,
@@ -181,8 +182,8 @@ impl Server {
             .serve()
     }
 
-    /// Makes a disk with soft updates on a device, and serves it as one that is declared delayed.
-    /// Its configuration and what it logs go into `folder`.
+    /// Makes a disk with soft updates on a device, and serves it declared as delayed. Its
+    /// configuration and its log go into `folder`.
     pub(crate) fn delayed_on_device(binary: &Path, disk: &Path, folder: &Path) -> Result<Server> {
         let mut mkfs = Command::new(binary);
         command::capture(mkfs.arg("mkfs").arg(disk).args(["--policy", "softdep"]))?;
@@ -191,8 +192,8 @@ impl Server {
         Told { configuration, files, ..Told::usual(binary, disk, &[])? }.serve()
     }
 
-    /// Makes a disk of this engine on a device, and serves it. Its configuration and what it logs
-    /// go into `folder`.
+    /// Makes a disk of this engine on a device, and serves it. Its configuration and its log go
+    /// into `folder`.
     pub(crate) fn with_engine_on_device(
         binary: &Path,
         disk: &Path,
@@ -206,18 +207,18 @@ impl Server {
         Told { configuration, files, ..Told::usual(binary, disk, &[])? }.serve()
     }
 
-    /// Serves the disk image `volume` as it is.
+    /// Serves the existing disk image `volume`.
     pub(crate) fn open(binary: &Path, volume: &Path) -> Result<Server> {
         Told::usual(binary, volume, &[])?.serve()
     }
 
-    /// What `duramen bench` calls it.
+    /// Its target for `duramen bench`.
     pub(crate) fn target(&self) -> String {
         let name = self.told.volume.file_name().unwrap_or_default().to_string_lossy();
         format!("nfs://127.0.0.1:{}/{name}", self.told.port)
     }
 
-    /// The number of its process.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -240,33 +241,33 @@ impl Server {
         Ok(())
     }
 
-    /// Starts another on the same port, after a death.
+    /// Starts another server on the same port, after a death.
     pub(crate) fn come_back(&mut self) -> Result<()> {
         self.process = self.told.start()?;
         Ok(())
     }
 
-    /// `duramen fsck --repair` of the volume, about to be started. No server may serve it.
+    /// A command `duramen fsck --repair` for the volume. No server may be running on it.
     pub(crate) fn repair(&self) -> Command {
         let mut fsck = Command::new(&self.told.binary);
         fsck.arg("fsck").arg(&self.told.volume).arg("--repair").stdin(Stdio::null());
         fsck
     }
 
-    /// Asks the process to end, and starts another on the same port when it has ended well.
+    /// Stops the process cleanly, and starts another on the same port.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.stop()?;
         self.process = self.told.start()?;
         Ok(())
     }
 
-    /// Lets it have so much memory, or what it takes by itself, from a restart on.
+    /// Sets its memory, or leaves the choice to the server, and restarts it.
     pub(crate) fn restart_with_memory(&mut self, memory: Option<&str>) -> Result<()> {
         self.told.memory = memory.map(str::to_owned);
         self.restart()
     }
 
-    /// How much memory it may take, unless that is left to it.
+    /// Memory setting, unless the server chooses it.
     pub(crate) fn memory(&self) -> Option<&str> {
         self.told.memory.as_deref()
     }
@@ -279,7 +280,7 @@ impl Server {
         }
     }
 
-    /// Asks the process to end, and waits until it has ended well.
+    /// Asks the process to stop, and waits until it has stopped cleanly.
     pub(crate) fn stop(&mut self) -> Result<String> {
         let number = self.process.id().to_string();
         command::run(Command::new("kill").args(["-TERM", &number]))?;
@@ -301,19 +302,19 @@ impl Server {
         }
     }
 
-    /// Checks the volume with the program's own checker. No server may serve it.
+    /// Checks the volume with the program's own checker. No server may be running on it.
     pub(crate) fn check(&self) -> Result<String> {
         let report =
             command::capture(Command::new(&self.told.binary).arg("fsck").arg(&self.told.volume))?;
         Ok(report.lines().last().unwrap_or("nothing to tell").to_owned())
     }
 
-    /// The folder where the volume is.
+    /// The folder that contains the volume.
     pub(crate) fn folder(&self) -> &Path {
         self.told.volume.parent().expect("a volume is in a folder")
     }
 
-    /// All that this server has logged, and those that stood in its place before.
+    /// The log of this server, and of earlier servers in its place.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.told.files.with_extension("log")).unwrap_or_default()
     }
@@ -333,7 +334,7 @@ impl Drop for Server {
 }
 
 impl Told {
-    /// What most are told, and some words more.
+    /// Common parameters, with additional arguments.
     fn usual(binary: &Path, volume: &Path, more: &[&str]) -> Result<Told> {
         Ok(Told {
             binary: binary.to_owned(),
@@ -346,7 +347,7 @@ impl Told {
         })
     }
 
-    /// Makes a volume; gives what its server is told.
+    /// Makes a volume; returns the parameters of its server.
     fn make(binary: &Path, volume: &Path, words: &[&str]) -> Result<Told> {
         command::capture(Command::new(binary).arg("mkfs").arg(volume).args(words))?;
         Told::usual(binary, volume, &[])
@@ -357,8 +358,7 @@ impl Told {
         Ok(Server { told: self, process })
     }
 
-    /// Starts a server and waits until it says that it is ready. What it logs goes to a file
-    /// beside the volume.
+    /// Starts a server and waits until it is ready. Its log goes to a file beside the volume.
     fn start(&self) -> Result<Child> {
         let configuration = self.files.with_extension("toml");
         let cache = self.memory.iter().map(|memory| format!("cache = \"{memory}\"\n"));
@@ -403,8 +403,8 @@ fn wait_until_ready(lines: &Receiver<String>) -> Result<()> {
     }
 }
 
-/// Sends each line that the server prints, and reads on when no receiver listens any more, so that
-/// the server never waits for us.
+/// Forwards each line that the server prints, and continues reading when there is no receiver any
+/// more, so that the server never blocks.
 fn announce(output: impl io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -415,7 +415,7 @@ fn announce(output: impl io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// The last lines of each log of a server in `folder` and in the folders in it, behind its path.
+/// The last lines of each server log in `folder` and its subfolders, after the log's path.
 pub(crate) fn last_words(folder: &Path) -> String {
     let mut words = String::new();
     for log in logs(folder, 1) {
@@ -427,7 +427,7 @@ pub(crate) fn last_words(folder: &Path) -> String {
     words
 }
 
-/// The logs in `folder` and, so many levels down, in the folders in it.
+/// The logs in `folder` and in its subfolders, up to this many levels down.
 fn logs(folder: &Path, levels: u32) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(io::Result::ok);
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -443,18 +443,17 @@ fn logs(folder: &Path, levels: u32) -> Vec<PathBuf> {
     found
 }
 
-/// The ports that may be given to servers. They are below those that the system gives to outgoing
-/// connections: while a server is down its clients try to connect, and a port of that range could
-/// meet itself.
+/// Ports for servers. They are below the system's range for outgoing connections: while a server is
+/// down its clients try to connect, and a port of that range could connect to itself.
 const PORTS: Range<u16> = 21_000..30_000;
 
-/// A port of [`PORTS`] that no program uses. It was not given before, until all have been: a server
-/// that is down just now has its port back when it starts again.
+/// An unused port of [`PORTS`]. It is not handed out again until all have been: a server that is
+/// down just now needs its port when it starts again.
 pub(crate) fn free_port() -> Result<u16> {
     free_ports().map(|[port]| port)
 }
 
-/// The same for several, which differ.
+/// Several different ports of this kind.
 pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     static NEXT: Mutex<Option<u16>> = Mutex::new(None);
     let mut next = NEXT.lock().expect("who holds it does not panic");
@@ -466,7 +465,7 @@ pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     ports.try_into().map_err(|_| Failure::new(format!("no free port in {PORTS:?}")))
 }
 
-/// Runs `duramen bench`; gives its report.
+/// Runs `duramen bench`; returns its report.
 pub(crate) fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<Value> {
     let mut bench = Command::new(binary);
     bench.args(["bench", target, "--json"]).args(more);
@@ -474,7 +473,7 @@ pub(crate) fn bench(binary: &Path, target: &str, more: &[&str]) -> Result<Value>
     serde_json::from_str(&report).while_doing("the report of duramen bench")
 }
 
-/// The same, not waited for. What it prints is lost.
+/// Starts `duramen bench` in the background. Its output is dropped.
 pub(crate) fn begin_bench(binary: &Path, target: &str, more: &[&str]) -> Result<Child> {
     let mut bench = Command::new(binary);
     bench.args(["bench", target]).args(more);

@@ -1,8 +1,8 @@
 //! nfs-ganesha, a server that we did not write, on a port of this machine.
 //!
-//! It gives files through the handles of a real file system, which not every kind has. It wants a
-//! port mapper; one is started unless there is one. Several may run at once: each has a port of its
-//! own for MOUNT too, since the port mapper knows but one of them.
+//! It serves files through the handles of a real file system, which not every kind has. It needs a
+//! port mapper; one is started if none is running. Several servers may run at once: each also has
+//! its own port for MOUNT, since the port mapper knows only one of them.
 
 use std::fs;
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use crate::failure::While;
 /// The port mapper's port.
 const MAPPER: u16 = 111;
 
-/// How many lines of its log to show when something failed.
+/// Number of lines of its log to show when something failed.
 const LAST_WORDS: usize = 20;
 
 /// A server of one folder. It ends with this value.
@@ -29,7 +29,7 @@ pub(crate) struct Ganesha {
 }
 
 impl Ganesha {
-    /// Serves the folder `export`. What belongs to the server itself is in `folder`.
+    /// Serves the folder `export`. The server's own files are in `folder`.
     pub(crate) fn start(folder: &Path, export: &Path) -> Result<Ganesha> {
         let [port, mount_port] = free_ports()?;
         let configuration = folder.join("ganesha.conf");
@@ -43,7 +43,7 @@ impl Ganesha {
         Ok(Ganesha { process, port, mount_port, export: export.to_owned() })
     }
 
-    /// What `duramen bench` calls it.
+    /// Its target for `duramen bench`.
     pub(crate) fn target(&self) -> String {
         format!("nfs://127.0.0.1:{}{}", self.port, self.export.display())
     }
@@ -53,7 +53,7 @@ impl Ganesha {
         self.mount_port
     }
 
-    /// The number of its process.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -63,20 +63,21 @@ fn log(folder: &Path) -> PathBuf {
     folder.join("ganesha.log")
 }
 
-/// The last lines of the log of those that had this folder.
+/// The last lines of the log of the servers that had this folder.
 pub(crate) fn last_words(folder: &Path) -> String {
     let log = fs::read_to_string(log(folder)).unwrap_or_default();
     let lines: Vec<_> = log.lines().collect();
     lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
 }
 
-/// A port mapper of our own, unless there is one.
+/// Starts a port mapper, unless one is running.
 pub(crate) fn mapper() -> Result<Option<Process>> {
     if TcpStream::connect(("127.0.0.1", MAPPER)).is_ok() {
         return Ok(None);
     }
-    // It takes 127.0.0.1 in any case, and Debian 12's crashes when it is told to; told of another
-    // address of this machine, it leaves the others alone as far as it can.
+    // It listens on 127.0.0.1 in any case, and Debian 12's crashes if that is an argument; with
+    // another address of this machine as argument, it does not listen on further ones if it can
+    // avoid that.
     let mut mapper = Process::start(
         "rpcbind",
         Command::new("/usr/sbin/rpcbind").args(["-f", "-h", "127.0.0.2"]),

@@ -1,4 +1,4 @@
-//! A server that we did not write, as a process of its own.
+//! A server that we did not write, as a child process.
 
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -7,23 +7,23 @@ use std::time::Duration;
 use crate::failure::While;
 use crate::{Failure, Result, clock, command};
 
-/// How long one may take to start.
+/// Time limit for a start.
 const READY: Duration = Duration::from_secs(30);
 
-/// How long it may take to end when it is asked to.
+/// Time limit for a stop on request.
 const END: Duration = Duration::from_secs(10);
 
 /// A process that ends with this value.
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts one that says nothing.
+    /// Starts a process without output.
     pub(super) fn start(name: &str, program: &mut Command) -> Result<Process> {
         let quiet = program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         quiet.spawn().map(Process).while_doing(name)
     }
 
-    /// Its number.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }

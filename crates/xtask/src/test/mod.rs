@@ -1,14 +1,14 @@
-//! Everything that a change must pass: what is cheap and finds most comes first.
+//! Everything that a change must pass: cheap steps that find most come first.
 //!
-//! All of it is built once, in one profile, optimised a little and with all assertions: tests,
+//! Everything is built once, in one profile, slightly optimised and with all assertions: tests,
 //! campaigns, the lab, and the server that the real client uses. Each step has a budget
-//! ([`crate::budgets`]). Samples follow from a seed, which is that of the commit: each commit plays
-//! another sample, and the same commit the same. `--full` plays everything, for hours.
+//! ([`crate::budgets`]). Samples follow from a seed, that of the commit: each commit plays another
+//! sample, and the same commit the same one. `--full` plays everything, for hours.
 //!
-//! A step that fails does not keep the later ones from running: whoever waits for a slow run wants
-//! to know all that is wrong. At the end stand the seconds of each step, what each has drawn, and
-//! the slowest tests; the last line is the sum over all runners, `N passed, M failed`. A campaign
-//! is a test there, and so is each step that is no runner of tests, if it fails.
+//! A step that fails does not prevent later ones: a person who waits for a slow run wants to know
+//! all failures. At the end follow the seconds of each step, the draws of each campaign, and the
+//! slowest tests; the last line is the sum over all runners, `N passed, M failed`. A campaign
+//! counts as one test there, and so does each step that is not a test runner, if it fails.
 
 mod programs;
 mod report;
@@ -22,12 +22,12 @@ use crate::budgets::{self, ROWS, Row};
 use crate::client_test::{self, Plan as ClientPlan};
 use crate::{Failure, Repository, Result, Totals, bench_test, command, lab, program, setup, tidy};
 
-/// How much to test.
+/// The amount to test.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
     /// Everything, not a sample.
     pub full: bool,
-    /// From which all that is drawn follows; else from the commit.
+    /// Seed of all draws; by default derived from the commit.
     pub seed: Option<u64>,
 }
 
@@ -35,12 +35,12 @@ pub struct Plan {
 const FOREIGN: [(&str, &str); 3] =
     [("ffs/it", "freebsd"), ("ffs/it", "damage::oracle"), ("fsck/fsck", "freebsd")];
 
-/// Runs everything; says whether all of it passed.
+/// Runs everything; returns whether all of it passed.
 pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     setup::all(repository)?;
     let seed = plan.seed.unwrap_or_else(|| of_commit(repository));
     println!("== the seed is {seed}; to draw the same again: cargo xtask test --seed {seed}");
-    // Budgets are those of a sample, on the machines that judge changes.
+    // Budgets apply to a sample, on the machines that judge changes.
     let holds_budgets = !plan.full && std::env::var_os("CI").is_some();
     let mut report = Report::new(holds_budgets);
     sources(repository, &mut report);
@@ -55,7 +55,7 @@ pub fn run(repository: &Repository, plan: &Plan) -> Result<bool> {
     Ok(report.finish())
 }
 
-/// What is judged without a build.
+/// Checks that need no build.
 fn sources(repository: &Repository, report: &mut Report) {
     let cargo = |words: &[&str]| {
         command::run(Command::new("cargo").args(words).current_dir(repository.root()))
@@ -67,7 +67,7 @@ fn sources(repository: &Repository, report: &mut Report) {
     });
 }
 
-/// The builds; none if the tests do not build.
+/// Builds everything; `None` if the tests do not build.
 fn built(repository: &Repository, report: &mut Report) -> Option<Vec<Program>> {
     let mut lint = Command::new("cargo");
     lint.args(["clippy", "--quiet", "--workspace", "--all-targets", "--all-features"]);
@@ -81,7 +81,8 @@ fn built(repository: &Repository, report: &mut Report) -> Option<Vec<Program>> {
     programs
 }
 
-/// A stranger's clone has no folder `shared` beside it: the tests that look for it skip then.
+/// Runs tests as in a stranger's clone, without the folder `shared` beside it: tests that look for
+/// it skip then.
 fn alone(programs: &[Program]) -> Result<Ran> {
     let run = |(name, filter)| {
         let found = programs.iter().find(|program| program.name == name);
@@ -112,7 +113,7 @@ fn campaigns(repository: &Repository, plan: &Plan, seed: u64, report: &mut Repor
     });
 }
 
-/// The papers, measuring, and the real client.
+/// Runs the papers, the measurements, and the real client.
 fn others(repository: &Repository, plan: &Plan, seed: u64, report: &mut Report) {
     let counted = |totals: Result<Totals>| totals.map(|totals| Ran { totals, ..Ran::default() });
     let built = |name: &str| repository.target().join("debug").join(name);
@@ -138,7 +139,7 @@ fn others(repository: &Repository, plan: &Plan, seed: u64, report: &mut Report) 
     report.step(budgets::CLIENT, || counted(client_test::run(repository, &client)));
 }
 
-/// A seed that each commit has of its own.
+/// A seed derived from the commit.
 fn of_commit(repository: &Repository) -> u64 {
     let mut git = Command::new("git");
     git.args(["rev-parse", "HEAD"]).current_dir(repository.root());

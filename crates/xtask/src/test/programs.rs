@@ -1,4 +1,4 @@
-//! The programs of tests that a build has made, run two at a time, and what each test took.
+//! The test programs of a build, run two at a time, with the time of each test.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::{Failure, Repository, Result, Totals, command};
 
-/// What all tests are built from. With all features: bugs can be planted then, and tests that
-/// should find them are run too.
+/// Build arguments of all tests. With all features: then bugs can be planted, and the tests that
+/// should find them run too.
 const TESTS: [&str; 3] = ["test", "--workspace", "--all-features"];
 
-/// The programs that take longest begin first.
+/// Programs that take longest, which start first.
 const LONGEST: [&str; 4] = ["cli/it", "ffs/it", "raid/it", "shadow/it"];
 
-/// A program of tests.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     path: PathBuf,
-    /// The folder of its package, in which it runs.
+    /// Folder of its package, in which it runs.
     folder: PathBuf,
     /// Package and target, as in `ffs/it`.
     pub(super) name: String,
@@ -30,7 +30,7 @@ pub(super) struct Program {
 /// A test and the time that it took.
 pub(super) type Timed = (Duration, String);
 
-/// What was run.
+/// Results of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ran {
     pub(super) totals: Totals,
@@ -38,7 +38,7 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    /// What was run; what cannot be carried out is told, and counts as one failure.
+    /// The results; a failure to run is printed, and counts as one failure.
     pub(super) fn of(carried_out: Result<Self>) -> Self {
         carried_out.unwrap_or_else(|failure| {
             println!("{failure}");
@@ -46,7 +46,7 @@ impl Ran {
         })
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(super) fn plus(mut self, other: Self) -> Self {
         self.totals += other.totals;
         self.timed.extend(other.timed);
@@ -54,7 +54,7 @@ impl Ran {
     }
 }
 
-/// Builds all tests, and with them all programs; gives the programs of tests.
+/// Builds all tests, and with them all programs; returns the test programs.
 pub(super) fn build(repository: &Repository) -> Result<Vec<Program>> {
     let mut build = cargo(repository, &TESTS);
     build.args(["--no-run", "--quiet", "--message-format", "json-render-diagnostics"]);
@@ -67,7 +67,7 @@ pub(super) fn build(repository: &Repository) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The examples of the documentation, which are programs of their own.
+/// Runs the examples of the documentation, which are separate programs.
 pub(super) fn examples(repository: &Repository) -> Result<Ran> {
     run(cargo(repository, &TESTS).args(["--doc", "--quiet"]), "doc")
 }
@@ -78,7 +78,7 @@ fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
     cargo
 }
 
-/// The programs of tests among all that cargo says it has built.
+/// The test programs in cargo's list of build products.
 fn programs(built: &str) -> Vec<Program> {
     let messages = built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let program = |message: Value| {
@@ -95,10 +95,10 @@ fn programs(built: &str) -> Vec<Program> {
 }
 
 impl Program {
-    /// Runs its tests, all of them or those of which the name has `filter` in it.
+    /// Runs its tests, or only those whose names contain `filter`.
     pub(super) fn run(&self, filter: Option<&str>, alone: bool) -> Result<Ran> {
         let mut tests = Command::new(&self.path);
-        // As cargo has it; and the harness tells times only to who says that they may change.
+        // As cargo does it; and the test harness reports times only with unstable options.
         tests.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         tests.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
         tests.args(filter);
@@ -129,7 +129,7 @@ pub(super) fn run_all(programs: &[Program]) -> Result<Ran> {
     Ok(all.into_inner().expect("both are done"))
 }
 
-/// Runs programs of tests, shows what they print when they have ended, and counts.
+/// Runs test programs, shows their output when they have ended, and counts.
 fn run(tests: &mut Command, name: &str) -> Result<Ran> {
     let mut ran = Ran::default();
     let (passed, printed) = command::output(tests)?;

@@ -1,4 +1,4 @@
-//! Steps as they are carried out, and the table at their end.
+//! Runs steps, and prints the table at the end.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::programs::{Ran, Timed};
 use crate::budgets::{RUN_SECONDS, Step};
 use crate::{Failure, Result, Totals, clock, command};
 
-/// The slowest tests that are named.
+/// Number of slowest tests that are listed.
 const SLOWEST: usize = 10;
 
-/// A step that was carried out.
+/// A finished step.
 #[derive(Debug)]
 struct Done {
     name: String,
@@ -21,7 +21,7 @@ struct Done {
     drew: String,
 }
 
-/// What one run has done so far.
+/// Results of a run so far.
 #[derive(Debug)]
 pub(super) struct Report {
     totals: Totals,
@@ -31,7 +31,7 @@ pub(super) struct Report {
     holds_budgets: bool,
 }
 
-/// What a campaign has drawn.
+/// Result of a campaign.
 #[derive(Debug)]
 pub(super) struct Drawn {
     pub(super) passed: bool,
@@ -61,8 +61,8 @@ impl Report {
         Self { totals: Totals::default(), done: Vec::new(), timed: Vec::new(), holds_budgets }
     }
 
-    /// Carries out a step, which is reported if it is a quarter over its budget, and fails if it is
-    /// far over that and budgets are held. One that cannot be carried out counts as one failure.
+    /// Runs a step. It is reported if it exceeds its budget by a quarter, and fails if it exceeds
+    /// it by far and budgets are enforced. A step that cannot be run counts as one failure.
     pub(super) fn step(&mut self, step: Step, carry_out: impl FnOnce() -> Result<Ran>) {
         println!("== {}", step.name);
         let start = clock::now();
@@ -80,7 +80,7 @@ impl Report {
         self.done.push(Done { name: step.name.into(), seconds, budget: step.seconds, drew });
     }
 
-    /// Carries out a campaign, which is one test.
+    /// Runs a campaign, which is one test.
     pub(super) fn campaign(
         &mut self,
         words: &str,
@@ -101,7 +101,7 @@ impl Report {
         self.done.push(Done { name: words.to_owned(), seconds, budget, drew });
     }
 
-    /// Prints the table and the sum; says whether all passed.
+    /// Prints the table and the sum; returns whether all passed.
     pub(super) fn finish(mut self) -> bool {
         println!("\n{:>8} {:>7}  {:<58} drew", "seconds", "budget", "step");
         for Done { name, seconds, budget, drew } in &self.done {

@@ -1,4 +1,4 @@
-//! A clone stays small: large files are made by the tests that need them.
+//! A clone stays small: tests create the large files that they need.
 
 use super::Findings;
 use super::tree::Tree;

@@ -1,8 +1,8 @@
-//! Modules import downwards: no two neighbours need each other, through any number of others.
+//! Modules import downwards: no two neighbours need each other, directly or through others.
 //!
-//! Neighbours are the modules that one parent has. A module stands for all that is below it, and
-//! what children take from their parent is free: it is what they share. A name that a parent hands
-//! on is taken from where it comes. Tests may import what they like.
+//! Neighbours are the modules of one parent. A module includes everything below it, and imports of
+//! children from their parent are free: these are shared items. A name that a parent re-exports
+//! counts as imported from its origin. Tests may import anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ type Module<'a> = Vec<&'a str>;
 
 /// The modules of a crate.
 struct Modules<'a> {
-    /// The file of each.
+    /// File of each module.
     files: BTreeMap<Module<'a>, &'a str>,
-    /// What each imports: under which name, and along which path.
+    /// Imports of each module.
     imports: BTreeMap<Module<'a>, Vec<Import<'a>>>,
 }
 
@@ -24,7 +24,7 @@ struct Modules<'a> {
 struct Import<'a> {
     line: usize,
     path: Vec<&'a str>,
-    /// Under which name the module has it.
+    /// Name of the imported item in the module.
     name: &'a str,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Modules<'a> {
         Self { files, imports }
     }
 
-    /// Which module needs which, and at which line.
+    /// The needs between modules, each with its line.
     fn needs(&self) -> Vec<(&Module<'a>, Module<'a>, usize)> {
         let mut needs = Vec::new();
         for (module, imports) in &self.imports {
@@ -66,7 +66,7 @@ impl<'a> Modules<'a> {
         needs
     }
 
-    /// Looks for circles among the children of a module.
+    /// Checks for circles among the children of a module.
     fn judge(
         &self,
         parent: &[&'a str],
@@ -93,7 +93,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// The module that a path leads to, as `from` has it; nothing where it leads out of the crate.
+    /// The module that a path in `from` leads to; `None` where it leads out of the crate.
     fn target(&self, from: &[&'a str], path: &[&'a str], depth: usize) -> Option<Module<'a>> {
         let mut rest = path;
         let mut module = match rest.first()? {
@@ -110,7 +110,7 @@ impl<'a> Modules<'a> {
                     module.push(first);
                 }
                 item => {
-                    // The parent may have it from elsewhere.
+                    // The parent may re-export it from elsewhere.
                     let handed = self.imports[&module].iter().find(|import| import.name == item);
                     let Some(handed) = handed.filter(|_| depth < 8) else { return Some(module) };
                     let target = self.target(&module, &handed.path, depth + 1);
@@ -123,7 +123,7 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// Whether `from` needs `to`, through any number of others.
+/// Whether `from` needs `to`, directly or through others.
 fn reaches<T>(needs: &BTreeMap<&str, BTreeMap<&str, T>>, from: &str, to: &str) -> bool {
     let (mut seen, mut waiting) = (BTreeSet::new(), vec![from]);
     while let Some(module) = waiting.pop() {
@@ -137,12 +137,12 @@ fn reaches<T>(needs: &BTreeMap<&str, BTreeMap<&str, T>>, from: &str, to: &str) -
     false
 }
 
-/// The child of `parent` in which a module is.
+/// The child of `parent` that contains a module.
 fn child_of<'m, 'a>(parent: &[&'a str], module: &'m [&'a str]) -> Option<&'m &'a str> {
     module.strip_prefix(parent).and_then(<[_]>::first)
 }
 
-/// The module of a file, from the folder of sources on; nothing for tests.
+/// The module of a file, from the folder of sources on; `None` for tests.
 fn module_of(path: &str) -> Option<Module<'_>> {
     let mut names = path.strip_suffix(".rs")?.split('/').collect::<Vec<_>>();
     if matches!(names.as_slice(), ["lib" | "main"]) || names.last() == Some(&"mod") {
@@ -151,8 +151,7 @@ fn module_of(path: &str) -> Option<Module<'_>> {
     (names.last() != Some(&"tests") && names.first() != Some(&"bin")).then_some(names)
 }
 
-/// The paths that code names: what it imports, and those that begin at the root of the crate or at
-/// the parent.
+/// The paths in code: its imports, and those that begin at the root of the crate or at the parent.
 fn imports_of(code: &str) -> Vec<Import<'_>> {
     let tokens = rust::tokens(code);
     let mut imports = Vec::new();
@@ -169,7 +168,7 @@ fn imports_of(code: &str) -> Vec<Import<'_>> {
                     at += 3;
                     path.push(tokens[at].1);
                 }
-                imports.push(Import { line, path, name: "" }); // it is handed on to no module
+                imports.push(Import { line, path, name: "" }); // it is re-exported to no module
                 at = at.max(start + 1);
             }
             _ => at += 1,
@@ -183,7 +182,7 @@ fn is_path(tokens: &[(usize, &str)], at: usize) -> bool {
     matches!(tokens.get(at + 1..at + 3), Some([(_, ":"), (_, ":")]))
 }
 
-/// Reads a tree of imports, which begins at `at` behind `prefix`. Gives back where it ends.
+/// Reads a tree of imports, which begins at `at` after `prefix`. Returns its end.
 fn tree<'a>(
     tokens: &[(usize, &'a str)],
     mut at: usize,

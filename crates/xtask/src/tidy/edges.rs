@@ -1,14 +1,15 @@
-//! Which crate may know which: the cheapest wall there is.
+//! Allowed dependencies between crates: the cheapest wall there is.
 //!
-//! The rules hold for what a crate is built from, through any number of other crates of ours.
-//! What only its tests need is free, but for `server`, which nothing below it may need even then.
+//! The rules apply to a crate's build dependencies, directly or through other crates of ours.
+//! Dependencies of its tests are free, except on `server`, which no crate below it may need even
+//! then.
 
 use std::collections::BTreeMap;
 
 use super::Findings;
 use super::tree::Tree;
 
-/// Crates that run under the simulator as they do in production.
+/// Crates that run the same under the simulator as in production.
 const PURE: &[&str] = &[
     "block",
     "cache",
@@ -36,7 +37,7 @@ const PURE: &[&str] = &[
     "vnode",
 ];
 
-/// Which crates must not depend on which, and why.
+/// Forbidden dependencies, with reasons.
 const NEVER: &[(&[&str], &[&str], &str)] = &[
     (PURE, &["tokio", "server"], "it must run without sockets and a reactor, under the simulator"),
     (&["nfs"], &["designs", "ffs", "lfs", "shadow", "namespace"], "a protocol knows no engine"),
@@ -64,13 +65,13 @@ const NEVER: &[(&[&str], &[&str], &str)] = &[
     ),
 ];
 
-/// Outside crates that only some may name.
+/// Outside crates that only some crates may use.
 const RESERVED: &[(&str, &[&str], &str)] = &[
     ("tokio", &["server", "bench"], "sockets and the reactor are theirs alone"),
     ("hyper", &["server"], "it lends the others its client of the control channel"),
 ];
 
-/// Which crates may depend, among our own, on these alone.
+/// Crates that may depend, among our own, only on these.
 const ONLY: &[(&str, &[&str])] = &[
     ("planted", &[]),
     ("runtime", &[]),
@@ -91,10 +92,10 @@ const ONLY: &[(&str, &[&str])] = &[
     ("vnode", &["block", "cache", "directory", "namespace", "planted", "runtime", "vfs"]),
 ];
 
-/// What a crate's manifest names.
+/// Dependencies in a crate's manifest.
 #[derive(Debug, Default)]
 struct Needs {
-    /// The manifest.
+    /// Path of the manifest.
     path: String,
     /// Dependencies of the crate itself and of its build script, each with its line.
     built: Vec<(String, usize)>,
@@ -147,13 +148,13 @@ fn reaches(crates: &BTreeMap<&str, Needs>, from: &str, to: &str) -> bool {
     from == to || built.iter().any(|(need, _)| reaches(crates, need, to))
 }
 
-/// What the crate is called by those that need it: its folder may be called otherwise.
+/// Name of the crate for its dependents: its folder may have another name.
 fn package_name(manifest: &str) -> Option<&str> {
     let mut lines = manifest.lines().skip_while(|line| line.trim() != "[package]");
     lines.find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
 }
 
-/// The dependencies that a manifest names, in whatever of its ways.
+/// The dependencies in a manifest, in any of its notations.
 fn needs(manifest: &str) -> Needs {
     let mut needs = Needs::default();
     let mut section = String::new();

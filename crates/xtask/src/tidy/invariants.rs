@@ -1,11 +1,12 @@
-//! Each numbered invariant of a file is asserted where it could break, or the file says why not.
+//! Each numbered invariant of a file is asserted where it could break, or the file gives the
+//! reason.
 //!
-//! The list stands in the opening docs, behind a line that says `Invariants`. What asserts one of
-//! them says `invariant N` in its message: `assert!` and its sisters, `panic!`, `unreachable!` or
-//! `expect`. It stands in the file of the list or, for the list of a folder, in a file below that
-//! has none of its own; messages in tests do not count. The paragraph behind the list names those
-//! that are not asserted, in groups: numbers, a comma, a reason. A semicolon stands between groups,
-//! a full stop at the end:
+//! The list is in the opening docs, after a line that says `Invariants`. An assertion of one has
+//! `invariant N` in its message: `assert!` and its variants, `panic!`, `unreachable!` or `expect`.
+//! It is in the file of the list or, for the list of a folder, in a file below that has no list of
+//! its own; messages in tests do not count. The paragraph after the list names those that are not
+//! asserted, in groups: numbers, a comma, a reason. A semicolon separates groups, and a full stop
+//! ends the paragraph:
 //!
 //! ```text
 //! Not asserted: 2 and 4, which are about time; 5, which the type of a borrow keeps.
@@ -20,10 +21,10 @@ use super::{Findings, rust};
 const UNFINISHED: &[&str] =
     &["crates/bench/src/bare/store.rs", "crates/torture/src/world/connection.rs"];
 
-/// Where the list of them stands.
+/// The file with that list.
 const HERE: &str = "crates/xtask/src/tidy/invariants.rs";
 
-/// What says in front of its brackets that their literals are the message of an assertion.
+/// Words before brackets whose literals are the message of an assertion.
 const ASSERTIONS: &[&str] = &[
     "assert",
     "assert_eq",
@@ -35,19 +36,19 @@ const ASSERTIONS: &[&str] = &[
     "unreachable",
 ];
 
-/// How the paragraph with the reasons begins.
+/// Begin of the paragraph with the reasons.
 const REASONS: &str = "Not asserted: ";
 
 /// The invariants of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct List {
-    /// The line of each, by its number.
+    /// Line of each invariant, by its number.
     lines: BTreeMap<u64, usize>,
-    /// Those that are not asserted for a reason, each with its line.
+    /// Invariants that are not asserted for a reason, each with its line.
     excused: BTreeMap<u64, usize>,
 }
 
-/// What is wrong with a file, by the line.
+/// Violations in a file, each with its line.
 type Wrongs = Vec<(usize, String)>;
 
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {
@@ -84,7 +85,7 @@ fn check_but(tree: &Tree, unfinished: &[&str], findings: &mut Findings) {
         let asserted = asserted.remove(path).unwrap_or_default();
         wrongs.entry(path).or_default().extend(list.wrongs(&asserted));
     }
-    // Of a tree without this list, the exceptions are of another one.
+    // In a tree without this list, the exceptions belong to another tree.
     let is_meant = |path: &str| tree.file(path).or_else(|| tree.file(HERE)).is_some();
     let needless = |path: &&&str| wrongs.get(**path).is_none_or(Vec::is_empty) && is_meant(path);
     for path in unfinished.iter().filter(needless) {
@@ -96,7 +97,7 @@ fn check_but(tree: &Tree, unfinished: &[&str], findings: &mut Findings) {
 }
 
 impl List {
-    /// What is wrong with a list of which these are asserted.
+    /// Violations in a list, given the asserted numbers.
     fn wrongs(&self, asserted: &BTreeSet<u64>) -> Wrongs {
         let mut wrongs = Vec::new();
         for (number, line) in &self.lines {
@@ -119,7 +120,8 @@ impl List {
     }
 }
 
-/// The files whose lists a file may cite, the nearest first: it, and those of the folders above.
+/// The files whose lists a file may cite, the nearest first: the file itself, and those of the
+/// folders above.
 fn lists_above(path: &str) -> Vec<String> {
     let mut above = vec![path.to_owned()];
     let mut folder = path;
@@ -175,7 +177,7 @@ fn list(text: &str) -> Result<List, (usize, String)> {
     Ok(list)
 }
 
-/// The numbers of a paragraph with reasons; nothing if it does not read as it should.
+/// The numbers in a paragraph with reasons; `None` if it is malformed.
 fn excused(paragraph: &str) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     let groups = paragraph.strip_prefix(REASONS)?.strip_suffix('.')?;
@@ -200,8 +202,8 @@ fn excused(paragraph: &str) -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-/// The invariants that messages of assertions cite, in front of the tests of a file; each with the
-/// line of the message.
+/// The invariants cited by messages of assertions, before the tests of a file; each with the line
+/// of the message.
 fn cited(text: &str) -> Vec<(usize, u64)> {
     let code: Vec<char> = rust::code(text).chars().collect();
     let mut cited = Vec::new();
@@ -222,7 +224,7 @@ fn cited(text: &str) -> Vec<(usize, u64)> {
     cited
 }
 
-/// Whether what stands at `at` is within the brackets of an assertion.
+/// Whether position `at` is within the brackets of an assertion.
 fn is_message(code: &[char], at: usize) -> bool {
     let (mut depth, mut opening) = (0, None);
     for (index, &character) in code[..at].iter().enumerate().rev() {
@@ -247,7 +249,7 @@ fn is_message(code: &[char], at: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// What is found in a tree of one file.
+    /// Findings in a tree of one file.
     fn findings(text: &str, unfinished: &[&str]) -> Vec<(usize, String)> {
         let tree = Tree::of(&[("crates/log/src/log.rs", text)]);
         let mut findings = Findings::default();
@@ -255,7 +257,7 @@ mod tests {
         findings.0.into_iter().map(|finding| (finding.line, finding.what)).collect()
     }
 
-    /// Asserts that one thing is found, at `line`, and that it speaks of `subject`.
+    /// Asserts that there is one finding, at `line`, and that it mentions `subject`.
     #[track_caller]
     fn has_one(text: &str, line: usize, subject: &str) {
         let findings = findings(text, &[]);

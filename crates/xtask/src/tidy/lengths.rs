@@ -1,5 +1,5 @@
-//! Files and functions that fit in a head. A ratchet: the lists below name what was longer when
-//! it was measured, and may only lose entries or lower their figures.
+//! Length limits of files and functions. A ratchet: the lists below have those that were longer
+//! when measured, and may only lose entries or lower their figures.
 
 use super::tree::Tree;
 use super::{Findings, rust};
@@ -7,9 +7,9 @@ use super::{Findings, rust};
 const FILE_LINES: usize = 800;
 const FUNCTION_LINES: usize = 70;
 
-/// Files that are longer, and how long they are.
+/// Longer files, with their lengths.
 const LONG_FILES: &[(&str, usize)] = &[];
-/// Functions that are longer, and how long they are.
+/// Longer functions, with their lengths.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
 
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {
@@ -28,8 +28,8 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
     }
 }
 
-/// Judges one length. An exception that is longer than need be is a finding too: lowered, it can
-/// never be used again.
+/// Checks one length. An exception that is larger than necessary is a finding too: once lowered, it
+/// cannot grow again.
 fn judge(
     findings: &mut Findings,
     path: &str,

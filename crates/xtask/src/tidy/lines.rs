@@ -1,4 +1,4 @@
-//! Lines that a reader can take in: 100 columns, and nothing invisible at their ends.
+//! Lines of at most 100 columns, without trailing blanks.
 
 use super::Findings;
 use super::tree::Tree;
@@ -26,7 +26,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
     }
 }
 
-/// Whether a line of Markdown is a row of a table, or holds an address.
+/// Whether a line of Markdown is a row of a table, or contains a URL.
 fn cannot_break(line: &str) -> bool {
     line.trim_start().starts_with('|') || line.contains("https://") || line.contains("http://")
 }

@@ -1,4 +1,4 @@
-//! Documents that point at each other, and at code, must point at something.
+//! Links in documents, to each other and to code, must lead to an existing file.
 
 use super::Findings;
 use super::tree::Tree;
@@ -23,7 +23,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
     files.filter(|file| !file.is_empty() && !file.contains("://"))
 }
 
-/// Whether `target`, seen from the document `path`, is a file or a folder of the repository.
+/// Whether `target`, relative to the document `path`, is a file or a folder of the repository.
 fn exists(tree: &Tree, path: &str, target: &str) -> bool {
     let mut parts = path.split('/').collect::<Vec<_>>();
     parts.pop();

@@ -1,8 +1,8 @@
 //! Checks of the repository itself, cheap enough to run at every test.
 //!
 //! A rule that a machine can check is a rule that no author has to remember, explain, or defend in
-//! a review. Each check is one file here and one function `(tree, findings)`; each finding says
-//! where it is, what is wrong, and what to do about it:
+//! a review. Each check is one file here and one function `(tree, findings)`; each finding gives
+//! the place, the fault, and the remedy:
 //!
 //! | check | what it forbids |
 //! |---|---|
@@ -13,15 +13,15 @@
 //! | [`circles`] | modules that need each other: a ratchet, too |
 //! | [`invariants`] | an invariant that nothing asserts, without a reason: a ratchet, too |
 //! | [`modules`] | a source file that no crate reaches |
-//! | [`offsets`] | a place or a width of a format outside of its layout |
+//! | [`offsets`] | an offset or a width of a format outside of its layout |
 //! | [`prose`] | a crate that does not open with a page about itself |
-//! | [`words`] | reminders to oneself, skipped tests, words of one's own machine |
-//! | [`unsafety`] | `unsafe` outside of the crate that may |
+//! | [`words`] | reminders to oneself, skipped tests, names of one's own machine |
+//! | [`unsafety`] | `unsafe` outside of the crate that may use it |
 //! | [`blobs`] | files over 1 MiB |
-//! | [`links`] | a link to a file that is not there |
+//! | [`links`] | a link to a file that does not exist |
 //! | `budgets` | a run of all tests that may take longer than it should |
 //!
-//! What is absent: style that rustfmt and clippy judge, and anything that needs a build.
+//! Absent: style that rustfmt and clippy check, and anything that needs a build.
 
 mod blobs;
 mod circles;
@@ -46,14 +46,14 @@ use tree::Tree;
 
 use crate::{Repository, Result, budgets};
 
-/// Something to mend.
+/// A fault to repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The file, from the top of the repository.
+    /// The file, relative to the top of the repository.
     pub path: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The fault, and the remedy.
     pub what: String,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the checks have found so far.
+/// Findings so far.
 #[derive(Debug, Default)]
 struct Findings(Vec<Finding>);
 
@@ -94,14 +94,14 @@ pub fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings.0)
 }
 
-/// The seconds of all tests are a table of this crate.
+/// Checks the budgets of all tests, which are a table of this crate.
 fn budgets(findings: &mut Findings) {
     for excess in budgets::excesses(&budgets::STEPS, budgets::ROWS) {
         findings.add("crates/xtask/src/budgets.rs", 1, format!("a budget is exceeded: {excess}"));
     }
 }
 
-/// Prints the findings of the repository; says whether there are none.
+/// Prints the findings of the repository; returns whether there are none.
 pub fn run(repository: &Repository) -> Result<bool> {
     let findings = check(repository.root())?;
     for finding in &findings {

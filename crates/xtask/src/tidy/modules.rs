@@ -1,4 +1,4 @@
-//! Source files that nothing builds. They rot unseen, and mislead their readers.
+//! Source files that no crate builds. They rot unseen, and mislead their readers.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn named_roots(manifest: &str, text: &str) -> Vec<String> {
     paths.filter(|path| path.ends_with(".rs")).map(|path| format!("{folder}{path}")).collect()
 }
 
-/// The files in which the modules that `code` declares may be.
+/// The files that may contain the modules declared by `code`.
 fn children(path: &str, text: &str, code: &str, is_root: bool) -> Vec<String> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let name = name.strip_suffix(".rs").unwrap_or(name);

@@ -1,12 +1,13 @@
-//! Where a field of a format lies, and how wide it is, is said once: in the layout of that format.
+//! Offset and width of a format's field are defined once: in the layout of that format.
 //!
-//! Elsewhere a field has a name, and its bytes are asked for by that. A number of bytes in an index
-//! is a field without a name: `header[4]`, `block[at..at + 4]`, or a width beside `offset_of!`.
+//! Elsewhere a field has a name, and code gets its bytes by that name. A number of bytes in an
+//! index is a field without a name: `header[4]`, `block[at..at + 4]`, or a width beside
+//! `offset_of!`.
 
 use super::tree::Tree;
 use super::{Findings, rust};
 
-/// Crates that deal with a format of the disk, and where its layout is.
+/// Crates that handle a disk format, with the path of its layout.
 const FORMATS: &[(&str, &str)] = &[
     ("crates/directory/src/", "crates/directory/src/entry.rs"),
     ("crates/ffs/src/", "crates/ufs2/src/layout/"),
@@ -15,9 +16,10 @@ const FORMATS: &[(&str, &str)] = &[
     ("crates/ufs2/src/", "crates/ufs2/src/layout/"),
 ];
 
-/// From this on a number in the bounds of a range is a number of bytes,
+/// Numbers from this one on are byte counts in the bounds of a range,
 const BOUND: u64 = 2;
-/// and an index is a place among bytes: arrays of a format have names for their items.
+/// and numbers from this one on are byte offsets as an index: arrays of a format have names for
+/// their items.
 const INDEX: u64 = 4;
 
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {
@@ -36,7 +38,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
     }
 }
 
-/// The lines in which a number is a place or a width.
+/// The lines in which a number is an offset or a width.
 fn numbers(code: &str) -> Vec<usize> {
     let tokens = rust::tokens(code);
     let mut lines = Vec::new();
@@ -59,14 +61,14 @@ fn numbers(code: &str) -> Vec<usize> {
     lines
 }
 
-/// Whether what stands before a bracket is indexed by it.
+/// Whether the token before a bracket is indexed by it.
 fn is_value(token: &str) -> bool {
     let is_word = token.chars().next().is_some_and(|first| first.is_alphanumeric() || first == '_');
     let is_keyword = matches!(token, "in" | "return" | "match" | "mut" | "let" | "else" | "if");
     is_word && !is_keyword || matches!(token, ")" | "]")
 }
 
-/// The tokens up to the bracket that closes.
+/// The tokens up to the closing bracket.
 fn inside<'a>(tokens: &[(usize, &'a str)], opens: &str, closes: &str) -> Vec<&'a str> {
     let mut depth = 1;
     let of = tokens.iter().map(|(_, token)| *token);
@@ -81,7 +83,7 @@ fn is_place(index: &[&str]) -> bool {
     let is_range = index.windows(2).any(|two| two == [".", "."]);
     match index {
         [number] => value(number).is_some_and(|number| number >= INDEX),
-        // Not what a call in it is given.
+        // Without the arguments of a call in it.
         _ => {
             let is_call = index.contains(&"(");
             is_range

@@ -1,8 +1,8 @@
-//! Just enough of Rust's grammar to tell code from what only looks like it.
+//! Just enough of Rust's grammar to distinguish code from comments and literals.
 
-/// `text` with comments and the insides of literals blanked out, every line where it was.
+/// `text` with comments and the insides of literals blanked out, every line in its place.
 ///
-/// A blank stands for each character, so columns agree as well. Lifetimes stay, since they are
+/// Each character is replaced by a blank, so columns agree as well. Lifetimes stay, since they are
 /// code; a quote starts a character literal only if that literal closes.
 pub(super) fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
@@ -12,7 +12,7 @@ pub(super) fn code(text: &str) -> String {
     code
 }
 
-/// The literals of `text`, each with the place of its first character.
+/// The literals of `text`, each with the index of its first character.
 pub(super) fn literals(text: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut literals = Vec::new();
@@ -25,7 +25,8 @@ pub(super) fn literals(text: &str) -> Vec<(usize, &str)> {
     literals
 }
 
-/// The comments, literals and other characters of `text`; of each, whether it is one of the former.
+/// The comments, literals and other characters of `text`; each with whether it is a comment or
+/// literal.
 fn pieces(text: &str) -> Vec<(&str, bool)> {
     let characters = text.chars().collect::<Vec<_>>();
     let (mut pieces, mut rest, mut at) = (Vec::new(), text, 0);
@@ -78,8 +79,8 @@ fn quoted(rest: &[char], quote: char) -> usize {
     (at + 1).min(rest.len())
 }
 
-/// A raw string whose `prefix` letters are followed by hashes and a quote; 0 if it is none, as in
-/// `r#type`.
+/// The length of a raw string whose `prefix` letters are followed by hashes and a quote; 0 if it is
+/// not one, as in `r#type`.
 fn raw_string(rest: &[char], prefix: usize) -> usize {
     let hashes = rest[prefix..].iter().take_while(|&&c| c == '#').count();
     let opened = prefix + hashes + 1;
@@ -90,12 +91,12 @@ fn raw_string(rest: &[char], prefix: usize) -> usize {
     (opened..rest.len()).find(closes).map_or(rest.len(), |at| at + 1 + hashes)
 }
 
-/// Whether a source file holds the tests of another.
+/// Whether a source file has the tests of another.
 pub(super) fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// What stands in front of the tests that a file ends with.
+/// The code before the tests at the end of a file.
 pub(super) fn without_tests(code: &str) -> &str {
     code.find("\n#[cfg(test)]\nmod tests {").map_or(code, |at| &code[..at])
 }
@@ -128,7 +129,7 @@ pub(super) struct Function<'a> {
     pub(super) name: &'a str,
     /// Its first line, from 1.
     pub(super) line: usize,
-    /// From the line of its name to that of its closing brace.
+    /// Lines from that of its name to that of its closing brace.
     pub(super) length: usize,
 }
 
@@ -148,7 +149,7 @@ pub(super) fn functions(code: &str) -> Vec<Function<'_>> {
     functions
 }
 
-/// The line on which the body of the function at the head of `tokens` ends; none without a body.
+/// Last line of the body of the function at the head of `tokens`; `None` without a body.
 fn last_line_of_body(tokens: &[(usize, &str)]) -> Option<usize> {
     let (mut braces, mut brackets) = (0, 0);
     for &(line, token) in tokens {

@@ -7,7 +7,8 @@ use super::rust;
 use crate::Result;
 use crate::failure::While;
 
-/// What is not part of the repository: folders, but in a further work tree `.git` is a file.
+/// Names that are not part of the repository: folders, but in an additional work tree `.git` is a
+/// file.
 const OUTSIDE: &[&str] = &[".git", "target"];
 
 /// Every file of the repository, sorted by path.
@@ -19,11 +20,11 @@ pub(super) struct Tree {
 /// One file.
 #[derive(Debug)]
 pub(super) struct File {
-    /// From the top of the repository, with `/` between the parts.
+    /// Path relative to the top of the repository, with `/` between the parts.
     pub(super) path: String,
-    /// In bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// What it says, unless it is binary.
+    /// Contents, unless it is binary.
     pub(super) text: Option<String>,
     /// For Rust: the text with comments and literals blanked out.
     pub(super) code: Option<String>,

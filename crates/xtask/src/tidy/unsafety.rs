@@ -1,4 +1,4 @@
-//! One crate alone talks to the machine in ways that the compiler cannot check.
+//! Only one crate talks to the machine in ways that the compiler cannot check.
 
 use super::tree::Tree;
 use super::{Findings, rust};

@@ -1,14 +1,14 @@
-//! Words that have no place in a finished thing, and words that mean something on one machine
-//! only. They are written here in two halves, so that this file does not find itself.
+//! Words that must not be in a finished product, and words that are meaningful on one machine only.
+//! They are written here in two halves, so that this file does not find itself.
 
 use super::Findings;
 use super::tree::Tree;
 
-/// Whole words, in capitals or not.
+/// Whole words, in either case.
 const REMINDERS: &[&str] =
     &[concat!("to", "do"), concat!("fix", "me"), concat!("x", "xx"), concat!("ha", "ck")];
 
-/// Parts of a line, as they stand, and what is wrong with them.
+/// Parts of a line, in this spelling, with the fault of each.
 const PARTS: &[(&str, &str)] = &[
     (concat!("#[ig", "nore"), "a test that does not run: mend it or remove it"),
     (concat!("/wo", "rk/"), "a path of one machine: say it from the top of the repository"),
@@ -18,7 +18,7 @@ const PARTS: &[(&str, &str)] = &[
     (concat!("deb.debian", ".org"), "a package host: name the package alone"),
 ];
 
-/// Texts that are not ours.
+/// Texts by others.
 const EXEMPT: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT"];
 /// The name of a lint is not a reminder.
 const LINT: &str = concat!("to", "do = \"deny\"");

@@ -16,11 +16,11 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Makes a file of so many MiB in the folder and a device over it, past the cache below if
-    /// that can be.
+    /// Makes a file of this many MiB in the folder and a device on it, past the cache below if
+    /// possible.
     ///
     /// Every byte is written once, so that the file system underneath has nothing to allocate
-    /// later, as a real disk has not.
+    /// later, like a real disk.
     pub(crate) fn make(
         janitor: &mut Janitor,
         folder: &Path,
@@ -46,7 +46,7 @@ impl Disk {
         }
     }
 
-    /// Its device node.
+    /// Path of its device node.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -57,14 +57,14 @@ impl Disk {
         fs::read_to_string(&path).while_doing(path.display())
     }
 
-    /// How many bytes it has read so far.
+    /// Bytes read so far.
     pub(crate) fn read_bytes(&self) -> Result<u64> {
         let text = self.read("stat")?;
         read_bytes(&text).ok_or_else(|| Failure::new(format!("{}: {text}", self.path.display())))
     }
 }
 
-/// Whether devices can go past the cache of the file system that has this folder.
+/// Whether devices can bypass the cache of the file system with this folder.
 pub(crate) fn can_be_direct(folder: &Path) -> bool {
     let Ok(mut janitor) = Janitor::start() else { return false };
     let made = Disk::make(&mut janitor, folder, "probe", 1, true);
@@ -73,7 +73,7 @@ pub(crate) fn can_be_direct(folder: &Path) -> bool {
     made.is_ok()
 }
 
-/// Makes a file of so many MiB of zeros, each of which is written.
+/// Makes a file of this many MiB of zeros, all of which are written.
 pub(crate) fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
     let zeros = vec![0; 1 << 20];
     let mut file = File::create_new(path)?;
@@ -81,7 +81,8 @@ pub(crate) fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// What a `stat` file of a block device says; its sectors are of 512 bytes whatever the device's.
+/// Bytes read according to a block device's `stat`; its sectors have 512 bytes, whatever the
+/// device's sector size.
 fn read_bytes(text: &str) -> Option<u64> {
     let sectors: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
     Some(sectors * 512)

@@ -1,10 +1,9 @@
-//! What tidies up, whatever becomes of us.
+//! Cleans up, even if this process dies.
 //!
-//! A shell of its own process group holds a list of commands and waits for the end of its input,
-//! which comes when this value goes and as well when this process is interrupted or killed. Then
-//! it carries out the list, the last promise first. There is no other way in which devices are
-//! detached and file systems unmounted, so what tidies up after an interrupt is what tidies up
-//! every time.
+//! A shell in its own process group holds a list of commands and waits for the end of its input,
+//! which comes when this value is dropped, and also when this process is interrupted or killed.
+//! Then it runs the list, the last promise first. Devices are detached and file systems unmounted
+//! in no other way, so the cleanup after an interrupt is the same as every time.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -29,14 +28,14 @@ eval \"$list\"
 pub(crate) struct Janitor(Child);
 
 impl Janitor {
-    /// Starts one that has nothing to do yet.
+    /// Starts a janitor with an empty list.
     pub(crate) fn start() -> Result<Janitor> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", SHELL]).stdin(Stdio::piped()).process_group(0);
         shell.spawn().map(Janitor).while_doing("starting a shell that tidies up")
     }
 
-    /// Notes a command, of one line, that is to be run at the end.
+    /// Adds a command, of one line, to be run at the end.
     pub(crate) fn promise(&mut self, command: &str) -> Result<()> {
         assert!(!command.contains('\n'), "a promise is a line: {command}");
         let input = self.0.stdin.as_mut().expect("it was asked for, and is taken at the end alone");
@@ -48,8 +47,7 @@ impl Janitor {
         self.promise(&format!("rm -rf --one-file-system {}", quoted(folder)))
     }
 
-    /// Promises to end a process, if it is there then and still the one whose command line has
-    /// this word in it.
+    /// Promises to end a process, if it still exists then and its command line contains this word.
     pub(crate) fn end(&mut self, process: u32, word: &str) -> Result<()> {
         let is_there = format!("grep -qsF {} /proc/{process}/cmdline", quoted(word));
         let wait = format!("for i in 1 2 3 4 5 6 7 8 9 10; do {is_there} || break; sleep 1; done");
@@ -66,7 +64,7 @@ impl Drop for Janitor {
     }
 }
 
-/// A word for a shell, whatever is in it.
+/// Quotes a word for a shell, whatever it contains.
 pub(crate) fn quoted(word: impl AsRef<Path>) -> String {
     format!("'{}'", word.as_ref().to_string_lossy().replace('\'', "'\\''"))
 }
@@ -93,7 +91,7 @@ mod tests {
         janitor.end(sleeper.id(), "1000").expect("it listens");
         janitor.end(stranger.id(), "1000").expect("it listens");
         assert!(!seen.exists(), "nothing is done before the end");
-        // The sleeper stays a zombie until it is waited for; that has no command line.
+        // The sleeper stays a zombie until it is waited for, and a zombie has no command line.
         drop(janitor);
         assert_eq!(fs::read_to_string(&seen).expect("it is there"), "two\none\n");
         assert!(!gone.exists());
@@ -110,7 +108,7 @@ mod tests {
         janitor.promise(&format!("touch {}", quoted(&seen))).expect("it listens");
         let group = format!("-{}", janitor.0.id());
         for signal in ["-INT", "-TERM", "-HUP"] {
-            // It may not have come to its first line, where it decides to ignore them.
+            // It may not have reached its first line, where it ignores signals.
             let _ = janitor.promise("true");
             crate::clock::sleep(std::time::Duration::from_millis(200));
             crate::command::run(Command::new("kill").args([signal, "--", &group])).expect("kill");

@@ -1,4 +1,4 @@
-//! Where a race was run, for readers of its figures.
+//! Description of a race's machine, for readers of its figures.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{Repository, Result, command};
 
-/// Lines of a list. `other` is the package that ours is held against.
+/// Lines of a list. `other` is the package that ours is compared with.
 pub(crate) fn describe(repository: &Repository, folder: &Path, other: &str) -> Result<String> {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -34,7 +34,7 @@ pub(crate) fn describe(repository: &Repository, folder: &Path, other: &str) -> R
     ))
 }
 
-/// How many want to compute or wait for a disk, on average over the last minute.
+/// Processes that are running or waiting for a disk, on average over the last minute.
 pub(crate) fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
@@ -47,7 +47,7 @@ fn package(name: &str) -> String {
     version.unwrap_or_else(|_| "of an unknown version".to_owned())
 }
 
-/// A line of a file of `/proc`, by its name.
+/// A line of a `/proc` file, by its name.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())

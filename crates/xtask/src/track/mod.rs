@@ -1,8 +1,8 @@
-//! What every race is run on: loop devices, who tidies up, the machine, and how figures are told.
+//! Common parts of races: loop devices, cleanup, the machine, and the display of figures.
 //!
-//! [`janitor`] frees what a race has taken, also after an interrupt. [`disk`] makes devices of one
-//! kind, [`machine`] says where it all was, [`statistics`] are medians, [`table`] shows them, and
-//! [`page`] keeps the results of several races on one page.
+//! [`janitor`] frees a race's resources, also after an interrupt. [`disk`] makes devices of one
+//! kind, [`machine`] describes the machine, [`statistics`] has medians, [`table`] displays them,
+//! and [`page`] keeps the results of several races on one page.
 
 pub(crate) mod disk;
 pub(crate) mod janitor;

@@ -1,4 +1,4 @@
-//! A page that several races write, each its part.
+//! A page with parts that are written by several races.
 //!
 //! A part begins with a title, a line that begins with `# `, and ends where the next one begins.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::Result;
 use crate::failure::While;
 
-/// Writes a part into a page, in the place of the one that has the same title, or behind all.
+/// Writes a part into a page, replacing the one with the same title, or at the end.
 pub(crate) fn write_part(path: &Path, part: &str) -> Result<()> {
     let page = match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),

@@ -1,10 +1,10 @@
-//! What several measurements of one thing say together.
+//! Statistics of several measurements of one thing.
 
-/// Measurements, in the order in which they were taken.
+/// Measurements, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Series(Vec<f64>);
 
-/// What they come to.
+/// Their median and extremes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) median: f64,
@@ -13,15 +13,15 @@ pub(crate) struct Summary {
 }
 
 impl Series {
-    /// Adds one. What is no number, as a ratio to nothing, is none.
+    /// Adds a measurement. A value that is not finite, such as a ratio to zero, is dropped.
     pub(crate) fn add(&mut self, value: f64) {
         if value.is_finite() {
             self.0.push(value);
         }
     }
 
-    /// The median, of an even number the mean of the middle two, and the extremes. Nothing of
-    /// nothing.
+    /// The median, which for an even number is the mean of the middle two, and the extremes. `None`
+    /// without measurements.
     pub(crate) fn summary(&self) -> Option<Summary> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

@@ -1,12 +1,12 @@
-//! A table of Markdown, and figures as it shows them.
+//! A table in Markdown, and its number format.
 
 use super::statistics::Summary;
 
-/// A table: a head, and rows of as many cells.
+/// A table: a head, and rows with the same number of cells.
 pub(crate) struct Table(String);
 
 impl Table {
-    /// One with this head.
+    /// A table with this head.
     pub(crate) fn new(head: &[&str]) -> Table {
         let mut table = Table(String::new());
         table.row(head.iter().map(|&cell| cell.to_owned()));
@@ -21,13 +21,13 @@ impl Table {
         self.0.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
 
-    /// All of it.
+    /// Text of the table.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// What stands where nothing is known.
+/// Text of an unknown value.
 pub(crate) const NOTHING: &str = "?";
 
 /// The least and the most.
@@ -36,7 +36,7 @@ pub(crate) fn spread(summary: Option<Summary>) -> String {
     summary.map_or(NOTHING.to_owned(), both)
 }
 
-/// A number with as many digits as mean something.
+/// A number with a useful number of digits.
 pub(crate) fn short(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
