@@ -5,7 +5,7 @@
 //! other, though each changes its times: of these the latest counts. All of them depend on the last
 //! change of the directory that is more than that, and the next such change depends on all of them.
 //! The creation of a snapshot depends on all earlier Updates. An Update also depends on the Updates
-//! that its planner names, and on those that the answer remembered with it shows.
+//! that its planner names, and on those whose effects the answer remembered with it shows.
 //!
 //! Invariants:
 //! 1. The platter is closed: it contains every Update that an Update on it depends on.

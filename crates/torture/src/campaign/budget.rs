@@ -58,7 +58,7 @@ pub(super) fn now() -> Instant {
 pub(super) struct End(Option<Instant>);
 
 impl End {
-    /// A budget that begins now.
+    /// The end of a budget that starts now.
     pub(super) fn of(options: &Options) -> Self {
         Self(options.seconds.map(|seconds| now() + Duration::from_secs(seconds)))
     }

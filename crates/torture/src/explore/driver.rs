@@ -240,8 +240,8 @@ impl Driver {
         self.create(self.files.root(), &name("probe"), 0o600).await
     }
 
-    /// Uses every file and every directory, then removes them all, and the probe. Handles of
-    /// `before`, and handles that never existed, name only files that exist.
+    /// Uses every file and every directory, then removes them all, and the probe. No handle of
+    /// `before`, nor an invented one, may name a file that does not exist.
     ///
     /// # Errors
     /// The path at which a call failed, and its error.

@@ -3,7 +3,7 @@
 //!
 //! Then no earlier state need be there as a whole. The law holds name by name, over the states from
 //! the last one that was promised entirely:
-//! 1. A name is present or absent as in one of these states, and in none before the last promised
+//! 1. A name is present or absent as in one of these states, but not one before the last promised
 //!    operation on it.
 //! 2. A file that had a name in each of them has one.
 //! 3. A file has as many links as names; its mode is one that it had.

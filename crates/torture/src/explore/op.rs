@@ -62,7 +62,7 @@ pub enum Op {
     Chmod(&'static str, u16),
     /// LINK of a file to a name.
     Link(&'static str, &'static str),
-    /// SYMLINK with a target of so many bytes.
+    /// SYMLINK with a target of this many bytes.
     Symlink(&'static str, usize),
     /// RENAME.
     Rename(&'static str, &'static str),

@@ -76,7 +76,7 @@ struct Connection {
     outgoing: VecDeque<Outgoing>,
 }
 
-/// Memory for the first record.
+/// Memory for the record being read.
 enum Memory {
     None,
     Wanted(LocalBoxFuture<'static, Tokens>),

@@ -320,7 +320,7 @@ impl Reference {
     }
 
     /// The checks that listings of both kinds share. Returns the listed entries, if a listing was
-    /// due, and where the scan stood before.
+    /// due, and the earlier position of the scan.
     fn listed<'a, T: Pack, E>(
         &mut self,
         context: &Context<'_>,

@@ -78,7 +78,7 @@ struct Mismatch {
 #[derive(Clone, Copy)]
 struct Setting {
     seed: u64,
-    /// The design; one with disks also says what the volume stands on.
+    /// The design, which also names the disks below the volume if it has some.
     design: Design,
 }
 

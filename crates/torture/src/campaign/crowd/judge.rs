@@ -16,7 +16,7 @@ use super::peer::KEEPS;
 use super::stage::{CACHE_BYTES, Stage};
 use super::workload::{Manner, Occupants, Peer, Scene, Workload, is_guest};
 
-/// Bytes that a reader buffers besides the first record.
+/// Bytes that a reader buffers besides the record being read.
 const STAGING: usize = 64 << 10;
 /// Longest reply that reserves no memory.
 const SHORT_REPLY: u64 = 1024;
@@ -109,8 +109,8 @@ fn given_back(stage: &Stage) -> Result<(), String> {
     left.map_or(Ok(()), |lane| Err(format!("{} is not hung up", lane.address)))
 }
 
-/// Between a quiet client's call and its answer each other connection has one turn, if nothing has
-/// to be waited for.
+/// Between a quiet client's call and its answer each other connection has one turn, if no call has
+/// to wait for memory or turns.
 fn of_turn(turn: &QuietTurn, workload: &Workload) -> Result<(), String> {
     let most = workload.bounds.calls_per_connection as u64;
     let (mut calls, mut waits) = (TURN_CALLS as u64, DISK);

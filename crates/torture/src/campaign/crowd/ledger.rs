@@ -1,9 +1,9 @@
 //! Counts a crowd's traffic between its pipes and the server, without asking the server.
 //!
 //! Each connection is a *lane*. The stream that the server holds counts the records in each
-//! direction, with their times: so the ledger knows the waiting calls, the seated clients, and why
-//! a client was disconnected. For a quiet client's call it keeps what the server did for all others
-//! between the call and its answer.
+//! direction, with their times: so the ledger knows the waiting calls, the seated clients, and
+//! after what a client was disconnected. For a quiet client's call it keeps the server's work for
+//! all others between the call and its answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -163,8 +163,8 @@ impl Plan {
         Some(Act::Write { file, offset, length, fill: Fill::Random, stable: Stable::FileSync })
     }
 
-    /// Now and then, UNSTABLE data behind the end, followed by a write that waits before the end,
-    /// in the last block that is on the disk: the bytes between them stay.
+    /// Now and then, UNSTABLE data behind the end, followed by a FILE_SYNC write before the end, in
+    /// the last block that is on the disk: the bytes between them stay.
     fn behind_the_end(&mut self, file: usize, size: u64) -> Option<Act> {
         let block_size = self.shape.block_size;
         let part = size % block_size;

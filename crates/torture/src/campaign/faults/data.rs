@@ -6,8 +6,8 @@
 //! between theirs, and a look at the file fixes both.
 //!
 //! The rules:
-//! 1. Data written after a loss lies over the remaining data, and is there: its reply bears the
-//!    verifier of after the loss.
+//! 1. Data written after a loss lies over the remaining data, and is there: its reply has the
+//!    verifier from after the loss.
 //! 2. Where a write *failed*, a READ may show data that the disk never makes durable, whatever is
 //!    flushed, until the power is cut: versions stay.
 //! 3. Data written since the last loss, and then committed, lies over all versions.

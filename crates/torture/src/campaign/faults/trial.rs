@@ -358,7 +358,7 @@ impl Trial {
             let data = self.ask_about(Act::Read(Object::Of(slot), 0, LONGEST))?;
             let data = data.ok_or("it had a handle")?;
             let gone = attributes.status() == Some(nfsstat3::NFS3ERR_STALE);
-            // Attributes of after the read, which changes the access time.
+            // The attributes are from after the read, which changes the access time.
             let seen = match (attributes.response, data.response) {
                 (Response::Getattr(Nfs3Result::Ok(one)), Response::Read(Nfs3Result::Ok(two))) => {
                     Some((one.obj_attributes, two.data.to_vec()))

@@ -107,7 +107,7 @@ pub(super) const ROWS: &[Row] = &[
     cut("LooseCommits", DELAYED, "rename A B, write B/foo append commit"),
     cut("AcceptedCommits", DELAYED, "create bar unchecked, write foo append filesync"),
     cut("RaisedGenerations", DELAYED, "create bar unchecked"),
-    // Snapshots, of which the tests of `shadow` find more.
+    // Snapshots; the tests of `shadow` find more of these bugs.
     cut("ForgottenPins", Design::SHADOW, "write foo overlap filesync"),
     cut("KeptDeaths", Design::SHADOW, "resize foo 0"),
     // Ways in and out of a volume.

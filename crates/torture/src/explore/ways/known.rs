@@ -190,7 +190,7 @@ impl Known {
         Ok(())
     }
 
-    /// Shorter files are truncated at once: the first step is all of it.
+    /// Checks the long file: its truncation takes effect as a whole, with the first step.
     fn fits_long(&self, size: Option<u64>, answer: Option<&CallOutcome>) -> Result<(), String> {
         let Some(Progress { begun, acknowledged }) = self.long else { return Ok(()) };
         let size = size.ok_or_else(|| format!("{LONG} is missing"))?;
