@@ -1,4 +1,4 @@
-//! What an engine brings.
+//! The interface between an engine and the kit.
 
 use runtime::Runtime;
 use sim::Executor;
@@ -10,11 +10,11 @@ use crate::volume::Volume;
 pub trait Bench {
     /// The engine.
     type Engine: Engine;
-    /// Disks that have power.
+    /// Running disks.
     type Disks;
-    /// What happened to disks, so that it can be cut.
+    /// The recorded events of the disks, for cuts.
     type Recording;
-    /// A moment at which the power goes, and what is left then.
+    /// A moment for a power cut, with a loss of pending writes.
     type Cut;
 
     /// Bytes of a block of a file.
@@ -26,43 +26,43 @@ pub trait Bench {
     /// Opens the volume.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Why it does not open.
     async fn open(
         &self,
         runtime: Runtime,
         disks: &Self::Disks,
     ) -> Result<Volume<Self::Engine>, String>;
 
-    /// What happens to the disks is recorded from now on.
+    /// Starts recording the events of the disks.
     fn record(&self, disks: &Self::Disks);
 
-    /// An actor has heard that its step of this number, from 1, is done.
+    /// Notes that an actor has received the answer to its step of this number, from 1.
     fn acknowledge(&self, disks: &Self::Disks, actor: u64, step: usize);
 
-    /// What has happened so far.
+    /// The recording so far.
     fn recording(&self, disks: &Self::Disks) -> Self::Recording;
 
     /// Random cuts, in the order of their moments.
     fn cuts(&self, recording: &Self::Recording, seed: u64, count: u64) -> Vec<Self::Cut>;
 
-    /// How a cut is told.
+    /// Describes a cut in reports.
     fn label(&self, cut: &Self::Cut) -> String;
 
-    /// Steps of an actor that were acknowledged before a cut.
+    /// Number of steps of an actor that were acknowledged before a cut.
     fn acknowledged(&self, recording: &Self::Recording, cut: &Self::Cut, actor: u64) -> usize;
 
-    /// The disks as a cut left them, under an executor of their own.
+    /// The disks after a cut, under an executor of their own.
     ///
     /// # Errors
-    /// What went wrong if the power went again.
+    /// The failure, if the recovery was cut as well.
     fn left(&self, cut: &Self::Cut) -> Result<(Executor, Self::Disks), String>;
 
-    /// The disks of a volume that was stopped, under an executor of their own.
+    /// The disks of a stopped volume, under an executor of their own.
     fn stopped(&self, disks: &Self::Disks) -> (Executor, Self::Disks);
 
-    /// Looks at the disks of a volume that was stopped. `name` is for files beside it.
+    /// Judges the disks of a stopped volume. `name` is for files beside it.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     fn judge(&self, disks: &Self::Disks, name: &str) -> Result<(), String>;
 }

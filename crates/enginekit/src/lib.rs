@@ -1,19 +1,19 @@
-//! What every engine has to pass.
+//! Tests that every engine must pass.
 //!
-//! An engine shows itself to the kit as a [`Bench`]: how a volume is made and opened, how the power
-//! is cut, and what judges what is left. The kit brings actors that work on a volume and know what
-//! has to be there afterwards, whatever the engine.
+//! An engine implements [`Bench`] for the kit: how a volume is made and opened, how the power is
+//! cut, and how the result is judged. The kit has actors that work on a volume and know its
+//! expected state, whatever the engine.
 //!
 //! Layers, from the bottom:
 //!
-//! * [`random`]: chance from a seed. [`volume`]: the verbs of a volume in few words, and an actor
+//! * [`random`]: random numbers from a seed. [`volume`]: compact verbs of a volume, and an actor
 //!   with a directory of its own.
-//! * [`bench`]: what an engine brings.
-//! * [`tree`]: several actors on one tree, cut at random moments. [`names`]: names that lead where
-//!   they should. [`told`]: what was told, and stays. [`snapshots`]: what was there, for an engine
-//!   that has them.
+//! * [`bench`]: the interface that an engine implements.
+//! * [`tree`]: several actors on one tree, cut at random moments. [`names`]: lookups of names.
+//!   [`told`]: answers about the state of files, which must stay true. [`snapshots`]: contents of
+//!   snapshots, for an engine that has them.
 //!
-//! Architecture invariant: it knows no engine, no format and no disk. Only tests need it.
+//! Architecture invariant: it knows no engine, no format and no disk. Only tests use it.
 
 #![expect(async_fn_in_trait, reason = "engines live on one thread; no future here is sent")]
 

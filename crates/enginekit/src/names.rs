@@ -1,4 +1,4 @@
-//! Names that lead to their files, and what is told of files that are not kept in memory.
+//! Lookups of names, and attributes of files that are not kept in memory.
 
 use runtime::Random;
 use sim::Executor;
@@ -25,7 +25,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, right: T) -> Resul
     if found == right { Ok(()) } else { Err(format!("{what}: {found:?}, not {right:?}")) }
 }
 
-/// What is known of a file.
+/// The expected state of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Known {
     mode: u16,
@@ -38,11 +38,11 @@ impl Known {
     }
 }
 
-/// Names that are made, removed, moved and made again lead where they should, before the directory
-/// is read anew and after.
+/// Names that are made, removed, moved and made again lead to the right files, before the directory
+/// is reread and after.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn names_lead_to_their_files(bench: &impl Bench) -> Result<(), String> {
     let executor = Executor::new(1);
     let (disks, parent, right) = executor.block_on(async {
@@ -62,7 +62,7 @@ pub fn names_lead_to_their_files(bench: &impl Bench) -> Result<(), String> {
     })
 }
 
-/// A name, and the file that it leads to, if any; or what became of that.
+/// A name, and its file or the error of its lookup.
 type Right = (String, Result<ObjectId, String>);
 
 /// Makes names, and removes some, moves some, and makes some again.
@@ -113,11 +113,11 @@ async fn are_right(
     same("names", volume.entries(parent, true).await.len(), there + 2)
 }
 
-/// A file has as many names as the engine says that it may have, and no more: before the volume is
-/// opened anew, and after.
+/// A file takes as many names as the engine allows, and no more: before the volume is reopened, and
+/// after.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn a_file_has_no_more_names_than_it_may(bench: &impl Bench) -> Result<(), String> {
     const NAMES_OF_ONE: u32 = 4096;
     let executor = Executor::new(1);
@@ -149,7 +149,7 @@ pub fn a_file_has_no_more_names_than_it_may(bench: &impl Bench) -> Result<(), St
     })
 }
 
-/// A file that has all the names it may have takes one more only in the place of another.
+/// A file with the maximum number of names takes another one only in the place of one that it has.
 async fn at_its_bound(
     volume: &Volume<impl Engine>,
     (file, parent): (ObjectId, ObjectId),
@@ -160,7 +160,7 @@ async fn at_its_bound(
     same("names", count().await, most)?;
     same("one too many", volume.link(file, parent, "more").await, Err(FsError::TooManyLinks))?;
     same("its name", volume.lookup(parent, "more").await, Err(FsError::NoEntry))?;
-    // A name that moves is one more for a moment, and a cut may leave it so.
+    // A name that moves counts twice for a moment, and a cut may leave it so.
     let moved = volume.rename((parent, &last), (parent, "moved")).await;
     same("a name that moves", moved, Err(FsError::TooManyLinks))?;
     same("its old name", volume.lookup(parent, &last).await, Ok(file))?;
@@ -171,11 +171,11 @@ async fn at_its_bound(
     same("names in the end", count().await, most)
 }
 
-/// What LOOKUP and READDIRPLUS tell of files is what was answered before. Worth most in a memory
-/// that holds few of them, with changes that are durable and not yet at home.
+/// LOOKUP and READDIRPLUS return the attributes of the last answer about each file. Most useful in
+/// a memory that holds few files, with changes that are durable but not yet written in place.
 ///
 /// # Errors
-/// What was told that is stale.
+/// A stale answer.
 pub async fn what_is_told_is_never_stale(
     volume: &Volume<impl Engine>,
     chance: &Seeded,

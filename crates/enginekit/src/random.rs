@@ -1,10 +1,10 @@
-//! Chance from a seed.
+//! Random numbers from a seed.
 
 use std::cell::Cell;
 
 use runtime::Random;
 
-/// Seeded chance (the splitmix64 generator).
+/// A seeded random number generator (splitmix64).
 pub struct Seeded(Cell<u64>);
 
 impl Seeded {

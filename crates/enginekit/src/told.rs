@@ -1,4 +1,4 @@
-//! What was told stays: a listing that was answered shows no name that a cut takes.
+//! Answers stay true: a name in an answered listing survives a cut.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,11 +21,11 @@ const LISTINGS: usize = 40;
 const PAUSE: u64 = 4_000;
 const CUTS: u64 = 60;
 
-/// Names are made, and no task waits for their answers; meanwhile another client lists them. Each
-/// name that it is told is there after a cut.
+/// Names are made without waiting for the answers; meanwhile another client lists them. Each name
+/// in an answered listing is there after a cut.
 ///
 /// # Errors
-/// A name that was told and is gone.
+/// A listed name that is gone.
 pub fn told_names_stay(bench: &impl Bench, seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let told = RefCell::new(vec![BTreeSet::new()]);
@@ -70,13 +70,13 @@ pub fn told_names_stay(bench: &impl Bench, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The names of a directory, without their files: of these each would be waited for by itself.
+/// The names of a directory, without their files: each file would wait for its own durability.
 async fn names_of(volume: &Volume<impl Engine>, directory: ObjectId) -> BTreeSet<Bytes> {
     let entries = volume.entries(directory, false).await;
     entries.into_iter().map(|entry| entry.name).collect()
 }
 
-/// Makes a file. No task waits for the answer.
+/// Makes a file without waiting for the answer.
 async fn make(volume: &Volume<impl Engine>, directory: ObjectId, text: &str) {
     let (who, how) = (Requester::root(), CreateHow::Guarded(SetAttributes::default()));
     drop(volume.files.create(&who, directory, &name(text), how).await);

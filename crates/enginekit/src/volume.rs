@@ -1,4 +1,4 @@
-//! A volume in few words, and actors that churn it while they remember what should be there.
+//! Compact verbs of a volume, and actors that change it while they remember its expected state.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,9 +15,9 @@ use vnode::{Engine, Files};
 
 use crate::random::Seeded;
 
-/// A volume that is open.
+/// An open volume.
 pub struct Volume<E: Engine> {
-    /// Its verbs.
+    /// The verbs.
     pub files: Namespace<Files<E>>,
     /// The superuser, who may do everything.
     pub root: Requester,
@@ -26,19 +26,19 @@ pub struct Volume<E: Engine> {
 /// A name.
 ///
 /// # Panics
-/// When no file may have it.
+/// When the name is illegal.
 pub fn name(text: &str) -> Name {
     Name::parse(text.as_bytes()).expect("a legal name")
 }
 
-/// Verbs without ceremony: the answer proper, once it is durable; [`FsError::Io`] if it never is.
+/// Compact verbs: the result of an answer, once it is durable; [`FsError::Io`] if it never is.
 impl<E: Engine> Volume<E> {
-    /// A volume of these files.
+    /// A volume with these files.
     pub fn new(files: Rc<Files<E>>) -> Self {
         Self { files: Namespace::new(files), root: Requester::root() }
     }
 
-    /// Waits until what was removed is free again.
+    /// Waits until removed files are free again.
     pub async fn settle(&self) {
         self.files.store().quiesce().await.expect("running");
     }
@@ -50,14 +50,14 @@ impl<E: Engine> Volume<E> {
         sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
-    /// Makes a file that was not there.
+    /// Makes a new file.
     pub async fn create(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
         let how = CreateHow::Guarded(SetAttributes { mode: Some(0o644), ..Default::default() });
         let sealed = self.files.create(&self.root, parent, &name(text), how).await;
         sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
-    /// Writes, as durably as is asked.
+    /// Writes with the requested stability.
     pub async fn write(
         &self,
         id: ObjectId,
@@ -101,19 +101,19 @@ impl<E: Engine> Volume<E> {
         sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
-    /// The attributes of a file that is there.
+    /// The attributes of an existing file.
     pub async fn attributes(&self, id: ObjectId) -> Attributes {
         let sealed = self.files.getattr(id).await;
         sealed.open().await.expect("running").into_inner().expect("it is there")
     }
 
-    /// How full it is, for a caller that asks.
+    /// The free space, from a FSSTAT.
     pub async fn space(&self) -> FsStat {
         let sealed = self.files.fsstat(&self.root, self.files.root()).await;
         sealed.open().await.expect("running").into_inner().result.expect("of the root")
     }
 
-    /// Takes a name away.
+    /// Removes a name.
     pub async fn remove(&self, parent: ObjectId, text: &str) -> Result<(), FsError> {
         let sealed = self.files.remove(&self.root, parent, &name(text)).await;
         sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
@@ -136,7 +136,7 @@ impl<E: Engine> Volume<E> {
         sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result
     }
 
-    /// All that a file holds.
+    /// All bytes of a file.
     pub async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
         let mut all = Vec::new();
         loop {
@@ -150,23 +150,23 @@ impl<E: Engine> Volume<E> {
         }
     }
 
-    /// What a name names.
+    /// The object under a name.
     pub async fn lookup(&self, parent: ObjectId, text: &str) -> Result<ObjectId, FsError> {
         let sealed = self.files.lookup(&self.root, parent, &name(text)).await;
         sealed.open().await.map_err(|Lost| FsError::Io)?.into_inner().result.map(|found| found.id)
     }
 
-    /// The entries of a directory, with their files if those are wanted too.
+    /// The entries of a directory, with their files if requested.
     ///
     /// # Panics
-    /// When it is none.
+    /// When it is not a directory.
     pub async fn entries(&self, directory: ObjectId, with_files: bool) -> Vec<DirectoryEntry> {
         let mut all = |_: &DirectoryEntry| true;
         let sealed = self.files.readdir(&self.root, directory, 0, with_files, &mut all).await;
         sealed.open().await.expect("running").into_inner().result.expect("a directory").entries
     }
 
-    /// All names of a directory, some at a time.
+    /// All names of a directory, read in several calls.
     pub async fn list(&self, directory: ObjectId) -> Result<Vec<String>, FsError> {
         let mut names = Vec::new();
         let mut cookie = 0;
@@ -189,17 +189,17 @@ impl<E: Engine> Volume<E> {
     }
 }
 
-/// One actor in a directory of its own, with the content that every file of it should have.
+/// An actor in a directory of its own, with the expected content of its files.
 pub struct Actor<'a, E: Engine> {
-    /// Where.
+    /// The volume.
     pub volume: &'a Volume<E>,
     /// Its directory.
     pub directory: ObjectId,
-    /// What it decides by.
+    /// The source of its decisions.
     pub chance: Seeded,
-    /// What should be there.
+    /// The expected files.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Whether every write is to be durable.
+    /// Whether every write must be durable.
     pub stable: bool,
 }
 
@@ -218,7 +218,7 @@ impl<E: Engine> Actor<'_, E> {
         })
     }
 
-    /// How durable a write is to be.
+    /// The stability of the next write.
     pub fn stability(&self) -> Stability {
         match self.below(3) {
             0 if !self.stable => Stability::Unstable,
@@ -227,7 +227,7 @@ impl<E: Engine> Actor<'_, E> {
         }
     }
 
-    /// Does something.
+    /// Makes a random operation.
     pub async fn step(&mut self, largest: u64) {
         match self.below(10) {
             0..=2 => self.create().await,
@@ -285,7 +285,7 @@ impl<E: Engine> Actor<'_, E> {
         self.files.remove(&text);
     }
 
-    /// Moves a file, over another one perhaps.
+    /// Moves a file, perhaps over another one.
     pub async fn rename(&mut self) {
         let (Some(from), Some(over)) = (self.some_file(), self.some_file()) else { return };
         let to = if self.below(2) == 0 { over } else { format!("moved-{}", self.below(1000)) };

@@ -1,4 +1,4 @@
-//! The one place where this crate meets the clock, to see that a case does not end.
+//! The only use of the clock in this crate: to detect a case that does not end.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,24 +8,24 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The processor time of one thread. A busy machine makes a case late, but not long.
+/// The processor time of one thread. A busy machine makes a case late, but does not add to it.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadTime(PathBuf);
 
-/// What the kernel counts processor time in.
+/// The kernel's unit of processor time.
 const TICKS_PER_SECOND: u64 = 100;
 
 impl ThreadTime {
-    /// That of the thread that asks.
+    /// The processor time of the calling thread.
     pub(crate) fn of_this_thread() -> Option<Self> {
         let thread = std::fs::read_link("/proc/thread-self").ok()?;
         Some(Self(PathBuf::from("/proc").join(thread).join("stat")))
     }
 
-    /// How much of it the thread has used so far.
+    /// The processor time that the thread has used so far.
     pub(crate) fn used(&self) -> Option<Duration> {
         let line = std::fs::read_to_string(&self.0).ok()?;
-        // The second field is the thread's name, in brackets: it may hold blanks.
+        // The second field is the thread's name, in brackets: it may contain blanks.
         let fields = line.rsplit_once(')')?.1;
         let mut fields = fields.split_ascii_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u64>().ok();

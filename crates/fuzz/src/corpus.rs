@@ -1,7 +1,7 @@
-//! Inputs that are kept in the repository, each a file of its bytes.
+//! Inputs that are kept in the repository, one file each.
 //!
-//! `fuzz/corpus/TARGET` holds where to start from: small, and different from each other.
-//! `fuzz/regressions/TARGET` holds every input that ever failed; none is taken out again.
+//! `fuzz/corpus/TARGET` has the starting inputs: small, and different from each other.
+//! `fuzz/regressions/TARGET` has every input that ever failed; none is ever removed.
 
 use std::fs;
 use std::io;
@@ -12,12 +12,12 @@ use crate::Target;
 /// The folders of inputs.
 const FOLDERS: [&str; 2] = ["corpus", "regressions"];
 
-/// An input that is kept.
+/// A kept input.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// Where, from the top of the repository.
+    /// The path, from the top of the repository.
     pub path: PathBuf,
-    /// What it holds.
+    /// The bytes.
     pub input: Vec<u8>,
 }
 
@@ -25,10 +25,10 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// What is kept for a target, sorted by path.
+/// The kept inputs of a target, sorted by path.
 ///
 /// # Errors
-/// When it is there and cannot be read.
+/// When an input exists and cannot be read.
 pub fn load(target: &Target) -> io::Result<Vec<Kept>> {
     let mut kept = Vec::new();
     for folder in FOLDERS {
@@ -48,7 +48,7 @@ pub fn load(target: &Target) -> io::Result<Vec<Kept>> {
     Ok(kept)
 }
 
-/// Keeps an input that failed; the path, from the top of the repository.
+/// Keeps an input that failed; returns the path, from the top of the repository.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -56,7 +56,7 @@ pub fn keep_failure(target: &Target, input: &[u8]) -> io::Result<PathBuf> {
     keep("regressions", target, input)
 }
 
-/// Keeps an input to start from; the path, from the top of the repository.
+/// Keeps a starting input; returns the path, from the top of the repository.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -72,7 +72,7 @@ fn keep(folder: &str, target: &Target, input: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// FNV-1a, so that an input has one name on every machine.
+/// FNV-1a, so that an input has the same name on every machine.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,15 +1,15 @@
-//! Runs cases and judges them: a case may neither panic, nor go on and on, nor grow.
+//! Runs cases and judges them: a case must not panic, hang or allocate too much.
 //!
-//! Cases run one after the other on a thread of their own, while the caller's thread watches it:
-//! a case that does not end cannot be ended from within. What it allocates is counted, so that the
-//! judgement about memory is exact and the same on every machine; of time only the processor's
-//! counts, so that a busy machine does not matter.
+//! Cases run one after the other on a thread of their own, while the caller's thread watches it: a
+//! case that hangs cannot be ended from within. Its allocations are counted, so that the judgement
+//! about memory is exact and the same on every machine; only processor time counts, so that a busy
+//! machine does not matter.
 //!
 //! Invariants:
-//! 1. A case follows from its target, the seed and its number, and from the inputs that are kept.
-//! 2. One run at a time in a process: what is allocated is counted for all threads together.
+//! 1. A case follows from its target, the seed and its number, and from the kept inputs.
+//! 2. One run at a time in a process: allocations are counted for all threads together.
 //!
-//! Not asserted: 1, which tests show that make a case twice; 2, which a lock keeps.
+//! Not asserted: 1, which tests show that make a case twice; 2, which a lock ensures.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,15 +24,15 @@ use crate::{MEMORY, Target, corpus, mutate};
 
 /// The processor time in which a case must end.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same for a case that only waits, and so uses no processor.
+/// The same for a case that only waits, and so uses no processor time.
 const PATIENCE_ASLEEP: Duration = Duration::from_secs(60);
-/// How often the watching thread looks.
+/// The interval at which the watching thread checks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Which cases to run.
+/// The cases to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Where chance starts.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// The number of the first case.
     pub first: u64,
@@ -42,18 +42,18 @@ pub struct Plan {
     pub time: Option<Duration>,
 }
 
-/// What a case did that it must not.
+/// A violation by a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It panicked, with these words.
+    /// It panicked, with this message.
     Panicked(String),
     /// It did not end within a second.
     Hung,
-    /// It allocated more at once than its target may.
+    /// Its peak allocation exceeded its target's limit.
     Grew {
-        /// Bytes.
+        /// Peak bytes.
         peak: usize,
-        /// Bytes that it may.
+        /// The limit in bytes.
         allowed: usize,
     },
 }
@@ -70,25 +70,25 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// A case that failed.
+/// A failed case.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Its number.
+    /// The number of the case.
     pub case: u64,
-    /// Its input.
+    /// The input.
     pub input: Vec<u8>,
-    /// What it did.
+    /// The violation.
     pub fault: Fault,
 }
 
-/// What a run came to: it ends with its first failure.
+/// The result of a run, which ends with its first failure.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Cases that passed.
     pub passed: u64,
-    /// The most that one of them allocated at once, in bytes.
+    /// The largest peak allocation of a case, in bytes.
     pub peak: usize,
-    /// The one that did not.
+    /// The case that failed.
     pub failure: Option<Failure>,
 }
 
@@ -111,7 +111,7 @@ pub fn input_of(target: &Target, kept: &[Vec<u8>], seed: u64, case: u64) -> Vec<
     input
 }
 
-/// Runs the cases of a plan. `before` is told the number of each before it begins.
+/// Runs the cases of a plan. Calls `before` with the number of each before it begins.
 pub fn run(
     target: &'static Target,
     kept: Vec<Vec<u8>>,
@@ -133,13 +133,13 @@ pub fn run(
     run_cases(target, cases)
 }
 
-/// Runs the inputs as they are; their places in the list are the numbers of the cases.
+/// Runs the inputs as they are; their indexes in the list are the numbers of the cases.
 pub fn replay(target: &'static Target, inputs: Vec<Vec<u8>>) -> Report {
     let mut inputs = (0..).zip(inputs);
     run_cases(target, move || inputs.next())
 }
 
-/// What the two threads share: the case that is under way.
+/// The state that the two threads share: the case in progress.
 type Current = Arc<Mutex<Option<(u64, Vec<u8>)>>>;
 
 fn run_cases(
@@ -170,7 +170,7 @@ fn run_cases(
         }
         let _ = to_watcher.send(Message::Done(report));
     };
-    // As much stack as the main thread of a program has.
+    // The stack size of a program's main thread.
     let builder = thread::Builder::new().name(target.name.into()).stack_size(8 << 20);
     builder.spawn(worker).expect("a machine has room for another thread");
     watch(&current, &from_worker)
@@ -181,7 +181,7 @@ enum Message {
     Done(Report),
 }
 
-/// Waits for the end, or until a case goes on and on. Its thread is left to itself then.
+/// Waits for the end of the run, or until a case hangs. Its thread is then abandoned.
 fn watch(current: &Current, worker: &mpsc::Receiver<Message>) -> Report {
     let Ok(Message::Time(time)) = worker.recv() else { panic!("a worker tells its time first") };
     let used = || time.as_ref().and_then(ThreadTime::used).unwrap_or_default();
@@ -210,7 +210,7 @@ fn watch(current: &Current, worker: &mpsc::Receiver<Message>) -> Report {
     }
 }
 
-/// Runs one case; the most that it allocated at once.
+/// Runs one case; returns its peak allocation.
 fn judge(target: &Target, input: &[u8]) -> Result<usize, Fault> {
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();
@@ -226,11 +226,11 @@ fn judge(target: &Target, input: &[u8]) -> Result<usize, Fault> {
 }
 
 thread_local! {
-    /// What a panic said, on a thread that runs a case.
+    /// The message of a panic on a thread that runs a case.
     static LAST_WORDS: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps the words of a panicking case from the terminal, and notes them.
+/// Records the message of a panicking case instead of printing it.
 fn listen_to_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -241,7 +241,7 @@ fn listen_to_panics() {
                     *words = info.to_string().replace('\n', " ");
                     true
                 }
-                Some(_) => true, // another one on the way down
+                Some(_) => true, // another panic while unwinding
                 None => false,
             });
             if !noted {

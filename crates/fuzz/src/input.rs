@@ -1,6 +1,6 @@
-//! Reading an input as decisions: whatever it holds, it means something, and at its end come zeros.
+//! Reads an input as decisions: every input is valid, and zeros follow its end.
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Clone, Debug)]
 pub(crate) struct Input<'a>(&'a [u8]);
 
@@ -20,7 +20,7 @@ impl<'a> Input<'a> {
         taken
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }

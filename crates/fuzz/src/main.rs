@@ -1,11 +1,11 @@
 //! `duramen-fuzz`: the cases of a seed, from the command line. `cargo xtask fuzz` calls it.
 //!
-//! First come the inputs that are kept, then made ones, for as many or as long as was asked for.
-//! An input that fails is kept in `fuzz/regressions`, and a line is printed that repeats it. The
-//! targets share the time equally.
+//! First come the kept inputs, then generated ones, for the requested number or time. An input that
+//! fails is kept in `fuzz/regressions`, and a line is printed that repeats it. The targets share
+//! the time equally.
 //!
-//! The work is done in a second process, for the sake of what takes a process down with it: no more
-//! memory, or no more stack. The number of the case is in a file then.
+//! A second process does the work, so that out of memory or a stack overflow ends only that
+//! process. A file then has the number of the case.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -74,13 +74,13 @@ fn chosen(arguments: &Arguments) -> Result<Vec<&'static Target>> {
     Ok(named.collect::<std::result::Result<_, String>>()?)
 }
 
-/// Where a file is written to a million times a second, and never waits for a disk.
+/// A folder for a file that is written a million times a second and must never wait for a disk.
 fn notes_folder() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// Has the work done by another process, and finds out which case ended it if one did.
+/// Has another process do the work, and finds the case that ended it if one did.
 fn supervise(arguments: &Arguments) -> Result<u8> {
     chosen(arguments)?;
     let notes = notes_folder().join(format!("duramen-fuzz-{}", std::process::id()));
@@ -127,7 +127,7 @@ fn kept_inputs(target: &Target) -> Result<Vec<Vec<u8>>> {
     Ok(corpus::load(target)?.into_iter().map(|kept| kept.input).collect())
 }
 
-/// Runs what is kept for a target and then its share of made cases.
+/// Runs the kept inputs of a target, followed by its share of generated cases.
 fn work_on(target: &'static Target, arguments: &Arguments, of: usize) -> Result<bool> {
     let kept = corpus::load(target)?;
     let inputs: Vec<_> = kept.iter().map(|kept| kept.input.clone()).collect();
@@ -150,7 +150,7 @@ fn work_on(target: &'static Target, arguments: &Arguments, of: usize) -> Result<
     let notes = File::create(arguments.notes.as_ref().ok_or("notes are given by main")?)?;
     let note = move |case: u64| {
         let line = format!("{} {case} ", target.name);
-        let _ = notes.write_at(line.as_bytes(), 0); // without it, only a repeat line would miss
+        let _ = notes.write_at(line.as_bytes(), 0); // a failure only costs the repeat line
     };
     let report = harness::run(target, inputs, plan, note);
     let passed = show(target, arguments.seed, &report)?;
@@ -169,7 +169,7 @@ fn show(target: &Target, seed: u64, report: &Report) -> Result<bool> {
     Ok(false)
 }
 
-/// Keeps an input that failed and says how to see it again.
+/// Keeps an input that failed and prints how to reproduce it.
 fn tell(target: &Target, seed: u64, case: u64, input: &[u8]) -> Result<()> {
     let path = corpus::keep_failure(target, input)?;
     println!("  kept as {}", path.display());

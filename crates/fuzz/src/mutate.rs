@@ -1,8 +1,8 @@
-//! Damage, as it comes from broken machines and from people who mean it.
+//! Damage like that of broken machines and of attackers.
 
 use sim::Prng;
 
-/// Numbers at which something may tip over.
+/// Boundary values of numbers.
 const NUMBERS: [u64; 20] = [
     0,
     1,
@@ -26,8 +26,8 @@ const NUMBERS: [u64; 20] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Damages `input` in one to eight places; what was taken from `other` may get into it. It does
-/// not become longer than `longest`.
+/// Damages `input` in one to eight places; pieces of `other` may get into it. It does not grow
+/// beyond `longest`.
 pub fn mutate(prng: &mut Prng, input: &mut Vec<u8>, other: &[u8], longest: usize) {
     let most = 2 << prng.below(3);
     for _ in 0..1 + prng.below(most) {
@@ -63,8 +63,8 @@ fn run(prng: &mut Prng) -> usize {
     }
 }
 
-/// Overwrites a number, where the encodings have one as a rule, in either byte order: by one at
-/// which something tips over, by what is about as long as the input, or by its neighbour.
+/// Overwrites a number, at a place that is usual in the encodings, in either byte order: with a
+/// boundary value, with about the length of the input, or with a neighbouring value.
 fn put_number(prng: &mut Prng, input: &mut [u8], at: usize) {
     let width = [2, 4, 4, 8][prng.index(4)];
     let at = if prng.chance(7, 8) { at - at % width } else { at };
@@ -98,7 +98,7 @@ fn duplicate(prng: &mut Prng, input: &mut Vec<u8>, at: usize) {
     input.splice(to..to, piece);
 }
 
-/// Puts a piece of another input into this one, over what is there or in between.
+/// Inserts a piece of another input into this one, or overwrites a part with it.
 fn splice(prng: &mut Prng, input: &mut Vec<u8>, at: usize, other: &[u8]) {
     if other.is_empty() {
         return;

@@ -9,13 +9,13 @@ use zerocopy::IntoBytes;
 
 use crate::input::Input;
 
-/// A disk that was planned and not made.
+/// The structures of a disk that was never made.
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) geometry: Geometry,
-    /// What a big-endian superblock says.
+    /// The layout according to a big-endian superblock.
     pub(crate) big: Geometry,
-    /// The primary superblock, sealed, in all of its room.
+    /// The primary superblock, sealed, with its whole reserved area.
     pub(crate) superblock: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ const SHAPES: [(u64, u64, u64, u64, bool); 6] = [
     (32 << 20, 65_536, 32_768, 120, true),
 ];
 
-/// One for each shape.
+/// One template for each shape.
 pub(crate) fn all() -> &'static [Template] {
     static ALL: OnceLock<Vec<Template>> = OnceLock::new();
     ALL.get_or_init(|| SHAPES.into_iter().map(template).collect())
@@ -69,17 +69,17 @@ impl Template {
     }
 }
 
-/// Where numbers of one width lie side by side: width, from, to.
+/// A range of adjacent numbers of one width: width, start, end.
 pub(crate) type Numbers = (usize, usize, usize);
 
-/// Turns the numbers of a structure around.
+/// Swaps the byte order of the numbers of a structure.
 pub(crate) fn turn(block: &mut [u8], numbers: &[Numbers]) {
     for &(width, from, to) in numbers {
         block[from..to].chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
 }
 
-/// The numbers of a superblock. Written down here a second time, from the format's description.
+/// The numbers of a superblock. Derived a second time from the format's description.
 const SUPERBLOCK: [Numbers; 11] = [
     (4, 0, 208),
     (8, 712, 720),
@@ -104,13 +104,13 @@ pub(crate) fn big_endian_superblock(geometry: &Geometry, little: &[u8]) -> Vec<u
     block
 }
 
-/// Puts the hash of a big-endian structure at `field`.
+/// Stores the hash of a big-endian structure at `field`.
 pub(crate) fn put_hash(block: &mut [u8], field: usize) {
     let hash = check_hash(block, field);
     block[field..field + 4].copy_from_slice(&hash.to_be_bytes());
 }
 
-/// Changes a block as an input says: pieces of up to 31 bytes, each with the place where it goes.
+/// Patches a block as an input says: pieces of up to 31 bytes, each with its offset.
 pub(crate) fn patch(block: &mut [u8], mut input: Input<'_>) {
     while !input.is_empty() {
         let at = usize::from(input.u16()) % block.len();

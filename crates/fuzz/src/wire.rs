@@ -1,4 +1,4 @@
-//! The other direction: what `nfs` only decodes, encoded; and calls of every kind.
+//! The opposite direction: encoders for values that `nfs` only decodes; and calls of every kind.
 
 use nfs::mount;
 use nfs::nfs3::arguments::{CreateHow, DirectoryName, MknodWhat};
@@ -7,7 +7,7 @@ use nfs::rpc::{AUTH_NONE, AUTH_SYS, Credential, PROGRAM_MOUNT, PROGRAM_NFS};
 use nfs::xdr::{Encode, Encoder};
 use sim::Prng;
 
-/// The bytes that an encoder was given, without the mark in front.
+/// The encoded bytes, without the record mark.
 pub(crate) fn bytes_of(encode: impl FnOnce(&mut Encoder)) -> Vec<u8> {
     let mut to = Encoder::with_capacity(256);
     encode(&mut to);
@@ -196,7 +196,7 @@ fn mknod_what(to: &mut Encoder, what: &MknodWhat) {
     device.inspect(|device| device.encode(to));
 }
 
-/// A call of NFS or MOUNT with arguments that can be decoded; payload of up to `most` bytes.
+/// A call of NFS or MOUNT with decodable arguments; payload of up to `most` bytes.
 pub(crate) fn any_call(prng: &mut Prng, most: usize) -> Vec<u8> {
     bytes_of(|to| {
         let xid = prng.next_u64() as u32;
@@ -216,7 +216,8 @@ pub(crate) fn any_call(prng: &mut Prng, most: usize) -> Vec<u8> {
     })
 }
 
-/// A header with a credential of some kind. Written by hand, as [`Credential`] cannot be made.
+/// A header with a credential of some kind. Written by hand, as [`Credential`] cannot be
+/// constructed.
 fn any_header(prng: &mut Prng, to: &mut Encoder, xid: u32, target: [u32; 3]) {
     if prng.chance(1, 4) {
         return call_header(to, xid, target, &Credential::None);

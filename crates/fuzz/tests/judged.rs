@@ -1,4 +1,4 @@
-//! The disks that hostile scripts leave, before a judge that we did not write; and bugs planted in
+//! Judges the disks after hostile scripts with a checker that we did not write; and plants bugs in
 //! such disks, which our own judge must find.
 
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn geometry(image: &Image) -> Geometry {
     Geometry::parse_any_order(&mut superblock).expect("our own disk")
 }
 
-/// What our judge says to a disk that was damaged after the server had stopped.
+/// Our judge's verdict on a disk that was damaged after the server had stopped.
 fn verdict(damage: impl Fn(&mut Image, &Geometry)) -> Result<(), String> {
     let mut image = server::disk_after(&[]);
     let geometry = geometry(&image);

@@ -1,4 +1,4 @@
-//! Decoders with bugs that the harness must find: else nobody knows what its silence means.
+//! Decoders with bugs that the harness must find: otherwise its silence would prove nothing.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +8,14 @@ use fuzz::harness::{self, Fault, Plan};
 
 const fn planted(name: &'static str, check: fn(&[u8])) -> Target {
     let generate = |prng: &mut sim::Prng| {
-        // A length that is right, and so many bytes.
+        // A correct length, and as many bytes.
         let length = prng.below(40) as u8;
         std::iter::once(length).chain((0..length).map(|byte| byte.wrapping_mul(3))).collect()
     };
     Target { name, check, generate, longest: 100, memory: 64 << 10 }
 }
 
-/// Believes a length, and so reads behind the end.
+/// Trusts a length, and so reads behind the end.
 fn reads_behind_the_end(input: &[u8]) {
     if let Some((&length, rest)) = input.split_first() {
         black_box(&rest[..length.into()]);
@@ -40,7 +40,7 @@ fn goes_round(input: &[u8]) {
     }
 }
 
-/// Takes room for as many entries as a count says.
+/// Allocates room for as many entries as a count says.
 fn takes_what_it_is_told(input: &[u8]) {
     let Some(count) = input.first_chunk::<4>() else { return };
     let count = u32::from_be_bytes(*count) as usize % (64 << 20);
@@ -52,7 +52,7 @@ static FORGETS: Target = planted("planted-loss", forgets_a_byte);
 static HANGS: Target = planted("planted-hang", goes_round);
 static GROWS: Target = planted("planted-growth", takes_what_it_is_told);
 
-/// The first failure of 5000 cases, which the same case repeats.
+/// The first failure of 5000 cases, which the same case reproduces.
 fn found(target: &'static Target) -> Fault {
     let plan = Plan { seed: 3, first: 0, cases: 5000, time: None };
     let report = harness::run(target, Vec::new(), plan, |_| ());
@@ -77,7 +77,7 @@ fn a_broken_property_is_caught() {
 #[test]
 fn a_case_that_does_not_end_is_caught() {
     assert_eq!(found(&HANGS), Fault::Hung);
-    GIVE_UP.store(true, Ordering::Relaxed); // or its thread keeps a processor busy
+    GIVE_UP.store(true, Ordering::Relaxed); // otherwise its thread keeps a processor busy
 }
 
 #[test]

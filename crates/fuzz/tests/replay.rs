@@ -1,4 +1,4 @@
-//! Every input that is kept does what it should: nothing.
+//! Every kept input passes.
 
 use fuzz::{TARGETS, corpus, harness};
 
@@ -27,7 +27,8 @@ fn every_target_has_inputs_to_start_from() {
     }
 }
 
-/// The coverage-guided fuzzer runs the same functions: one file for each target, no more.
+/// The coverage-guided fuzzer runs the same functions: it has one file for each target, and no
+/// others.
 #[test]
 fn every_target_has_its_file_for_coverage() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fuzz_targets");

@@ -1,4 +1,4 @@
-//! A short slice of made cases of every target, the same in every run. `cargo xtask fuzz` runs
+//! A short run of generated cases of every target, the same every time. `cargo xtask fuzz` runs
 //! more of them.
 
 use fuzz::harness::{self, Plan};
@@ -6,9 +6,9 @@ use fuzz::{TARGETS, Target, corpus};
 
 const SEED: u64 = 1;
 
-/// Of each target: counted, not timed, so that every machine sees the same ones.
+/// Cases of each target: counted, not timed, so that every machine runs the same ones.
 const CASES: u64 = 8_000;
-/// The same where a case is a volume that is opened, used and stopped.
+/// The same if a case is a volume that is opened, used and stopped.
 const VOLUMES: u64 = 1_500;
 
 fn cases(target: &Target) -> u64 {

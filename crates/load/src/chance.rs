@@ -1,18 +1,19 @@
-//! Chance of our own: the same seed gives the same workload, over TCP and in a simulated world.
+//! A random number generator of our own: the same seed gives the same workload, over TCP and in a
+//! simulated world.
 
-/// A sequence of numbers that follow from a seed (SplitMix64).
+/// A sequence of random numbers from a seed (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The sequence of this seed, for the `stream`th of those that share it.
+    /// The sequence of this seed for the `stream`th of its users.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut chance = Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         chance.next_u64();
         chance
     }
 
-    /// 64 bits.
+    /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -33,7 +34,7 @@ impl Chance {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// One of several, each as often as its weight says.
+    /// The index of a weight, chosen with a probability proportional to the weight.
     pub fn weighted(&mut self, weights: impl Iterator<Item = f64> + Clone) -> usize {
         let mut left = self.unit() * weights.clone().sum::<f64>();
         for (index, weight) in weights.clone().enumerate() {

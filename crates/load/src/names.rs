@@ -1,14 +1,14 @@
-//! Names of what workloads make, and how they are found.
+//! Names of the files of workloads, and their lookup.
 
 use nfs::nfs3::arguments::{DirectoryName, LookupArgs};
 use nfs::nfs3::{Handle, SetAttributes};
 
 use client::{CallError, Client};
 
-/// What a READDIRPLUS asks for, in bytes.
+/// The requested size of a READDIRPLUS, in bytes.
 pub(crate) const LISTING: u32 = 32 << 10;
 
-/// A name in a directory, as arguments have it.
+/// A name in a directory, in the form for arguments.
 pub(crate) fn at<'a>(directory: &'a Handle, name: &'a [u8]) -> DirectoryName<'a> {
     DirectoryName { directory: directory.as_bytes(), name }
 }
@@ -23,7 +23,7 @@ pub(crate) async fn look_up(
     Ok(client.call(&LookupArgs { what }).await?.object)
 }
 
-/// The first attributes of what workloads make.
+/// The initial attributes of files of workloads.
 pub(crate) fn open_to_owner() -> SetAttributes {
     SetAttributes { mode: Some(0o755), ..SetAttributes::default() }
 }

@@ -1,7 +1,7 @@
-//! Cleaning up: everything below a directory goes, and then the directory.
+//! Cleanup: removes everything below a directory, and then the directory.
 //!
-//! Only what is found by walking down from that directory is removed, by handle and name, so that
-//! nothing outside of it can be meant.
+//! It removes only objects that it has found by walking down from that directory, by handle and
+//! name, so that nothing outside of it can be hit.
 
 use futures::StreamExt;
 use futures::stream;
@@ -12,37 +12,37 @@ use crate::names::{LISTING, look_up};
 use crate::stage::Stage;
 use client::{CallError, Client};
 
-/// Something could not be removed.
+/// An object that could not be removed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot remove '{name}' from the export: {source}; remove it yourself")]
 pub struct LeftBehind {
-    /// The directory that is left.
+    /// The remaining directory.
     pub name: String,
-    /// Why.
+    /// The error.
     pub source: CallError,
 }
 
-/// A directory that was found.
+/// A directory found by the walk.
 struct Found {
-    /// The number of its parent in the list.
+    /// The index of its parent in the list.
     parent: Option<usize>,
-    /// How far down it is.
+    /// Its depth.
     depth: usize,
     name: Vec<u8>,
     handle: Handle,
 }
 
 impl Stage {
-    /// Removes what is left of the workloads, and the directory with it.
+    /// Removes the remaining files of the workloads, and the directory.
     ///
     /// # Errors
-    /// [`LeftBehind`]: what could not be removed.
+    /// [`LeftBehind`]: the directory that could not be removed.
     pub async fn strike(self) -> Result<(), LeftBehind> {
         tree(&self, &self.root, &self.home, &self.home_name).await
     }
 }
 
-/// Removes the directory `name` in `root` with all that is in it.
+/// Removes the directory `name` in `root` with all its contents.
 async fn tree(stage: &Stage, root: &Handle, handle: &Handle, name: &str) -> Result<(), LeftBehind> {
     stage.watch.begin("cleaning up", 0);
     let left = |source| LeftBehind { name: name.to_owned(), source };
@@ -53,7 +53,7 @@ async fn tree(stage: &Stage, root: &Handle, handle: &Handle, name: &str) -> Resu
         empty(stage, &mut found, next).await.map_err(left)?;
         next += 1;
     }
-    // The list is in the order of depth. The deepest go first, and side by side.
+    // The list is in the order of depth. The deepest directories go first, concurrently.
     let mut last = found.len();
     while let Some(deepest) = found[..last].last().map(|found| found.depth) {
         let first = found[..last].partition_point(|found| found.depth < deepest);
@@ -128,13 +128,13 @@ async fn remove_one(
         client.call(&RemoveArgs { object }).await
     };
     match removed {
-        // What is gone already is as good.
+        // An object that is gone already is fine.
         Ok(_) | Err(CallError::Status(Status::NoEntry)) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Carries out all of them, as many at once as the plan allows; the first failure counts.
+/// Runs all of them, as many concurrently as the plan allows; the first failure counts.
 async fn all(
     stage: &Stage,
     removals: impl Iterator<Item = impl Future<Output = Result<(), CallError>>>,

@@ -1,10 +1,10 @@
 //! The measured part of a workload: workers take turns until time or turns run out.
 //!
 //! Without a rate a worker takes the next turn when its last one is done: the server sets the pace.
-//! With a rate every turn has a time at which it is due, whatever the server does; a turn that
-//! begins late counts from when it was due, so that a server that stalls is charged with all the
-//! calls that would have been made meanwhile ("coordinated omission" is avoided). Turns that were
-//! due and never began are counted with the time that they had waited by the end.
+//! With a rate every turn has a due time, whatever the server does; the latency of a late turn
+//! counts from its due time, so that a stalled server is charged with all the calls that would have
+//! been made meanwhile ("coordinated omission" is avoided). Turns that were due and never began are
+//! counted with their waiting time at the end.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,46 +18,46 @@ use crate::stage::{ProcessorTime, Stage, Trouble, Watch};
 use crate::tally::Tally;
 use crate::worker::{Step, Worker};
 
-/// How often the watcher is told, and connections are looked at.
+/// The interval for calling the watcher and checking connections.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How long a call may go unanswered before its connection is given up.
+/// The time after which a connection with an unanswered call is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The stream of chance by which turns are due.
+/// The random stream for due times.
 const ARRIVALS: u64 = u64::MAX - 1;
 
-/// What a workload does again and again.
+/// The repeated step of a workload.
 pub trait Play {
-    /// One turn. Its calls are noted by the worker.
+    /// One turn. The worker records its calls.
     ///
     /// # Errors
     /// [`Noted`](crate::worker::Noted), when a call failed.
     fn turn(&self, worker: &mut Worker, turn: u64) -> impl Future<Output = Step>;
 }
 
-/// When turns are taken.
+/// The times of turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// For how long turns begin.
+    /// Period in which turns begin.
     pub duration: Option<Duration>,
-    /// How many turns at most.
+    /// Most turns.
     pub count: u64,
     /// Turns a second.
     pub rate: Option<f64>,
-    /// How they lie in that second.
+    /// Distribution of turns over time.
     pub arrivals: Arrivals,
-    /// How long a worker does something else after each turn, as programs do.
+    /// Pause of a worker after each turn, as in programs.
     pub pause: Duration,
 }
 
-/// When turns are due that have a rate.
+/// Distribution of the due times of turns with a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At even distances.
+    /// At even intervals.
     Even,
-    /// By chance, each on its own (Poisson's law), as the calls of many clients come. Several
-    /// loads of one server would else march in step.
+    /// Independent random intervals (Poisson's law), like the calls of many clients. Otherwise
+    /// several loads of one server would march in step.
     Chance,
 }
 
@@ -74,21 +74,21 @@ impl Default for Pace {
     }
 }
 
-/// What a phase gave.
+/// The measurements of a phase.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Its name.
+    /// The name of the phase.
     pub name: String,
     /// From the first turn to the last answer.
     pub elapsed: Duration,
-    /// Everything that was noted.
+    /// All recorded calls.
     pub tally: Tally,
-    /// Processor time of both sides meanwhile.
+    /// Processor time of both sides during the phase.
     pub processor_time: ProcessorTime,
 }
 
 impl Measured {
-    /// Steps a second: calls, where a step is one call.
+    /// Steps per second: calls, if a step is one call.
     pub fn rate(&self) -> f64 {
         let steps = self.tally.headline().count() - self.tally.unstarted;
         steps as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -100,7 +100,7 @@ struct Turns {
     start: Instant,
     end: Option<Instant>,
     pace: Pace,
-    /// The next turn, and how long after the start it is due, if there is a rate.
+    /// The next turn, and its due time after the start, if there is a rate.
     next: Cell<u64>,
     due_ns: Cell<f64>,
     chance: RefCell<Chance>,
@@ -108,19 +108,19 @@ struct Turns {
 }
 
 impl Turns {
-    /// When the next turn is due.
+    /// The due time of the next turn.
     fn due(&self) -> Option<Instant> {
         self.pace.rate?;
         Some(self.start.after(Duration::from_nanos(self.due_ns.get() as u64)))
     }
 
-    /// Goes on to the one after it.
+    /// Advances to the turn after it.
     fn advance(&self) {
         self.next.set(self.next.get() + 1);
         self.due_ns.set(self.due_ns.get() + self.gap_ns());
     }
 
-    /// How long after one turn the next is due.
+    /// The interval between two turns.
     fn gap_ns(&self) -> f64 {
         let Some(rate) = self.pace.rate else { return 0.0 };
         let share = match self.pace.arrivals {
@@ -134,7 +134,7 @@ impl Turns {
         self.end.is_some_and(|end| instant >= end)
     }
 
-    /// The next turn, when it is due.
+    /// Returns the next turn at its due time.
     async fn take(&self, clock: &dyn Clock) -> Option<(u64, Option<Instant>)> {
         let (turn, now) = (self.next.get(), clock.now());
         let due = self.due();
@@ -149,7 +149,7 @@ impl Turns {
         Some((turn, due))
     }
 
-    /// Notes the turns that were due before the end and did not begin.
+    /// Records the turns that were due before the end and did not begin.
     fn note_unstarted(&self, tally: &mut Tally) {
         let Some(end) = self.end.filter(|_| !self.watch.is_over()) else { return };
         let has_more = || self.next.get() < self.pace.count;
@@ -160,11 +160,11 @@ impl Turns {
     }
 }
 
-/// Measures a phase of the stage's own pace. What it needs is there, and the watcher is asked
+/// Measures a phase at the stage's own pace. The files it needs exist, and the watcher is asked
 /// first.
 ///
 /// # Errors
-/// [`Trouble::Refused`], when it is not to be measured.
+/// [`Trouble::Refused`], when the watcher refuses the measurement.
 pub async fn measure(stage: &Stage, name: &str, play: &impl Play) -> Result<Measured, Trouble> {
     stage.watch.prepared(name).map_err(Trouble::Refused)?;
     let plan = &stage.plan;
@@ -229,10 +229,10 @@ async fn look_on(stage: &Stage, tally: &RefCell<Tally>) -> std::convert::Infalli
     }
 }
 
-/// Does something `count` times, unmeasured, before or after a phase.
+/// Runs an operation `count` times, unmeasured, before or after a phase.
 ///
 /// # Errors
-/// [`Trouble::Setup`], when any of it fails.
+/// [`Trouble::Setup`], when any of them fails.
 pub async fn prepare(
     stage: &Stage,
     what: &str,

@@ -1,4 +1,4 @@
-//! Where workloads are played: connections to a server, and a directory of their own there.
+//! The stage of workloads: connections to a server, and a directory of their own there.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,39 +15,39 @@ use client::mount::{self, MountError};
 use client::stream::{Dial, Service};
 use client::{CallError, Client};
 
-/// How much of a workload, and how.
+/// Size and pace of a workload.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Connections, 1 to 64.
     pub connections: usize,
-    /// Calls under way on each, 1 to 32.
+    /// Concurrent calls on each, 1 to 32.
     pub depth: usize,
-    /// For how long steps are begun; `None` until `count` is reached.
+    /// Period in which steps begin; `None` until `count` is reached.
     pub duration: Option<Duration>,
-    /// How many steps at most.
+    /// Most steps.
     pub count: u64,
-    /// Steps a second, begun on time whatever the server does; `None` is as fast as it answers.
+    /// Steps per second, begun on time whatever the server does; `None` is as fast as it answers.
     pub rate: Option<f64>,
-    /// Over how many directories the files are spread.
+    /// The number of directories for the files.
     pub directories: u64,
-    /// The size of the files of workloads that read and write, for each connection.
+    /// File size of workloads that read and write, for each connection.
     pub file_size: u64,
-    /// The rates of workloads that are played at one after the other.
+    /// The rates of workloads that run at several rates, one after the other.
     pub ramp: Ramp,
-    /// The most bytes of a file set that grows with the rate.
+    /// Most bytes of a file set that grows with the rate.
     pub file_set_max: u64,
-    /// What all chance follows from.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// Rising rates, in calls a second.
+/// Rising rates, in calls per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
     /// The first.
     pub first: f64,
-    /// The last; `None` rises until the server has enough.
+    /// The last; `None` rises until the server is saturated.
     pub last: Option<f64>,
-    /// How many rates, if there is a last one.
+    /// The number of rates, if there is a last one.
     pub points: usize,
 }
 
@@ -69,37 +69,37 @@ impl Default for Plan {
     }
 }
 
-/// Why a workload could not be played.
+/// Why a workload could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// No server is there.
+    /// No server answers.
     #[error("cannot connect: {0}")]
     Unreachable(#[from] std::io::Error),
-    /// There is no such export, or not for us.
+    /// The export does not exist, or not for us.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// A call before or after the measurement failed.
     #[error("cannot {what}: {source}")]
     Setup {
-        /// What it was for.
+        /// The purpose of the call.
         what: String,
-        /// Why.
+        /// The error.
         source: CallError,
     },
     /// Calls before or after the measurement failed.
     #[error("{what}: {procedure} fails: {why}")]
     Prepare {
-        /// What they were for.
+        /// The purpose of the calls.
         what: String,
-        /// The first that failed.
+        /// The procedure of the first call that failed.
         procedure: &'static str,
-        /// Why.
+        /// The error.
         why: String,
     },
-    /// The watcher has had enough.
+    /// The watcher interrupted the workload.
     #[error("interrupted")]
     Interrupted,
-    /// The watcher does not let it be measured.
+    /// The watcher refuses the measurement.
     #[error("{0}")]
     Refused(String),
     /// The plan makes no sense.
@@ -115,17 +115,17 @@ impl Trouble {
     }
 }
 
-/// Time on processors.
+/// Processor time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// Of the client.
+    /// The client's.
     pub client: Option<Duration>,
-    /// Of the server.
+    /// The server's.
     pub server: Option<Duration>,
 }
 
 impl ProcessorTime {
-    /// What came on top since `earlier`.
+    /// The difference to `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         let passed =
             |now: Option<Duration>, then: Option<Duration>| Some(now?.saturating_sub(then?));
@@ -136,25 +136,25 @@ impl ProcessorTime {
     }
 }
 
-/// Hears how far things are.
+/// Follows the progress of workloads.
 pub trait Watch {
-    /// What a workload of a procedure or two needs is made, and it is about to be measured: the
-    /// moment to empty caches, say. No call is under way.
+    /// The files of a workload of one or two procedures are made, and its measurement is about to
+    /// start: the moment to empty caches, for example. No call is in progress.
     ///
     /// # Errors
-    /// A sentence: why it is not to be measured.
+    /// A sentence that says why it must not be measured.
     fn prepared(&self, _workload: &str) -> Result<(), String> {
         Ok(())
     }
-    /// A phase begins; `total` steps are the most.
+    /// A phase begins; `total` is its largest number of steps.
     fn begin(&self, phase: &str, total: u64);
-    /// So many calls of it were answered, and so many failed.
+    /// Numbers of answered and of failed calls of the phase so far.
     fn progress(&self, done: u64, failed: u64);
-    /// The time that we and the server have had on processors so far, where it is known.
+    /// The processor time of client and server so far, if it is known.
     fn processor_time(&self) -> ProcessorTime {
         ProcessorTime::default()
     }
-    /// Whether the watcher has had enough: no further step is begun then.
+    /// Whether the watcher interrupts the workload: then no further step begins.
     fn is_over(&self) -> bool {
         false
     }
@@ -168,26 +168,26 @@ impl Watch for Unwatched {
     fn progress(&self, _: u64, _: u64) {}
 }
 
-/// What the server says of itself.
+/// Limits that the server announces.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most that a READ may ask for.
+    /// The largest READ.
     pub read_max: u32,
-    /// The most that a WRITE may bring.
+    /// The largest WRITE.
     pub write_max: u32,
 }
 
-/// The stage.
+/// The connections and the directory of workloads.
 pub struct Stage {
-    /// Time and tasks.
+    /// Clock, random source and tasks.
     pub runtime: Runtime,
-    /// How much, and how.
+    /// Size and pace.
     pub plan: Plan,
-    /// What the server says of itself.
+    /// Limits that the server announces.
     pub limits: Limits,
-    /// The directory in which everything is done.
+    /// The directory of all workloads.
     pub home: Handle,
-    /// Its name in the export.
+    /// The name of the directory in the export.
     pub home_name: String,
     pub(crate) clients: Vec<Client>,
     pub(crate) watch: Rc<dyn Watch>,
@@ -238,7 +238,7 @@ impl Stage {
         &self.clients[connection % self.clients.len()]
     }
 
-    /// How many calls are under way at once at most.
+    /// Most concurrent calls.
     pub fn workers(&self) -> usize {
         self.plan.connections * self.plan.depth
     }

@@ -1,8 +1,8 @@
-//! What was measured: calls by procedure, steps of a workload, errors by what they said.
+//! Measurements: calls by procedure, steps of a workload, errors by their message.
 //!
-//! Latencies are kept in histograms of three significant digits, so that nothing is lost to a
-//! sample. Errors are counted apart and never dropped; the latency of a call that failed is not
-//! mixed with those of calls that did something.
+//! Latencies are kept in histograms of three significant digits, so that no sampling loses any.
+//! Errors are counted separately and never dropped; the latency of a failed call is not mixed with
+//! those of successful ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use nfs::nfs3::Procedure;
 
-/// The longest latency that is told from longer ones.
+/// The longest latency that the histograms distinguish from longer ones.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The significant digits of a latency.
 const DIGITS: u8 = 3;
 
-/// A kind of thing that was done again and again.
+/// The latencies of one kind of call or step.
 #[derive(Clone, Debug)]
 pub struct Series {
     latencies: Histogram<u64>,
@@ -32,19 +32,19 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Notes one.
+    /// Records one latency.
     pub fn record(&mut self, latency: Duration) {
         let ns = latency.as_nanos();
         self.latencies.saturating_record(u64::try_from(ns).unwrap_or(u64::MAX).max(1));
         self.sum_ns += ns;
     }
 
-    /// How many there were.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.latencies.len()
     }
 
-    /// The latency that this share of them did not exceed, such as 0.99.
+    /// The latency that this share of them did not exceed; 0.99, for example.
     pub fn quantile(&self, share: f64) -> Duration {
         Duration::from_nanos(self.latencies.value_at_quantile(share))
     }
@@ -67,44 +67,44 @@ impl Series {
     }
 }
 
-/// Everything that was noted of one phase.
+/// Everything recorded in one phase.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     calls: BTreeMap<&'static str, Series>,
-    /// Steps, where a step of the workload is more than one call.
+    /// Steps, if a step of the workload is more than one call.
     pub steps: Option<Series>,
-    /// Errors: the procedure, what was said, how often.
+    /// Errors: the procedure, the message, and the count.
     pub errors: BTreeMap<(&'static str, String), u64>,
     /// Payload that was read and written, in bytes.
     pub bytes: u64,
-    /// Steps that were due and were not begun before the end.
+    /// Steps that were due and did not begin before the end.
     pub unstarted: u64,
-    /// The time that each of them had waited by then.
+    /// The waiting time of each of them at the end.
     waited: Option<Series>,
 }
 
 impl Tally {
-    /// Notes a call that did what it should.
+    /// Records a successful call.
     pub fn call(&mut self, procedure: Procedure, latency: Duration) {
         self.calls.entry(procedure.name()).or_default().record(latency);
     }
 
-    /// Notes a call that did not.
+    /// Records a failed call.
     pub fn error(&mut self, procedure: &'static str, what: String) {
         self.errors_alike(procedure, what, 1);
     }
 
-    /// Notes so many calls that failed in the same way.
+    /// Records several calls that failed in the same way.
     pub fn errors_alike(&mut self, procedure: &'static str, what: String, count: u64) {
         *self.errors.entry((procedure, what)).or_default() += count;
     }
 
-    /// Notes a step of several calls.
+    /// Records a step of several calls.
     pub fn step(&mut self, latency: Duration) {
         self.steps.get_or_insert_default().record(latency);
     }
 
-    /// Notes a step that was due, and had waited this long when it was too late to begin.
+    /// Records a step that was due, with its waiting time when it was too late to begin.
     pub fn step_unstarted(&mut self, waited: Duration) {
         self.unstarted += 1;
         self.waited.get_or_insert_default().record(waited);
@@ -115,17 +115,17 @@ impl Tally {
         self.calls.iter().map(|(name, series)| (*name, series))
     }
 
-    /// The calls of one procedure.
+    /// The number of calls of one procedure.
     pub fn of(&self, procedure: Procedure) -> u64 {
         self.calls.get(procedure.name()).map_or(0, Series::count)
     }
 
-    /// How many calls did what they should.
+    /// The number of successful calls.
     pub fn succeeded(&self) -> u64 {
         self.calls.values().map(Series::count).sum()
     }
 
-    /// How many did not.
+    /// The number of failed calls.
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
     }
@@ -138,8 +138,9 @@ impl Tally {
         })
     }
 
-    /// What the workload is about: its steps where they are more than one call, else its calls;
-    /// and what was due and not begun, with what it has waited at least.
+    /// The main figures of the workload: its steps if they are more than one call, otherwise its
+    /// calls; and steps that were due and did not begin, with their waiting time as the least
+    /// latency.
     pub fn headline(&self) -> Series {
         let mut series = self.steps.clone().unwrap_or_else(|| self.all_calls());
         self.waited.iter().for_each(|waited| series.add(waited));

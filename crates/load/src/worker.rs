@@ -1,4 +1,4 @@
-//! A worker, one of those that make the calls of a workload: it has at most one call under way.
+//! A worker makes calls of a workload, at most one at a time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,30 +10,30 @@ use crate::chance::Chance;
 use crate::tally::Tally;
 use client::{CallError, Client};
 
-/// The call failed; it is noted, and the step of the workload is over.
+/// A call failed; the failure is recorded, and the step of the workload is over.
 #[derive(Debug)]
 pub struct Noted {
-    /// The connection is of no further use.
+    /// The connection is no longer usable.
     pub is_broken: bool,
 }
 
-/// What a step of a workload gives: `Err` when a call of it failed, which is noted already.
+/// The result of a step of a workload: `Err` when a call of it failed, which is recorded already.
 pub type Step<T = ()> = Result<T, Noted>;
 
 /// A worker.
 pub struct Worker {
-    /// Its number among all.
+    /// The worker's number among all.
     pub index: usize,
     /// The number of its connection.
     pub connection: usize,
-    /// Chance of its own.
+    /// A random source of its own.
     pub chance: Chance,
     client: Client,
     runtime: Runtime,
     tally: Rc<RefCell<Tally>>,
-    /// How often it has done what a workload does in turns of two kinds.
+    /// A counter for workloads with turns of two kinds.
     times_done: u64,
-    /// When the step that begins should have begun, until its first call has been noted.
+    /// The due time of the step that begins, until its first call has been recorded.
     due: Option<Instant>,
 }
 
@@ -50,23 +50,23 @@ impl Worker {
         Self { index, connection, chance, client, runtime, tally, times_done: 0, due: None }
     }
 
-    /// Says when the next step should begin: its first call is measured from then, not from when
-    /// the worker came to it.
+    /// Sets the due time of the next step: its first call is measured from then, not from when the
+    /// worker came to it.
     pub(crate) fn set_due(&mut self, due: Option<Instant>) {
         self.due = due;
     }
 
-    /// How often [`Worker::done_once_more`] was said.
+    /// The number of calls of [`Worker::done_once_more`].
     pub fn times_done(&self) -> u64 {
         self.times_done
     }
 
-    /// Counts what the workload counts for each worker.
+    /// Increments the worker's counter for the workload.
     pub fn done_once_more(&mut self) {
         self.times_done += 1;
     }
 
-    /// Makes a call, and notes how it went.
+    /// Makes a call, and records its result.
     ///
     /// # Errors
     /// [`Noted`].
@@ -74,7 +74,7 @@ impl Worker {
         self.call_or(arguments, None).await?.ok_or(Noted { is_broken: false })
     }
 
-    /// The same for a call that may well be refused with `expected`: that is no error then.
+    /// The same for a call that may be refused with `expected`, which is then no error.
     ///
     /// # Errors
     /// [`Noted`].
@@ -92,7 +92,7 @@ impl Worker {
         self.note(R::PROCEDURE, start, result)
     }
 
-    /// The procedure that does nothing.
+    /// Calls NULL.
     ///
     /// # Errors
     /// [`Noted`].
@@ -102,14 +102,14 @@ impl Worker {
         self.note(Procedure::Null, start, result)
     }
 
-    /// Notes that an answer was one that cannot be.
+    /// Records an answer that cannot be right.
     pub fn wrong(&mut self, procedure: Procedure, what: &'static str) -> Noted {
         let what = CallError::Wrong(what).to_string();
         self.tally.borrow_mut().error(procedure.name(), what);
         Noted { is_broken: false }
     }
 
-    /// Notes WRITEs that were answered, and whose data no COMMIT has made durable.
+    /// Records answered WRITEs whose data no COMMIT has made durable.
     pub fn lost(&mut self, writes: u64) {
         if writes > 0 {
             let what = "answered, but its COMMIT was refused: not durable".to_owned();
@@ -117,17 +117,17 @@ impl Worker {
         }
     }
 
-    /// Notes payload.
+    /// Records payload.
     pub fn moved(&mut self, bytes: u64) {
         self.tally.borrow_mut().bytes += bytes;
     }
 
-    /// When the step began, or should have. To be asked before its first call.
+    /// The start of the step, or its due time. To be read before its first call.
     pub fn step_start(&self) -> Instant {
         self.due.unwrap_or_else(|| self.runtime.clock.now())
     }
 
-    /// Notes a step of several calls.
+    /// Records a step of several calls.
     pub fn step_done(&mut self, start: Instant) {
         let latency = self.runtime.clock.now().since(start);
         self.tally.borrow_mut().step(latency);

@@ -1,4 +1,4 @@
-//! Files as every reader sees them, whatever of them is durable.
+//! Files as every reader sees them, durable or not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use vnode::{Chunk, EntryChange};
 use crate::inode::Inode;
 use crate::record::{Entry, Stored};
 
-/// The bytes of a chunk, which all that have it share.
+/// The bytes of a chunk, shared by all that hold it.
 pub(crate) type Bytes512 = Rc<RefCell<[u8; CHUNK_SIZE]>>;
 
 /// A chunk of a directory.
 pub struct RamChunk {
     pub(crate) directory: u64,
-    /// The byte of the directory at which it begins.
+    /// Offset of the chunk in the directory.
     pub(crate) start: u64,
     pub(crate) bytes: Bytes512,
 }
@@ -31,12 +31,12 @@ impl Chunk for RamChunk {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 pub(crate) struct Body {
     pub(crate) inode: Inode,
     pub(crate) blocks: BTreeMap<u64, Bytes>,
     pub(crate) chunks: Vec<Bytes512>,
-    /// Bytes of the directory at which something changed, by Updates that may be lost.
+    /// Ranges of the directory changed by Updates that may be lost.
     pub(crate) changed: Vec<(Range<u64>, u64)>,
 }
 
@@ -46,7 +46,7 @@ impl Body {
         Self { inode, blocks: BTreeMap::new(), chunks: Vec::new(), changed: Vec::new() }
     }
 
-    /// A file as the platter has it.
+    /// A file as it is on the platter.
     pub(crate) fn of(stored: &Stored) -> Self {
         let mut body = Self::new(stored.inode.clone());
         body.blocks = stored.blocks.clone();
@@ -65,7 +65,7 @@ impl Body {
     }
 }
 
-/// A chunk with entries where they are.
+/// A chunk with the entries at their offsets.
 fn laid_out<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> [u8; CHUNK_SIZE] {
     let mut bytes = chunk::empty_chunk();
     let entries: Vec<_> = entries.collect();
@@ -84,7 +84,7 @@ fn laid_out<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> [u8; CHUNK
     bytes
 }
 
-/// Changes an entry of a chunk; gives what stands there now.
+/// Changes an entry of a chunk; returns the entry that is there now.
 pub(crate) fn change_entry(bytes: &mut [u8; CHUNK_SIZE], entry: &EntryChange) -> Option<Entry> {
     for (at, piece) in &entry.layout {
         bytes[*at..at + piece.len()].copy_from_slice(piece);

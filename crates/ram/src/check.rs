@@ -1,4 +1,4 @@
-//! Whether a platter is what a volume may be.
+//! Checks that a platter is a valid volume.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use crate::inode::BLOCK;
 use crate::record::{Platter, Stored, Tree, nameless};
 
 impl Platter {
-    /// Whether each file is named as often as it says, and holds what it says, and names lead to it
-    /// from the root. What was cut off and will be gone on with is left out, unless all of it
-    /// `has_ended`.
+    /// Checks that the link count of each file is its number of names, that its contents match its
+    /// inode, and that names lead to it from the root. Files whose interrupted operation will
+    /// continue are left out, unless all of it `has_ended`.
     ///
     /// # Errors
-    /// What is wrong first.
+    /// The first error found.
     pub fn check(&self, has_ended: bool) -> Result<(), String> {
         if has_ended && !self.chains.is_empty() {
             return Err(format!("chains have not ended: {:?}", self.chains));
@@ -66,7 +66,7 @@ impl Platter {
         Ok(())
     }
 
-    /// Whether each directory is found from the root, once, and its '..' leads back.
+    /// Checks that each directory is reachable from the root, once, and that its '..' leads back.
     fn check_tree(&self) -> Result<(), String> {
         let mut found = BTreeSet::from([ROOT]);
         let mut next = vec![(ROOT, ROOT)];

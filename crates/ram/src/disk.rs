@@ -1,16 +1,16 @@
-//! The disk: what is durable, and the Updates that are on their way to it.
+//! The disk: its durable contents, and the pending Updates.
 //!
-//! An Update rests on another when they change the same thing: an inode, or what stands at one
-//! place of a directory. Names of a directory that come and go do not rest on each other, though
-//! each changes its times: of these the latest counts. All of them rest on the last change of the
-//! directory that is more than that, and the next such change rests on all of them. What makes a
-//! snapshot rests on all before it. An Update rests besides on what its planner says, and on what
-//! the answer shows that is remembered with it.
+//! An Update depends on another when they change the same thing: an inode, or the entry at one
+//! place of a directory. Additions and removals of names in a directory do not depend on each
+//! other, though each changes its times: of these the latest counts. All of them depend on the last
+//! change of the directory that is more than that, and the next such change depends on all of them.
+//! The creation of a snapshot depends on all earlier Updates. An Update also depends on the Updates
+//! that its planner names, and on those whose effects the answer remembered with it shows.
 //!
 //! Invariants:
-//! 1. The platter is closed: what an Update on it rests on is on it.
+//! 1. The platter is closed: it contains every Update that an Update on it depends on.
 //! 2. An Update reaches the platter once, as a whole.
-//! 3. After a cut, what was on its way belongs to no engine: one of before stages in vain.
+//! 3. After a cut, pending Updates belong to no engine: staging by an earlier engine has no effect.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ use crate::record::{Entry, Record};
 /// The inode of the root directory.
 pub(crate) const ROOT: u64 = 2;
 
-/// See the module's prose.
+/// The disk: see the module.
 #[derive(Default)]
 pub struct Disk {
     platter: RefCell<Platter>,
@@ -43,18 +43,18 @@ pub struct Disk {
 
 struct Pending {
     records: Vec<Record>,
-    /// What it rests on, and was not durable then.
+    /// Updates that it depends on, and that were not durable when it was staged.
     after: BTreeSet<u64>,
-    /// It may become durable as soon as that is.
+    /// It may become durable as soon as those are.
     is_due: bool,
     horizon: Horizon,
 }
 
-/// The newest Update that changed something, for whatever rests on it.
+/// The newest Update that changed each thing, for the dependencies of later ones.
 #[derive(Default)]
 struct Rests {
     inodes: BTreeMap<u64, Touched>,
-    /// The last that changed snapshots: these become durable in their order.
+    /// The last Update that changed snapshots: these become durable in order.
     snapshots: u64,
     entries: BTreeMap<(u64, u64), u64>,
 }
@@ -62,21 +62,21 @@ struct Rests {
 #[derive(Default)]
 struct Touched {
     last: u64,
-    /// Those since then that changed names alone.
+    /// Later Updates that changed names alone.
     names: Vec<u64>,
 }
 
-/// What a cut did.
+/// The effect of a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Updates that it took: no caller had been told of them.
+    /// Updates that it took: no caller had an answer to them.
     pub taken: u64,
-    /// Updates that it left, though no caller had been told of them.
+    /// Updates that it left, although no caller had an answer to them.
     pub kept: u64,
 }
 
 impl Disk {
-    /// A disk with an empty root directory, and room for so many bytes of data.
+    /// A disk with an empty root directory, and room for this many bytes of data.
     pub fn new(bytes: u64, now: Timestamp) -> Rc<Self> {
         let disk = Self { blocks: bytes / crate::inode::BLOCK, ..Self::default() };
         let mut platter = disk.platter.borrow_mut();
@@ -90,40 +90,40 @@ impl Disk {
         Rc::new(disk)
     }
 
-    /// Blocks that it has room for.
+    /// Capacity in blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// What would write data, or is a step of what makes a file shorter, fails from now on, or does
-    /// no more.
+    /// Makes every write of data, and every step of a truncation, fail from now on, or succeed
+    /// again.
     pub fn refuse(&self, refuses: bool) {
         self.refuses.set(refuses);
     }
 
-    /// The error of what fails.
+    /// The error of a refused operation.
     pub(crate) fn check(&self) -> Result<(), FsError> {
         if self.refuses.get() { Err(FsError::Io) } else { Ok(()) }
     }
 
-    /// A disk on which nothing is but what another one had.
+    /// A disk with the durable contents of another one.
     pub fn of(bytes: u64, platter: Platter) -> Rc<Self> {
         let blocks = bytes / crate::inode::BLOCK;
         Rc::new(Self { blocks, platter: RefCell::new(platter), ..Self::default() })
     }
 
-    /// How often something happened to it: an Update was staged, or became durable.
+    /// Number of events: an Update was staged, or became durable.
     pub fn events(&self) -> u64 {
         self.events.get()
     }
 
-    /// The Updates that are on their way.
+    /// The pending Updates.
     pub fn pending(&self) -> Vec<u64> {
         self.pending.borrow().keys().copied().collect()
     }
 
-    /// What a cut would leave now that keeps, of what is on its way, as much as may be kept of that
-    /// for which `keeps` holds.
+    /// The contents after a cut now that keeps as many as possible of the pending Updates for which
+    /// `keeps` holds.
     pub fn remains(&self, mut keeps: impl FnMut() -> bool) -> (Platter, Cut) {
         let (mut platter, mut cut) = (self.platter(), Cut::default());
         let mut lost = BTreeSet::new();
@@ -140,18 +140,18 @@ impl Disk {
         (platter, cut)
     }
 
-    /// What is durable now.
+    /// The durable contents.
     pub fn platter(&self) -> Platter {
         self.platter.borrow().clone()
     }
 
-    /// The number of an engine that begins on it now.
+    /// The epoch of an engine that starts on the disk now.
     pub(crate) fn begin(&self) -> u64 {
         self.epoch.get()
     }
 
-    /// Takes an Update that is to become durable, and rests on these changes besides. Says whether
-    /// the disk is still that of the engine.
+    /// Stages an Update that is to become durable and also depends on these changes. Returns
+    /// whether the disk still belongs to the engine.
     pub(crate) fn stage(
         &self,
         epoch: u64,
@@ -174,7 +174,7 @@ impl Disk {
         true
     }
 
-    /// What an Update rests on that is not durable; from now on others rest on it.
+    /// The pending Updates that an Update depends on; records the Update for later dependencies.
     fn rest(&self, sequence: u64, records: &[Record], rests_on: &Depends) -> BTreeSet<u64> {
         let mut rests = self.rests.borrow_mut();
         let mut after: BTreeSet<u64> = rests_on.each().iter().map(|change| change.0).collect();
@@ -212,7 +212,7 @@ impl Disk {
         if is_planted(Bug::NoOrder) { BTreeSet::new() } else { after }
     }
 
-    /// Keeps what is known of what rests on what within bounds: nothing rests on what is durable.
+    /// Bounds the records of dependencies: no Update needs to depend on a durable one.
     fn forget_durable(&self, rests: &mut Rests, newest: u64) {
         let pending = self.pending.borrow();
         if rests.inodes.len() + rests.entries.len() <= 4 * pending.len() + 64 {
@@ -226,13 +226,13 @@ impl Disk {
         });
     }
 
-    /// An Update becomes durable, or will as soon as what it rests on is: it waited its time, or
-    /// the holder of the disk says so.
+    /// Makes an Update durable, or lets it become durable as soon as its dependencies are: its
+    /// delay is over, or the holder of the disk orders it.
     pub fn make_durable(&self, sequence: u64) {
         self.due(self.epoch.get(), sequence);
     }
 
-    /// The same, unless the power went since the engine of this number began.
+    /// The same, unless there was a cut since the engine of this epoch started.
     pub(crate) fn due(&self, epoch: u64, sequence: u64) {
         if epoch != self.epoch.get() {
             return;
@@ -268,7 +268,7 @@ impl Disk {
         }
     }
 
-    /// Sets the access time of a file, which rests on nothing, if the file is there.
+    /// Sets the access time of a file, which depends on nothing, if the file exists.
     pub(crate) fn touch(&self, epoch: u64, (ino, generation): (u64, u32), time: Timestamp) {
         let mut platter = self.platter.borrow_mut();
         let Some(file) = platter.files.get_mut(&ino) else { return };
@@ -277,7 +277,7 @@ impl Disk {
         }
     }
 
-    /// The power goes. Of what was on its way, that stays for which `keeps` holds, as far as it is
+    /// A power cut. Pending Updates survive if `keeps` holds for them, as far as the result is
     /// closed.
     pub fn cut(&self, keeps: impl FnMut() -> bool) -> Cut {
         let (platter, cut) = self.remains(keeps);

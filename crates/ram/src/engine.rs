@@ -1,9 +1,9 @@
 //! The verbs of the engine.
 //!
 //! Invariants:
-//! 1. What is in `files` is what every reader sees; a [`Vnode`] has a copy of the inode in it.
-//! 2. Room that an Update freed is given out again when that is durable.
-//! 3. A place in a directory is given to another name when what stood there cannot come back.
+//! 1. `files` has the contents that every reader sees; a [`Vnode`] has a copy of the inode in it.
+//! 2. Room that an Update freed is allocated again when that is durable.
+//! 3. A place in a directory is given to another name when its old entry cannot come back.
 //!
 //! Not asserted: 1, which is the same memory; 3, which [`Ram::may_reuse`](Engine::may_reuse) says.
 
@@ -40,25 +40,25 @@ use crate::planted::{Bug, is_planted};
 use crate::record::{AllPinned, Platter, Record, Tree, cut};
 use crate::update::{Room, Update};
 
-/// Files that there may be.
+/// Most files.
 const MOST_FILES: u64 = 65_536;
-/// Links that a file may have.
+/// Most links of a file.
 const MOST_LINKS: u32 = 32_767;
-/// Blocks that one Update frees at most, so that large files take several.
+/// Most blocks that one Update frees, so that large files take several.
 const BLOCKS_PER_UPDATE: usize = 64;
 
 type File = Rc<Vnode<Inode>>;
 
-/// How a disk is used.
+/// Options of the engine.
 #[derive(Clone, Debug)]
 pub struct RamOptions {
     /// Bytes of memory for files, names and UNSTABLE data.
     pub cache_bytes: usize,
-    /// How long it takes until an Update is durable: something in between, each by itself.
+    /// The delay until an Update becomes durable: random within the range, separately for each.
     pub delay: Range<Duration>,
-    /// How often old UNSTABLE data is written back.
+    /// The interval at which old UNSTABLE data is written back.
     pub housekeeping_interval: Duration,
-    /// Nothing may be changed.
+    /// No change is allowed.
     pub read_only: bool,
 }
 
@@ -73,7 +73,7 @@ impl Default for RamOptions {
     }
 }
 
-/// See the crate's prose.
+/// The engine: see the crate.
 pub struct Ram {
     disk: Rc<Disk>,
     epoch: u64,
@@ -83,15 +83,15 @@ pub struct Ram {
     budget: Rc<Budget>,
     horizon: Horizon,
     files: RefCell<BTreeMap<u64, Body>>,
-    /// Snapshots as every reader sees them, whatever of them is durable.
+    /// Snapshots as every reader sees them, durable or not.
     pinned: RefCell<AllPinned>,
     held: Bodies,
     room: Rc<Room>,
     released: Signal,
     next: Cell<u64>,
-    /// Blocks and files that were freed by Updates, and may not be given out yet.
+    /// Blocks and files freed by Updates that are not durable, which may not be allocated yet.
     leaving: Cell<(i64, u64)>,
-    /// Access times that no Update carries, of files by number and generation.
+    /// Access times that no Update carries, by number and generation of the file.
     touched: RefCell<BTreeMap<(u64, u32), Timestamp>>,
 }
 
@@ -110,10 +110,10 @@ pub struct Freed {
     inos: Vec<u64>,
 }
 
-/// The files of what a disk has.
+/// Opens the files of a disk.
 ///
 /// # Errors
-/// [`FsError`] of going on with what was cut off.
+/// [`FsError`] of continuing an interrupted operation.
 pub async fn open(
     disk: Rc<Disk>,
     runtime: Runtime,
@@ -174,7 +174,7 @@ pub async fn open(
 }
 
 impl Ram {
-    /// What one Update changes, to be seen by readers and noted for the platter.
+    /// Applies the changes of an Update for readers, and returns them as records for the platter.
     fn records_of(&self, update: &mut Update, sequence: u64) -> Vec<Record> {
         let mut files = self.files.borrow_mut();
         let mut records = Vec::new();
@@ -231,7 +231,7 @@ impl Ram {
         records
     }
 
-    /// What an Update does to snapshots, and leaves of that.
+    /// Applies an Update's change of snapshots, and returns the record for the platter.
     fn snapshot_record(&self, update: &mut Update, sequence: u64) -> Option<Record> {
         let record = match (update.snapshots.take(), update.thinned.take()) {
             (Some(SnapshotChange::Pinned(snapshot)), _) => {
@@ -262,7 +262,7 @@ impl Ram {
         Some(record)
     }
 
-    /// What a record leaves of the snapshots that readers see.
+    /// Applies a record to the snapshots that readers see.
     fn take_pinned(&self, record: Record) {
         let mut after = Platter { pinned: self.pinned.take(), ..Platter::default() };
         after.take(record);
@@ -282,7 +282,7 @@ impl Ram {
         tree
     }
 
-    /// Looks at what a file holds, live or in a snapshot, if it is there.
+    /// Runs `look` on the contents of a file, live or in a snapshot, if it exists.
     fn look<T>(&self, file: &Vnode<Inode>, look: impl FnOnce(&Body) -> T) -> Option<T> {
         self.look_in(file.tree, file.ino, look)
     }
@@ -308,8 +308,8 @@ impl Ram {
         Ok(RamChunk { directory: directory.ino, start, bytes })
     }
 
-    /// Gives back what a file has from byte `size` on, the last blocks first, as many as one Update
-    /// may; gives the size that is left.
+    /// Frees the blocks of a file from byte `size` on, the last ones first, as many as one Update
+    /// may; returns the size that is left.
     fn cut_part(&self, update: &mut Update, file: &File, size: u64) -> u64 {
         let keep = size.div_ceil(BLOCK);
         let files = self.files.borrow();
@@ -330,12 +330,12 @@ impl Ram {
 
     fn end(&self, update: &mut Update, file: &File) {
         update.freed_blocks += self.files.borrow()[&file.ino].blocks.len() as i64;
-        update.inode(file); // it is seen to change
+        update.inode(file); // its change must be visible
         update.ended.push(file.ino);
     }
 }
 
-/// Bytes that the entry at `offset` of a chunk has, or will have.
+/// The length of the entry at `offset` of a chunk, present or future.
 fn record_length(chunk: &RamChunk, offset: usize) -> u64 {
     let bytes = chunk.bytes.borrow();
     let length = chunk::name_at(&*bytes, offset).map_or(0, <[u8]>::len);
@@ -366,7 +366,7 @@ impl Engine for Ram {
     }
 
     fn space(&self, _who: &Credentials, (orphans, used): (u64, u64)) -> FsStat {
-        // What an answered removal freed counts as free, though it may take a moment until it is.
+        // Room of an acknowledged removal counts as free, though it may take a moment to become so.
         let (blocks, files) = self.leaving.get();
         let free = self.room.free_blocks.get() - self.room.claimed_blocks.get() + blocks;
         let free_bytes = free.max(0) as u64 * BLOCK + used;
@@ -680,7 +680,7 @@ impl Engine for Ram {
     }
 
     async fn load_held(&self, tree: SnapshotNumber, ino: u64) -> Result<File, FsError> {
-        yield_now().await; // others have their turn, as while a disk reads
+        yield_now().await; // lets other tasks run, as during a read from a disk
         let inode = self.look_in(tree, ino, |body| body.inode.clone()).ok_or(FsError::Stale)?;
         Ok(Vnode::held(tree, (ino, inode.generation), inode.kind, inode))
     }
@@ -726,7 +726,7 @@ impl Engine for Ram {
         let touched = self.touched.borrow().clone();
         touched.into_iter().for_each(|(file, time)| self.disk.touch(self.epoch, file, time));
         if self.disk.pending().is_empty() {
-            self.touched.take(); // no Update brings an older time any more
+            self.touched.take(); // no Update will set an older time any more
         }
     }
 

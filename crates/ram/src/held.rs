@@ -1,5 +1,6 @@
-//! What a snapshot holds: what of it others hold as well, what goes with a step of its deletion,
-//! and its files as readers see them. It takes nothing of the room that is counted.
+//! Contents of a snapshot: the blocks that it shares with others, the files freed by a step of its
+//! deletion, and its files as readers see them. Snapshots do not count against the room of the
+//! volume.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,22 +12,22 @@ use crate::body::Body;
 use crate::inode::BLOCK;
 use crate::record::{AllPinned, Tree};
 
-/// Files that go with one step of a deletion.
+/// Files freed by one step of a deletion.
 const FILES_PER_STEP: usize = 16;
 
-/// The files that the next step of a deletion takes: all up to this number; none if no more are
-/// left behind it.
+/// The last file number that the next step of a deletion frees; `None` if no files are left after
+/// it.
 pub(crate) fn next_step(tree: &Tree) -> Option<u64> {
     tree.keys().nth(FILES_PER_STEP).map(|&first_left| first_left - 1)
 }
 
-/// Where a block stands, and what it is: two trees share it if both are the same.
+/// Address and identity of each block: two trees share it if both are the same.
 fn blocks(tree: &Tree) -> impl Iterator<Item = (u64, u64, usize)> {
     let of = |ino, (&lbn, data): (&u64, &Bytes)| (ino, lbn, data.as_ptr() as usize);
     tree.iter().flat_map(move |(&ino, file)| file.blocks.iter().map(move |block| of(ino, block)))
 }
 
-/// What the snapshot of this number takes, beside all others and the live tree.
+/// The space of a snapshot, beside all others and the live tree.
 pub(crate) fn usage(all: &AllPinned, live: &Tree, number: SnapshotNumber) -> SnapshotUsage {
     let Some(pinned) = all.each.get(&number) else { return SnapshotUsage::default() };
     let others = all.each.iter().filter(|(other, _)| **other != number);
@@ -41,7 +42,7 @@ pub(crate) fn usage(all: &AllPinned, live: &Tree, number: SnapshotNumber) -> Sna
     SnapshotUsage { referenced_bytes: referenced, unique_bytes: unique, freed_bytes }
 }
 
-/// A tree as readers see it, made when one of them wants it.
+/// Files of trees as readers see them, built on the first access.
 pub(crate) struct Bodies(RefCell<BTreeMap<(SnapshotNumber, u64), Body>>);
 
 impl Bodies {
@@ -49,7 +50,7 @@ impl Bodies {
         Self(RefCell::default())
     }
 
-    /// Looks at a file of a tree, if it has that.
+    /// Runs `look` on a file of a tree, if the tree has it.
     pub(crate) fn look<T>(
         &self,
         (number, tree): (SnapshotNumber, &Tree),
@@ -61,7 +62,7 @@ impl Bodies {
         Some(look(bodies.entry((number, ino)).or_insert_with(|| Body::of(stored))))
     }
 
-    /// Forgets a tree.
+    /// Drops the files of a tree.
     pub(crate) fn forget(&self, number: SnapshotNumber) {
         self.0.borrow_mut().retain(|(of, _), _| *of != number);
     }

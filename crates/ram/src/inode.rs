@@ -1,4 +1,4 @@
-//! What is known of a file besides what it holds.
+//! Attributes and other metadata of a file.
 
 use bytes::Bytes;
 use namespace::{AttributeChange, NewFile, Protection};
@@ -8,7 +8,7 @@ use vnode::Facts;
 /// Bytes of a block.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// An inode, of which the disk has one and memory another.
+/// An inode; the disk has one copy and memory another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     pub(crate) kind: FileKind,
@@ -19,7 +19,7 @@ pub struct Inode {
     pub(crate) gid: u32,
     pub(crate) device: Device,
     pub(crate) size: u64,
-    /// Blocks that it has.
+    /// Number of blocks of the file.
     pub(crate) blocks: u64,
     pub(crate) atime: Timestamp,
     pub(crate) mtime: Timestamp,
@@ -29,7 +29,7 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// That of a file which begins now.
+    /// The inode of a new file.
     pub(crate) fn new(new: &NewFile<'_>, generation: u32, now: Timestamp) -> Self {
         Self {
             kind: new.kind,
@@ -49,7 +49,7 @@ impl Inode {
         }
     }
 
-    /// That of a root directory.
+    /// The inode of a root directory.
     pub(crate) fn root(now: Timestamp) -> Self {
         let (uid, gid, target, verifier) = (0, 0, &[][..], None);
         let (kind, device) = (FileKind::Directory, Device::default());
@@ -57,7 +57,7 @@ impl Inode {
     }
 
     pub(crate) fn change(&mut self, change: &AttributeChange) {
-        // A change time alone is that of a name.
+        // A change of the change time alone is that of a name.
         if (AttributeChange { ctime: None, ..*change }) != AttributeChange::default() {
             self.verifier = None;
         }
@@ -69,7 +69,7 @@ impl Inode {
         self.ctime = change.ctime.unwrap_or(self.ctime);
     }
 
-    /// Whether this state of a directory is an earlier one with names that came or went since: all
+    /// Whether this state of a directory is an earlier one with names added or removed since: all
     /// such changes may become durable in any order.
     pub(crate) fn follows_by_names(&self, earlier: &Self) -> bool {
         let same = Self {

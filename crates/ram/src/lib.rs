@@ -1,16 +1,16 @@
 //! An engine over memory, which shows what every engine needs and nothing else.
 //!
-//! It has no format. What a cut leaves is a [`Platter`]: files as the Updates that are durable made
-//! them. An Update becomes durable after a while of its own, and not before those that it rests on:
-//! out of order, where nothing depends. So it is the harshest judge of which reply waits for what,
+//! It has no format. A cut leaves a [`Platter`]: files as the durable Updates made them. An Update
+//! becomes durable after a random delay, and not before those that it depends on: out of order,
+//! where there is no dependency. So it is the strictest test of which reply waits for which Update,
 //! and the model that the next engine starts from.
 //!
 //! Layers, from the bottom:
 //!
-//! * `inode`: what is known of a file. `record`: what an Update leaves of one. `held`: what
-//!   snapshots hold.
-//! * [`disk`]: the platter, the Updates that are on their way to it, and what rests on what.
-//! * `body`: files as every reader sees them. `update`: what one operation changes.
+//! * `inode`: metadata of a file. `record`: changes of an Update on the platter. `held`: contents
+//!   of snapshots.
+//! * [`disk`]: the platter, the pending Updates, and their dependencies.
+//! * `body`: files as every reader sees them. `update`: the changes of one operation.
 //! * `engine`: the verbs.
 //!
 //! Commit point: `Disk::pass`, where the records of an Update reach the platter and the horizon

@@ -1,16 +1,16 @@
 //! Bugs that tests plant, to show that they would be found: see the crate `planted`.
 
 planted::bugs! {
-    /// An Update may become durable before those that it rests on.
+    /// An Update may become durable before those that it depends on.
     NoOrder,
     /// A receipt comes when an Update is staged.
     StagedReceipts,
-    /// Where a name was is given to another while its removal may be lost.
+    /// A name takes the place of another whose removal may be lost.
     ReusedSlots,
-    /// An answer is remembered without what it shows.
+    /// An answer is remembered without the changes that it shows.
     LoneAnswers,
-    /// A snapshot shows what is live.
+    /// A snapshot shows the live files.
     LiveSnapshots,
-    /// The answers of what is durable are forgotten.
+    /// Answers of durable Updates are forgotten.
     ForgottenAnswers,
 }

@@ -1,4 +1,4 @@
-//! What an Update leaves of a file, and how the platter takes it.
+//! The changes of an Update as records, and their effect on the platter.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use vnode::chain::{Chain, ChainLink};
 use crate::inode::Inode;
 use crate::planted::{Bug, is_planted};
 
-/// A name in a directory: what is there of it, and what it names.
+/// A directory entry: a name and its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: Box<[u8]>,
@@ -24,15 +24,15 @@ pub(crate) struct Entry {
 pub(crate) struct Stored {
     pub(crate) inode: Inode,
     pub(crate) blocks: BTreeMap<u64, Bytes>,
-    /// By the byte of the directory at which they stand.
+    /// Entries by their offset in the directory.
     pub(crate) entries: BTreeMap<u64, Entry>,
 }
 
 /// Files by their numbers.
 pub(crate) type Tree = BTreeMap<u64, Stored>;
 
-/// A snapshot on the platter. Its tree is shared by all that have it, and never changes; a deletion
-/// puts smaller ones in its place. The blocks are those of the live tree, until that has others.
+/// A snapshot on the platter. Its tree is shared by all that hold it, and never changes; a deletion
+/// replaces it by smaller ones. Its blocks are those of the live tree, until that replaces them.
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
     pub(crate) snapshot: Snapshot,
@@ -49,7 +49,7 @@ pub(crate) struct AllPinned {
 }
 
 impl AllPinned {
-    /// What is told of them to an engine that begins.
+    /// The snapshots as reported to a starting engine.
     pub(crate) fn found(&self) -> FoundSnapshots {
         let all = self.each.values().map(|pinned| pinned.snapshot.clone()).collect();
         FoundSnapshots { all, last: self.last, changed: self.changed }
@@ -61,36 +61,36 @@ pub(crate) fn without(tree: &Rc<Tree>, through: u64) -> Rc<Tree> {
     Rc::new(tree.range(through + 1..).map(|(&ino, file)| (ino, file.clone())).collect())
 }
 
-/// What one Update changes, piece by piece.
+/// A change of one Update, one piece at a time.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
-    /// A file begins, or its inode is this now.
+    /// A new file, or the new inode of a file.
     Inode(u64, Inode),
-    /// Names of a directory came or went, and it has this time and length at least.
+    /// Names of a directory were added or removed; it has at least this time and length.
     Names(u64, Timestamp, u64),
-    /// What stands at a byte of a directory.
+    /// The entry at an offset of a directory.
     Entry(u64, u64, Option<Entry>),
-    /// What a block of a file holds.
+    /// The contents of a block of a file.
     Block(u64, u64, Bytes),
-    /// A file ends within its block of this number, after so many bytes.
+    /// Truncates a file inside this block, after this many bytes.
     Cut(u64, u64, usize),
-    /// A file ends.
+    /// Deletes a file.
     End(u64),
-    /// A chain begins or ends.
+    /// Starts or ends a chain.
     Chain(ChainLink),
-    /// A snapshot is made, of this tree.
+    /// Makes a snapshot with this tree.
     Pin(Snapshot, Rc<Tree>),
-    /// A snapshot is to be deleted since then.
+    /// Marks a snapshot as being deleted since this time.
     Unpin(SnapshotNumber, Timestamp),
-    /// Files of it up to this number are gone, or all, with so many bytes that it alone had.
+    /// Frees the files of a snapshot up to this number, or all, with the bytes that it alone had.
     Thin(SnapshotNumber, Option<u64>, u64),
-    /// The live tree is what a snapshot holds.
+    /// Replaces the live tree by that of a snapshot.
     RollBack(SnapshotNumber),
-    /// An answer.
+    /// Remembers an answer.
     Answer(Box<LoggedReply>),
 }
 
-/// Everything that is durable.
+/// The durable state.
 #[derive(Clone, Debug, Default)]
 pub struct Platter {
     pub(crate) files: BTreeMap<u64, Stored>,
@@ -170,7 +170,7 @@ impl Platter {
         }
     }
 
-    /// Changes a file, on whose birth every change of it rests.
+    /// Changes a file; every change of a file depends on its creation.
     fn change(&mut self, ino: u64, change: impl FnOnce(&mut Stored)) {
         match self.files.get_mut(&ino) {
             Some(file) => change(file),
@@ -179,7 +179,7 @@ impl Platter {
     }
 }
 
-/// Chains of the files of a tree that have no name: each is being freed.
+/// Chains for the files of a tree without a name: each is being freed.
 pub(crate) fn nameless(tree: &Tree) -> BTreeMap<u64, Chain> {
     let chain = |(&ino, file): (&u64, &Stored)| {
         (ino, Chain { ino, generation: file.inode.generation, size: None })
@@ -187,7 +187,7 @@ pub(crate) fn nameless(tree: &Tree) -> BTreeMap<u64, Chain> {
     tree.iter().filter(|(_, file)| file.inode.links == 0).map(chain).collect()
 }
 
-/// Ends a file within block `lbn`, after `length` bytes.
+/// Truncates a file inside block `lbn`, after `length` bytes.
 pub(crate) fn cut(blocks: &mut BTreeMap<u64, Bytes>, lbn: u64, length: usize) {
     let mut behind = blocks.split_off(&lbn);
     if let Some(last) = behind.remove(&lbn).filter(|_| length > 0) {

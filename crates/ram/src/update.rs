@@ -1,4 +1,4 @@
-//! What one operation changes, while it is being planned.
+//! The changes of one operation while it is being planned.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use vnode::{EntryChange, Manner, Plan, SnapshotChange, Space, Vnode};
 use crate::body::RamChunk;
 use crate::inode::Inode;
 
-/// Blocks of data, and numbers of files, that are free.
+/// Free blocks of data and free file numbers.
 #[derive(Default)]
 pub(crate) struct Room {
     pub(crate) free_blocks: Cell<i64>,
@@ -19,7 +19,7 @@ pub(crate) struct Room {
     pub(crate) free_inos: RefCell<BTreeSet<u64>>,
 }
 
-/// Room that is an Update's if it is applied, and free again if it is dropped.
+/// Room that the Update keeps if it is applied, and that is free again if it is dropped.
 pub(crate) struct Taken {
     room: Rc<Room>,
     blocks: i64,
@@ -42,7 +42,7 @@ impl Taken {
         Some(ino)
     }
 
-    /// The Update was applied.
+    /// Keeps the room, since the Update was applied.
     pub(crate) fn keep(&mut self) {
         (self.blocks, self.inos) = (0, Vec::new());
     }
@@ -55,25 +55,25 @@ impl Drop for Taken {
     }
 }
 
-/// See the module's prose.
+/// The Update: see the module.
 pub struct Update {
     pub(crate) space: Space,
     pub(crate) manner: Manner,
-    /// Inodes as they will be.
+    /// Inodes with their new values.
     pub(crate) inodes: BTreeMap<u64, (Rc<Vnode<Inode>>, Inode)>,
     pub(crate) entries: Vec<(RamChunk, EntryChange)>,
-    /// Directories that get a chunk.
+    /// New chunks of directories.
     pub(crate) chunks: Vec<RamChunk>,
     pub(crate) blocks: Vec<(u64, u64, Bytes)>,
-    /// Files that end within a block, after so many bytes.
+    /// Files truncated inside a block, with the bytes that stay in it.
     pub(crate) cuts: Vec<(u64, u64, usize)>,
     pub(crate) born: Vec<u64>,
     pub(crate) ended: Vec<u64>,
-    /// What it does to snapshots.
+    /// Its change of snapshots.
     pub(crate) snapshots: Option<SnapshotChange>,
-    /// The snapshot of which it takes a part, and its files up to this number, or all.
+    /// The snapshot from which it frees files, up to this number, or all.
     pub(crate) thinned: Option<(SnapshotNumber, Option<u64>)>,
-    /// Blocks that it gives back.
+    /// Blocks that it frees.
     pub(crate) freed_blocks: i64,
     pub(crate) taken: Taken,
 }

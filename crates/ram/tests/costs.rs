@@ -1,8 +1,8 @@
-//! What looking at snapshots costs, in instructions, where there are few and where there are many.
+//! The cost of reading snapshots, in instructions, with few and with many of them.
 //!
-//! `valgrind` counts them, of this very program, which then makes one kind of call and nothing
-//! else. The engine keeps all in memory, so that what is counted is the path through the namespace
-//! and the table of snapshots.
+//! `valgrind` counts the instructions of this very program, which then makes calls of one kind and
+//! nothing else. The engine keeps everything in memory, so that only the path through the namespace
+//! and the table of snapshots is counted.
 
 use std::env;
 use std::process::Command;
@@ -17,15 +17,15 @@ use vnode::Files;
 
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
-/// Says to the program that is counted what to do: the kind of call, and the snapshots.
+/// Orders for the counted program: the kind of call, and the number of snapshots.
 const COUNTED: &str = "DURAMEN_COUNTED";
 
 const FEW: u32 = 100;
 const MANY: u32 = 800;
-/// How many calls are counted.
+/// Number of counted calls.
 const CALLS: u32 = 10;
 
-/// What is counted.
+/// A kind of counted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// GETATTR of the `.snapshot`.
@@ -48,7 +48,7 @@ struct Volume {
 }
 
 impl Volume {
-    /// A volume with so many snapshots.
+    /// A volume with this many snapshots.
     fn new(count: u32) -> Self {
         let (executor, disk) = (Executor::new(1), Disk::new(1 << 20, NOW));
         let files = executor.block_on(open(disk, executor.runtime(), RamOptions::default()));
@@ -99,13 +99,13 @@ fn name(number: u32) -> Name {
     Name::parse(format!("of {number}").as_bytes()).expect("a legal name")
 }
 
-/// What is counted. A function of its own, so that it is one for whoever counts, too.
+/// The counted part, as a function of its own, so that the counter sees it as one.
 #[inline(never)]
 fn counted(volume: &Rc<Volume>, kind: Kind) {
     (0..CALLS).for_each(|_| volume.ask(kind));
 }
 
-/// Instructions of the calls; none if nobody is there to count.
+/// Instructions of the calls; `None` without valgrind.
 fn cost(kind: Kind, count: u32) -> Option<u64> {
     let counter = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -121,13 +121,13 @@ fn cost(kind: Kind, count: u32) -> Option<u64> {
     Some(total.trim().parse().expect("a number"))
 }
 
-/// Does what the environment says, if this is the program that is counted.
+/// Runs the orders in the environment, if this is the counted program.
 fn is_counted() -> bool {
     let Ok(asked) = env::var(COUNTED) else { return false };
     let (kind, count) = asked.split_once(' ').expect("a kind and a number");
     let kind = KINDS.into_iter().find(|known| format!("{known:?}") == kind).expect("a kind");
     let volume = Rc::new(Volume::new(count.parse().expect("a number")));
-    // What is shown is in memory then, and so is what an allocator has to tidy up.
+    // Brings the results into memory, and lets the allocator tidy up before the count.
     [Kind::Whole, kind].into_iter().for_each(|kind| volume.ask(kind));
     counted(&volume, kind);
     true

@@ -1,5 +1,5 @@
-//! What every engine has to pass, over memory. Here Updates become durable in any order that what
-//! they rest on allows, and a cut keeps any closed part of those on their way.
+//! The tests of every engine, over memory. Here Updates become durable in any order that their
+//! dependencies allow, and a cut keeps any closed subset of the pending ones.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,20 +15,20 @@ use vfs::FileSystem;
 
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 5 };
 const BYTES: u64 = 16 << 20;
-/// Cuts that are drawn whenever an actor has heard of a step: of these a test takes some.
+/// Cuts drawn whenever a step of an actor is acknowledged: a test uses some of them.
 const DRAWN: usize = 3;
 
-/// A bench, with what may have been left so far.
+/// A bench, with the cuts drawn so far.
 struct Memory {
     prng: RefCell<Prng>,
     steps: RefCell<Vec<usize>>,
     drawn: RefCell<Vec<Left>>,
-    /// Updates of which cuts took some, and left some that were not durable.
+    /// Number of Updates that cuts took, and of those that they left before they were durable.
     taken: Cell<u64>,
     kept: Cell<u64>,
 }
 
-/// What a cut leaves, and what had been acknowledged then.
+/// The state after a cut, and the steps acknowledged before it.
 #[derive(Clone)]
 struct Left {
     platter: Platter,
@@ -82,7 +82,7 @@ impl Bench for Memory {
     }
 
     fn acknowledge(&self, disk: &Rc<Disk>, actor: u64, step: usize) {
-        self.draw(disk); // it was durable before it was heard of
+        self.draw(disk); // the step was durable before it was acknowledged
         let mut steps = self.steps.borrow_mut();
         let actors = steps.len().max(actor as usize + 1);
         steps.resize(actors, 0);
@@ -125,7 +125,7 @@ impl Bench for Memory {
     }
 }
 
-/// What so many runs of the tree show that is wrong.
+/// The first violation in this many runs of the tree.
 fn first_wrong(runs: u64) -> Option<String> {
     (1..=runs).find_map(|seed| {
         let bench = Memory::new(seed);
@@ -137,7 +137,7 @@ fn first_wrong(runs: u64) -> Option<String> {
     })
 }
 
-/// `DURAMEN_RUNS` says how many.
+/// `DURAMEN_RUNS` sets the number of runs.
 #[test]
 fn a_tree_survives_out_of_order() {
     let runs = std::env::var("DURAMEN_RUNS").ok().and_then(|text| text.parse().ok());
@@ -151,7 +151,7 @@ fn what_a_listing_told_stays() {
     }
 }
 
-/// A reply that waits for a directory's newest change alone tells names that a cut may take.
+/// A reply that waits for a directory's newest change alone shows names that a cut may take.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_receipt_for_the_newest_change_alone_is_found() {

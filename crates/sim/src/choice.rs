@@ -1,4 +1,4 @@
-//! One of the many ways in which the pending writes of a disk can meet the end of the power.
+//! One possible fate of the pending writes of a disk in a power cut.
 
 use std::collections::BTreeSet;
 
@@ -17,23 +17,22 @@ impl Choice {
     /// All subsets of the pending writes, each write lost or whole.
     ///
     /// # Panics
-    /// With more than 20 pending writes, for no caller waits for the end of that.
+    /// With more than 20 pending writes, which would take too long.
     pub fn subsets(platter: &Platter) -> impl Iterator<Item = Self> + use<> {
         let count = platter.pending().count();
         assert!(count <= 20, "{count} pending writes have too many subsets");
         all_subsets(count)
     }
 
-    /// The choices that are worth trying, none twice and in a fixed order: all subsets, or of many
-    /// pending writes the prefixes, those that lose or keep at most two, and some at random; and
-    /// every write torn in every likely shape, while of the others the earlier, all or none
-    /// survive.
+    /// The choices worth trying, none twice and in a fixed order: all subsets, or, of many pending
+    /// writes, the prefixes, those that lose or keep at most two, and some random ones; and every
+    /// write torn in every likely shape, while the earlier ones, all or none of the others survive.
     pub fn explore(platter: &Platter, prng: &mut Prng) -> Vec<Self> {
         worth_trying(&sector_counts(platter).collect::<Vec<_>>(), prng)
     }
 
-    /// The same for several disks that lose their power together: all their pending writes as if
-    /// they were those of one. Each item has a choice for every disk.
+    /// The same for several disks that lose their power together, treating all their pending writes
+    /// as those of one disk. Each item has a choice for every disk.
     pub fn explore_together(platters: &[Platter], prng: &mut Prng) -> Vec<Vec<Self>> {
         let sectors: Vec<usize> = platters.iter().flat_map(sector_counts).collect();
         let share = |all: Self| {
@@ -44,8 +43,8 @@ impl Choice {
         worth_trying(&sectors, prng).into_iter().map(share).collect()
     }
 
-    /// One choice at random. All lost, all whole and a plain prefix are likely; else every write
-    /// has its own luck.
+    /// A random choice. All lost, all whole and a plain prefix are likely; otherwise every write
+    /// has its own fate.
     pub fn random(platter: &Platter, prng: &mut Prng) -> Self {
         let sectors: Vec<usize> = platter.pending().map(|written| written.sector_count()).collect();
         match prng.below(8) {
@@ -59,8 +58,8 @@ impl Choice {
         }
     }
 
-    /// A mixture of sectors: of a quarter of the pending writes all are there, and of the others
-    /// each by its own luck, which is the same for all of them.
+    /// A mixture of sectors: a quarter of the pending writes are whole, and each sector of the
+    /// others survives with one chance, the same for all of them.
     pub fn mixture(platter: &Platter, prng: &mut Prng) -> Self {
         let luck = (prng.between(1, 7), 8);
         let fate = |total| match prng.below(4) {
@@ -76,12 +75,12 @@ impl Choice {
     }
 }
 
-/// How many sectors each pending write has.
+/// The number of sectors of each pending write.
 fn sector_counts(platter: &Platter) -> impl Iterator<Item = usize> {
     platter.pending().map(Written::sector_count)
 }
 
-/// See [`Choice::explore`], of writes of so many sectors.
+/// [`Choice::explore`] for writes of these lengths in sectors.
 fn worth_trying(sectors: &[usize], prng: &mut Prng) -> Vec<Choice> {
     let mut choices = BTreeSet::new();
     if sectors.len() <= SUBSETS_MAX {
@@ -123,7 +122,7 @@ fn add_likely_subsets(count: usize, prng: &mut Prng, choices: &mut BTreeSet<Choi
     }
 }
 
-/// The ways in which a write of so many sectors is likely to be torn.
+/// The likely tears of a write of this many sectors.
 fn shapes(sectors: usize, prng: &mut Prng) -> Vec<Sectors> {
     if sectors < 2 {
         return Vec::new();

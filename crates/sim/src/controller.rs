@@ -1,19 +1,19 @@
-//! What happens to a call between its acceptance and its answer.
+//! The execution of a call between its acceptance and its answer.
 //!
-//! When it is answered is up to a machine, or to chance; what it does to the medium is the
-//! same for all disks, and stands in [`crate::verbs`].
+//! A machine, or a random latency, decides when it is answered; its effect on the medium is the
+//! same for all disks, and defined in [`crate::verbs`].
 //!
 //! Invariants:
 //! 1. A call that was accepted takes effect and is answered once, at a time of its own, whether or
 //!    not a caller waits for the answer. Only a crash prevents that, or a fault that says so.
 //! 2. `visible` is what every read sees: all completed writes in the order of completion.
-//! 3. The platter, the trace and the digest are fed by [`Controller::happen`] and by nothing
-//!    else, so that a trace that is played back gives the platters that there were.
-//! 4. A disk of random latencies draws its chance in the order in which it always did: the seeds
-//!    of all tests depend on it (`tests/it/pinned.rs`).
+//! 3. [`Controller::happen`] alone feeds the platter, the trace and the digest, so that a trace
+//!    that is played back gives the original platters.
+//! 4. A disk of random latencies draws its random numbers in a fixed order: the seeds of all tests
+//!    depend on it (`tests/it/pinned.rs`).
 //!
-//! Not asserted: 1, which the type of what ends a call keeps; 2, since comparing it with the
-//! platter reads a whole disk; 3, which is about what else feeds them; 4, which tests pin.
+//! Not asserted: 1, which the type of the end of a call guarantees; 2, since comparing it with the
+//! platter reads a whole disk; 3, which is about other feeders; 4, which tests pin.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -55,10 +55,11 @@ pub(crate) struct State {
     closing: Vec<oneshot::Sender<()>>,
 }
 
-/// Ends a call. It is given the controller, for what holds one would keep it alive for ever.
+/// Ends a call. The controller is passed in, because a closure that owns it would keep it alive for
+/// ever.
 type End = Box<dyn FnOnce(&Rc<Controller>)>;
 
-/// A call, as its caller put it.
+/// A call with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) verb: Verb,
@@ -103,8 +104,8 @@ impl Controller {
         })
     }
 
-    /// Checks a call, starts it, and finishes it when its time has come (invariant 1). `start`
-    /// returns what finishes it.
+    /// Checks a call, starts it, and finishes it at its time (invariant 1). `start` returns the
+    /// closure that finishes it.
     pub(crate) fn accept<T: 'static, Finish: FnOnce(&Controller) -> T + 'static>(
         self: Rc<Self>,
         call: Call,
@@ -127,7 +128,7 @@ impl Controller {
         let end = move |controller: &Rc<Self>| {
             let value = finish(controller);
             controller.finished();
-            // The caller may have gone, which is its business.
+            // The caller may have gone; it needs no answer then.
             let _ = sender.send(struck.error(verb, offset, length).map_or(Ok(value), Err));
         };
         if struck.is(Effect::Silent) {
@@ -137,7 +138,7 @@ impl Controller {
         answer(receiver)
     }
 
-    /// Does `end` when the call has taken its time, and `extra_ns` more.
+    /// Runs `end` after the call's time, plus `extra_ns`.
     fn run(self: Rc<Self>, call: Call, extra_ns: u64, end: End) {
         if let Timing::Random(latency) = &self.timing {
             let delay_ns = latency.draw(call.kind, call.length, &mut self.state.borrow_mut().prng);
@@ -159,24 +160,24 @@ impl Controller {
         }
     }
 
-    /// Whether what was begun goes on: its process may have been killed.
+    /// Whether calls in flight continue, perhaps without their process.
     fn goes_on(&self) -> bool {
         self.world.has_kernel(&self.power.borrow())
     }
 
-    /// Whether its process was killed, and what that wrote is durable by a flush alone.
+    /// Whether its process was killed, so that its writes become durable by a flush alone.
     pub(crate) fn is_orphaned(&self) -> bool {
         !self.world.has_power(&self.power.borrow()) && !self.timing.is_stable()
     }
 
-    /// Is there for another process.
+    /// Opens the disk for another process.
     pub(crate) fn reopen(&self, power: Power) {
         self.power.replace(power);
         self.state.borrow_mut().closed = false;
     }
 
-    /// Lets the machine do what is due, ends the calls that are answered by it, and comes back
-    /// when the machine next has something to do.
+    /// Lets the machine do its due work, ends the calls that it answers, and schedules itself for
+    /// the machine's next event.
     fn advance(self: Rc<Self>) {
         let ended = self.with_engine(Engine::advance);
         ended.into_iter().for_each(|end| end(&self));
@@ -246,7 +247,7 @@ impl Controller {
     }
 }
 
-/// Ends a call so much later.
+/// Delays the end of a call.
 fn later(extra_ns: u64, end: End) -> End {
     Box::new(move |controller| {
         let late = controller.clone();
@@ -254,7 +255,7 @@ fn later(extra_ns: u64, end: End) -> End {
     })
 }
 
-/// Waits for an answer, for ever if the power went first.
+/// Waits for an answer, for ever if the power is cut first.
 fn answer<T: 'static>(
     receiver: impl Future<Output = Result<Result<T, IoError>, oneshot::Canceled>> + 'static,
 ) -> Io<T> {

@@ -1,30 +1,30 @@
-//! What a disk was asked for and how it spent its time: exact, and readable at any moment.
+//! Counts of a disk's calls and of its time: exact, and readable at any moment.
 //!
 //! # Synchronous and asynchronous writes
 //! The literature calls a write synchronous when a process slept until it was on the disk. A block
-//! device sees no sleepers; it sees requests for durability. So this is counted: a write is settled
-//! when durability is first asked for on its behalf, by being written through or by the first
-//! flush that is issued after its completion. If a caller was waiting then, it is *synchronous*; if
-//! none was, it is *asynchronous*. Until then it is neither.
+//! device sees no sleepers; it sees requests for durability. So the counter works like this: a
+//! write is settled when durability is first requested for it, by being written through or by the
+//! first flush that is issued after its completion. If a caller was waiting then, it is
+//! *synchronous*; if none was, it is *asynchronous*. Until then it is neither.
 //!
-//! A caller that asks for durability is taken to wait for it. A writer in the background, which
-//! flushes for no caller's sake, is the exception, and only the experiment knows when that is the
-//! case: it says so with [`crate::Disk::set_waited_for`]. What this cannot see: two writers, one
-//! that waits and one that does not, whose writes the same flush covers. Both count as synchronous
-//! then, for the flush had to wait for both.
+//! A caller that asks for durability is taken to wait for it. A background writer, which flushes
+//! for no caller, is the exception, and only the experiment knows when one is running: it calls
+//! [`crate::Disk::set_waited_for`]. One case cannot be detected: the same flush covers the writes
+//! of two writers, one that waits and one that does not. Both count as synchronous then, for the
+//! flush had to wait for both.
 
-/// How often a disk was asked for what. Calls that were refused do not count, failed ones do.
+/// Number and size of a disk's calls. Refused calls do not count, failed ones do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads.
     pub reads: u64,
     /// Writes of either durability.
     pub writes: u64,
-    /// Those of the writes that were through.
+    /// Through writes among them.
     pub through_writes: u64,
     /// Writes that a caller waited for: see above.
     pub synchronous_writes: u64,
-    /// Writes that became durable for no caller's sake: see above.
+    /// Writes that became durable without a waiting caller: see above.
     pub asynchronous_writes: u64,
     /// Flushes.
     pub flushes: u64,
@@ -34,14 +34,14 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes in the writes.
     pub bytes_written: u64,
-    /// How often an arm set out for another cylinder, for a call or to empty the cache.
+    /// Number of moves of an arm to another cylinder, for a call or to destage the cache.
     pub seeks: u64,
-    /// How long at least one call was under way, in nanoseconds.
+    /// Time with at least one call in flight, in nanoseconds.
     pub busy_ns: u64,
 }
 
 impl Counters {
-    /// What came since `earlier`.
+    /// The difference to `earlier`.
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
             reads: self.reads - earlier.reads,
@@ -64,7 +64,7 @@ impl Counters {
 pub(crate) struct Meter {
     counters: Counters,
     waited_for: bool,
-    /// Plain writes that have completed and for which no caller has asked for durability.
+    /// Completed plain writes for which no caller has requested durability.
     unsettled: u64,
     in_flight: u64,
     busy_since_ns: u64,
@@ -76,7 +76,7 @@ impl Meter {
         Self { counters, waited_for: true, unsettled: 0, in_flight: 0, busy_since_ns: 0 }
     }
 
-    /// The counters now, but for the seeks, which the machine counts.
+    /// The current counters except the seeks, which the machine counts.
     pub(crate) fn counters(&self, now_ns: u64) -> Counters {
         let under_way_ns = if self.in_flight > 0 { now_ns - self.busy_since_ns } else { 0 };
         Counters { busy_ns: self.counters.busy_ns + under_way_ns, ..self.counters }

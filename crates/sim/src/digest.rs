@@ -1,14 +1,14 @@
-//! The running hash of everything that happened: equal digests mean equal runs.
+//! The running hash of all events: equal digests mean equal runs.
 
 use crate::prng::mix;
 
-/// A hash that numbers and bytes are added to. Its value depends on their order. It guards
-/// against accidents of ours, not against an adversary.
+/// A hash of a sequence of numbers and bytes. It guards against our accidents, not against an
+/// adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(u64);
 
 impl Digest {
-    /// The digest of nothing, under a seed.
+    /// The initial digest of a seed.
     pub fn new(seed: u64) -> Self {
         Self(mix(seed ^ 0x5851_f42d_4c95_7f2d))
     }

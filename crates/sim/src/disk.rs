@@ -1,7 +1,7 @@
 //! A simulated disk with a volatile write cache.
 //!
-//! This file is its face: what a test may do to it and ask of it, and the verbs of a block device.
-//! What happens to a call is in [`crate::controller`].
+//! This file is its interface: the operations and queries for tests, and the verbs of a block
+//! device. [`crate::controller`] executes the calls.
 
 use std::rc::Rc;
 
@@ -15,8 +15,8 @@ use crate::{
     Choice, Counters, Event, Executor, Fate, Image, Machine, Mark, Options, Platter, Prng, Trace,
 };
 
-/// A disk of one world. It dies with a crash of the [`Executor`]; what was on it is then asked
-/// for with [`Disk::crash`] or [`Disk::platter`] and opened as a new disk.
+/// A disk of one world. It dies with a crash of the [`Executor`]; [`Disk::crash`] or
+/// [`Disk::platter`] then returns the surviving contents, which can be opened as a new disk.
 pub struct Disk(Rc<Controller>);
 
 impl Disk {
@@ -25,10 +25,10 @@ impl Disk {
         Self::with_options(executor, image, Options::default())
     }
 
-    /// A disk of a certain kind that holds `image`, whose size is whole logical sectors.
+    /// A disk with these options that holds `image`, whose size is whole logical sectors.
     ///
     /// # Panics
-    /// When the image is larger than a disk of that kind.
+    /// When the image is larger than such a disk.
     pub fn with_options(executor: &Executor, image: Image, options: Options) -> Rc<Self> {
         let world = executor.world();
         Rc::new(Self(Controller::new(world.clone(), world.new_power(), image, options)))
@@ -37,14 +37,14 @@ impl Disk {
     /// The same, in a machine: it dies with that machine's power.
     ///
     /// # Panics
-    /// When the image is larger than a disk of that kind.
+    /// When the image is larger than such a disk.
     pub fn in_machine(machine: &Machine, image: Image, options: Options) -> Rc<Self> {
         let (world, power) = (machine.world().clone(), machine.power());
         Rc::new(Self(Controller::new(world, power, image, options)))
     }
 
-    /// A disk that goes on with what is on a platter, pending writes and all: reads see those, and
-    /// the power may still take them. For a test that kills a process at a moment of a trace
+    /// A disk with the state of a platter, pending writes included: reads see those, and a power
+    /// cut may still take them. For a test that kills a process at a moment of a trace
     /// ([`Platter::killed`]) and starts another one.
     pub fn resumed(executor: &Executor, platter: Platter) -> Rc<Self> {
         let disk = Self::new(executor, platter.image_with(|_| Fate::Whole));
@@ -52,22 +52,22 @@ impl Disk {
         disk
     }
 
-    /// Goes on in a machine whose processes were killed ([`Machine::kill`]), for the next one. What
-    /// they had under way takes effect first, as a process is not gone before its calls have
-    /// returned. What no flush covers may still be lost with the power; nor is a through write
-    /// durable that was under way, for the process that would have waited for that is gone.
+    /// Goes on in a machine whose processes were killed ([`Machine::kill`]), for the next one.
+    /// Calls in flight take effect first, as a process is not gone before its calls have returned.
+    /// Writes that no flush covers may still be lost in a power cut; a through write in flight is
+    /// not durable either, for the process that would have waited for it is gone.
     pub async fn reopen(&self, machine: &Machine) {
         self.close().await.expect("to close is to wait");
         self.0.reopen(machine.power());
     }
 
-    /// Records from now on, forgetting what was recorded.
+    /// Starts recording, and drops any earlier recording.
     pub fn start_trace(&self) {
         let state = &mut *self.0.state.borrow_mut();
         state.trace = Some(Trace::new(state.platter.clone()));
     }
 
-    /// What has been recorded.
+    /// The recording.
     ///
     /// # Panics
     /// When [`Disk::start_trace`] was not called.
@@ -80,52 +80,52 @@ impl Disk {
         self.0.happen(Event::Mark(mark.into()));
     }
 
-    /// What is surely there and what may be lost, now.
+    /// The current durable contents and pending writes.
     pub fn platter(&self) -> Platter {
         self.0.state.borrow().platter.clone()
     }
 
-    /// What is left if the power goes now, one possibility at random. Tasks know nothing of it:
-    /// crash the executor first, or cut behind its back to look at what would be.
+    /// The surviving contents of a power cut now, chosen at random. Tasks do not notice it: crash
+    /// the executor first, or use this to inspect a possible state while they run on.
     pub fn crash(&self, prng: &mut Prng) -> Image {
         let platter = self.platter();
         platter.image(&Choice::random(&platter, prng))
     }
 
-    /// What reads see now: what a process that is killed leaves behind while the power stays on.
+    /// The contents that reads see now: what a killed process leaves while the power stays on.
     pub fn contents(&self) -> Image {
         self.0.state.borrow().visible.clone()
     }
 
-    /// How often it was asked for what, until now.
+    /// The counters of calls so far.
     pub fn counters(&self) -> Counters {
         self.0.counters()
     }
 
-    /// Says whether a caller waits for what becomes durable from now on, as at first: whether
-    /// writes that are settled count as synchronous or as asynchronous. See [`Counters`].
+    /// Sets whether a caller waits for the writes that become durable from now on, which is the
+    /// default: whether settled writes count as synchronous or as asynchronous. See [`Counters`].
     pub fn set_waited_for(&self, waited_for: bool) {
         self.0.state.borrow_mut().meter.set_waited_for(waited_for);
     }
 
-    /// Makes the `nth` call of a verb from now fail with EIO; 1 is the next one. Short for the
-    /// commonest [`Fault`].
+    /// Makes the `nth` call of a verb from now fail with EIO; 1 is the next one. A shorthand for
+    /// the commonest [`Fault`].
     pub fn fail(&self, verb: Verb, nth: u64, persistence: Persistence) {
         self.inject(Fault::on(verb, Effect::Eio).nth(nth).lasting(persistence));
     }
 
-    /// Orders a fault.
+    /// Injects a fault.
     pub fn inject(&self, fault: Fault) {
         self.0.state.borrow_mut().faults.plan(fault);
     }
 
-    /// Takes back every fault that is planned or lasting. What it did stays done.
+    /// Cancels every planned or lasting fault. Past effects remain.
     pub fn heal(&self) {
         self.0.state.borrow_mut().faults.clear();
     }
 
-    /// Flips a bit of what is on the medium, now. What is still in the cache is not harmed: until
-    /// that is lost, or for good if it is not, readers see what was written.
+    /// Flips a bit on the medium now. Cached data is not affected: until it is lost, or for good if
+    /// it is not, readers see it as written.
     pub fn rot(&self, offset: u64, bit: u8) {
         assert!(offset < self.geometry().size && bit < 8, "a bit of this disk");
         self.0.rot(offset, 1 << bit);

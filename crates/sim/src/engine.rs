@@ -1,17 +1,17 @@
-//! A machine between its disk and the clock: the calls that it has, and when it is asked next.
+//! A machine between its disk and the clock: its calls, and its next alarm.
 //!
 //! Invariants:
-//! 1. A machine is asked at every time that it has named, and nothing is due before.
-//! 2. Of several alarms only the first counts. The clock cannot take back the others: they find
+//! 1. A machine is asked at every time that it has named, and has nothing due before.
+//! 2. Only the first of several alarms counts. The clock cannot cancel the others: they find
 //!    nothing to do.
 //!
-//! Not asserted: 2, which is about alarms that the clock cannot take back.
+//! Not asserted: 2, which is about alarms that the clock cannot cancel.
 
 use std::collections::BTreeMap;
 
 use crate::timing::{Kind, Machine, Request};
 
-/// See the module's prose. `E` is what ends a call.
+/// The engine: see the module. `E` ends a call.
 pub(crate) struct Engine<E> {
     machine: Box<dyn Machine>,
     last_ticket: u64,
@@ -31,14 +31,14 @@ impl<E> Engine<E> {
         self.machine.submit(now_ns, Request { ticket: self.last_ticket, kind, offset, length });
     }
 
-    /// Lets the machine do what is due; returns what ends the calls that are answered by it.
+    /// Lets the machine do its due work; returns the ends of the calls that it answers.
     pub(crate) fn advance(&mut self, now_ns: u64) -> Vec<E> {
         let tickets = self.machine.advance(now_ns);
         let end = |ticket| self.calls.remove(&ticket).expect("a call is answered once");
         tickets.into_iter().map(end).collect()
     }
 
-    /// In how long the machine is to be asked, unless that is seen to already.
+    /// The delay until the machine must be asked, unless an alarm is set already.
     pub(crate) fn set_alarm(&mut self, now_ns: u64) -> Option<u64> {
         let next_ns = self.machine.next_at()?;
         assert!(next_ns > now_ns, "invariant 1: what is due has been done");

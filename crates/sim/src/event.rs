@@ -1,22 +1,22 @@
-//! What can happen to a disk.
+//! The events of a disk.
 
 use block::Durability;
 use bytes::Bytes;
 
 use crate::fate::Fate;
 
-/// Something that happened to a disk.
+/// An event of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A write (or a discard that changes something) was given to the disk.
     WriteIssued {
         /// Its number.
         write: u64,
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Bytes,
-        /// What was asked for.
+        /// The requested durability.
         durability: Durability,
     },
     /// It was answered with success.
@@ -24,8 +24,8 @@ pub enum Event {
         /// The number of the write.
         write: u64,
     },
-    /// It took effect, and its process had been killed meanwhile: no process was there any more
-    /// that would have seen to it that it is durable, whatever had been asked for.
+    /// It took effect after its process had been killed: no process was left to make it durable,
+    /// whatever durability had been requested.
     WriteLeft {
         /// The number of the write.
         write: u64,
@@ -34,7 +34,7 @@ pub enum Event {
     WriteFailed {
         /// The number of the write.
         write: u64,
-        /// What it has changed all the same.
+        /// The part that it has changed all the same.
         left: Fate,
     },
     /// A flush was given to the disk.
@@ -56,14 +56,14 @@ pub enum Event {
     Rotted {
         /// The byte in which it is.
         offset: u64,
-        /// The bit, as the only one that is set.
+        /// The bit, as a mask.
         mask: u8,
     },
     /// A test left a mark, for instance that a reply has gone out.
     Mark(Mark),
 }
 
-/// What a test wants to find again in a trace.
+/// A mark of a test, to be found again in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A number.

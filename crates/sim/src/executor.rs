@@ -1,4 +1,4 @@
-//! Runs tasks in an order that the seed decides, under a clock that costs nothing to wait for.
+//! Runs tasks in an order that the seed decides, under a clock on which waiting takes no real time.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,13 +19,13 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// A world at time zero in which everything follows from `seed`.
+    /// A world at time zero, determined by `seed`.
     pub fn new(seed: u64) -> Self {
         Self { world: World::new(seed) }
     }
 
-    /// The same, in which tasks that are ready run in the order in which they were woken, as a
-    /// reactor has them: for what is said of the turns of tasks.
+    /// The same, but ready tasks run in the order in which they were woken, as under a reactor: for
+    /// tests of the turns of tasks.
     pub fn in_order(seed: u64) -> Self {
         let executor = Self::new(seed);
         executor.world.run_in_order();
@@ -37,24 +37,24 @@ impl Executor {
         self.world.seed
     }
 
-    /// Time, chance and tasks of this world, as an engine takes them.
+    /// Clock, random source and tasks of this world, for an engine.
     pub fn runtime(&self) -> Runtime {
         Runtime { clock: self.world.clone(), random: self.world.clone(), tasks: self.world.clone() }
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Instant {
         self.world.now()
     }
 
-    /// A hash of everything that has happened so far: which task was polled when, what chance
-    /// gave, what the disks did. Equal digests mean equal runs.
+    /// A hash of all events so far: polls of tasks, random numbers, events of disks. Equal digests
+    /// mean equal runs.
     pub fn digest(&self) -> u64 {
         self.world.digest()
     }
 
-    /// Runs `future` until it is done, and every other task beside it. The others stay as they
-    /// are and go on at the next call.
+    /// Runs `future` until it is done, and every other task beside it. The others stay as they are
+    /// and continue at the next call.
     ///
     /// # Panics
     /// When nothing can happen any more and `future` still waits: a deadlock.
@@ -70,8 +70,8 @@ impl Executor {
         })
     }
 
-    /// Runs everything until `duration` has passed, or until `future` is done. The time ends at
-    /// the later instant only in the first case.
+    /// Runs everything until `duration` has passed, or until `future` is done. The clock ends at
+    /// the deadline only in the first case.
     pub fn block_on_for<F: Future>(&self, duration: Duration, future: F) -> Option<F::Output> {
         let deadline_ns = self.deadline(duration);
         let output = self.run(future, deadline_ns);
@@ -87,7 +87,7 @@ impl Executor {
         debug_assert!(endless.is_none());
     }
 
-    /// Polls one task, after moving the clock if need be. False when nothing can happen any more.
+    /// Polls one task, after moving the clock if need be. False when no task and no event is left.
     /// For cuts between any two steps.
     pub fn step(&self) -> bool {
         match self.world.next(u64::MAX) {
@@ -99,9 +99,9 @@ impl Executor {
         }
     }
 
-    /// The power goes: drops every task where it stands, and what the devices had under way. Disks
-    /// of before are dead and answer nothing; ask one for its [`crate::Disk::crash`] image and
-    /// open that anew. Time and chance go on, so that the next boot differs from the last.
+    /// A power cut: drops every task where it is, and all calls of devices in flight. The old disks
+    /// are dead and answer nothing; take one's [`crate::Disk::crash`] image and open that anew.
+    /// Clock and random source go on, so that the next boot differs from the last.
     pub fn crash(&self) {
         self.world.crash();
     }
@@ -149,7 +149,7 @@ mod tests {
     use futures::FutureExt;
     use std::cell::{Cell, RefCell};
 
-    /// Ten tasks that sleep and draw numbers; the order in which they end.
+    /// Ten tasks that sleep and draw numbers; returns the order in which they end.
     fn run(seed: u64) -> (Vec<u64>, u64) {
         let executor = Executor::new(seed);
         let order = Rc::new(RefCell::new(Vec::new()));

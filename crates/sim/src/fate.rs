@@ -1,4 +1,4 @@
-//! What becomes of the writes that a disk has not made durable when its power goes.
+//! Fates of the writes that a disk has not made durable at a power cut.
 
 use std::fmt;
 use std::str::FromStr;
@@ -51,20 +51,20 @@ impl Sectors {
         Self((0..self.0.len()).map(|index| self.0[index] && other.contains(index)).collect())
     }
 
-    /// How many belong to it.
+    /// The number of sectors in the set.
     pub fn count(&self) -> usize {
         self.0.iter().filter(|&&survives| survives).count()
     }
 }
 
-/// What becomes of a pending write.
+/// The fate of a pending write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// No trace of it.
+    /// Lost.
     Lost,
-    /// All of it is there.
+    /// Survives whole.
     Whole,
-    /// These sectors of it are there.
+    /// These sectors survive.
     Torn(Sectors),
 }
 
@@ -85,7 +85,7 @@ impl Choice {
 }
 
 impl Fate {
-    /// Any fate of a write of so many sectors.
+    /// A random fate of a write of this many sectors.
     pub fn random(sectors: usize, prng: &mut Prng) -> Self {
         match prng.below(8) {
             0..3 => Fate::Lost,
@@ -95,7 +95,7 @@ impl Fate {
         }
     }
 
-    /// Puts on `image` what survives of `data` at `offset`.
+    /// Applies the surviving part of `data` to `image` at `offset`.
     pub(crate) fn apply(&self, image: &mut Image, offset: u64, data: &[u8]) {
         match self {
             Fate::Lost => {}
@@ -111,8 +111,7 @@ impl Fate {
     }
 }
 
-/// For the line that tells how to repeat a failure: `1 0 [1100]` is one whole write, one lost and
-/// one torn.
+/// For the line that repeats a failure: `1 0 [1100]` is one whole write, one lost and one torn.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fate) in self.0.iter().enumerate() {
@@ -131,12 +130,12 @@ impl fmt::Display for Choice {
     }
 }
 
-/// A text that is no choice.
+/// A text that is not a choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoChoice(String);
 
 impl NoChoice {
-    /// This one.
+    /// The error for this text.
     pub fn of(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -150,7 +149,7 @@ impl fmt::Display for NoChoice {
 
 impl std::error::Error for NoChoice {}
 
-/// Reads what [`Choice`] is displayed as.
+/// Parses the displayed form of [`Choice`].
 impl FromStr for Choice {
     type Err = NoChoice;
 

@@ -1,9 +1,9 @@
 //! Failures that a test orders in advance.
 //!
-//! A [`Fault`] says which calls it strikes (a verb, a range, the how-manieth, once or from then
-//! on) and what becomes of them. Faults are counted apart, each over the calls that fit it. Where
-//! several strike the same call, delays add up, and of the other effects that of the fault that
-//! was ordered first holds.
+//! A [`Fault`] names the calls that it strikes (a verb, a range, the nth call, once or from then
+//! on) and its effect on them. Each fault counts the calls that match it separately. If several
+//! strike the same call, delays add up, and of the other effects the one of the oldest fault
+//! applies.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::{Fate, SECTOR_SIZE};
 
-/// The numbers of the errors, as Linux has them.
+/// Linux error numbers.
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
 const ENOSPC: i32 = 28;
@@ -28,87 +28,87 @@ pub enum Persistence {
     Forever,
 }
 
-/// What becomes of a call that is struck. A flush has no bytes: what can only befall bytes leaves
-/// it alone.
+/// The effect on a call that is struck. A flush has no bytes: effects on bytes alone do not apply
+/// to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// EIO. A read gives nothing, a write leaves any mixture of old and new, a flush strands what
-    /// it should have covered.
+    /// EIO. A read returns nothing, a write leaves any mixture of old and new, a flush strands the
+    /// writes that it should have covered.
     Eio,
-    /// ENOSPC, as a thinly provisioned disk has it: nothing is changed. A flush strands.
+    /// ENOSPC, as from a thinly provisioned disk: nothing is changed. A flush strands its writes.
     NoSpace,
-    /// The same in a place that was allocated before.
+    /// The same at an address that was allocated before.
     Denied,
-    /// So many sectors are transferred, and then no more: a write leaves them new and the others
-    /// old. It is an error, for the contract knows no partial success.
+    /// Only this many sectors are transferred: a write leaves them new and the others old. The call
+    /// fails, for the contract knows no partial success.
     Short {
         /// How many sectors of 512 bytes.
         sectors: u64,
     },
-    /// Success, and nothing is done: a write is not written, a flush covers nothing, the buffer of
-    /// a read stays as it was handed in.
+    /// Success without effect: a write is not written, a flush covers nothing, the buffer of a read
+    /// stays as it was passed in.
     Lost,
-    /// Success, at another place: what is read comes from there, what is written goes there, and
-    /// the right place stays as it is.
+    /// Success at another address: a read returns the data there, a write goes there, and the right
+    /// address stays unchanged.
     Misdirected {
-        /// Where, in bytes: brought back to the start of a sector, and so far that the call ends
-        /// inside the disk.
+        /// The address in bytes: rounded down to the start of a sector, and limited so that the
+        /// call ends inside the disk.
         to: u64,
     },
-    /// Success, with one bit wrong in what is read or written.
+    /// Success, with one bit of the data flipped.
     Rot {
-        /// Which one, counted from the start of the call; beyond its end, from the start again.
+        /// The bit, counted from the start of the call, modulo its length.
         bit: u64,
     },
-    /// It takes longer by this.
+    /// Takes longer by this.
     Slow(Duration),
     /// ENXIO, and nothing is changed: the disk is gone.
     Dead,
-    /// No answer, ever: the call is under way until the power goes, and a write then meets the
-    /// fate of any that is. Closing the disk waits as well.
+    /// Never answered: the call is in flight until a power cut, where a write has the fate of any
+    /// write in flight. Closing the disk waits as well.
     Silent,
 }
 
-/// Something that is to go wrong.
+/// A planned failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     verb: Option<Verb>,
     range: Option<Range<u64>>,
-    /// Calls until it strikes, that one included; 1 is the next. 0 has struck.
+    /// Matching calls until it strikes, including that one; 1 is the next. 0 has struck.
     calls_left: u64,
     persistence: Persistence,
     effect: Effect,
 }
 
 impl Fault {
-    /// The next call of a verb, and no other. Writes of either durability are one verb.
+    /// Strikes the next call of a verb, and no other. Writes of either durability are one verb.
     pub fn on(verb: Verb, effect: Effect) -> Self {
         Self { verb: Some(verb), ..Self::on_any(effect) }
     }
 
-    /// The next call, whatever it is.
+    /// Strikes the next call, whatever it is.
     pub fn on_any(effect: Effect) -> Self {
         let persistence = Persistence::Once;
         Self { verb: None, range: None, calls_left: 1, persistence, effect }
     }
 
-    /// Only calls that touch these bytes; a flush touches none.
+    /// Strikes only calls that touch these bytes; a flush touches none.
     pub fn within(self, range: Range<u64>) -> Self {
         Self { range: Some(range), ..self }
     }
 
-    /// Not the next but the `nth` call that fits; 1 is the next.
+    /// Strikes the `nth` matching call instead of the next; 1 is the next.
     pub fn nth(self, nth: u64) -> Self {
         assert!(nth > 0, "the first call is number 1");
         Self { calls_left: nth, ..self }
     }
 
-    /// That one and every later one.
+    /// Strikes that call and every later one.
     pub fn forever(self) -> Self {
         self.lasting(Persistence::Forever)
     }
 
-    /// Once or from then on.
+    /// Strikes once or from then on.
     pub fn lasting(self, persistence: Persistence) -> Self {
         Self { persistence, ..self }
     }
@@ -127,7 +127,7 @@ impl Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Vec<Fault>);
 
-/// What befalls one call.
+/// The faults that strike one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Struck {
     pub(crate) effect: Option<Effect>,
@@ -143,7 +143,7 @@ impl Faults {
         self.0.clear();
     }
 
-    /// Counts a call and says what befalls it.
+    /// Counts a call and returns the faults that strike it.
     pub(crate) fn strike(&mut self, verb: Verb, offset: u64, length: u64) -> Struck {
         let mut struck = Struck::default();
         for fault in self.0.iter_mut().filter(|fault| fault.fits(verb, offset, length)) {
@@ -163,7 +163,7 @@ impl Faults {
 }
 
 impl Struck {
-    /// What the caller is told, if it is not success.
+    /// The error for the caller, if there is one.
     pub(crate) fn error(&self, verb: Verb, offset: u64, length: u64) -> Option<IoError> {
         let from_code =
             |code| IoError::from_os(verb, offset, length, &io::Error::from_raw_os_error(code));
@@ -183,7 +183,7 @@ impl Struck {
         }
     }
 
-    /// What a write leaves of the bytes that it sets out to write, if it fails.
+    /// The part of its bytes that a failing write changes.
     pub(crate) fn failed_write(&self, chance: impl FnOnce() -> Fate) -> Option<Fate> {
         match self.effect? {
             Effect::Eio => Some(chance()),
@@ -195,7 +195,7 @@ impl Struck {
         }
     }
 
-    /// Where a call really goes.
+    /// The actual address of a call.
     pub(crate) fn place(&self, offset: u64, length: u64, size: u64) -> u64 {
         match self.effect {
             Some(Effect::Misdirected { to }) => (to - to % SECTOR_SIZE as u64).min(size - length),
@@ -203,7 +203,7 @@ impl Struck {
         }
     }
 
-    /// What a write really sets out to write.
+    /// The actual data of a write.
     pub(crate) fn payload(&self, data: Bytes) -> Bytes {
         match self.effect {
             Some(Effect::Lost | Effect::NoSpace | Effect::Denied | Effect::Dead) => Bytes::new(),
@@ -220,7 +220,7 @@ impl Struck {
         }
     }
 
-    /// Spoils bytes on their way.
+    /// Flips a bit of data in transit.
     pub(crate) fn spoil(&self, bytes: &mut [u8]) {
         if let (Some(Effect::Rot { bit }), false) = (self.effect, bytes.is_empty()) {
             let bit = bit % (bytes.len() as u64 * 8);

@@ -17,14 +17,14 @@ use std::rc::Rc;
 
 use crate::Digest;
 
-/// What a medium writes at once: a write is torn only between these.
+/// The atomic unit of a medium: writes are torn only between sectors.
 pub const SECTOR_SIZE: usize = 512;
-/// What is copied at once when a copy changes, and has a fingerprint of its own.
+/// The unit of copy-on-write, with a fingerprint of its own.
 pub const PAGE_SIZE: usize = 4096;
 /// Pages that share one node of the tree: a change after a copy copies one node.
 const LEAF_PAGES: u64 = 64;
 
-/// What a disk holds. Cloning it is cheap, however large it is.
+/// The contents of a disk. Cloning it is cheap, however large it is.
 #[derive(Clone)]
 pub struct Image {
     size: u64,
@@ -36,7 +36,7 @@ type Leaf = [Option<Rc<Page>>; LEAF_PAGES as usize];
 #[derive(Clone)]
 pub(crate) struct Page {
     bytes: [u8; PAGE_SIZE],
-    /// The hash of the page and its place, once it has been asked for.
+    /// The hash of the page and its number, once it has been computed.
     fingerprint: OnceCell<u128>,
 }
 
@@ -65,7 +65,7 @@ impl Image {
         Ok(Self::from_bytes(&std::fs::read(path)?))
     }
 
-    /// Makes a sparse file of it, for tools that read files. Replaces what is there.
+    /// Saves it as a sparse file, for tools that read files. Replaces an existing one.
     ///
     /// # Errors
     /// The operating system's.
@@ -92,7 +92,7 @@ impl Image {
         self.size
     }
 
-    /// Fills `bytes` from `offset`. The range lies inside.
+    /// Fills `bytes` from `offset`. The range must be inside.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         self.assert_inside(offset, bytes.len());
         for (number, within, range) in parts(offset, bytes.len()) {
@@ -105,13 +105,13 @@ impl Image {
         }
     }
 
-    /// Puts `bytes` at `offset`. The range lies inside.
+    /// Writes `bytes` at `offset`. The range must be inside.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.assert_inside(offset, bytes.len());
         for (number, within, range) in parts(offset, bytes.len()) {
             let there = self.page(number).map(|page| &page.bytes[within..within + range.len()]);
             if there == Some(&bytes[range.clone()]) {
-                continue; // a page that stays as it is stays shared
+                continue; // an unchanged page stays shared
             }
             let page = self.slot(number).get_or_insert_with(Page::zeroed);
             Page::change(page, within, &bytes[range]);
@@ -119,13 +119,13 @@ impl Image {
     }
 
     /// A hash of the content. Images with different fingerprints differ; images with the same one
-    /// are the same for all that accidents can do.
+    /// are equal, barring a collision by accident.
     pub fn fingerprint(&self) -> u128 {
         let pages = self.pages().map(|(number, page)| page.fingerprint(number));
         pages.fold(u128::from(self.size), |sum, page| sum ^ page)
     }
 
-    /// A hash of what is in a page of [`PAGE_SIZE`] bytes.
+    /// A hash of a page of [`PAGE_SIZE`] bytes.
     pub fn page_fingerprint(&self, number: u64) -> u128 {
         self.page(number).map_or(0, |page| page.fingerprint(number))
     }
@@ -138,14 +138,14 @@ impl Image {
         self.leaves.get(&(number / LEAF_PAGES))?[(number % LEAF_PAGES) as usize].as_ref()
     }
 
-    /// Puts a page there, which stays shared.
+    /// Puts a page in the image; the page stays shared.
     pub(crate) fn put_page(&mut self, number: u64, page: Rc<Page>) {
         if !self.page_at(number).is_some_and(|there| Rc::ptr_eq(there, &page)) {
             *self.slot(number) = Some(page);
         }
     }
 
-    /// The place of a page (invariant 2, at two of three levels).
+    /// The slot of a page (invariant 2, at two of three levels).
     fn slot(&mut self, number: u64) -> &mut Option<Rc<Page>> {
         let leaves = Rc::make_mut(&mut self.leaves);
         let leaf = leaves
@@ -177,7 +177,7 @@ impl Page {
         Rc::new(Self { bytes: [0; PAGE_SIZE], fingerprint: OnceCell::new() })
     }
 
-    /// Puts bytes into a page, a copy of it if others have it too (invariant 2).
+    /// Writes bytes to a page, or to a copy of it if it is shared (invariant 2).
     pub(crate) fn change(this: &mut Rc<Self>, within: usize, bytes: &[u8]) {
         let page = Rc::make_mut(this);
         page.fingerprint.take();
@@ -197,7 +197,7 @@ impl Page {
     }
 }
 
-/// Cuts a range at page boundaries: the page, the place in it, and the part of the range.
+/// Splits a range at page boundaries: the page, the offset in it, and the part of the range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

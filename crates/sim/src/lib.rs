@@ -1,51 +1,50 @@
-//! A small world in which everything that happens follows from a seed: tasks, time, chance, disks,
-//! a network.
+//! A small world in which every event follows from a seed: tasks, time, random numbers, disks, a
+//! network.
 //!
 //! Engines are written against [`runtime::Runtime`] and [`block::BlockDevice`]; here are both,
-//! without an operating system below. A thousand runs take a second, and a run that fails is
-//! repeated by its seed to the last event.
+//! without an operating system below. A thousand runs take a second, and the seed of a failing run
+//! repeats it to the last event.
 //!
 //! # Layers
-//! * [`Prng`] and [`Digest`]: chance, and the running hash by which two runs are compared.
-//! * [`Executor`]: one thread, a clock that counts nanoseconds and moves only when nothing else
-//!   can, and tasks that are picked at random. [`Machine`]: a part of it that loses its power
-//!   alone.
-//! * [`Image`]: the bytes of a disk, cheap to copy. [`Platter`]: which of the writes are surely on
-//!   it, and which may be lost when the power goes. [`Choice`]: one way for them to be lost.
-//! * [`Disk`]: a block device with a volatile cache. [`Timing`]: how long it takes, by chance or as
-//!   its making has it; [`presets`] has particular disks. [`Fault`]: what goes wrong with which
-//!   call. [`Counters`]: what it was asked for, and which writes a caller waited for.
-//!   [`Trace`]: all that happened to it, so that the power can be cut afterwards at every event.
-//! * [`Network`]: connections between hosts, with delay, loss and death, and what was sent on
-//!   them.
+//! * [`Prng`] and [`Digest`]: random numbers, and the running hash by which two runs are compared.
+//! * [`Executor`]: one thread, a clock that counts nanoseconds and moves only when no task can run,
+//!   and tasks that are picked at random. [`Machine`]: a part of it that loses its power alone.
+//! * [`Image`]: the bytes of a disk, cheap to copy. [`Platter`]: the durable contents, and the
+//!   writes that may be lost in a power cut. [`Choice`]: one combination of losses.
+//! * [`Disk`]: a block device with a volatile cache. [`Timing`]: its latencies, random or by a
+//!   model of its hardware; [`presets`] has particular disks. [`Fault`]: an injected failure of
+//!   certain calls. [`Counters`]: its calls, and the writes that a caller waited for. [`Trace`]:
+//!   all its events, so that the power can be cut afterwards at every one.
+//! * [`Network`]: connections between hosts, with delay, loss and death, and a trace of their
+//!   traffic.
 //!
 //! # The fault model
-//! That of the network is told at [`Network`]. That of a disk is the contract of [`block`], taken
-//! at its worst. When the power goes, a completed plain write that no later flush covers, and every
-//! write still in flight, may be there, not be there, or be torn at sectors of 512 bytes, each on
-//! its own. When a process is killed and the power stays on, what it had in flight takes effect,
-//! and reads see it; but it is a plain write from then on, whatever was asked for. A failed write
-//! leaves any mixture of old and new. A failed flush leaves the writes that
-//! it should have covered uncertain for good: a later flush that succeeds says nothing about them,
-//! as in the kernels that we have to live with.
+//! The network's is described at [`Network`]. A disk's is the contract of [`block`], in its worst
+//! case. In a power cut each completed plain write that no later flush covers, and each write still
+//! in flight, independently survives, is lost, or is torn at sectors of 512 bytes. When a process
+//! is killed and the power stays on, its calls in flight take effect, and reads see them; but its
+//! writes are plain from then on, whatever durability was requested. A failed write leaves any
+//! mixture of old and new. A failed flush leaves the writes that it should have covered uncertain
+//! for good: a later flush that succeeds says nothing about them, as in the kernels that we have to
+//! live with.
 //!
-//! A test may order worse, call by call: errors, calls that do nothing and say that they did, that
-//! go astray, that rot, that are late or never answered ([`Effect`]). Each is exactly what it says,
-//! in the trace and at a cut as well.
+//! A test may inject worse, call by call: errors, calls that report success without effect, that go
+//! to the wrong address, that corrupt data, that are late or never answered ([`Effect`]). Each has
+//! exactly its described effect, in the trace and at a cut as well.
 //!
 //! # Time
-//! The default disk draws latencies at random and lets nothing queue, so that overlapping calls
-//! end in any order: for finding mistakes. A disk with a [`Mechanical`], [`Flash`] or [`Nvram`]
-//! timing takes the time that its parts need, and is for measuring: the same calls at the same
-//! times get the same answers at the same times, but for the angle at which the spindle starts.
-//! What a cut may leave is the same for all of them, except that what [`Nvram`] has answered is
-//! durable. A real disk is kinder: what it has destaged is safe, and here it is not until a flush.
+//! The default disk draws latencies at random and queues nothing, so that overlapping calls end in
+//! any order: for finding mistakes. A disk with a [`Mechanical`], [`Flash`] or [`Nvram`] timing
+//! takes the time that its parts need, and is for measuring: the same calls at the same times get
+//! the same answers at the same times, except for the angle at which the spindle starts. The losses
+//! of a cut are the same for all of them, except that every answered write of [`Nvram`] is durable.
+//! A real disk is kinder: its destaged data is safe, and here it is not until a flush.
 //!
 //! Architecture invariant: this crate knows `block` and `runtime` alone, so that every crate above
-//! can be tested with it. It is not a file system's test suite; those stand beside the engines.
+//! can be tested with it. It is not a file system's test suite; those are beside the engines.
 //!
 //! # An example
-//! Run something, cut the power, and look at what is left:
+//! Run some calls, cut the power, and inspect the remaining contents:
 //! ```
 //! use block::{BlockDevice, Buffer, Durability};
 //! use sim::{Disk, Executor, Image, Prng};

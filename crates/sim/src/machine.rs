@@ -11,12 +11,12 @@ use crate::world::{Power, World};
 
 /// A machine. It has power from the start, and again after each loss.
 ///
-/// What belongs to it got its [`Runtime`], or was made with [`crate::Disk::in_machine`], since it
-/// was last switched on. After a loss both are asked for anew.
+/// Its tasks and disks got its [`Runtime`], or were made with [`crate::Disk::in_machine`], since it
+/// was last switched on. After a loss both must be obtained anew.
 pub struct Machine {
     world: Rc<World>,
     power: RefCell<Power>,
-    /// Powers of processes that were killed: what their kernel does for them ends with the machine.
+    /// Powers of killed processes: their kernel's work for them ends with the machine.
     killed: RefCell<Vec<Power>>,
 }
 
@@ -27,23 +27,23 @@ impl Machine {
         Self { power: RefCell::new(world.new_power()), killed: RefCell::default(), world }
     }
 
-    /// Time and chance of the world, and tasks that end with this machine's power.
+    /// Clock and random source of the world, and tasks that end with this machine's power.
     pub fn runtime(&self) -> Runtime {
         let tasks = Rc::new(Tasks { world: self.world.clone(), power: self.power() });
         Runtime { clock: self.world.clone(), random: self.world.clone(), tasks }
     }
 
-    /// The power goes, and comes back: drops all tasks of this machine where they stand. Its disks
-    /// are dead and answer nothing; ask one for its [`crate::Disk::crash`] image. The other ends
-    /// of its connections hear nothing until they ask.
+    /// The power is cut, and comes back: drops all tasks of this machine where they are. Its disks
+    /// are dead and answer nothing; take one's [`crate::Disk::crash`] image. The other ends of its
+    /// connections notice nothing until they send.
     pub fn crash(&self) {
         let power = self.power.replace(self.world.new_power());
         let killed = self.killed.take();
         killed.iter().chain([&power]).for_each(|power| self.world.cut(power, false));
     }
 
-    /// All processes are killed, and the kernel lives: as [`Machine::crash`], but the other ends of
-    /// connections are told, and a disk goes on with what it has: see [`crate::Disk::reopen`].
+    /// Kills all processes while the kernel lives on: as [`Machine::crash`], but the other ends of
+    /// connections are notified, and a disk keeps its state: see [`crate::Disk::reopen`].
     pub fn kill(&self) {
         let power = self.power.replace(self.world.new_power());
         self.world.cut(&power, true);

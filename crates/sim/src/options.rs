@@ -1,4 +1,4 @@
-//! What kind of disk it is.
+//! Options of a disk.
 
 use block::Stripe;
 use block::platters::Platters;
@@ -7,34 +7,35 @@ use crate::image::SECTOR_SIZE;
 use crate::platter::Honesty;
 use crate::timing::Timing;
 
-/// What kind of disk it is.
+/// Options of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long everything takes.
+    /// The latencies.
     pub timing: Timing,
     /// Whether it does what it reports.
     pub honesty: Honesty,
     /// The unit of addressing, in bytes.
     pub logical_sector_size: u32,
-    /// The unit that it claims to write at once, in bytes. Writes are torn at 512 all the same.
+    /// The reported atomic write unit, in bytes. Writes are torn at 512 all the same.
     pub physical_sector_size: u32,
     /// Whether it refuses writes.
     pub read_only: bool,
-    /// How it says that it is cut. It is one disk all the same; what is discarded may be anything.
+    /// The stripes that it reports. It is one disk all the same; discarded ranges may hold
+    /// anything.
     pub stripe: Option<Stripe>,
-    /// What it tells of its platters, if it has some.
+    /// The reported geometry of its platters, if it has any.
     pub tells: Tells,
 }
 
-/// What a disk tells of its platters. Those of today tell nothing.
+/// The geometry that a disk reports. Those of today report none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tells {
-    /// Nothing.
+    /// None.
     #[default]
     Nothing,
-    /// Where its cylinders are, and not how they turn.
+    /// The positions of cylinders, but not their rotation.
     Cylinders,
-    /// How they turn, too, if a host can follow that.
+    /// The rotation too, if a host can follow it.
     Turns,
 }
 

@@ -1,8 +1,8 @@
-//! Which writes are surely on the medium, and which may be gone when the power goes.
+//! The durable contents of a medium, and the writes that may be lost in a power cut.
 //!
 //! A write is *in flight*, then *completed*, then *durable*: at once if it was written through,
-//! else when a flush completes that was issued after the write had completed. A through write whose
-//! process is killed while it is in flight is a plain one from then on.
+//! otherwise when a flush completes that was issued after the write had completed. A through write
+//! whose process is killed while it is in flight is a plain one from then on.
 //!
 //! Invariants:
 //! 1. Completed writes take effect in the order of completion, for that is what a reader saw;
@@ -22,19 +22,19 @@ use crate::fate::{Choice, Fate, Sectors};
 use crate::image::{Image, SECTOR_SIZE};
 
 /// Whether a device does what it reports. The other two are for canaries: a harness that does not
-/// notice them finds nothing.
+/// detect them finds nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Honesty {
     /// It does.
     #[default]
     Honest,
-    /// A flush completes and does nothing.
+    /// A flush completes without effect.
     IgnoresFlush,
     /// A through write is a plain one.
     IgnoresThrough,
 }
 
-/// How far a write has come.
+/// The progress of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Issued, and not answered.
@@ -50,36 +50,36 @@ pub enum Stage {
 pub struct Written {
     /// Its number among the writes of its disk.
     pub id: u64,
-    /// Where, in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// What.
+    /// The data.
     pub data: Bytes,
-    /// What was asked for.
+    /// The requested durability.
     pub durability: Durability,
-    /// How far it has come.
+    /// The progress.
     pub stage: Stage,
     /// Its number among the completions.
     completion: u64,
     /// Invariant 3.
     stranded: bool,
-    /// Of a failed write, the sectors that it changed all the same.
+    /// For a failed write, the sectors that it changed all the same.
     changed: Option<Sectors>,
 }
 
-/// A medium at one moment: what it surely holds and what it may hold.
+/// A medium at one moment: its durable contents and the pending writes.
 #[derive(Clone, Debug)]
 pub struct Platter {
     base: Image,
     settled: Vec<Written>,
     in_flight: Vec<Written>,
     completions: u64,
-    /// Flushes under way, and the last completion that each covers.
+    /// Flushes in flight, and the last completion that each covers.
     flushes: BTreeMap<u64, u64>,
     honesty: Honesty,
 }
 
 impl Platter {
-    /// A medium that holds `image` for sure.
+    /// A medium with the durable contents `image`.
     pub fn new(image: Image, honesty: Honesty) -> Self {
         Self {
             base: image,
@@ -96,7 +96,7 @@ impl Platter {
         self.writes().filter(|written| written.stage != Stage::Durable)
     }
 
-    /// What is left when the pending writes meet their fates.
+    /// The contents after the pending writes have met their fates.
     ///
     /// # Panics
     /// When there are more or fewer fates than pending writes.
@@ -109,7 +109,7 @@ impl Platter {
         image
     }
 
-    /// What is left when `chooser` decides about each pending write.
+    /// The contents after `chooser` has decided the fate of each pending write.
     pub fn image_with(&self, mut chooser: impl FnMut(&Written) -> Fate) -> Image {
         let mut image = self.base.clone();
         for written in self.writes() {
@@ -121,14 +121,13 @@ impl Platter {
         image
     }
 
-    /// What is left when nothing survives that need not.
+    /// The contents after a loss of all pending writes.
     pub fn durable_image(&self) -> Image {
         self.image_with(|_| Fate::Lost)
     }
 
-    /// The medium when the process that uses it is killed now, and the power stays on: what is in
-    /// flight takes effect, and nothing but a later flush makes it durable. A flush that is under
-    /// way promises nothing.
+    /// The medium after its process is killed now with the power on: calls in flight take effect,
+    /// and only a later flush makes them durable. A flush in flight promises nothing.
     pub fn killed(&self) -> Self {
         let mut killed = self.clone();
         killed.flushes.clear();
@@ -155,12 +154,12 @@ impl Platter {
         }
     }
 
-    /// Whether what a reader sees of a byte is not yet on the medium, but in a volatile cache.
+    /// Whether a byte that a reader sees is in a volatile cache and not yet on the medium.
     pub(crate) fn is_cached(&self, offset: u64) -> bool {
         self.settled.iter().any(|written| written.stage != Stage::Durable && written.covers(offset))
     }
 
-    /// Changes what is on the medium, and nothing that may still be on its way there.
+    /// Flips bits on the medium, and not in writes still on their way there.
     fn rot(&mut self, offset: u64, mask: u8) {
         let mut byte = [0];
         self.base.read(offset, &mut byte);
@@ -175,14 +174,14 @@ impl Platter {
         }
     }
 
-    /// What the longest durable beginning has left (invariant 2).
+    /// The contents after the longest durable beginning (invariant 2).
     pub(crate) fn base(&self) -> &Image {
         let is_absorbed = self.settled.first().is_none_or(|first| first.stage != Stage::Durable);
         assert!(is_absorbed, "invariant 2: what is durable first is in the base");
         &self.base
     }
 
-    /// All that the base has not absorbed, in the order in which it takes effect.
+    /// All writes that the base has not absorbed, in the order in which they take effect.
     pub(crate) fn writes(&self) -> impl Iterator<Item = &Written> {
         self.settled.iter().chain(&self.in_flight) // invariant 1
     }
@@ -199,14 +198,14 @@ impl Platter {
         self.absorb();
     }
 
-    /// A write whose process is gone is a plain one: a later flush covers it.
+    /// A write without a process becomes a plain one: a later flush covers it.
     fn leave(&mut self, write: u64) {
         let mut written = self.take_in_flight(write);
         written.stage = Stage::Completed;
         self.settle(written);
     }
 
-    /// What a failed write has changed stays uncertain until it is overwritten.
+    /// The part that a failed write has changed stays uncertain until it is overwritten.
     fn fail(&mut self, write: u64, left: &Fate) {
         let mut written = self.take_in_flight(write);
         let changed = written.sectors_of(left);
@@ -231,7 +230,7 @@ impl Platter {
         self.settled.push(written);
     }
 
-    /// The writes that a flush covers and that nothing has stranded.
+    /// The writes that a flush covers, without stranded ones.
     fn covered(&mut self, flush: u64) -> impl Iterator<Item = &mut Written> {
         let last = self.flushes.remove(&flush).expect("only a flush under way is answered");
         self.settled.iter_mut().filter(move |written| {
@@ -271,7 +270,7 @@ impl Written {
         Self { id, offset, data, durability, stage, completion, stranded, changed }
     }
 
-    /// How many sectors it covers.
+    /// The number of sectors that it covers.
     pub fn sector_count(&self) -> usize {
         self.data.len() / SECTOR_SIZE
     }
@@ -280,7 +279,7 @@ impl Written {
         (self.offset..self.offset + self.data.len() as u64).contains(&offset)
     }
 
-    /// Whether a sector of it is there after a fate.
+    /// Whether a sector of it survives a fate.
     pub(crate) fn survives(&self, fate: &Fate, sector: usize) -> bool {
         let does = match fate {
             Fate::Lost => false,
@@ -311,7 +310,7 @@ impl Written {
 
 #[cfg(test)]
 impl Platter {
-    /// A medium with so many pending writes of one sector.
+    /// A medium with this many pending writes of one sector.
     pub(crate) fn with_pending(count: u64) -> Self {
         let mut platter = Self::new(Image::zeroed(1 << 20), Honesty::Honest);
         for write in 0..count {

@@ -1,6 +1,6 @@
-//! Chance from a seed: xoshiro256++ (Blackman and Vigna, 2019), its state filled by splitmix64,
-//! as its authors advise. Fast and well spread; a reader that sees enough of it can foretell it,
-//! which is the point here.
+//! Random numbers from a seed: xoshiro256++ (Blackman and Vigna, 2019), its state filled by
+//! splitmix64, as its authors advise. Fast and well spread; an observer of enough output can
+//! predict it, which is the point here.
 
 /// A stream of pseudo-random numbers. The same seed gives the same stream, everywhere and always.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Prng {
         ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A position in something that has `length` of them, which is not zero.
+    /// An index into a collection of `length` items, which is not zero.
     pub fn index(&mut self, length: usize) -> usize {
         self.below(length as u64) as usize
     }
@@ -60,7 +60,7 @@ impl Prng {
         }
     }
 
-    /// A stream of its own, so that what its user draws does not disturb this one.
+    /// A separate stream, so that its user's draws do not disturb this one.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }

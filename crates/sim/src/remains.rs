@@ -1,9 +1,10 @@
-//! What a cut may leave of a platter, for a caller that tries thousands of choices at one moment.
+//! The possible contents of a platter after a cut, for a caller that tries thousands of choices at
+//! one moment.
 //!
 //! A page of the image depends on the fates of the few writes that touch it, and on nothing else.
-//! So each page is made and hashed once for every combination of those, and the fingerprint of a
-//! choice is put together from pages that are known: no image is made for it. Images that are made
-//! share their pages.
+//! So each page is built and hashed once for every combination of those, and the fingerprint of a
+//! choice is combined from known pages, without building an image. Images that are built share
+//! their pages.
 //!
 //! Invariant: for every choice, [`Remains::fingerprint`] is that of [`Remains::image`], which is
 //! equal to [`Platter::image`].
@@ -14,43 +15,43 @@ use std::rc::Rc;
 use crate::image::{PAGE_SIZE, Page};
 use crate::{Choice, Fate, Image, Platter, SECTOR_SIZE, Stage, Written};
 
-/// So many combinations of a page are compared one by one before a table is asked.
+/// Most combinations of a page that are compared one by one before a table is used.
 const FEW: usize = 24;
 
-/// What may be left of a platter.
+/// The possible contents of a platter after a cut.
 pub struct Remains<'a> {
     base: &'a Image,
-    /// The fingerprint of all pages that no write touches.
+    /// The fingerprint of all untouched pages.
     rest: u128,
     touched: Vec<Touched<'a>>,
-    /// How many writes are pending.
+    /// The number of pending writes.
     pending: usize,
     key: Vec<u16>,
 }
 
-/// A page that writes touch.
+/// A page with pending writes.
 struct Touched<'a> {
     number: u64,
     base: Option<Rc<Page>>,
-    /// In the order in which they take effect.
+    /// The parts of writes, in the order in which they take effect.
     parts: Vec<Part<'a>>,
-    /// What was made, by the sectors of each part that survive: mostly there are a few.
+    /// The known pages, by the surviving sectors of each part: mostly there are a few.
     known: Vec<(Vec<u16>, Option<Rc<Page>>)>,
-    /// Where the rest of it is.
+    /// The indexes of the other known pages.
     places: HashMap<Vec<u16>, usize>,
 }
 
 /// A part of a write, inside one page.
 struct Part<'a> {
     written: &'a Written,
-    /// Its place in a choice; none if it is durable.
+    /// The write's position in a choice; `None` if it is durable.
     place: Option<usize>,
-    /// Its sectors that touch the page, counted from the beginning of the write.
+    /// The write's sectors that touch the page, counted from the beginning of the write.
     sectors: std::ops::Range<usize>,
 }
 
 impl<'a> Remains<'a> {
-    /// Of a platter.
+    /// The remains of a platter.
     pub fn new(platter: &'a Platter) -> Self {
         let (mut parts, mut pending) = (BTreeMap::<u64, Vec<Part<'a>>>::new(), 0);
         for written in platter.writes() {
@@ -72,7 +73,7 @@ impl<'a> Remains<'a> {
         Self { base, rest, touched, pending, key: Vec::new() }
     }
 
-    /// The fingerprint of what a choice leaves.
+    /// The fingerprint of the contents after a choice.
     ///
     /// # Panics
     /// When there are more or fewer fates than pending writes.
@@ -85,7 +86,7 @@ impl<'a> Remains<'a> {
         })
     }
 
-    /// What a choice leaves.
+    /// The contents after a choice.
     ///
     /// # Panics
     /// When there are more or fewer fates than pending writes.
@@ -132,7 +133,7 @@ impl Touched<'_> {
 }
 
 impl Part<'_> {
-    /// A bit for each of its sectors.
+    /// A bit for each of its surviving sectors.
     fn surviving(&self, fates: &[Fate]) -> u16 {
         let fate = self.place.map_or(&Fate::Whole, |place| &fates[place]);
         let bits = self.sectors.clone().enumerate();
@@ -141,7 +142,7 @@ impl Part<'_> {
         })
     }
 
-    /// Puts what a sector has of a page there.
+    /// Copies a sector's part of a page to the page.
     fn put(&self, sector: usize, number: u64, page: &mut Rc<Page>) {
         let data = self.written.data.chunks(SECTOR_SIZE).nth(sector).expect("a sector of its own");
         let (start, page_start) =
@@ -177,8 +178,8 @@ mod tests {
     use super::*;
     use crate::{Event, Honesty, Prng, Sectors};
 
-    /// A platter after events that leave writes of every kind: durable ones behind pending ones,
-    /// failed ones of which a part is there, and some in flight, over each other.
+    /// A platter with writes of every kind after some events: durable ones behind pending ones,
+    /// failed ones that are partly there, and some in flight, over each other.
     fn platter(prng: &mut Prng) -> Platter {
         let mut bytes = vec![0; 6 * PAGE_SIZE];
         prng.fill(&mut bytes[..2 * PAGE_SIZE]);

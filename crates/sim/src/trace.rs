@@ -1,4 +1,4 @@
-//! All that happened to a disk, so that the power can be cut afterwards at every event.
+//! The recorded events of a disk, so that the power can be cut afterwards at every one.
 
 use runtime::Instant;
 
@@ -8,18 +8,18 @@ use crate::fate::Fate;
 use crate::image::Image;
 use crate::platter::{Platter, Written};
 
-/// An event with its place among all events of its world, those of other disks included.
+/// An event with its position among all events of its world, other disks included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traced {
     /// Grows over all disks of a world: cut several disks before the same number.
     pub serial: u64,
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
-/// What happened to one disk since it was recorded.
+/// The events of one disk since the recording started.
 #[derive(Clone, Debug)]
 pub struct Trace {
     start: Platter,
@@ -68,13 +68,13 @@ impl Trace {
         })
     }
 
-    /// A possible image after the power went at a position: durable writes are there, and
-    /// `chooser` decides about each pending one.
+    /// Possible contents after a power cut at a position: durable writes are there, and `chooser`
+    /// decides the fate of each pending one.
     pub fn image_after(&self, position: usize, chooser: impl FnMut(&Written) -> Fate) -> Image {
         self.platter_at(position).image_with(chooser)
     }
 
-    /// The marks before a position, the oldest first: what had been promised by then.
+    /// The marks before a position, the oldest first: the promises made by then.
     pub fn marks_before(&self, position: usize) -> impl Iterator<Item = &Mark> {
         self.events[..position].iter().filter_map(|traced| match &traced.event {
             Event::Mark(mark) => Some(mark),

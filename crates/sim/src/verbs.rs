@@ -1,8 +1,8 @@
-//! What each verb does to the medium, when it is issued and when it is answered.
+//! The effect of each verb on the medium, when it is issued and when it is answered.
 //!
-//! Each `start` is called when the call is accepted, and returns what ends it. What befalls the
-//! call is known from the start: in the trace and on the platter a call is what it does, not what
-//! was asked for, so that a cut while it is in flight leaves nothing else.
+//! Each `start` runs when the call is accepted, and returns the closure that ends it. The faults of
+//! the call are known from the start: the trace and the platter record its actual effect, not the
+//! request, so that a cut while it is in flight leaves nothing else.
 
 use block::{Buffer, Durability, Verb};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use crate::controller::Controller;
 use crate::faults::{Effect, Struck};
 use crate::{Event, Fate, SECTOR_SIZE};
 
-/// Longer discards change nothing, so that no disk has to hold a terabyte of rubbish.
+/// Longer discards change nothing, so that no disk has to store a terabyte of rubbish.
 const DISCARD_MAX: u64 = 1 << 20;
 
 impl Controller {
@@ -47,8 +47,8 @@ impl Controller {
         }
     }
 
-    /// Begins to change the medium; what ends it says whether it was a success. A write that is
-    /// lost or refused is one of nothing, and one that goes astray is one of another place.
+    /// Starts a change of the medium; its end returns whether it was a success. A lost or refused
+    /// write changes nothing, and a misdirected one changes another address.
     fn start_change(
         &self,
         offset: u64,
@@ -107,7 +107,7 @@ impl Controller {
         Fate::random(length / SECTOR_SIZE, &mut self.state.borrow_mut().prng)
     }
 
-    /// What a discarded range reads as: zeros, anything, or what it was.
+    /// The contents of a discarded range: zeros, any bytes, or the old ones.
     fn rubbish(&self, offset: u64, length: u64) -> Bytes {
         let state = &mut *self.state.borrow_mut();
         if length > DISCARD_MAX {

@@ -1,14 +1,16 @@
-//! What tasks and disks share: the clock, the events to come, the tasks that are ready, chance.
+//! The state that tasks and disks share: the clock, the future events, the ready tasks, the random
+//! source.
 //!
 //! Invariants:
-//! 1. Whatever is decided here is decided by the seed. The streams of chance of the scheduler, of
-//!    the engines and of the devices are separate, so that one more number drawn by an engine
-//!    does not reshuffle the disks.
+//! 1. The seed decides everything here. The random streams of the scheduler, of the engines and of
+//!    the devices are separate, so that one more number drawn by an engine does not reshuffle the
+//!    disks.
 //! 2. The clock moves only when no task is ready and no event is due, and never back.
 //! 3. No borrow is held while foreign code runs: a task, an event or a destructor may call
 //!    anything here.
-//! 4. A crash ends an epoch. What belongs to an earlier epoch has no power: it changes nothing.
-//! 5. What belongs to a machine has the machine's [`Power`], and changes nothing without it.
+//! 4. A crash ends an epoch. Tasks and devices of an earlier epoch have no power: they change
+//!    nothing.
+//! 5. Tasks and devices of a machine have the machine's [`Power`], and change nothing without it.
 //!
 //! Not asserted: 1, which tests show that run a seed again.
 
@@ -29,10 +31,10 @@ use runtime::{Clock, Instant, Random, Spawn, Timestamp};
 
 use crate::{Digest, Prng};
 
-/// Where the calendar stands at the start: 2026-01-01T00:00:00Z.
+/// The calendar time at the start: 2026-01-01T00:00:00Z.
 const CALENDAR_START_SECONDS: i64 = 1_767_225_600;
 
-/// So many polls without the clock moving are not work but a loop.
+/// This many polls without the clock moving are a loop and not work.
 const POLLS_PER_INSTANT_MAX: u64 = 10_000_000;
 
 pub(crate) struct World {
@@ -49,26 +51,26 @@ pub(crate) struct World {
     tasks: RefCell<BTreeMap<u64, Task>>,
     next_task: Cell<u64>,
     ready: Arc<Mutex<Vec<u64>>>,
-    /// Whether tasks that are ready run in their order, and not in any.
+    /// Whether ready tasks run in the order of their wakeups instead of a random one.
     in_order: Cell<bool>,
     /// Set while a crash drops everything.
     off: Cell<bool>,
 }
 
-/// What keeps tasks and devices running: that of the whole world, or of one machine in it. Once it
-/// has gone it never comes back; a machine that starts again does so with another one.
+/// The power of tasks and devices: that of the whole world, or of one machine in it. Once cut it
+/// never comes back; a machine that starts again gets another one.
 #[derive(Clone)]
 pub(crate) struct Power {
     epoch: u64,
     supply: Rc<Cell<Supply>>,
-    /// When it went.
+    /// The time of the cut.
     cut_at: Rc<Cell<u64>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Supply {
     On,
-    /// The process was killed; what its kernel does for it goes on.
+    /// The process was killed; its kernel's work for it goes on.
     Kernel,
     Off,
 }
@@ -79,7 +81,7 @@ struct Task {
     power: Power,
 }
 
-/// What happens at a time. Events of the same time happen in random order.
+/// A scheduled event. Events of the same time run in random order.
 struct Scheduled {
     at: u64,
     tie: u64,
@@ -88,9 +90,9 @@ struct Scheduled {
 }
 
 enum Event {
-    /// A timer; one that is no longer waited for does not move the clock.
+    /// A timer; one without a waiter does not move the clock.
     Timer(Weak<Timer>),
-    /// A device's doing, which nothing can cancel but a crash.
+    /// Work of a device, which only a crash can cancel.
     Call(Box<dyn FnOnce()>),
 }
 
@@ -116,12 +118,12 @@ impl World {
         })
     }
 
-    /// Tasks run in the order in which they become ready from now on.
+    /// Runs ready tasks in the order of their wakeups from now on.
     pub(crate) fn run_in_order(&self) {
         self.in_order.set(true);
     }
 
-    /// A power of its own, from now on.
+    /// A new power, on from now.
     pub(crate) fn new_power(&self) -> Power {
         let (supply, cut_at) = (Rc::new(Cell::new(Supply::On)), Rc::new(Cell::new(u64::MAX)));
         Power { epoch: self.epoch.get(), supply, cut_at }
@@ -137,7 +139,7 @@ impl World {
         self.is_current(power) && power.supply.get() != Supply::Off
     }
 
-    /// Whether there was power at that time.
+    /// Whether the power was on at that time.
     pub(crate) fn had_power(&self, power: &Power, at: u64) -> bool {
         at <= power.cut_at.get()
     }
@@ -146,8 +148,8 @@ impl World {
         !self.off.get() && power.epoch == self.epoch.get() // invariant 4
     }
 
-    /// Takes the power away: no task with it will ever run again. A kernel may be left, which
-    /// tells the peers of the connections that are dropped, and finishes what disks have begun.
+    /// Cuts the power: no task with it will ever run again. A kernel may be left, which notifies
+    /// the peers of dropped connections, and finishes the calls that disks have begun.
     pub(crate) fn cut(&self, power: &Power, leaves_kernel: bool) {
         power.supply.set(if leaves_kernel { Supply::Kernel } else { Supply::Off });
         power.cut_at.set(self.now.get());
@@ -177,7 +179,7 @@ impl World {
         self.serial.get()
     }
 
-    /// Does `call` when `delay_ns` have passed.
+    /// Runs `call` after `delay_ns`.
     pub(crate) fn after(&self, delay_ns: u64, call: impl FnOnce() + 'static) {
         self.schedule(delay_ns, Event::Call(Box::new(call)));
     }
@@ -192,7 +194,8 @@ impl World {
         self.events.borrow_mut().push(Reverse(Scheduled { at, tie, serial, event }));
     }
 
-    /// Counts as a task, ready at once, what a caller outside polls when [`World::next`] names it.
+    /// Registers a caller outside as a task, ready at once, to be polled when [`World::next`] names
+    /// it.
     pub(crate) fn enter(&self) -> Arc<TaskWaker> {
         let waker = self.new_waker();
         waker.wake_by_ref();
@@ -205,8 +208,8 @@ impl World {
         Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: self.ready.clone() })
     }
 
-    /// The number of the task to poll next, after moving the clock if need be. `None` if nothing
-    /// can happen any more, or not before `deadline_ns`.
+    /// The number of the task to poll next, after moving the clock if need be. `None` if no task
+    /// and no event is left, or none before `deadline_ns`.
     pub(crate) fn next(&self, deadline_ns: u64) -> Option<u64> {
         loop {
             while let Some(event) = self.due(self.now.get()) {
@@ -240,7 +243,7 @@ impl World {
         );
     }
 
-    /// Takes one of the tasks that are ready: the first, or a random one.
+    /// Takes one of the ready tasks: the first, or a random one.
     fn pick(&self) -> Option<u64> {
         let mut ready = self.ready.lock().expect("nothing panics while it holds this");
         if ready.is_empty() {
@@ -290,7 +293,7 @@ impl World {
         self.tasks.borrow().len()
     }
 
-    /// The power goes: no task and no event of this epoch will ever run again.
+    /// A power cut: no task and no event of this epoch will ever run again.
     pub(crate) fn crash(&self) {
         self.off.set(true);
         drop(self.tasks.take()); // invariant 3: taken first, dropped without a borrow
@@ -301,7 +304,7 @@ impl World {
         self.record(|digest| digest.add(u64::MAX));
     }
 
-    /// Lets go of everything without running any destructor: for the way out of a panic, where a
+    /// Forgets everything without running any destructor: for the way out of a panic, where a
     /// second one would hide the first.
     pub(crate) fn forget(&self) {
         std::mem::forget(self.tasks.take());
@@ -370,7 +373,7 @@ impl Spawn for World {
     }
 }
 
-/// Puts a task among those that are ready, once until it is polled.
+/// Makes a task ready, once until it is polled.
 pub(crate) struct TaskWaker {
     pub(crate) id: u64,
     queued: AtomicBool,
@@ -378,7 +381,7 @@ pub(crate) struct TaskWaker {
 }
 
 impl TaskWaker {
-    /// From here on the task can be woken anew.
+    /// The task can be woken again from here on.
     pub(crate) fn start_poll(self: &Arc<Self>) -> Waker {
         self.queued.store(false, Memory::Relaxed);
         self.clone().into()

@@ -1,4 +1,4 @@
-//! Arguments, made of as little as they need.
+//! Builders of arguments that take as little as the call needs.
 
 use nfs3_types::nfs3::{
     ACCESS3args, COMMIT3args, CREATE3args, FSINFO3args, FSSTAT3args, GETATTR3args, LINK3args,
@@ -52,7 +52,7 @@ pub fn read(file: &nfs_fh3, offset: u64, count: u32) -> READ3args {
 /// WRITE of all of `data`.
 ///
 /// # Panics
-/// When that is more than a count can say.
+/// When the length exceeds the largest count.
 pub fn write(
     file: &nfs_fh3,
     offset: u64,

@@ -1,10 +1,10 @@
-//! Every call of every client: when it was made, how often it was sent and to which boot of the
-//! server, and what was answered.
+//! Every call of every client: when it was made, how often and to which boots of the server it was
+//! sent, and its answer.
 //!
 //! Invariants:
-//! 1. `order` grows over all that is noted, of all clients: a call that was answered before another
-//!    one was made has the smaller number, although both may have the same time.
-//! 2. A call has one answer at most, the first that reached its client.
+//! 1. `order` grows over all entries, of all clients: a call that was answered before another one
+//!    was made has the smaller number, although both may have the same time.
+//! 2. A call has at most one answer, the first that reached its client.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,21 +15,21 @@ use runtime::Instant;
 
 use crate::protocol::{Answer, Request, Response, Target};
 
-/// When something happened.
+/// The time and order of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time.
     pub at: Instant,
-    /// The place among all that is noted (invariant 1).
+    /// Its position among all entries (invariant 1).
     pub order: u64,
 }
 
-/// A call that was put on a connection. Whether it came to the server is another matter.
+/// A call that was put on a connection. It may not have arrived at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// When.
     pub when: Moment,
-    /// Its number.
+    /// The call's number (xid).
     pub xid: u32,
     /// The boot of the server to which the connection led, counted from 1.
     pub boot: u64,
@@ -44,9 +44,9 @@ pub struct Sent {
 pub struct Answered {
     /// When.
     pub when: Moment,
-    /// The boot of the server that said it.
+    /// The boot of the server that sent it.
     pub boot: u64,
-    /// What it said.
+    /// The answer.
     pub answer: Answer,
 }
 
@@ -55,35 +55,35 @@ pub struct Answered {
 pub struct Call {
     /// The client's number.
     pub client: u32,
-    /// What was called.
+    /// The procedure.
     pub target: Target,
-    /// Its arguments, as they were sent.
+    /// The encoded arguments, as they were sent.
     pub arguments: Bytes,
     /// When it was made.
     pub made: Moment,
-    /// The boot of the server that was the last to have begun by then.
+    /// The last boot of the server that had begun by then.
     pub made_in_boot: u64,
-    /// How often it was sent, the first time first.
+    /// The transmissions, the first one first.
     pub sent: Vec<Sent>,
-    /// How often it was answered with JUKEBOX, which is no answer.
+    /// Number of JUKEBOX answers, which do not count as the answer.
     pub put_off: u32,
-    /// Its answer.
+    /// The answer.
     pub answered: Option<Answered>,
 }
 
 impl Call {
-    /// Its arguments, read.
+    /// The decoded arguments.
     ///
     /// # Panics
-    /// When a client of ours has sent what it cannot read.
+    /// When a client of ours has sent arguments that cannot be decoded.
     pub fn request(&self) -> Request {
         Request::decode(self.target, &self.arguments).expect("our own arguments")
     }
 
-    /// Its results, read; `None` when there are none.
+    /// The decoded results; `None` when there are none.
     ///
     /// # Panics
-    /// When the server has answered with something else.
+    /// When the server has answered with something undecodable.
     pub fn response(&self) -> Option<Response> {
         match &self.answered.as_ref()?.answer {
             Answer::Refused(_) => None,
@@ -94,13 +94,13 @@ impl Call {
         }
     }
 
-    /// The status of its answer.
+    /// The status of the answer.
     pub fn status(&self) -> Option<nfsstat3> {
         self.answered.as_ref()?.answer.status(self.target)
     }
 
-    /// Whether it may have been carried out by a boot before the one that answered it, so that the
-    /// answer is that to a repetition which the server knew nothing of.
+    /// Whether a boot before the one that answered may have carried it out, so that the answer is
+    /// one to a repetition that the server did not recognise.
     pub fn crossed_a_crash(&self) -> bool {
         let last = self.answered.as_ref().map_or(u64::MAX, |answered| answered.boot);
         self.sent.iter().any(|sent| sent.boot < last)
@@ -124,7 +124,7 @@ struct Notes {
 pub struct CallId(pub usize);
 
 impl History {
-    /// All of it so far.
+    /// All calls so far.
     pub fn calls(&self) -> Vec<Call> {
         self.0.borrow().calls.clone()
     }
@@ -137,7 +137,7 @@ impl History {
         self.0.borrow().calls[id.0].clone()
     }
 
-    /// Forgets the bytes of all calls that were answered: for those that do not look back.
+    /// Drops the bytes of all answered calls: for tests that do not need them.
     pub fn forget_bytes(&self) {
         for call in &mut self.0.borrow_mut().calls {
             if let Some(answered) = &mut call.answered {
@@ -157,12 +157,12 @@ impl History {
         self.0.borrow().answered
     }
 
-    /// Whether nothing was called.
+    /// Whether no call was made.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When each boot ended that has ended.
+    /// The end of each boot that has ended.
     pub fn ends(&self) -> Vec<Moment> {
         self.0.borrow().ends.clone()
     }

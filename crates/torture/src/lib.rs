@@ -1,26 +1,25 @@
-//! The whole server in a world that is out to break it: clients that repeat themselves, a network
-//! that loses and delays, power that goes at any moment, and an account of what each client was
-//! told.
+//! The whole server in a hostile simulated world: clients that repeat calls, a network that loses
+//! and delays, power cuts at any moment, and a record of every reply to every client.
 //!
-//! Everything happens in one thread and in virtual time, and everything follows from a seed. What
-//! is between the bytes of a connection and the bytes of the platter is what runs in production:
-//! `nfs::reader`, `dispatch`, `namespace`, `ffs`. What is simulated is the disk and the network
-//! (`sim`), and the clients.
+//! Everything happens in one thread and in virtual time, and everything follows from a seed.
+//! Between the bytes of a connection and the bytes of the platter runs production code:
+//! `nfs::reader`, `dispatch`, `namespace`, `ffs`. The disk and the network (`sim`), and the
+//! clients, are simulated.
 //!
 //! # Layers
-//! * [`world`]: a server's machine with its disk, behind a network. It starts, loses its power,
-//!   and comes back on what its disk has kept.
-//! * [`client`]: an NFS client as a kernel has one. It keeps a call until it is answered, sends it
-//!   again with the same number, over another connection if need be, and keeps handles over
-//!   restarts of the server.
+//! * [`world`]: a server's machine with its disk, behind a network. It starts, loses its power, and
+//!   recovers from the contents of its disk.
+//! * [`client`]: an NFS client like a kernel's. It repeats a call until it is answered, with the
+//!   same number, over another connection if need be, and keeps handles over restarts of the
+//!   server.
 //! * [`protocol`] and [`calls`]: calls and replies, with the types of an independent
 //!   implementation.
-//! * [`history`]: every call of every client: when it was made, how often it was sent and to which
-//!   boot of the server, and what was answered.
-//! * [`explore`]: short workloads, cut at every write in every way, on the file system alone: what
-//!   comes back is compared with a model.
-//! * `shrink`: a workload that fails, made as small as it can be.
-//! * [`campaign`]: what the program `duramen-torture` runs of all this.
+//! * [`history`]: every call of every client: when it was made, how often and to which boots of the
+//!   server it was sent, and its answer.
+//! * [`explore`]: short workloads, cut at every write in every way, on the file system alone: the
+//!   recovered state is compared with a model.
+//! * `shrink`: makes a failing workload as small as possible.
+//! * [`campaign`]: the campaigns of the program `duramen-torture`.
 //!
 //! Architecture invariant: no socket, no reactor, no real clock: it depends on neither tokio nor
 //! `server`, and nothing but a test or a chore depends on it.

@@ -1,6 +1,7 @@
 //! `duramen-torture`: for developers of an engine.
 //!
-//! Each word is a campaign, see `torture::campaign`. What is printed of a violation repeats it.
+//! Each word is a campaign, see `torture::campaign`. A violation is printed with the line that
+//! repeats it.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,7 +17,7 @@ use torture::explore::Counts;
 use torture::explore::design::{DELAYED, Design, TRIED};
 use torture::explore::device::Device;
 
-/// A word, what it does, and the function that does it.
+/// A word, its description, and its function.
 type Campaign = (&'static str, &'static str, fn(&Options) -> Outcome);
 
 /// Every campaign.
@@ -45,7 +46,7 @@ const CAMPAIGNS: &[Campaign] = &[
 
 /// The campaign of sets of disks alone.
 const TWO_FAULTS: &str = "two-faults";
-/// The campaign that tries the others.
+/// The campaign that tests the others.
 const PLANTED: &str = "planted";
 
 /// The campaigns of an engine without disks.
@@ -54,17 +55,17 @@ const WITHOUT_DISKS: [&str; 4] = ["concurrent", "conformance", "crowd", "retry"]
 /// The campaigns on a set of disks.
 const OF_SETS: [&str; 7] = ["contract", TWO_FAULTS, "rot", "seq1", "seq2", "faults", "conformance"];
 
-/// The campaign of those designs alone whose answers outlive a cut.
+/// The campaign of only those designs whose answers survive.
 const OF_MEMORABLE: &str = "space";
 
-/// The campaigns of a volume that is declared delayed.
+/// The campaigns of a delayed volume.
 const OF_DELAYED: [&str; 3] = ["seq1", "seq2", "nested"];
-/// The other word of its option.
+/// The other value of its option.
 const DURABLE: &str = "durable";
 
 /// The word for all campaigns, one after the other.
 const ALL: &str = "all";
-/// The word for a violation that is shown again: the line that was printed with it follows.
+/// The word that replays a violation: the line that was printed with it follows.
 const REPLAY: &str = "replay";
 
 /// Breaks the disk, the power and the network under a server, and judges what comes of it.
@@ -106,7 +107,7 @@ struct Arguments {
     seed: u64,
 }
 
-/// What one campaign did, and how long it took.
+/// The result of one campaign, and its duration.
 struct Run {
     word: &'static str,
     outcome: Outcome,
@@ -138,7 +139,7 @@ fn policies() -> String {
     format!("How an engine keeps its promises: {}", told.collect::<Vec<_>>().join("; "))
 }
 
-/// The campaigns, for a user that asks for help.
+/// The campaigns, for the help.
 fn campaigns() -> String {
     let lines = CAMPAIGNS.iter().map(|(word, about, _)| format!("  {word:<12} {about}\n"));
     format!("Campaigns:\n{}\n  {REPLAY} CASE  a violation, shown again", lines.collect::<String>())
@@ -193,7 +194,7 @@ impl Arguments {
     }
 }
 
-/// Whether a design can be tried by a campaign.
+/// Whether a campaign can test a design.
 fn suits(design: Design, word: &str) -> bool {
     (design.has_disks() || WITHOUT_DISKS.contains(&word))
         && (!design.is_delayed() || OF_DELAYED.contains(&word))
@@ -207,7 +208,7 @@ fn refuse(reason: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Shows a violation again.
+/// Replays a violation.
 fn replay(line: &str) -> ExitCode {
     let outcome = match case::replay(line) {
         Ok(outcome) => outcome,
@@ -224,7 +225,7 @@ fn replay(line: &str) -> ExitCode {
     }
 }
 
-/// Looks for a workload that brings a bug to light.
+/// Searches for a workload that exposes a bug.
 #[cfg(feature = "planted-bugs")]
 fn search(options: &Options, bug: &str) -> ExitCode {
     match bug.parse() {
@@ -275,7 +276,7 @@ fn as_json(runs: &[Run], design: Design) -> String {
     let policy = design.policy().map_or("null".to_owned(), |policy| format!("\"{policy}\""));
     let objects = runs.iter().map(|run| {
         let Counts { workloads, states, images, violations } = run.outcome.counts;
-        // Of disks each cut takes and keeps something: they are not counted.
+        // On disks every cut takes and keeps something: such cuts are not counted.
         let Cuts { taking, keeping } = run.outcome.cuts;
         let is_counted = !design.has_disks();
         let told = |count: u64| if is_counted { count.to_string() } else { "null".to_owned() };

@@ -1,40 +1,40 @@
-//! Bugs of the server, planted on purpose, so that a campaign can show that it finds them.
+//! Bugs that are planted in the server, so that a campaign can show that it finds them.
 //!
-//! Each stands in the crate whose rule it breaks, behind the feature `planted-bugs`, and is planted
-//! in one thread.
+//! Each is in the crate whose rule it breaks, behind the feature `planted-bugs`, and is planted in
+//! one thread.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A rule that is broken.
+/// A broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Of the engine.
+    /// A bug of the engine for UFS2.
     Ffs(ffs::planted::Bug),
-    /// Of the engine over memory.
+    /// A bug of the engine over memory.
     Ram(ram::planted::Bug),
-    /// Of the engine that never overwrites.
+    /// A bug of the engine that never overwrites.
     Shadow(shadow::planted::Bug),
-    /// Of files in memory.
+    /// A bug of files in memory.
     Vnode(vnode::planted::Bug),
-    /// Of what engines keep in memory.
+    /// A bug of the engines' memory.
     Cache(cache::planted::Bug),
-    /// Of the checker.
+    /// A bug of the checker.
     Fsck(fsck::planted::Bug),
-    /// Of the namespace.
+    /// A bug of the namespace.
     Namespace(namespace::planted::Bug),
-    /// Of the dispatcher.
+    /// A bug of the dispatcher.
     Dispatch(dispatch::planted::Bug),
-    /// Of the door.
+    /// A bug of the door.
     Door(door::planted::Bug),
-    /// Of sets of disks.
+    /// A bug of sets of disks.
     Raid(raid::planted::Bug),
-    /// Of the log.
+    /// A bug of the log.
     Journal(journal::Bug),
 }
 
-/// All of them but those of devices, which file systems stand on: sets of disks and the log; and
-/// those of the door, which stands before everything else.
+/// All bugs except those of the devices below file systems (sets of disks and the log) and those of
+/// the door, which is in front of everything else.
 pub fn all() -> Vec<Bug> {
     let ffs = ffs::planted::Bug::ALL.iter().copied().map(Bug::Ffs);
     let ram = ram::planted::Bug::ALL.iter().copied().map(Bug::Ram);
@@ -55,7 +55,7 @@ fn of_others() -> impl Iterator<Item = Bug> {
     of_sets.chain(of_log).chain(door::planted::Bug::ALL.iter().copied().map(Bug::Door))
 }
 
-/// Plants a bug in this thread, in the place of any other.
+/// Plants a bug in this thread, replacing any other.
 pub fn plant(bug: Option<Bug>) {
     ffs::planted::plant(None);
     ram::planted::plant(None);

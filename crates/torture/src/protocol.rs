@@ -1,8 +1,8 @@
 //! Calls and replies as a client sees them, with the types of an independent implementation of the
-//! protocol: what `nfs` encodes is read by other authors' code, and the other way round.
+//! protocol: other authors' code decodes the output of `nfs`, and the other way round.
 //!
 //! [`Procedure`] ties the arguments of each procedure to its results. [`Request`] and [`Response`]
-//! are any of them, for the reader of a history.
+//! hold any of them, for readers of a history.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ use nfs3_types::rpc::{
 };
 use nfs3_types::xdr_codec::{self, Opaque, Pack, Unpack, Void};
 
-/// A procedure of one of the two programs, by its numbers.
+/// A procedure of one of the two programs, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     /// The program: NFS or MOUNT, both of version 3.
@@ -32,11 +32,11 @@ pub struct Target {
     pub procedure: u32,
 }
 
-/// The arguments of a procedure, with what it gives.
+/// The arguments of a procedure, tied to its results.
 pub trait Procedure: Pack {
-    /// Its results.
+    /// The results of the procedure.
     type Results: Unpack;
-    /// Its numbers.
+    /// Program and procedure number.
     const TARGET: Target;
 }
 
@@ -133,7 +133,7 @@ macro_rules! procedures {
         }
 
         impl Request {
-            /// Reads arguments; `None` when they are not of this procedure.
+            /// Decodes arguments; `None` when they are not of this procedure.
             pub fn decode(target: Target, bytes: &[u8]) -> Option<Self> {
                 match (target.program, target.procedure) {
                     $(($program, $number) => whole(bytes).map(Self::$name),)+
@@ -143,17 +143,17 @@ macro_rules! procedures {
         }
 
         impl Request {
-            /// What is called.
+            /// The procedure of the request.
             pub fn target(&self) -> Target {
                 match self {
                     $(Self::$name(_) => Target { program: $program, procedure: $number },)+
                 }
             }
 
-            /// The bytes of its arguments.
+            /// The encoded arguments.
             ///
             /// # Panics
-            /// When the protocol has no such arguments.
+            /// When the protocol cannot express them.
             pub fn encode(&self) -> Bytes {
                 match self {
                     $(Self::$name(arguments) => packed(arguments),)+
@@ -162,7 +162,7 @@ macro_rules! procedures {
         }
 
         impl Response {
-            /// Reads results; `None` when they are not of this procedure.
+            /// Decodes results; `None` when they are not of this procedure.
             pub fn decode(target: Target, bytes: &[u8]) -> Option<Self> {
                 match (target.program, target.procedure) {
                     $(($program, $number) => whole(bytes).map(Self::$name),)+
@@ -204,23 +204,23 @@ procedures! {
     mount::PROGRAM, 5, Export: Export => exports<'static, 'static>;
 }
 
-/// A value, and nothing behind it.
+/// Decodes a value with nothing behind it.
 pub(crate) fn whole<T: Unpack>(bytes: &[u8]) -> Option<T> {
     let (value, length) = T::unpack(&mut &bytes[..]).ok()?;
     (length == bytes.len()).then_some(value)
 }
 
-/// The bytes of a value.
+/// The encoded value.
 pub(crate) fn packed(value: &impl Pack) -> Bytes {
     let mut bytes = Vec::with_capacity(value.packed_size());
     value.pack(&mut bytes).expect("memory takes everything");
     bytes.into()
 }
 
-/// The user that a caller claims to be.
+/// The user in a call's credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The name of its machine.
+    /// The name of the user's machine.
     pub machine: String,
     /// User.
     pub uid: u32,
@@ -248,12 +248,12 @@ pub(crate) fn call_record(xid: u32, user: &User, target: Target, arguments: &[u8
     [&mark, &head[..], arguments].concat().into()
 }
 
-/// What a server said to a call.
+/// A server's reply to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It was carried out, or failed, with these results.
+    /// The results of the call, successful or not.
     Results(Bytes),
-    /// It was refused as a call.
+    /// The call was refused as such.
     Refused(String),
 }
 
@@ -269,7 +269,7 @@ impl Answer {
     }
 }
 
-/// Reads a record as a reply; `None` when it is none.
+/// Decodes a record as a reply; `None` when it is not one.
 pub(crate) fn reply(record: &[u8]) -> Option<(u32, Answer)> {
     let mut rest = record;
     let (message, _) = rpc_msg::unpack(&mut rest).ok()?;
@@ -293,7 +293,7 @@ mod tests {
         let empty = |program, procedure| Target { program, procedure };
         for procedure in ::nfs::nfs3::Procedure::ALL {
             let target = empty(::nfs::rpc::PROGRAM_NFS, procedure as u32);
-            // Three numbers and a handle are some of the arguments of none but NULL.
+            // Only NULL does not accept three numbers and a handle as the start of its arguments.
             assert_eq!(Request::decode(target, &[]).is_some(), procedure as u32 == 0);
         }
         assert_eq!(COMMIT3args::TARGET.procedure, ::nfs::nfs3::Procedure::Commit as u32);

@@ -1,18 +1,18 @@
-//! Makes a workload that fails as small as it can: one shrinker for all campaigns.
+//! Shrinks a failing workload as far as possible: one shrinker for all campaigns.
 //!
 //! It is delta debugging: parts are left out, half of them at a time, then a quarter, down to
-//! single ones, for as long as the rest fails; then the domain offers variants that are simpler in
-//! another way. Both are repeated until neither helps or the attempts are spent.
+//! single ones, for as long as the rest fails; then the workload offers variants that are simpler
+//! in another way. Both are repeated until neither helps or the attempts are spent.
 //!
-//! A smaller workload may fail for another reason. It counts: a fault shows itself in many ways.
+//! A smaller workload may fail for another reason. It counts: a bug shows in many ways.
 
 use std::ops::Range;
 
 /// A workload that can be made smaller.
 pub(crate) trait Smaller: Clone {
-    /// How many parts can be left out.
+    /// The number of parts that can be left out.
     fn parts(&self) -> usize;
-    /// The workload without some of its parts; none if nothing would be left to play.
+    /// The workload without some of its parts; `None` if nothing would be left to play.
     fn without(&self, parts: Range<usize>) -> Option<Self>;
     /// Variants that are simpler in one respect, the simplest first.
     fn simpler(&self) -> Vec<Self> {
@@ -20,7 +20,7 @@ pub(crate) trait Smaller: Clone {
     }
 }
 
-/// Steps of which any can be left out.
+/// Steps, any of which can be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Steps<T>(pub Vec<T>);
 
@@ -36,8 +36,8 @@ impl<T: Clone> Smaller for Steps<T> {
     }
 }
 
-/// The smallest workload that was found to fail, with its failure. `play` gives a workload's
-/// failure and what was played, which may be less than what was asked for.
+/// The smallest workload that was found to fail, with its failure. `play` returns a workload's
+/// failure and the part that was played, which may be less than the whole.
 pub(crate) fn shrink<W: Smaller, F>(
     workload: W,
     failure: F,
@@ -51,13 +51,13 @@ pub(crate) fn shrink<W: Smaller, F>(
 
 struct Shrinking<W, F, P> {
     least: (W, F),
-    /// How many workloads may still be played.
+    /// Remaining number of workloads to play.
     attempts: usize,
     play: P,
 }
 
 impl<W: Smaller, F, P: FnMut(W) -> Option<(W, F)>> Shrinking<W, F, P> {
-    /// Takes a workload in place of the least one if it fails.
+    /// Replaces the smallest workload by this one if it fails.
     fn take(&mut self, workload: W) -> bool {
         if self.attempts == 0 {
             return false;
@@ -68,7 +68,7 @@ impl<W: Smaller, F, P: FnMut(W) -> Option<(W, F)>> Shrinking<W, F, P> {
         true
     }
 
-    /// Leaves out parts; says whether any could be.
+    /// Leaves out parts; returns whether any could be left out.
     fn leave_out(&mut self) -> bool {
         let mut has_shrunk = false;
         let mut size = self.least.0.parts().div_ceil(2);
@@ -88,7 +88,7 @@ impl<W: Smaller, F, P: FnMut(W) -> Option<(W, F)>> Shrinking<W, F, P> {
         has_shrunk
     }
 
-    /// Takes simpler variants; says whether one failed.
+    /// Takes simpler variants; returns whether one failed.
     fn simplify(&mut self) -> bool {
         let mut has_shrunk = false;
         while self.least.0.simpler().into_iter().any(|simpler| self.take(simpler)) {
@@ -102,7 +102,7 @@ impl<W: Smaller, F, P: FnMut(W) -> Option<(W, F)>> Shrinking<W, F, P> {
 mod tests {
     use super::*;
 
-    /// Numbers, of which any can be left out, and each can be halved.
+    /// Numbers, any of which can be left out, and each of which can be halved.
     impl Smaller for Vec<u32> {
         fn parts(&self) -> usize {
             self.len()

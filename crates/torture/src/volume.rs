@@ -14,7 +14,7 @@ pub(crate) fn volumes(file_system: Rc<dyn FileSystem>) -> Volumes {
     Volumes::new(vec![volume]).expect("one volume has a name of its own")
 }
 
-/// Every client may write, as whichever user it says; the volume is declared delayed, or not.
+/// Every client may write as any user; the volume is delayed or not.
 pub(crate) fn exports(is_delayed: bool) -> Exports {
     let mut exports = Exports::default();
     let export = open_to_all();

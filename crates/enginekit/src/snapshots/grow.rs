@@ -1,4 +1,4 @@
-//! A tree that grows and changes at random: names, depths and sizes of many kinds.
+//! A tree that changes and grows at random: names, depths and sizes of many kinds.
 
 use futures::future::join;
 use runtime::Random;
@@ -32,7 +32,7 @@ pub(super) struct Grower<'a, E: Engine> {
 }
 
 impl<'a, E: Engine> Grower<'a, E> {
-    /// One that begins in the root.
+    /// A grower that starts in the root.
     pub(super) fn new(volume: &'a Volume<E>, chance: Seeded) -> Self {
         let root = Directory { id: volume.files.root(), depth: 0 };
         Self { volume, chance, directories: vec![root], files: Vec::new(), serial: 0 }
@@ -42,7 +42,7 @@ impl<'a, E: Engine> Grower<'a, E> {
         self.chance.next_u64() % limit
     }
 
-    /// A name that no file has.
+    /// An unused name.
     fn name(&mut self) -> String {
         self.serial += 1;
         let long = "n".repeat(self.below(3) as usize * self.below(100) as usize);
@@ -54,13 +54,13 @@ impl<'a, E: Engine> Grower<'a, E> {
         &self.directories[self.below(self.directories.len() as u64) as usize]
     }
 
-    /// One of the files, if there are any.
+    /// A random file, if there is any.
     fn some_file(&self) -> Option<usize> {
         let count = self.files.len() as u64;
         (count > 0).then(|| self.below(count) as usize)
     }
 
-    /// Changes something so many times.
+    /// Makes this many changes.
     pub(super) async fn change(&mut self, times: usize) -> Result<(), String> {
         for _ in 0..times {
             let what = self.below(12);
@@ -79,7 +79,7 @@ impl<'a, E: Engine> Grower<'a, E> {
         Ok(())
     }
 
-    /// Makes a file while something else is under way.
+    /// Makes a file while another operation is in progress.
     pub(super) async fn change_beside<T>(
         &mut self,
         other: impl Future<Output = T>,
@@ -130,7 +130,7 @@ impl<'a, E: Engine> Grower<'a, E> {
         self.volume.remove(parent, &name).await
     }
 
-    /// Removes a directory that was made, if it is empty.
+    /// Removes a directory of the grower's, if it is empty.
     async fn rmdir(&mut self) -> Result<(), FsError> {
         let last = self.directories.len() - 1;
         let id = self.directories[last].id;

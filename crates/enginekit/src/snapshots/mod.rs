@@ -1,5 +1,5 @@
-//! Snapshots: each shows what was there when it was made, whatever happens since, and is found
-//! where it should be until it is deleted.
+//! Snapshots: each shows the state of the moment when it was made, whatever happens since, and is
+//! found at its paths until it is deleted.
 
 mod grow;
 mod seen;
@@ -21,7 +21,7 @@ use seen::{FileIds, Tree};
 
 /// Changes between two snapshots.
 const CHANGES: usize = 40;
-/// Names that snapshots get.
+/// Names of snapshots.
 const NAMES: [&str; 5] = ["a", "hourly.0", "Ümlaut und Leerzeichen", "..x", ".snapshots"];
 
 fn of<E: Engine>(volume: &Volume<E>) -> Result<&dyn Snapshots, String> {
@@ -38,10 +38,10 @@ pub async fn pin(volume: &Volume<impl Engine>, text: &str) -> Result<Snapshot, S
     made.map_err(|error| format!("pin {text}: {error}"))
 }
 
-/// Deletes a snapshot, all of it if it is to `end`; says how many steps it took.
+/// Deletes a snapshot, completely if `end` is set; returns the number of steps.
 ///
 /// # Errors
-/// Why it is not deleted.
+/// Why the deletion fails.
 pub async fn delete(volume: &Volume<impl Engine>, text: &str, end: bool) -> Result<u64, String> {
     let sealed = of(volume)?.delete(&name(text)).await;
     let gone = sealed.open().await.map_err(|lost| lost.to_string())?.into_inner();
@@ -49,10 +49,10 @@ pub async fn delete(volume: &Volume<impl Engine>, text: &str, end: bool) -> Resu
     if end { end_deletion(volume, number).await } else { Ok(0) }
 }
 
-/// Ends what deletes a snapshot; says how many steps it took.
+/// Completes the deletion of a snapshot; returns the number of steps.
 ///
 /// # Errors
-/// Why it does not end.
+/// Why the deletion does not complete.
 pub async fn end_deletion(
     volume: &Volume<impl Engine>,
     number: SnapshotNumber,
@@ -67,20 +67,20 @@ pub async fn end_deletion(
     unreachable!("each step takes something")
 }
 
-/// The snapshots that there are, by their names.
+/// The existing snapshots, by their names.
 ///
 /// # Errors
-/// When they are not told.
+/// When they cannot be listed.
 pub async fn listed(volume: &Volume<impl Engine>) -> Result<Vec<(String, SnapshotState)>, String> {
     let all = of(volume)?.list().open().await.map_err(|lost| lost.to_string())?.into_inner();
     let text = |of: &Snapshot| String::from_utf8_lossy(of.name.as_bytes()).into_owned();
     Ok(all.iter().map(|(snapshot, _)| (text(snapshot), snapshot.state)).collect())
 }
 
-/// Goes back to a snapshot, as its last work.
+/// Rolls the volume back to a snapshot, as its last operation.
 ///
 /// # Errors
-/// Why it does not.
+/// Why the rollback fails.
 pub async fn roll_back(volume: &Volume<impl Engine>, text: &str) -> Result<(), String> {
     let gone = of(volume)?.roll_back(&name(text)).await.open().await;
     let gone = gone.map_err(|lost| lost.to_string())?.into_inner();
@@ -91,7 +91,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, right: T) -> Resul
     if found == right { Ok(()) } else { Err(format!("{what}: {found:?}, not {right:?}")) }
 }
 
-/// A snapshot, and what it must show.
+/// A snapshot, and its expected contents.
 #[derive(Clone)]
 struct Kept {
     text: String,
@@ -100,8 +100,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether the snapshot is found from the root and shows what it should, as does each directory
-    /// of it that is still there by its own `.snapshot`.
+    /// Checks that the snapshot is found from the root and shows the expected tree, and that each
+    /// directory of it that still exists shows it in its own `.snapshot`.
     async fn check(&self, volume: &Volume<impl Engine>, ids: &mut FileIds) -> Result<(), String> {
         let Self { text, number, tree } = self;
         let root = volume.files.root();
@@ -142,7 +142,7 @@ impl Kept {
     }
 }
 
-/// What a name in the `.snapshot` of a directory names.
+/// The object under a name in the `.snapshot` of a directory.
 async fn find(
     volume: &Volume<impl Engine>,
     directory: ObjectId,
@@ -153,7 +153,7 @@ async fn find(
     volume.lookup(listing, text).await
 }
 
-/// Whether all snapshots show what they should, and the names in `.snapshot` are theirs.
+/// Checks that all snapshots show their trees, and that the names in `.snapshot` are theirs.
 async fn all_show(
     volume: &Volume<impl Engine>,
     kept: &[Kept],
@@ -179,7 +179,7 @@ async fn all_show(
     same("the snapshots that are ready", states, right)
 }
 
-/// Whether nothing of a tree is found under a number any more.
+/// Checks that no object of a tree is found under a snapshot number any more.
 async fn is_stale(volume: &Volume<impl Engine>, gone: &Kept) -> Result<(), String> {
     for id in gone.tree.ids() {
         let told = volume.files.getattr(id.within(gone.number)).await;
@@ -190,11 +190,11 @@ async fn is_stale(volume: &Volume<impl Engine>, gone: &Kept) -> Result<(), Strin
     same(&format!("{} in .snapshot", gone.text), found, Err(FsError::NoEntry))
 }
 
-/// Snapshots of a tree that changes show what was there, over changes, stops and deletions; and a
-/// volume goes back to the newest that is left.
+/// Snapshots of a changing tree keep their contents, over changes, stops and deletions; and a
+/// volume is rolled back to the newest one left.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn snapshots_hold(bench: &impl Bench, seed: u64) -> Result<(), String> {
     let executor = Executor::new(seed);
     let mut kept = Vec::new();
@@ -219,7 +219,7 @@ pub fn snapshots_hold(bench: &impl Bench, seed: u64) -> Result<(), String> {
     deletions(bench, &disks, kept)
 }
 
-/// Names that no snapshot may have, or that one has.
+/// Checks that names which no snapshot may have, or which one already has, are refused.
 async fn refuses_names(volume: &Volume<impl Engine>) -> Result<(), String> {
     for (text, right) in [
         (".", FsError::Invalid),
@@ -236,7 +236,7 @@ async fn refuses_names(volume: &Volume<impl Engine>) -> Result<(), String> {
     same("a deletion of none", gone.err(), Some(FsError::NoEntry))
 }
 
-/// Opens a volume, does something with it, stops it.
+/// Opens a volume, runs a test on it, and stops it.
 fn opened<B: Bench, T>(
     bench: &B,
     disks: &B::Disks,
@@ -260,7 +260,7 @@ fn deletions<B: Bench>(bench: &B, disks: &B::Disks, mut kept: Vec<Kept>) -> Resu
         delete(volume, &gone.text, false).await?;
         is_stale(volume, &gone).await?;
         all_show(volume, &kept, &[&gone.text]).await?;
-        // Its name is free, and its number is not.
+        // The name of a deleted snapshot is free, and its number is not.
         let again = pin(volume, &gone.text).await?;
         let tree = Tree::read(volume, volume.files.root(), &mut FileIds::default()).await?;
         Ok(Kept { text: gone.text.clone(), number: again.number, tree })
@@ -306,18 +306,18 @@ fn goes_back<B: Bench>(bench: &B, disks: &B::Disks, mut kept: Vec<Kept>) -> Resu
         let told = told.map_err(|lost| lost.to_string())?.into_inner();
         same("a file of later", told.err(), Some(FsError::Stale))?;
         all_show(volume, &kept, &[]).await?;
-        // What is live goes on from there, and the snapshot stays.
+        // The live tree goes on from there, and the snapshot stays.
         Grower::new(volume, Seeded::new(7)).change(CHANGES).await?;
         all_show(volume, &kept, &[]).await
     })?;
     bench.judge(&disks, "rolled-back")
 }
 
-/// What had been told when the power went is there: each snapshot whole, with all that was done
-/// before it, and nothing of what came later.
+/// Every snapshot acknowledged before the power cut exists as a whole, with all changes made before
+/// it, and none that came later.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn told_snapshots_stay(bench: &impl Bench, seed: u64, cuts: u64) -> Result<(), String> {
     const STEPS: usize = 12;
     let executor = Executor::new(seed);
@@ -333,7 +333,7 @@ pub fn told_snapshots_stay(bench: &impl Bench, seed: u64, cuts: u64) -> Result<(
             grower.change(4).await?;
             let root = volume.files.root();
             let tree = Tree::read(&volume, root, &mut FileIds::default()).await?;
-            // Another is on its way meanwhile: it is in the snapshot, or not.
+            // Another change is in progress meanwhile: the snapshot may contain it or not.
             let (pinned, later) = grower.change_beside(pin(&volume, &step.to_string())).await;
             later?;
             let with_it = Tree::read(&volume, root, &mut FileIds::default()).await?;
@@ -360,11 +360,11 @@ pub fn told_snapshots_stay(bench: &impl Bench, seed: u64, cuts: u64) -> Result<(
     Ok(())
 }
 
-/// A large file becomes shorter in steps while snapshots are made: each holds it as it was
-/// before, or as it is when that is done.
+/// A large file is truncated in steps while snapshots are made: each holds it as it was before, or
+/// as it is after all steps.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn steps_are_held_whole(bench: &impl Bench, seed: u64) -> Result<(), String> {
     const BLOCKS: u64 = 300;
     let executor = Executor::new(seed);
@@ -405,8 +405,8 @@ pub fn steps_are_held_whole(bench: &impl Bench, seed: u64) -> Result<(), String>
 }
 
 impl Kept {
-    /// Whether the snapshot shows what it should, or that with what else came, found from the root
-    /// alone.
+    /// Checks that the snapshot shows its tree, or the one with the concurrent change, found from
+    /// the root alone.
     async fn check_whole(
         &self,
         volume: &Volume<impl Engine>,

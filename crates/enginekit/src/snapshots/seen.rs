@@ -7,12 +7,12 @@ use vnode::Engine;
 
 use crate::volume::Volume;
 
-/// Which object was told under each file id.
+/// The object that was reported under each file id.
 #[derive(Default)]
 pub(super) struct FileIds(BTreeMap<Ino, ObjectId>);
 
 impl FileIds {
-    /// An object was told with these attributes.
+    /// Notes an object that was reported with these attributes.
     pub(super) fn note(&mut self, attributes: &Attributes, id: ObjectId) -> Result<(), String> {
         match self.0.insert(attributes.ino, id) {
             Some(other) if other != id => {
@@ -23,7 +23,7 @@ impl FileIds {
     }
 }
 
-/// A file, whichever tree it is in.
+/// A file in any tree.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     ino: Ino,
@@ -36,12 +36,12 @@ struct Seen {
     content: Vec<u8>,
 }
 
-/// All files, by their paths from a root: '' is that.
+/// All files, by their paths from a root, which has the path ''.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tree(BTreeMap<String, Seen>);
 
 impl Tree {
-    /// What is below a directory.
+    /// Reads everything below a directory.
     pub(super) async fn read(
         volume: &Volume<impl Engine>,
         root: ObjectId,
@@ -71,7 +71,7 @@ impl Tree {
         Ok(Self(files))
     }
 
-    /// The first difference, if there is one.
+    /// The first difference between two trees.
     pub(super) fn differs(&self, other: &Self) -> Option<String> {
         let paths = self.0.keys().chain(other.0.keys());
         paths.into_iter().find_map(|path| {
@@ -81,7 +81,7 @@ impl Tree {
         })
     }
 
-    /// Its directories, as they are named in the live tree.
+    /// The directories, with their ids in the live tree.
     pub(super) fn directories(&self) -> impl Iterator<Item = (&str, ObjectId)> {
         let all = self.0.iter().filter(|(_, seen)| seen.kind == FileKind::Directory);
         all.map(|(path, seen)| (path.as_str(), seen.id()))
@@ -93,7 +93,7 @@ impl Tree {
         self.0.get(above).map(Seen::id)
     }
 
-    /// All files, as they are named in the live tree.
+    /// All files, with their ids in the live tree.
     pub(super) fn ids(&self) -> impl Iterator<Item = ObjectId> {
         self.0.values().map(Seen::id)
     }

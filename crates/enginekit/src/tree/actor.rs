@@ -1,7 +1,7 @@
-//! An actor that makes, moves, links and removes, and remembers what should be there.
+//! An actor that makes, moves, links and removes, and remembers the expected tree.
 //!
-//! It does not wait for every answer: some operations are issued while the ones before are not
-//! durable yet. What it has issued and not seen acknowledged is one *step*.
+//! It does not wait for every answer: it issues some operations before the earlier ones are
+//! durable. The operations that it has issued and not seen acknowledged are one *step*.
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -14,19 +14,20 @@ use super::model::{Kind, Model, Place, Thing};
 use crate::random::Seeded;
 use crate::volume::{Volume, name};
 
-/// Names that an actor chooses from: few, so that names return while they go.
+/// Names that an actor chooses from: few, so that names are reused while their removal is in
+/// progress.
 const NAMES: u64 = 10;
 const DIRECTORIES_MAX: usize = 9;
 const FILES_MAX: usize = 24;
 
 pub(crate) struct TreeActor<'a, E: Engine> {
     pub(crate) volume: &'a Volume<E>,
-    /// With this all its names begin.
+    /// The first letter of all its names.
     pub(crate) prefix: char,
     pub(crate) chance: Seeded,
     pub(crate) block_size: u64,
     pub(crate) model: Model,
-    /// What a cut may leave: after each operation of the step, and within it.
+    /// States that a cut may leave: after each operation of the step, and within it.
     pub(crate) states: Vec<Model>,
     pub(crate) operations: Vec<String>,
     pub(crate) receipts: Vec<LocalBoxFuture<'a, ()>>,
@@ -59,7 +60,7 @@ impl<E: Engine> TreeActor<'_, E> {
         }
     }
 
-    /// Moves one directory about, between the roots.
+    /// Moves one directory between the roots.
     pub(crate) async fn wander(&mut self) {
         self.states = vec![self.model.clone()];
         self.operations.clear();
@@ -89,7 +90,7 @@ impl<E: Engine> TreeActor<'_, E> {
         }
     }
 
-    /// Notes an operation that was issued; gives back what it answered, before it is durable.
+    /// Records an issued operation; returns its answer before that is durable.
     fn issued<T: 'static, W: 'static>(
         &mut self,
         what: String,
@@ -110,7 +111,7 @@ impl<E: Engine> TreeActor<'_, E> {
         result
     }
 
-    /// The state between two operations of a step.
+    /// Records the state between two operations of a step.
     fn note(&mut self) {
         self.states.push(self.model.clone());
     }
@@ -121,7 +122,7 @@ impl<E: Engine> TreeActor<'_, E> {
         (!self.model.entries(directory).contains_key(&text)).then_some(text)
     }
 
-    /// A directory, and a name that is free in it.
+    /// A directory, and an unused name in it.
     fn free_place(&self) -> Option<(ObjectId, String)> {
         let directory = self.choose(&self.model.directories())?;
         Some((directory, self.free_name(directory)?))

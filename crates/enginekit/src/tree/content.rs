@@ -1,12 +1,12 @@
-//! What a file may hold after a cut.
+//! Possible contents of a file after a cut.
 
 use std::rc::Rc;
 
-/// A disk tears writes between these.
+/// The unit at which a disk tears writes.
 const SECTOR: usize = 512;
 
-/// The contents that a file may show: the newest last. There is more than one while UNSTABLE
-/// data waits, or while a write is under way; then each sector may be as in any of them.
+/// The possible contents of a file, the newest last. There is more than one while UNSTABLE data
+/// waits, or while a write is in progress; then each sector may be from any of them.
 #[derive(Clone)]
 pub(crate) struct Content {
     versions: Vec<Rc<Vec<u8>>>,
@@ -19,25 +19,25 @@ impl Content {
         Self { versions: vec![Rc::default()], unstable: false }
     }
 
-    /// What readers see.
+    /// The contents that readers see.
     pub(crate) fn newest(&self) -> &Rc<Vec<u8>> {
         self.versions.last().expect("never without one")
     }
 
-    /// After an UNSTABLE write: all before is still possible.
+    /// Notes an UNSTABLE write: all older contents are still possible.
     pub(crate) fn write_unstable(&mut self, offset: usize, data: &[u8]) {
         self.unstable = true;
         self.versions.push(Rc::new(written(self.newest(), offset, data)));
     }
 
-    /// After a stable write: whatever else is possible, these bytes are there.
+    /// Notes a stable write: its bytes are in all possible contents.
     pub(crate) fn write_stable(&mut self, offset: usize, data: &[u8]) {
         for version in &mut self.versions {
             *version = Rc::new(written(version, offset, data));
         }
     }
 
-    /// While a stable write is under way. A file that has become longer has all of it.
+    /// The contents during a stable write. If the file has grown, all of the write is there.
     pub(crate) fn while_writing(&self, offset: usize, data: &[u8]) -> Self {
         let mut under_way = self.clone();
         let mut after = self.clone();
@@ -51,7 +51,7 @@ impl Content {
         under_way
     }
 
-    /// After COMMIT.
+    /// Notes a COMMIT.
     pub(crate) fn settle(&mut self) {
         self.unstable = false;
         self.versions.drain(..self.versions.len() - 1);
@@ -64,13 +64,13 @@ impl Content {
         self.versions = vec![Rc::new(newest)];
     }
 
-    /// Both at once: when it is not known how far several operations have come.
+    /// Both together: for operations whose progress is unknown.
     pub(crate) fn join(&mut self, other: &Self) {
         self.unstable |= other.unstable;
         self.versions.extend(other.versions.iter().cloned());
     }
 
-    /// Whether `found` may be what is left.
+    /// Whether a cut may leave the contents `found`.
     pub(crate) fn allows(&self, found: &[u8]) -> bool {
         if let [only] = &self.versions[..] {
             return found == only.as_slice();
@@ -78,7 +78,7 @@ impl Content {
         let lengths = self.versions.iter().map(|version| version.len());
         let (least, most) =
             (lengths.clone().min().unwrap_or(0), lengths.clone().max().unwrap_or(0));
-        // UNSTABLE data lands by blocks: then the file ends with a block, or where it should.
+        // UNSTABLE data lands by blocks: then the file ends with a block, or at a possible length.
         let whole = self.unstable
             && found.len().is_multiple_of(SECTOR)
             && (least..=most).contains(&found.len());
@@ -89,7 +89,8 @@ impl Content {
             })
     }
 
-    /// Whether `version` has `sector` at `offset`; where holes may be, with zeros behind its end.
+    /// Whether `version` has `sector` at `offset`; if holes are possible, with zeros behind its
+    /// end.
     fn shows(&self, version: &[u8], offset: usize, sector: &[u8]) -> bool {
         let rest = version.get(offset..).unwrap_or_default();
         let (there, behind) = sector.split_at(sector.len().min(rest.len()));

@@ -1,4 +1,4 @@
-//! What is in a volume, and whether a model allows it.
+//! The contents of a volume, and their comparison with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ type Names = BTreeMap<String, ObjectId>;
 
 /// A whole volume.
 pub struct Found {
-    /// Directories, each with its names and what they name.
+    /// Directories, each with its names and their files.
     pub directories: BTreeMap<ObjectId, Names>,
     attributes: BTreeMap<ObjectId, Attributes>,
     contents: BTreeMap<ObjectId, Vec<u8>>,
     targets: BTreeMap<ObjectId, Bytes>,
-    /// Link counts may be too high: the engine still looks for what a cut left.
+    /// Link counts may be too high: the engine still looks for the remains of a cut.
     may_count_more: bool,
 }
 
@@ -28,11 +28,11 @@ fn wrong(text: &str) -> impl Fn(FsError) -> String {
 }
 
 impl Found {
-    /// Reads everything, and checks what holds for every tree: a directory has one name, ".." names
-    /// where that stands, and link counts are the numbers of names.
+    /// Reads everything, and checks the rules for every tree: a directory has one name, ".." names
+    /// its parent, and link counts are the numbers of names.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     pub async fn read(volume: &Volume<impl Engine>) -> Result<Self, String> {
         let root = volume.files.root();
         let mut found = Self {
@@ -121,7 +121,7 @@ impl Found {
         Some(own.map(|(name, &id)| (name.clone(), id)).collect())
     }
 
-    /// What of an actor's names is not as in `model`.
+    /// The first difference between an actor's names and `model`.
     pub(crate) fn differs(&self, model: &Model, prefix: char) -> Option<String> {
         for id in model.ids() {
             let thing = model.thing(id);
@@ -142,8 +142,8 @@ impl Found {
         None
     }
 
-    /// The same when several operations were under way together: each name is as in one of the
-    /// states, and whatever lives in all of them has a name.
+    /// The same for several concurrent operations: each name is as in one of the states, and every
+    /// file that lives in all of them has a name.
     pub(crate) fn differs_from_all(&self, models: &[Model], prefix: char) -> Option<String> {
         let ids: BTreeSet<ObjectId> = models.iter().flat_map(Model::ids).collect();
         let mut reached = BTreeSet::new();
@@ -207,11 +207,11 @@ fn names_differ(names: &Names, things: &[&Thing]) -> Option<String> {
     foreign.map(|name| format!("{name} is {:?}, as it never was", names.get(name)))
 }
 
-/// Shows that the volume works: something is made in every directory, then everything is deleted,
-/// and all space and all inodes are free again.
+/// Shows that the volume works: makes a file in every directory, then deletes everything, and
+/// checks that all space and all inodes are free again.
 ///
 /// # Errors
-/// What does not work.
+/// The failure.
 pub async fn use_and_empty(volume: &Volume<impl Engine>, found: &Found) -> Result<(), String> {
     let root = volume.files.root();
     for (index, &directory) in found.directories.keys().enumerate() {
@@ -222,7 +222,7 @@ pub async fn use_and_empty(volume: &Volume<impl Engine>, found: &Found) -> Resul
         written.map_err(wrong("write after the cut"))?;
     }
     empty(volume, root).await.map_err(wrong("deleting everything"))?;
-    volume.files.store().engine().end_background().await; // it comes to its end
+    volume.files.store().engine().end_background().await; // waits for its end
     volume.settle().await;
     let sealed = volume.files.fsstat(&volume.root, root).await;
     let stat =

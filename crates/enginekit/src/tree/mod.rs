@@ -1,9 +1,9 @@
-//! Several actors on one tree, cut at random moments, and what a cut may leave.
+//! Several actors on one tree, cut at random moments, and the states that a cut may leave.
 //!
-//! Four actors work each in a directory of its own, in one that they share, and in the root. A
-//! fifth moves the shared directory about meanwhile. After a cut, each actor's names, contents,
-//! modes, targets and link counts are as after its last acknowledged step, or as a step under way
-//! may leave them.
+//! Each of four actors works in a directory of its own, in one that they share, and in the root. A
+//! fifth moves the shared directory meanwhile. After a cut, each actor's names, contents, modes,
+//! targets and link counts are as after its last acknowledged step, or as a step in progress may
+//! leave them.
 
 mod actor;
 mod content;
@@ -23,18 +23,18 @@ pub use found::{Found, use_and_empty};
 use model::{Kind, Model, Place, Thing};
 
 const WORKERS: u64 = 4;
-/// The names of the one that moves the shared directory begin with this.
+/// The first letter of the names of the actor that moves the shared directory.
 const MOVER: char = 's';
-/// One cut of so many is judged when it was used.
+/// One cut in this many is judged after use.
 const JUDGED: usize = 20;
 
-/// What one step of an actor may leave while it is under way.
+/// The states that a step of an actor may leave while it is in progress.
 struct Step {
     operations: Vec<String>,
     states: Vec<Model>,
 }
 
-/// What an actor did, and what it believed at the end.
+/// The steps of an actor, and its expected tree at the end.
 struct History {
     prefix: char,
     steps: Vec<Step>,
@@ -44,12 +44,12 @@ struct History {
 /// A recorded run.
 pub struct Run<'a, B: Bench> {
     bench: &'a B,
-    /// What happened to the disks.
+    /// The events of the disks.
     pub recording: B::Recording,
     histories: Vec<History>,
 }
 
-/// Records a run in which each actor does so many steps.
+/// Records a run in which each actor does this many steps.
 pub fn record<B: Bench>(bench: &B, seed: u64, steps: usize) -> Run<'_, B> {
     let executor = Executor::new(seed);
     executor.block_on(async {
@@ -81,7 +81,7 @@ pub fn record<B: Bench>(bench: &B, seed: u64, steps: usize) -> Run<'_, B> {
     })
 }
 
-/// The directories that are there before, and the actors that work in them.
+/// The initial directories, and the actors that work in them.
 async fn plan<E: Engine>(volume: &Volume<E>, seed: u64, block_size: u64) -> Vec<TreeActor<'_, E>> {
     let root = volume.files.root();
     let yard = volume.mkdir(root, "yard").await.expect("new");
@@ -110,12 +110,12 @@ async fn plan<E: Engine>(volume: &Volume<E>, seed: u64, block_size: u64) -> Vec<
 }
 
 impl<B: Bench> Run<'_, B> {
-    /// Opens what a cut left and compares it with what was acknowledged. With `empties`, the volume
-    /// is used and emptied then; with `judged`, the name of a cut, the engine's judge looks at what
-    /// was stopped.
+    /// Opens the volume after a cut and compares it with the acknowledged steps. With `empties`,
+    /// the volume is then used and emptied; with `judged`, the name of a cut, the engine's judge
+    /// inspects the stopped volume.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     pub fn check(&self, cut: &B::Cut, empties: bool, judged: Option<&str>) -> Result<(), String> {
         let (executor, disks) = self.bench.left(cut)?;
         executor.block_on(async {
@@ -133,8 +133,8 @@ impl<B: Bench> Run<'_, B> {
         judged.map_or(Ok(()), |name| self.bench.judge(&disks, name))
     }
 
-    /// The first cut of `count` that shows something wrong, and what. With `judges`, the engine's
-    /// judge looks at some of them too: one is emptied before, and the next judged as it was found.
+    /// The first violation among `count` cuts. With `judges`, the engine's judge also inspects some
+    /// of the volumes, alternately after they were emptied and as they were found.
     pub fn first_wrong(&self, seed: u64, count: u64, judges: bool) -> Option<String> {
         let cuts = self.bench.cuts(&self.recording, seed, count);
         cuts.iter().enumerate().find_map(|(index, cut)| {

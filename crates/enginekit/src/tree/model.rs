@@ -1,4 +1,4 @@
-//! What an actor believes of its part of the tree.
+//! An actor's view of its part of the tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub(crate) struct Thing {
     pub(crate) kind: Kind,
 }
 
-/// The names of one actor, and what they name. Its roots are directories that it may share with
+/// The names of one actor, and their files. Its roots are directories that it may share with
 /// others: of them only its own names count.
 #[derive(Clone)]
 pub(crate) struct Model {
@@ -28,7 +28,7 @@ pub(crate) struct Model {
     things: BTreeMap<ObjectId, Rc<Thing>>,
 }
 
-/// A name and what it names.
+/// A name and its file.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) directory: ObjectId,
@@ -121,7 +121,7 @@ impl Model {
         self.add(place.directory, &place.name, place.id);
     }
 
-    /// Takes a name away, and what it named if that was its last.
+    /// Removes a name, and its file if that was the last name.
     pub(crate) fn drop_name(&mut self, directory: ObjectId, name: &str) {
         let id = match &mut self.change(directory).kind {
             Kind::Directory(entries) => entries.remove(name).expect("it is there"),

@@ -1,7 +1,7 @@
 //! Directory chunks: entries fill 512 bytes exactly, before and after one is added.
 //!
-//! The first byte says how long the name is that is to be added, the second which slots are under
-//! a delta; then come the name and the chunk.
+//! The first byte is the length of the name to add, the second marks the slots with a pending
+//! delta; the name and the chunk follow.
 
 use directory::chunk::{BadChunk, Entry, Place, entries, place, slack};
 use directory::entry::{CHUNK_SIZE, minimum_record_length};
@@ -68,7 +68,7 @@ fn check_slack(chunk: &[u8], entries: &[Entry<'_>]) {
     }
 }
 
-/// Adds the name, if there is room, and looks at the chunk again.
+/// Adds the name, if there is room, and checks the chunk again.
 fn check_place(chunk: &[u8], before: &[Entry<'_>], name: &[u8], pending: u8) {
     let is_pending = |range: std::ops::Range<usize>| pending >> (range.start / 64) & 1 == 1;
     let needed = minimum_record_length(name.len());
@@ -102,7 +102,7 @@ fn check_place(chunk: &[u8], before: &[Entry<'_>], name: &[u8], pending: u8) {
     assert!(pending != 0 || left == slack_of(&after, None), "the room that is left is told");
 }
 
-/// A chunk of the other byte order is the same once it was turned.
+/// A chunk of the other byte order is the same after conversion.
 fn check_turning(entries: &[Entry<'_>], chunk: &[u8]) {
     let mut big = chunk.to_vec();
     for entry in entries {
@@ -120,7 +120,7 @@ fn check_turning_of_anything(chunk: &[u8]) {
     templates::all()[0].geometry.turn_directory(&mut turned);
 }
 
-/// A chunk with some entries, some of them dropped.
+/// A chunk with some entries, some of them removed.
 fn generate(prng: &mut Prng) -> Vec<u8> {
     let most = if prng.chance(1, 4) { 255 } else { 20 };
     let length = 1 + prng.index(most);

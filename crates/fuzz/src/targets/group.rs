@@ -1,4 +1,4 @@
-//! Group blocks: one that passes its check can be counted, and counts what its maps say.
+//! Group blocks: a block that passes its check can be counted, and its counts match its maps.
 //!
 //! The first byte chooses the disk, the byte order and whether the damage is sealed, as an attacker
 //! would; the second the group. The rest are patches of a valid block.
@@ -42,7 +42,7 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// A block of the other byte order is the same block once it was turned.
+/// A block of the other byte order is the same block after conversion.
 fn check_turning(template: &Template, block: &[u8], is_sealed: bool) {
     let mut big = block.to_vec();
     templates::turn(&mut big, &HEADER);
@@ -89,7 +89,7 @@ fn generate(prng: &mut Prng) -> Vec<u8> {
     let mut input = vec![prng.next_u64() as u8, prng.next_u64() as u8];
     for _ in 0..prng.below(4) {
         let piece = some_bytes(prng, 31);
-        // The header, or the start of the maps behind it.
+        // The header, or the start of the maps after it.
         input.extend((prng.below(400) as u16).to_le_bytes());
         input.push(piece.len() as u8);
         input.extend(piece);

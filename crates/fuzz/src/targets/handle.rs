@@ -1,4 +1,4 @@
-//! File handles that come back: only those that were given out are believed.
+//! File handles from clients: only those that the server has given out are accepted.
 
 use dispatch::{Fsid, HANDLE_SIZE, Handle, LONG_HANDLE_SIZE, SNAPSHOT_HANDLE_SIZE};
 use sim::Prng;

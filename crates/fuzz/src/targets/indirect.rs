@@ -1,7 +1,7 @@
-//! The way from a block of a file to its place: no slot lies outside of its block, no place outside
-//! of the disk.
+//! From a block of a file to its address: every slot is inside its block, every address on the
+//! disk.
 //!
-//! The first byte chooses the disk; then come the size of a file, a block of it and the pointers.
+//! The first byte chooses the disk; then come the size of a file, a block number and the pointers.
 
 use sim::Prng;
 use ufs2::layout::{DIRECT_POINTERS, Geometry, INDIRECT_POINTERS};

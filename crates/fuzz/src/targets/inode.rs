@@ -1,4 +1,4 @@
-//! Inodes: every field means something or nothing, and a hash notices a flipped bit.
+//! Inodes: every field is valid or rejected, and a hash detects a flipped bit.
 //!
 //! The first byte chooses the disk, the second a bit to flip; the rest is the inode.
 
@@ -73,7 +73,7 @@ fn check_hash(template: &Template, block: &mut [u8], bit: u8) {
     }
 }
 
-/// An inode of the other byte order is the same once it was turned.
+/// An inode of the other byte order is the same after conversion.
 fn check_turning(template: &Template, block: &[u8]) {
     let mut little = block.to_vec();
     template.geometry.seal_inode(Dinode::at_mut(&mut little, 0));

@@ -1,23 +1,23 @@
-//! One target for each decoder that meets bytes of others.
+//! One target for each decoder of untrusted bytes.
 //!
 //! | target | the bytes are |
 //! |---|---|
 //! | `record` | a TCP connection, and how it is cut into reads |
-//! | `rpc-call` | a record: header, credential, and the arguments of whatever it calls |
+//! | `rpc-call` | a record: header, credential, and arguments of the procedure that it calls |
 //! | `nfs-arguments`, `mount-arguments` | a procedure's number and its arguments |
-//! | `nfs-replies` | a procedure's number, and what a server answers to it |
-//! | `portmap` | what a port mapper answers |
-//! | `raid-label`, `raid-record` | what a disk of a set says of itself, and what its log has |
+//! | `nfs-replies` | a procedure's number, and a server's answer to it |
+//! | `portmap` | a port mapper's answer |
+//! | `raid-label`, `raid-record` | the label of a disk of a set, and records of its log |
 //! | `trace` | the file of a recorded load |
 //! | `handle` | a file handle that a client sends back |
 //! | `superblock`, `group-block` | the shape of a disk, and one of its groups |
 //! | `inode`, `indirect-block`, `directory-chunk` | the metadata of files |
-//! | `volume-toml`, `duramen-toml` | what a person wrote |
+//! | `volume-toml`, `duramen-toml` | a configuration file |
 //! | `disk` | damage of a whole disk, which is opened and used |
 //! | `log` | damage of the log of a volume that was cut, which is replayed and used |
 //! | `shadow-anchor`, `shadow-superblock`, `shadow-block` | blocks of a volume of engine `shadow` |
 //! | `shadow` | damage of a whole volume of it, which is opened, used, scrubbed and repaired |
-//! | `server` | what a client does to the whole server |
+//! | `server` | a client's actions on the whole server |
 //!
 //! Disks are of both byte orders where the decoder is.
 
@@ -47,15 +47,15 @@ use sim::Prng;
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What it is called on the command line and in the folders of inputs.
+    /// The name on the command line and of the input folders.
     pub name: &'static str,
-    /// Feeds the bytes to the decoder, and panics when it does not keep a promise.
+    /// Feeds the bytes to the decoder, and panics when it breaks a promise.
     pub check: fn(&[u8]),
-    /// Makes an input that is valid, or nearly so.
+    /// Generates an input that is valid, or nearly so.
     pub generate: fn(&mut Prng) -> Vec<u8>,
-    /// The longest input that damage makes, in bytes.
+    /// The longest input that mutation produces, in bytes.
     pub longest: usize,
-    /// What a case may allocate at once, beyond a multiple of its input, in bytes.
+    /// Peak allocation of a case, beyond a multiple of its input, in bytes.
     pub memory: usize,
 }
 
@@ -65,15 +65,15 @@ impl Target {
         TARGETS.iter().find(|target| target.name == name)
     }
 
-    /// What a case with an input of this length may allocate at once, in bytes.
+    /// Peak allocation allowed for a case with an input of this length, in bytes.
     pub fn allowance(&self, length: usize) -> usize {
-        /// Decoding, encoding and comparing hold several copies of what was put in.
+        /// Decoding, encoding and comparing hold several copies of the input.
         const COPIES: usize = 64;
         self.memory + COPIES * length
     }
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     record::TARGET,
     rpc::TARGET,
@@ -101,7 +101,7 @@ pub const TARGETS: &[Target] = &[
     server::TARGET,
 ];
 
-/// Some bytes, mostly few.
+/// Random bytes, mostly few.
 fn some_bytes(prng: &mut Prng, most: usize) -> Vec<u8> {
     let most = 1 + prng.index(most);
     let mut bytes = vec![0; prng.index(most + 1)];

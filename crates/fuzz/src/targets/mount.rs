@@ -17,7 +17,7 @@ fn check(bytes: &[u8]) {
     check_arguments(procedure, input.rest());
 }
 
-/// What must hold of arguments of any content.
+/// The checks on arguments of any content.
 pub(super) fn check_arguments(procedure: Procedure, bytes: &[u8]) {
     let Ok(arguments) = Arguments::decode(procedure, Decoder::new(bytes)) else { return };
     let (Arguments::Mnt(nfs::mount::MntArgs { path })

@@ -18,7 +18,7 @@ fn check(bytes: &[u8]) {
     check_arguments(procedure, input.rest());
 }
 
-/// What must hold of arguments of any content.
+/// The checks on arguments of any content.
 pub(super) fn check_arguments(procedure: Procedure, bytes: &[u8]) {
     let decoded = Arguments::decode(procedure, Decoder::new(bytes));
     let shared = Bytes::copy_from_slice(bytes);
@@ -44,7 +44,7 @@ pub(super) fn check_arguments(procedure: Procedure, bytes: &[u8]) {
     check_write(procedure, &shared, &arguments, &by_reference.expect("decoded as the other"));
 }
 
-/// Payload is not copied, and comes out the same when it was placed apart.
+/// The payload is not copied, and is the same when it was placed separately.
 fn check_write(
     procedure: Procedure,
     record: &Bytes,

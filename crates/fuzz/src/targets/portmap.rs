@@ -1,4 +1,4 @@
-//! The one answer that we read ourselves: a port mapper's.
+//! The only answer that we decode ourselves: a port mapper's.
 
 use nfs::portmap::{self, AnswerError, Mapping};
 use nfs::record::Record;
@@ -37,7 +37,7 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// What we send is a call that we would understand ourselves.
+/// Our call is one that we could decode ourselves.
 fn check_call(xid: u32, mapping: Mapping, call: Vec<u8>) {
     let record = Record::whole(call);
     let call = Call::decode(&record).expect("our own call");

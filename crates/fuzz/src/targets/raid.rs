@@ -1,5 +1,5 @@
-//! What should be a label or a record of the log of a set of disks. Most damage is told by the
-//! checksum; so the bytes are given one that fits, and have to be judged by what they say.
+//! Labels and log records of a set of disks. The checksum catches most damage; so the bytes get a
+//! matching one, and the decoder must judge their contents.
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, checksum};
@@ -25,14 +25,14 @@ pub(super) const RECORD: Target = Target {
     memory: 16 << 20,
 };
 
-/// How the set is cut whose records are judged.
+/// Layout of the set whose records are judged.
 const LAYOUT: Layout = Layout { level: Level::Parity, members: 5, unit: 64 << 10, rows: 1 << 20 };
 
-/// Where a label and a record have their checksums.
+/// Offset of the checksum in a label and in a record.
 const SUM_OF_LABEL: usize = 20;
 const SUM_OF_RECORD: usize = 8;
 
-/// The same bytes with a checksum that fits.
+/// The same bytes with a matching checksum.
 fn sealed(bytes: &[u8], at: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..][..4].fill(0);
@@ -114,7 +114,7 @@ fn check_record(bytes: &[u8]) {
     assert_eq!((again.place, again.changes), (record.place, record.changes));
 }
 
-/// A change leads nowhere but to the data and the map of members of the set.
+/// A change affects nothing but the data and the map of members of the set.
 fn assert_within(change: &Change) {
     let Layout { members, unit, rows, .. } = LAYOUT;
     assert!(change.slots.iter().all(|slot| slot < members), "{:?}", change.slots);

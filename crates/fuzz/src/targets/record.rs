@@ -1,8 +1,8 @@
 //! Record marking: the same records, and the same end, however the bytes arrive.
 //!
-//! The first byte chooses the reader's limits, the next eight how the stream is cut; the rest is
-//! the stream. What comes out is compared with a reader of a few lines that has all bytes at once
-//! and no limits but that of a record.
+//! The first byte chooses the reader's limits, the next eight how the stream is split; the rest is
+//! the stream. The result is compared with that of a reader of a few lines that has all bytes at
+//! once and no limits but that of a record.
 
 use nfs::reader::{Limits, Progress, RecordError, RecordReader};
 use nfs::record::{HEADER_ROOM, Record};
@@ -15,7 +15,7 @@ use crate::wire;
 pub(super) const TARGET: Target =
     Target { name: "record", check, generate, longest: 12 << 10, memory: 3 << 20 };
 
-/// Small enough that short inputs reach every bound.
+/// Small enough that short inputs reach every limit.
 const SMALL: Limits = Limits { record: 8 << 10, staging: 2 << 10, placement: (2 << 10) - 1024 };
 
 fn check(bytes: &[u8]) {
@@ -32,14 +32,14 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// How a stream ended for its reader.
+/// The records of a stream, and its end, as the reader reports them.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     records: Vec<Record>,
     end: Result<(), RecordError>,
 }
 
-/// Gives a reader the stream in pieces of the lengths that `cut` says.
+/// Feeds a reader the stream in pieces of the lengths that `cut` returns.
 fn drive(stream: &[u8], limits: Limits, cut: &mut dyn FnMut(usize) -> usize) -> Outcome {
     let mut reader = RecordReader::new(limits).with_checksums();
     let mut records = Vec::new();
@@ -71,7 +71,7 @@ fn drive(stream: &[u8], limits: Limits, cut: &mut dyn FnMut(usize) -> usize) -> 
     }
 }
 
-/// Compares with the records that the marks alone say.
+/// Compares with the records that the marks alone define.
 fn compare(outcome: &Outcome, stream: &[u8], limits: Limits) {
     let (records, end) = reference(stream, limits.record);
     assert!(outcome.records.len() <= records.len(), "no record comes from nowhere");
@@ -83,7 +83,7 @@ fn compare(outcome: &Outcome, stream: &[u8], limits: Limits) {
         Err(RecordError::Truncated) => {
             assert_eq!((outcome.records.len(), end), (records.len(), End::Within));
         }
-        // What is too long, empty or does not end as it began is the record behind the last.
+        // A record that is too long, empty or ends differently follows the last one.
         Err(RecordError::PayloadMismatch | RecordError::EmptyFragments) => {}
         Err(RecordError::TooLong { length, limit }) => {
             assert!(length > limit && limit <= limits.record, "{length} is over {limit}");
@@ -114,7 +114,7 @@ enum End {
     TooLong,
 }
 
-/// The records of a stream, and how it ends.
+/// The records of a stream, and its end.
 fn reference(stream: &[u8], longest: usize) -> (Vec<Vec<u8>>, End) {
     let mut records = Vec::new();
     let mut rest = stream;
@@ -130,7 +130,7 @@ fn reference(stream: &[u8], longest: usize) -> (Vec<Vec<u8>>, End) {
             return (records, End::Within);
         }
         let (fragment, behind) = behind.split_at(length);
-        // Fragments of nothing announce nothing: between them a stream may end.
+        // Empty fragments announce no record: a stream may end between them.
         begun |= length > 0;
         record.extend_from_slice(fragment);
         if mark >> 31 == 1 {

@@ -1,5 +1,5 @@
-//! What a server answers to a client of ours: the header of a reply, and the results of the 22
-//! procedures of NFS version 3.
+//! A server's answers to our client: the header of a reply, and the results of the 22 procedures of
+//! NFS version 3.
 
 use bytes::Bytes;
 use nfs::nfs3::arguments::{
@@ -69,7 +69,7 @@ fn check_results_of(procedure: Procedure, from: Decoder<'_>) {
     check(from);
 }
 
-/// What can be read can be written, is as long, and is read as the same.
+/// Decoded results can be encoded, to the same length, and decode to the same.
 fn check_results<R>(from: Decoder<'_>)
 where
     R: Request<Ok: Encode, About: Encode>,

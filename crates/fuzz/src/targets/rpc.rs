@@ -1,4 +1,4 @@
-//! The header of a call: what was understood is what stood there, and a refusal can be sent.
+//! The header of a call: decoded fields match the bytes, and a refusal can be sent.
 
 use nfs::nfs3::Procedure;
 use nfs::record::Record;
@@ -18,7 +18,7 @@ fn check(bytes: &[u8]) {
     let call = match Call::decode(&record) {
         Ok(call) => call,
         Err(CallError::Unanswerable(_)) => {
-            /// Up to the procedure's number. Behind it, what is missing is a bad credential.
+            /// Length up to the procedure's number. Missing bytes after it mean a bad credential.
             const NUMBERS: usize = 24;
             let is_call = bytes.get(4..8) == Some(&[0; 4]);
             return assert!(bytes.len() < NUMBERS || !is_call, "a call must be answered");
@@ -45,7 +45,7 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// A header made of what was decoded is decoded to the same.
+/// A header encoded from the decoded fields decodes to the same.
 fn check_again(call: &Call<'_>, arguments: &[u8]) {
     if let Credential::Sys(user) = &call.credential {
         assert!(user.machine_name.len() <= MAX_MACHINE_NAME);

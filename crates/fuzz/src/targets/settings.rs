@@ -1,4 +1,4 @@
-//! What people write: `volume.toml` and `duramen.toml`.
+//! Configuration files: `volume.toml` and `duramen.toml`.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn generate_volume(prng: &mut Prng) -> Vec<u8> {
     texts[prng.index(texts.len())].into()
 }
 
-/// Some of the lines of a file that has them all.
+/// Some of the lines of a complete file.
 fn generate_server(prng: &mut Prng) -> Vec<u8> {
     const LINES: [&str; 24] = [
         "listen = [\"127.0.0.1:2049\", \"[::1]:2049\"]",

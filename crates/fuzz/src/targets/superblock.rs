@@ -1,4 +1,4 @@
-//! The superblock: a shape that was accepted is one in which every address lies on the disk.
+//! The superblock: every address of an accepted shape is on the disk.
 
 use sim::Prng;
 use ufs2::derive;
@@ -27,7 +27,7 @@ fn check(bytes: &[u8]) {
     check_runs(&geometry);
 }
 
-/// Once sealed it fits; and the same disk of the other byte order is the same disk.
+/// Once sealed it matches; and the same disk of the other byte order is the same disk.
 fn check_orders(geometry: &Geometry, block: &mut [u8]) {
     let _ = geometry.verify_superblock(block);
     geometry.seal_superblock(block);
@@ -61,7 +61,7 @@ fn check_units(geometry: &Geometry) {
     assert!(geometry.max_file_size.checked_add(1).is_some());
 }
 
-/// Everything of a group lies in it, in order, and its block can be made.
+/// All structures of a group are inside it, in order, and its block can be made.
 fn check_group(geometry: &Geometry, group: u64) {
     let base = geometry.group_base(group);
     let size = geometry.group_size_fragments(group);

@@ -1,4 +1,4 @@
-//! A file that should be a trace.
+//! The file of a recorded load.
 
 use bytes::Bytes;
 use nfs::record::Record;
@@ -19,7 +19,7 @@ fn check(bytes: &[u8]) {
         Ok(entries) => check_entries(&file, &entries),
         Err(BadTrace::Magic) => assert!(!bytes.starts_with(MAGIC)),
         Err(BadTrace::Cut { entry, at } | BadTrace::Damaged { entry, at, .. }) => {
-            // What stands before makes sense.
+            // The entries before it are valid.
             let before = read(&file.slice(..at)).expect("the entries before");
             assert_eq!(before.len() + 1, entry);
             check_entries(&file.slice(..at), &before);
@@ -27,7 +27,7 @@ fn check(bytes: &[u8]) {
     }
 }
 
-/// What was read is written as long as it was, and read as the same.
+/// Decoded entries are encoded to the same length, and decode to the same.
 fn check_entries(file: &Bytes, entries: &[Entry]) {
     let mut again = MAGIC.to_vec();
     for entry in entries {

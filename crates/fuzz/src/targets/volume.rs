@@ -1,4 +1,4 @@
-//! What the targets on whole disks begin with: a small new file system, and damage to its fields.
+//! Shared by the targets on whole disks: a small new file system, and damage to its fields.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ pub(super) fn new(executor: &Executor, size: u64, options: &MkfsOptions) -> Rc<D
     disk
 }
 
-/// Where things are on a disk of ours.
+/// The layout of a disk of ours.
 pub(super) fn geometry_of(image: &Image) -> Geometry {
     let mut superblock = vec![0; SUPERBLOCK_ROOM as usize];
     image.read(SUPERBLOCK_ADDRESS, &mut superblock);
@@ -45,13 +45,13 @@ pub(super) fn width(prng: &mut Prng) -> usize {
     [1, 2, 4, 8][prng.index(4)]
 }
 
-/// Where a field of this width begins, below `end`: mostly where fields of that width stand.
+/// The offset of a field of this width below `end`: mostly aligned to the width.
 pub(super) fn offset(prng: &mut Prng, end: usize, width: usize) -> u16 {
     let offset = prng.index(end);
     (if prng.chance(3, 4) { offset - offset % width } else { offset }) as u16
 }
 
-/// What a field may say: anything, a number of any length, a single bit, or a likely number.
+/// A value for a field: anything, a number of any length, a single bit, or a likely number.
 pub(super) fn value(prng: &mut Prng) -> u64 {
     match prng.below(4) {
         0 => prng.next_u64(),

@@ -1,6 +1,6 @@
-//! The torture loop of the paper on soft updates, over NFS: a small tree is copied, looked at and
-//! removed, again and again, by every worker at once. Directories appear, fill, empty and go all
-//! the time, and what is read back must be what was copied.
+//! The torture loop of the paper on soft updates, over NFS: every worker repeatedly copies, reads
+//! and removes a small tree, all concurrently. Directories appear, fill, empty and go all the time,
+//! and reads must return the copied data.
 
 use bytes::Bytes;
 use nfs::nfs3::arguments::{
@@ -17,7 +17,7 @@ use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 
-/// The files of the tree: so many, of one block and a bit each.
+/// The files of the tree, each a little longer than one block.
 const FILES: u64 = 10;
 const SIZE: u32 = 9 << 10;
 
@@ -78,7 +78,7 @@ impl Play for Loop {
 }
 
 impl Loop {
-    /// Makes a file of this content, and makes it durable.
+    /// Makes a file with this content, and commits it.
     async fn make(
         &self,
         worker: &mut Worker,
@@ -109,7 +109,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Finds a file and reads it; what it holds must be what was put there.
+    /// Looks up a file and reads it; its content must be the written one.
     async fn read(&self, worker: &mut Worker, directory: &Handle, number: u64) -> Step<Bytes> {
         let name = Name::new('n', number);
         let what = at(directory, name.as_bytes());

@@ -1,7 +1,7 @@
 //! Workloads that move payload.
 //!
 //! Sequential ones have a file for each connection, which the workers of the connection write or
-//! read together, one piece after the other. A file that was written to its end is committed, and
+//! read together, one piece after the other. Once written to its end a file is committed, and
 //! written from its start again.
 
 use std::cell::Cell;
@@ -20,19 +20,19 @@ use crate::worker::{Step, Worker};
 /// The payload of a small file.
 const SMALL: u32 = 1 << 10;
 
-/// A block of a random overwrite.
+/// Bytes of a random overwrite.
 const BLOCK: u32 = 8 << 10;
 
-/// The pieces in which files are made.
+/// Bytes of a WRITE when files are made.
 const PIECE: u32 = 64 << 10;
 
-/// How much of a file is read again and again.
+/// Bytes of a file that are read repeatedly.
 const CACHED: u64 = 1 << 20;
 
-/// After how many bytes of a file a sequential writer commits.
+/// Bytes of a file after which a sequential writer commits.
 const COMMIT_EVERY: u64 = 16 << 20;
 
-/// What is done.
+/// The kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     CreateWrite,
@@ -46,13 +46,13 @@ pub(super) enum Kind {
 #[derive(Default)]
 struct File {
     handle: Cell<Option<Handle>>,
-    /// How many pieces were begun.
+    /// The number of pieces begun.
     begun: Cell<u64>,
     /// UNSTABLE data that no COMMIT has made durable.
     open: Cell<Open>,
 }
 
-/// Writes that wait for a COMMIT.
+/// Writes to be committed.
 #[derive(Clone, Copy, Default)]
 struct Open {
     writes: u64,
@@ -64,7 +64,7 @@ struct Open {
 }
 
 impl Open {
-    /// The same with another write.
+    /// Adds another write.
     fn and(self, bytes: u64, verifier: Verifier) -> Self {
         let is_other = self.verifier.is_some_and(|first| first != verifier);
         Self {
@@ -83,10 +83,10 @@ struct Files {
     payload: Bytes,
 }
 
-/// Makes the files of all connections.
+/// Play that makes the files of all connections.
 struct Making<'a>(&'a Files);
 
-/// Fills them.
+/// Play that fills them.
 struct Filling<'a>(&'a Files);
 
 struct Playing<'a>(&'a Files, Kind);
@@ -128,13 +128,13 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
     Ok(measured)
 }
 
-/// Bytes that no server can guess or shrink.
+/// Bytes that no server can predict or compress.
 fn payload(seed: u64) -> Bytes {
     let mut chance = crate::chance::Chance::new(seed, u64::MAX);
     (0..(1 << 20) / 8).flat_map(|_| chance.next_u64().to_le_bytes()).collect()
 }
 
-/// What was written last is committed, too, and counts: the bytes of a measurement are durable.
+/// Commits the last writes, too, and counts that: the bytes of a measurement are durable.
 async fn finish(stage: &Stage, files: &Files, measured: &mut Measured) {
     let start = stage.runtime.clock.now();
     let count = stage.plan.connections as u64;
@@ -164,7 +164,7 @@ impl Files {
         }
     }
 
-    /// Writes so many bytes; gives what they are to be committed with.
+    /// Writes this many bytes; returns the entry for their COMMIT.
     async fn write(
         &self,
         worker: &mut Worker,
@@ -184,7 +184,7 @@ impl Files {
         Ok(written.verifier)
     }
 
-    /// Writes so many bytes UNSTABLE: they count when a COMMIT has made them durable.
+    /// Writes this many bytes UNSTABLE: they count when a COMMIT has made them durable.
     async fn write_unstable(
         &self,
         worker: &mut Worker,
@@ -196,7 +196,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes so many bytes, which are durable then.
+    /// Writes this many bytes durably.
     async fn write_stable(&self, worker: &mut Worker, place: (&Handle, u64, u32)) -> Step {
         self.write(worker, place, Stability::FileSync).await?;
         worker.moved(place.2.into());
@@ -216,7 +216,7 @@ impl Files {
 
     async fn commit(&self, worker: &mut Worker, file: &File, handle: &Handle) -> Step {
         let arguments = CommitArgs { file: handle.as_bytes(), offset: 0, count: 0 };
-        let open = file.open.take(); // what is answered from now on is for the next COMMIT
+        let open = file.open.take(); // later answers are for the next COMMIT
         let committed = match worker.call(&arguments).await {
             Ok(committed) => committed,
             Err(noted) => {
@@ -292,13 +292,13 @@ impl Play for Playing<'_> {
     }
 }
 
-/// The offset of a block by chance.
+/// The offset of a random block.
 fn block(worker: &mut Worker, size: u64, block: u32) -> u64 {
     worker.chance.below(size / u64::from(block)) * u64::from(block)
 }
 
 impl Playing<'_> {
-    /// The next piece of the connection's file, and a COMMIT with the last of several.
+    /// Writes the next piece of the connection's file, and commits with the last of several.
     async fn write_on(&self, worker: &mut Worker, size: u32) -> Step {
         let (file, handle) = self.0.file(worker.connection);
         let begun = file.begun.replace(file.begun.get() + 1);

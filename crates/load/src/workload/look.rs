@@ -12,10 +12,10 @@ use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 
-/// How many files there are to look at in all.
+/// The number of files in all.
 const FILES: u64 = 1000;
 
-/// Which procedure.
+/// The procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Null,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Readdirplus,
 }
 
-/// Files to look at.
+/// The files of the workload.
 struct Files {
     directories: Vec<Handle>,
     handles: RefCell<Vec<Option<Handle>>>,
@@ -45,7 +45,7 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
 }
 
 impl Files {
-    /// How many files a directory has.
+    /// The number of files in a directory.
     fn in_directory(&self, number: u64) -> u64 {
         let directories = self.directories.len() as u64;
         let number = number % directories;
@@ -97,7 +97,7 @@ impl Play for Looking<'_> {
 }
 
 impl Looking<'_> {
-    /// Lists a directory, and counts what is there.
+    /// Lists a directory, and counts its entries.
     async fn list(&self, worker: &mut Worker, turn: u64) -> Step {
         let start = worker.step_start();
         let directory = in_turn(&self.0.directories, turn).as_bytes();

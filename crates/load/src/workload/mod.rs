@@ -1,7 +1,7 @@
 //! The workloads, by name.
 //!
-//! Each is written once, against [`Stage`], [`Play`](crate::run::Play) and nothing below: what it
-//! needs is made before, unmeasured; its turns are measured; what it leaves behind goes with the
+//! Each is written once, against [`Stage`], [`Play`](crate::run::Play) and nothing below: its files
+//! are made before, unmeasured; its turns are measured; its remaining files are removed with the
 //! stage. [`ALL`] is the table from which `duramen bench` takes names and help.
 
 mod copy_remove;
@@ -25,9 +25,9 @@ use crate::stage::{Stage, Trouble};
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Its name on a command line.
+    /// The name on a command line.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description in one line.
     pub about: &'static str,
     kind: Kind,
 }
@@ -61,7 +61,7 @@ const fn look(name: &'static str, kind: look::Kind, about: &'static str) -> Work
     Workload { name, about, kind: Kind::Look(kind) }
 }
 
-/// All workloads of one procedure or two, in the order in which they are played.
+/// All workloads of one or two procedures, in the order in which they run.
 pub const ALL: [Workload; 17] = [
     look("null", look::Kind::Null, "NULL: what a call costs at least"),
     look("getattr", look::Kind::Getattr, "GETATTR of files by chance"),
@@ -82,7 +82,7 @@ pub const ALL: [Workload; 17] = [
     data("read-cached-64k", data::Kind::ReadAgain { size: 64 << 10 }, "the same 1 MiB, by chance"),
 ];
 
-/// Workloads of many procedures. They take longer, and are played when they are asked for.
+/// Workloads of many procedures. They take longer, and run only on request.
 pub const COMPOUND: [Workload; 5] = [
     Workload {
         name: "smallfile",
@@ -111,25 +111,25 @@ pub const COMPOUND: [Workload; 5] = [
     },
 ];
 
-/// What came of a workload.
+/// The result of a workload.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
-    /// Its phases.
+    /// The phases of the workload.
     pub phases: Vec<Measured>,
-    /// Response time against throughput, of workloads that are played at rising rates.
+    /// Response time against throughput, for workloads that run at rising rates.
     pub curve: Option<laddis::Curve>,
 }
 
 impl Workload {
-    /// The workload of this name.
+    /// The workload with this name.
     pub fn named(name: &str) -> Option<Self> {
         ALL.into_iter().chain(COMPOUND).find(|workload| workload.name == name)
     }
 
-    /// Prepares it and measures it.
+    /// Prepares the workload and measures it.
     ///
     /// # Errors
-    /// [`Trouble`], when it cannot be prepared. Calls of the measurement that fail are counted.
+    /// [`Trouble`], when the preparation fails. Failed calls of the measurement are counted.
     pub async fn play(&self, stage: &Stage) -> Result<Played, Trouble> {
         let version = |version| match version {
             Version::Sfs1 => &laddis::rules::LADDIS,
@@ -157,7 +157,7 @@ impl Workload {
     }
 }
 
-/// The directory whose turn it is: one after the other, and the first again after the last.
+/// The directory for a turn: all in rotation.
 pub(crate) fn in_turn(directories: &[Handle], turn: u64) -> &Handle {
     &directories[(turn % directories.len() as u64) as usize]
 }
@@ -178,7 +178,7 @@ pub(crate) async fn directory(
     }
 }
 
-/// So many directories, in one of the workload's name.
+/// Makes this many directories, in one with the workload's name.
 pub(crate) async fn directories(
     stage: &Stage,
     name: &str,

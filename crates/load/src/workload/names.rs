@@ -11,10 +11,10 @@ use crate::run::{Measured, Play, measure, prepare};
 use crate::stage::{Stage, Trouble};
 use crate::worker::{Step, Worker};
 
-/// The most directories in a directory: many file systems count links in 15 bits.
+/// Most directories in a directory: many file systems count links in 15 bits.
 const CHILDREN_MAX: u64 = 30_000;
 
-/// Which procedure.
+/// The procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Create,
@@ -50,14 +50,14 @@ pub(super) async fn play(stage: &Stage, name: &str, kind: Kind) -> Result<Measur
     measure(stage, name, &names).await
 }
 
-/// A short name, in place.
+/// A short name, stored inline.
 pub(crate) struct Name {
     bytes: [u8; 24],
     length: usize,
 }
 
 impl Name {
-    /// A letter and a number.
+    /// The name of a letter and a number.
     pub(crate) fn new(letter: char, number: u64) -> Self {
         let mut bytes = [0; 24];
         let mut rest = &mut bytes[..];
@@ -96,7 +96,7 @@ impl Play for Names {
 }
 
 impl Names {
-    /// Each worker has a file, which it calls one thing and then another.
+    /// Each worker has a file, which it renames back and forth.
     async fn rename(&self, worker: &mut Worker) -> Step {
         let own = worker.index as u64;
         let directory = in_turn(&self.directories, own);

@@ -1,9 +1,9 @@
-//! Many files, and what calls cost among them: `--count` files are made, unmeasured, and then,
-//! for the same time each, further ones are made, names are looked up by chance, directories are
-//! listed, and files are removed in the order in which they were made.
+//! The cost of calls among many files: `--count` files are made, unmeasured, and then, for the same
+//! time each, further ones are made, random names are looked up, directories are listed, and files
+//! are removed in the order in which they were made.
 //!
-//! All names are of the same length, so that a listing of few files and one of many carry the same
-//! bytes an entry.
+//! All names have the same length, so that listings of few files and of many carry the same number
+//! of bytes an entry.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::worker::{Step, Worker};
 /// Bytes of a name.
 const NAME: usize = 10;
 
-/// What is measured, in this order.
+/// The measured phases, in this order.
 const PHASES: [(&str, Phase); 4] = [
     ("CREATE", Phase::Create),
     ("LOOKUP", Phase::Lookup),
@@ -41,11 +41,11 @@ enum Phase {
 struct Population {
     directories: Vec<Handle>,
     count: u64,
-    /// Where each worker is in its directory.
+    /// The position of each worker in its directory.
     places: RefCell<Vec<Place>>,
 }
 
-/// A listing that goes on with the next turn.
+/// A listing that continues with the next turn.
 #[derive(Clone, Copy, Default)]
 struct Place {
     directory: u64,
@@ -112,7 +112,8 @@ impl Play for Playing<'_> {
 }
 
 impl Population {
-    /// The next page of a listing. What it carries are names; so bytes of names tell entries.
+    /// Reads the next page of a listing. Its payload is names; so their bytes give the number of
+    /// entries.
     async fn list(&self, worker: &mut Worker) -> Step {
         let Place { directory, cookie, verifier } = self.places.borrow()[worker.index];
         let arguments = ReaddirplusArgs {

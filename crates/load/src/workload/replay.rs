@@ -1,19 +1,19 @@
-//! A recorded load, played again: the same calls, in the same order of cause and effect, at the
-//! same times or faster or slower.
+//! Replays a recorded load: the same calls, in the same order of cause and effect, at the same
+//! times or faster or slower.
 //!
-//! Handles, cookies and verifiers of the recorded server are exchanged for those that this one
-//! gives, as answers come: by position in the results of one call, by name in listings. The root of
-//! every export that was mounted is the directory of the stage, so that nothing outside of it is
-//! touched. What was there before the recording began is not there now; a call that needs it is an
-//! error that says so.
+//! Handles, cookies and verifiers of the recorded server are replaced by those of this one, as
+//! answers arrive: by position in the results of one call, by name in listings. The root of every
+//! mounted export is replaced by the directory of the stage, so that nothing outside of it is
+//! touched. Files from before the recording do not exist now; a call that needs one is an error
+//! that says so.
 //!
 //! Invariants:
-//! 1. A call begins only when all have ended that had ended when it began in the trace. So whatever
-//!    it may depend on has happened.
-//! 2. A call that ends as it did in the trace, well or with the same refusal, did what it should.
-//!    Any other answer is an error.
+//! 1. A call begins only when all calls have ended that had ended when it began in the trace. So
+//!    everything that it may depend on has happened.
+//! 2. A call is successful if it ends as it did in the trace, well or with the same refusal. Any
+//!    other answer is an error.
 //!
-//! Not asserted: 2, which is what is counted: a server may answer anything.
+//! Not asserted: 2, which is counted: a server may answer anything.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,34 +34,34 @@ use crate::stage::{Stage, Trouble};
 use crate::tally::Tally;
 use client::{CallError, results};
 
-/// What takes the place of data that was not recorded.
+/// Replaces data that was not recorded.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// How many calls may be under way.
+/// Most concurrent calls.
 const IN_FLIGHT_MAX: usize = 4096;
 
-/// What this server has in the place of what the recorded one had.
+/// Replacements for the recorded server's values.
 #[derive(Default)]
 struct Exchange {
     handles: HashMap<Bytes, Handle>,
-    /// By directory and cookie, as they were recorded.
+    /// Cookies by directory and cookie of the recording.
     cookies: HashMap<(Bytes, u64), (u64, Verifier)>,
 }
 
 struct Replay<'a> {
     stage: &'a Stage,
     entries: &'a [Entry],
-    /// `None`: as fast as causes allow.
+    /// The speed relative to the trace; `None`: as fast as causes allow.
     speed: Option<f64>,
     start: Instant,
     exchange: RefCell<Exchange>,
     tally: RefCell<Tally>,
 }
 
-/// Plays a trace at `speed` times its own, or as fast as it goes.
+/// Replays a trace at `speed` times its own, or as fast as possible.
 ///
 /// # Errors
-/// [`Trouble::Plan`], when there is nothing in it.
+/// [`Trouble::Plan`], when it is empty.
 pub async fn replay(
     stage: &Stage,
     entries: &[Entry],
@@ -90,9 +90,9 @@ pub async fn replay(
     Ok(Measured { name: name.to_owned(), elapsed, tally, processor_time })
 }
 
-/// How many calls, in the order in which they ended, have ended without a gap.
+/// Counts the calls that have ended without a gap, in the trace's order of ends.
 struct Ended {
-    /// The place of each call in that order.
+    /// The position of each call in that order.
     places: Vec<usize>,
     has_ended: Vec<bool>,
     prefix: usize,
@@ -127,8 +127,8 @@ impl Replay<'_> {
             if self.stage.watch.is_over() {
                 break;
             }
-            // Invariant 1. A call with itself among its causes would wait for ever: those that took
-            // no time by the recorder's clock.
+            // Invariant 1. A call with itself among its causes would wait for ever: a call may have
+            // taken no time by the recorder's clock.
             let causes = ends.partition_point(|&end| end < entry.begun_ns);
             let due = self.due(entry);
             loop {
@@ -160,7 +160,7 @@ impl Replay<'_> {
         self.stage.watch.progress(tally.succeeded(), tally.failed());
     }
 
-    /// When a call is due.
+    /// The due time of a call.
     fn due(&self, entry: &Entry) -> Instant {
         let first_ns = self.entries.first().map_or(0, |first| first.begun_ns);
         match self.speed {
@@ -172,7 +172,7 @@ impl Replay<'_> {
         }
     }
 
-    /// One call; gives its number when it has ended.
+    /// Makes one call; returns its index when it has ended.
     async fn one(&self, index: usize, entry: &Entry, due: Instant) -> usize {
         let Target::Nfs(procedure) = entry.target else {
             self.mounted(entry);
@@ -191,7 +191,7 @@ impl Replay<'_> {
         index
     }
 
-    /// The root of an export: the directory of the stage takes its place.
+    /// Replaces the root of an export by the directory of the stage.
     fn mounted(&self, entry: &Entry) {
         let mut from = Decoder::new(&entry.results);
         let root = from.u32().ok().filter(|&status| status == 0).and_then(|_| from.opaque(64).ok());
@@ -228,7 +228,7 @@ impl Replay<'_> {
         Ok(u64::from(entry.payload))
     }
 
-    /// The handle that has taken the place of one that was recorded.
+    /// The replacement of a recorded handle.
     fn other(&self, old: &[u8]) -> Result<Handle, String> {
         let found = self.exchange.borrow().handles.get(old).copied();
         found.ok_or_else(|| "a file that was there before the trace began".to_owned())
@@ -245,12 +245,12 @@ impl Replay<'_> {
             _ => return,
         };
         let key = (Bytes::copy_from_slice(directory), *cookie);
-        // A cookie that was never given out is one of no use: the listing begins anew.
+        // An unknown cookie is useless: the listing starts over.
         let other = self.exchange.borrow().cookies.get(&key).copied();
         (*cookie, *verifier) = other.unwrap_or_default();
     }
 
-    /// Invariant 2; and what was given takes the place of what was recorded.
+    /// Invariant 2; and replaces recorded values by those of this answer.
     fn compare(
         &self,
         entry: &Entry,
@@ -327,7 +327,7 @@ impl Exchange {
     }
 }
 
-/// The results of the recorded call and of this one, both of which went well.
+/// The results of the recorded call and of this one, both successful.
 fn both<'a, T, W>(mut recorded: Decoder<'a>, mut given: Decoder<'a>) -> Result<(T, T), DecodeError>
 where
     Outcome<T, W>: nfs::xdr::Decode<'a>,
@@ -338,12 +338,12 @@ where
     Ok((recorded.map_err(bad)?, given.map_err(bad)?))
 }
 
-/// The directory with which the arguments of a listing begin, as it was recorded.
+/// The directory of a listing, the first of its arguments, as it was recorded.
 fn directory_of(entry: &Entry) -> Result<Bytes, DecodeError> {
     Decoder::of_parts(&entry.arguments, &[]).payload(nfs::nfs3::MAX_HANDLE)
 }
 
-/// The arguments as a call has them: those of a WRITE get data again.
+/// The arguments for a call: those of a WRITE get data again.
 fn with_payload(entry: &Entry, procedure: Procedure) -> (Bytes, Vec<Bytes>) {
     if procedure != Procedure::Write {
         return (entry.arguments.clone(), Vec::new());

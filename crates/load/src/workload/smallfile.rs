@@ -8,9 +8,9 @@
 //! | CF | copies a file of 1 KiB 16000 times, over the same 160 directories |
 //! | RF | removes the copies |
 //!
-//! An export is one volume, so that a disk is a directory here. Before each change stands the
-//! LOOKUP that a client makes, as it does in the paper's times; it counts in the elapsed time, and
-//! stands apart in the latencies by procedure.
+//! An export is one volume, so that a disk is a directory here. Each change follows a client's
+//! LOOKUP, as in the paper's times; it counts in the elapsed time, and is separate in the latencies
+//! by procedure.
 
 use bytes::Bytes;
 use nfs::nfs3::arguments::{
@@ -33,7 +33,7 @@ const PARENTS: u64 = DISKS * DIRECTORIES;
 /// The size of a copy, in bytes.
 const SIZE: u32 = 1 << 10;
 
-/// One of the four.
+/// One of the four phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// CD.
@@ -46,7 +46,7 @@ pub enum Phase {
     RemoveFiles,
 }
 
-/// All four, in their order, by the names that the paper gives them.
+/// All four phases, in their order, by the paper's names.
 pub const PHASES: [(&str, Phase); 4] = [
     ("CD", Phase::MakeDirectories),
     ("RD", Phase::RemoveDirectories),
@@ -54,7 +54,7 @@ pub const PHASES: [(&str, Phase); 4] = [
     ("RF", Phase::RemoveFiles),
 ];
 
-/// The directories in which everything is made: of one disk, or of several.
+/// The parent directories of one disk, or of several.
 pub struct Tree {
     parents: Vec<Handle>,
     content: Bytes,
@@ -62,7 +62,8 @@ pub struct Tree {
 
 struct Playing<'a>(&'a Tree, Phase);
 
-/// All four phases, in their order. A plan of fewer steps than 16000 makes the directories smaller.
+/// Runs all four phases in their order. A plan of fewer steps than 16000 makes the directories
+/// smaller.
 pub(super) async fn play(stage: &Stage, name: &str) -> Result<Vec<Measured>, Trouble> {
     let tree = Tree::make(stage, DISKS).await?;
     let children = stage.plan.count.div_ceil(PARENTS).clamp(1, CHILDREN);
@@ -75,7 +76,7 @@ pub(super) async fn play(stage: &Stage, name: &str) -> Result<Vec<Measured>, Tro
 }
 
 impl Tree {
-    /// Makes the directories of so many disks.
+    /// Makes the parent directories of this many disks.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -90,12 +91,12 @@ impl Tree {
         Ok(Self { parents, content: Bytes::from(vec![b'x'; SIZE as usize]) })
     }
 
-    /// The pace at which each directory gets so many children, as fast as they are answered.
+    /// A pace at which each directory gets this many children, as fast as they are answered.
     pub fn pace(&self, children: u64) -> Pace {
         Pace { count: self.parents.len() as u64 * children, ..Pace::default() }
     }
 
-    /// Measures a phase. RD and RF remove what CD and CF have made.
+    /// Measures a phase. RD and RF remove the directories and files of CD and CF.
     pub async fn play(&self, stage: &Stage, name: &str, pace: Pace, phase: Phase) -> Measured {
         paced(stage, name, pace, &Playing(self, phase)).await
     }
@@ -133,7 +134,7 @@ impl Play for Playing<'_> {
     }
 }
 
-/// Looks for what must not be there.
+/// Looks up a name that must not exist.
 async fn absent(worker: &mut Worker, look_up: &LookupArgs<'_>) -> Step {
     match worker.call_or(look_up, Some(Status::NoEntry)).await? {
         None => Ok(()),

@@ -1,5 +1,5 @@
-//! A server double: it answers what a stage asks for, each call at once, unless it is told to lie
-//! or to wait. It keeps nothing, and its network is a pair of queues.
+//! A server double: it answers a stage's calls at once, unless a test makes it lie or wait. It
+//! stores nothing, and its network is a pair of queues.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ use nfs::xdr::Encode;
 use runtime::{Instant, Runtime};
 use sim::Executor;
 
-/// What becomes of a call that is not answered as it should be.
+/// The treatment of a call that is not answered correctly.
 #[derive(Clone, Debug)]
 pub(crate) enum Lie {
     /// The procedure refuses.
@@ -42,20 +42,20 @@ pub(crate) enum Lie {
     Silence,
     /// The connection ends.
     HangUp,
-    /// The reply comes then.
+    /// The reply comes at this time.
     Late(Instant),
 }
 
-/// The bytes that each WRITE says it has written.
+/// The count in each WRITE's answer.
 pub(crate) const WRITTEN: u32 = 64 << 10;
 
-/// Says what becomes of a call of a procedure.
+/// Decides the treatment of a call of a procedure.
 type Judge = dyn Fn(Procedure, Instant) -> Option<Lie>;
 
 pub(crate) struct Double {
     pub(crate) runtime: Runtime,
     judge: Rc<Judge>,
-    /// How many calls of NFS it was asked.
+    /// Number of NFS calls received.
     pub(crate) asked: Rc<Cell<u64>>,
 }
 
@@ -83,7 +83,7 @@ impl Double {
         Self { runtime: executor.runtime(), judge: Rc::new(judge), asked: Rc::default() }
     }
 
-    /// A stage before it.
+    /// A stage that uses it.
     pub(crate) async fn stage(&self, plan: Plan) -> Result<Stage, Trouble> {
         Stage::set(&self.runtime, self, Caller::none(), "/data", plan, Rc::new(Unwatched)).await
     }
@@ -221,7 +221,7 @@ fn attributes() -> Attributes {
     }
 }
 
-/// What a server would say that has whatever is asked for.
+/// The reply of a server with every requested object.
 fn honest(xid: u32, procedure: Procedure) -> Vec<u8> {
     let good = |results: &dyn Fn(&mut nfs::xdr::Encoder)| {
         let mut to = rpc::success(xid);

@@ -1,5 +1,5 @@
-//! A server that answers wrongly: every wrong answer is an error in the figures, by what it said,
-//! and none is among the calls that did what they should.
+//! A server that answers wrongly: every wrong answer is an error in the figures, by its message,
+//! and none is among the successful calls.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sim::Executor;
 
 use crate::double::{Double, Lie, WRITTEN, one_by_one};
 
-/// 100 GETATTRs of which every tenth is lied to.
+/// 100 GETATTRs, every tenth of which gets a lie.
 fn measure(lie: Lie) -> Measured {
     let executor = Executor::new(1);
     let asked = Cell::new(0_u64);
@@ -30,7 +30,7 @@ fn measure(lie: Lie) -> Measured {
     })
 }
 
-/// The errors that there should be: so many, with this in what they say.
+/// Checks the number of errors, and that their message contains these words.
 #[track_caller]
 fn assert_errors(lie: Lie, count: u64, succeeded: u64, words: &str) {
     let tally = measure(lie.clone()).tally;
@@ -56,7 +56,7 @@ fn results_that_cannot_be_read_are_counted() {
 
 #[test]
 fn results_that_cannot_be_right_are_counted() {
-    // The answer can be read, so the call is among the calls, and an error besides.
+    // The answer decodes, so the call counts as a call, and also as an error.
     let tally = measure(Lie::Directory).tally;
     assert_eq!((tally.of(Procedure::Getattr), tally.failed()), (100, 10));
     let (_, what) = tally.errors.keys().next().expect("an error");
@@ -109,7 +109,7 @@ fn a_workload_that_cannot_be_prepared_says_why() {
     });
 }
 
-/// Writes a file that is committed after each 256 WRITEs, where some COMMITs are refused.
+/// Writes a file that is committed after each 256 WRITEs; some COMMITs are refused.
 fn commits(refused: impl Fn(u64) -> bool + 'static) -> Measured {
     let executor = Executor::new(1);
     let asked = Cell::new(0);
@@ -130,7 +130,7 @@ fn commits(refused: impl Fn(u64) -> bool + 'static) -> Measured {
 fn what_no_commit_has_made_durable_does_not_count_and_is_told() {
     let all = commits(|_| false).tally;
     assert_eq!((all.bytes, all.failed()), (1000 * u64::from(WRITTEN), 0));
-    // The second COMMIT, or the last, of what was written behind the others.
+    // The second COMMIT, or the last one, for the writes after the others.
     for (refused, lost) in [(2, 256), (4, 1000 - 3 * 256)] {
         let tally = commits(move |number| number == refused).tally;
         assert_eq!(tally.bytes, (1000 - lost) * u64::from(WRITTEN), "without COMMIT {refused}");

@@ -1,5 +1,5 @@
-//! A load that was recorded at one server and is played to another: every call is made again, with
-//! the other's handles, and is answered as it was.
+//! A load that was recorded at one server and is replayed to another: every call is made again,
+//! with the other's handles, and gets the same answer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use trace::{Begun, Entry, MAGIC};
 
 use crate::simulated::{client, options, plan};
 
-/// What a server writes into a file, kept in memory.
+/// A server's recording file, kept in memory.
 #[derive(Default)]
 struct Recording(RefCell<Vec<u8>>);
 
@@ -36,7 +36,7 @@ async fn stage(world: &World, seed: u64) -> Stage {
     set.unwrap_or_else(|trouble| panic!("seed {seed}: {trouble}"))
 }
 
-/// All that happens to a server while a workload is played, from the first MNT on.
+/// Records all calls to a server during a workload, from the first MNT on.
 fn record(name: &str) -> Vec<Entry> {
     let world = World::new(1, options());
     world.start();
@@ -53,7 +53,7 @@ fn record(name: &str) -> Vec<Entry> {
     trace::read(&file.into()).expect("what was just written")
 }
 
-/// Plays it to another server.
+/// Replays it to another server.
 fn play(entries: &[Entry], speed: Option<f64>) -> Measured {
     let world = World::new(2, options());
     world.start();
@@ -66,7 +66,7 @@ fn play(entries: &[Entry], speed: Option<f64>) -> Measured {
     })
 }
 
-/// How many calls of NFS a trace has.
+/// The number of NFS calls in a trace.
 fn calls(entries: &[Entry]) -> u64 {
     entries.iter().filter(|entry| entry.target != trace::Target::Mnt).count() as u64
 }
@@ -87,8 +87,8 @@ fn a_trace_takes_its_own_time_or_a_part_of_it() {
     let first = entries.iter().map(|entry| entry.begun_ns).min().expect("some");
     let last = entries.iter().map(|entry| entry.begun_ns).max().expect("some");
     let recorded = Duration::from_nanos(last - first);
-    // Slowly enough that the way of each call over the network, which the server's times do not
-    // have, is little beside.
+    // Slow enough that the network delay of each call, which the server's times do not include, is
+    // small in comparison.
     for speed in [0.05, 0.1] {
         let measured = play(&entries, Some(speed));
         let expected = recorded.div_f64(speed);
@@ -101,7 +101,7 @@ fn a_trace_takes_its_own_time_or_a_part_of_it() {
 #[test]
 fn what_was_answered_otherwise_and_what_is_not_there_are_told() {
     let mut entries = record("smallfile");
-    // A MKDIR that went well is said to have been refused.
+    // Changes the outcome of a successful MKDIR to a refusal.
     let mkdir = trace::Target::Nfs(Procedure::Mkdir);
     let one = entries.iter_mut().rfind(|entry| entry.target == mkdir).expect("there are many");
     one.results = Bytes::from_static(&[0, 0, 0, 28]);
@@ -110,7 +110,7 @@ fn what_was_answered_otherwise_and_what_is_not_there_are_told() {
     let told = "NFS3_OK, where NFS3ERR_NOSPC was recorded".to_owned();
     assert_eq!(errors.get(&("MKDIR", told)), Some(&1), "{errors:?}");
 
-    // Without the MNT nobody knows the root, nor anything below it.
+    // Without the MNT the replay knows no root, and no handle below it.
     let entries: Vec<_> =
         record("rename").into_iter().filter(|entry| entry.target != trace::Target::Mnt).collect();
     let measured = play(&entries, None);

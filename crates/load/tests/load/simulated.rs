@@ -1,5 +1,5 @@
-//! Workloads against the whole server in a simulated world: the same that run over TCP, in virtual
-//! time. The same seed gives the same figures, to the nanosecond.
+//! Workloads against the whole server in a simulated world: the same as over TCP, in virtual time.
+//! The same seed gives the same figures, to the nanosecond.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ pub(crate) fn client(world: &World) -> Simulated {
     Simulated { host: world.network().host(CLIENT, None), server: SERVER }
 }
 
-/// Everything that a run leaves.
+/// All results of a run.
 struct Run {
     phases: Vec<Measured>,
     digest: u64,
@@ -29,7 +29,7 @@ struct Run {
 }
 
 impl Run {
-    /// The figures, to the last digit.
+    /// All figures, to the last digit.
     fn digits(&self) -> String {
         let mut text = format!("{:x} {}", self.digest, self.now_ns);
         for Measured { name, elapsed, tally, .. } in &self.phases {
@@ -44,7 +44,7 @@ impl Run {
     }
 }
 
-/// A volume with a log, which holds what the workloads make.
+/// A volume with a log, large enough for the workloads.
 pub(crate) fn options() -> WorldOptions {
     let mut options = WorldOptions {
         size: 64 << 20,

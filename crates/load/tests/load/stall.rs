@@ -12,7 +12,8 @@ use sim::Executor;
 
 use crate::double::{Double, Lie, one_by_one};
 
-/// Three seconds. A call takes so long, and after the first second nothing is answered for a while.
+/// Runs for three seconds. A call takes this long, and after the first second nothing is answered
+/// for a while.
 fn measure(plan: Plan, takes: Duration, answers_again_after: Duration) -> Measured {
     let executor = Executor::new(1);
     let stalls = Instant(0).after(Duration::from_secs(1));
@@ -31,7 +32,7 @@ fn measure(plan: Plan, takes: Duration, answers_again_after: Duration) -> Measur
     })
 }
 
-/// Microseconds, as the histogram rounds them: three digits.
+/// Whether a latency is right within the three digits of the histogram.
 fn is_close(latency: Duration, ms: u64) -> bool {
     latency.abs_diff(Duration::from_millis(ms)) <= Duration::from_millis(ms) / 1000
 }
@@ -41,7 +42,8 @@ fn calls_that_a_stall_keeps_from_being_made_on_time_are_in_the_figures() {
     let plan = Plan { rate: Some(100.0), ..one_by_one(Duration::from_secs(3)) };
     let measured = measure(plan, Duration::ZERO, Duration::from_secs(1));
     let series = measured.tally.headline();
-    // Due every 10 ms. Those of the stall have waited 1000, 990, ... 10 ms; all others not at all.
+    // Due every 10 ms. Those during the stall have waited 1000, 990, ... 10 ms; all others not at
+    // all.
     assert_eq!((series.count(), measured.tally.failed(), measured.tally.unstarted), (300, 0, 0));
     let expected: u64 = (1..=100).map(|hundredth| hundredth * 10).sum();
     assert_eq!(series.mean(), Duration::from_nanos(expected * 1_000_000 / 300));
@@ -54,8 +56,8 @@ fn calls_that_a_stall_keeps_from_being_made_on_time_are_in_the_figures() {
 
 #[test]
 fn without_a_rate_the_same_stall_is_one_slow_call() {
-    // What figures are when the server sets the pace: it hides its own stall. With a rate it must
-    // not, whatever a call takes.
+    // The figures of a server that sets the pace: it hides its own stall. With a rate it must not,
+    // whatever a call takes.
     let takes = Duration::from_millis(10);
     let second = Duration::from_secs(1);
     let measured = measure(one_by_one(3 * second), takes, second);
@@ -66,8 +68,8 @@ fn without_a_rate_the_same_stall_is_one_slow_call() {
 
 #[test]
 fn steps_that_could_not_begin_before_the_end_are_counted_with_what_they_waited() {
-    // The stall lasts beyond the end: of 300 steps 100 were answered, one came late, 199 never
-    // began and had waited 1990, 1980, ... 10 ms when it was over.
+    // The stall lasts beyond the end: of 300 steps 100 were answered, one was answered late, 199
+    // never began and had waited 1990, 1980, ... 10 ms at the end.
     let plan = Plan { rate: Some(100.0), ..one_by_one(Duration::from_secs(3)) };
     let measured = measure(plan, Duration::ZERO, Duration::from_secs(5));
     let series = measured.tally.headline();

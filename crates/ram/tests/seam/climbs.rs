@@ -1,4 +1,4 @@
-//! The way up from a directory, which a rename looks along while others have their turns.
+//! The walk up from a directory, which a rename makes while other tasks run.
 
 use std::pin::pin;
 
@@ -9,7 +9,7 @@ use vfs::{FileSystem, FsError, ObjectId, Requester};
 
 use crate::{Fixture, NOW, name};
 
-/// Levels that a climb looks at in one turn.
+/// Levels that the walk visits before it yields.
 const TURN: usize = STEPS_OF_A_TURN as usize;
 
 /// An engine with room for many directories.
@@ -17,7 +17,7 @@ fn roomy() -> Fixture {
     Fixture::on(Disk::new(16 << 20, NOW))
 }
 
-/// A line of directories, each in the one before, the first in the root.
+/// A chain of directories, each in the one before, the first in the root.
 fn line(fixture: &Fixture, text: &str, levels: usize) -> Vec<ObjectId> {
     let mut parent = fixture.files.root();
     let next = |level| {
@@ -27,7 +27,7 @@ fn line(fixture: &Fixture, text: &str, levels: usize) -> Vec<ObjectId> {
     (0..levels).map(next).collect()
 }
 
-/// What comes of the move of a name, if `meanwhile` happens in its first pause; and its pauses.
+/// The result of a rename, if `meanwhile` runs in its first pause; and the number of pauses.
 fn paused(
     fixture: &Fixture,
     from: (ObjectId, &str),
@@ -59,7 +59,7 @@ fn a_long_climb_gives_way() {
     assert_eq!((moved, pauses), (Ok(()), 3));
 }
 
-/// The climb has seen the whole way when the first directory on it moves below the one that is to
+/// The walk has seen the whole path when the first directory on it moves below the one that is to
 /// move.
 fn moves_below_each_other() -> Result<(), FsError> {
     let fixture = roomy();
@@ -74,7 +74,7 @@ fn of_two_directories_that_move_below_each_other_one_stays_where_it_is() {
     assert_eq!(moves_below_each_other(), Err(FsError::Invalid));
 }
 
-/// The climb has come out of a directory when that moves up, and takes what was above it in.
+/// The walk has left a directory when that moves up, and its old parent moves below it.
 fn moves_past_a_climb() -> Result<(), FsError> {
     let fixture = roomy();
     let root = fixture.files.root();

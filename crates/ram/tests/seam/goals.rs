@@ -1,4 +1,4 @@
-//! A directory that a rename names, and that goes while the rename waits for the other one.
+//! A rename whose target directory is removed while the rename waits for the other one.
 
 use std::pin::pin;
 
@@ -8,7 +8,7 @@ use vfs::{FileSystem, FsError, Requester};
 
 use crate::{Fixture, name};
 
-/// A name that is nowhere is moved to a directory whose removal comes first.
+/// A name that does not exist is moved to a directory whose removal comes first.
 fn moves_into_what_goes() -> Result<(), FsError> {
     let fixture = Fixture::new();
     let (root, who) = (fixture.files.root(), Requester::root());

@@ -1,4 +1,4 @@
-//! Who waits for what, where Updates become durable when the test says so.
+//! Which reply waits for which Update, in tests that decide when Updates become durable.
 
 mod climbs;
 mod goals;
@@ -35,7 +35,7 @@ impl Fixture {
         Self::on(Disk::new(1 << 20, NOW))
     }
 
-    /// An engine whose Updates become durable by [`Disk::make_durable`] alone.
+    /// An engine whose Updates become durable only by [`Disk::make_durable`].
     fn on(disk: Rc<Disk>) -> Self {
         let day = Duration::from_secs(86_400);
         Self::with(disk, RamOptions { delay: day..2 * day, ..RamOptions::default() })
@@ -48,7 +48,7 @@ impl Fixture {
         Self { executor, disk, files }
     }
 
-    /// Makes a file. Nobody waits for the answer.
+    /// Makes a file without waiting for the answer.
     fn create(&self, text: &str) {
         let (who, how) = (Requester::root(), CreateHow::Guarded(SetAttributes::default()));
         let root = self.files.root();
@@ -60,7 +60,8 @@ impl Fixture {
         drop(self.executor.block_on(self.files.remove(&who, root, &name(text))));
     }
 
-    /// Makes a directory, and tells its name for ever before it is durable.
+    /// Makes a directory, and looks its name up before it is durable. Returns its id once
+    /// everything is.
     fn make_directory(&self, parent: ObjectId, text: &str) -> ObjectId {
         let (who, none) = (Requester::root(), SetAttributes::default());
         drop(self.executor.block_on(self.files.mkdir(&who, parent, &name(text), none)));
@@ -74,13 +75,13 @@ impl Fixture {
         (1..=self.disk.events()).for_each(|sequence| self.disk.make_durable(sequence));
     }
 
-    /// Moves a name. Nobody waits for the answer.
+    /// Moves a name without waiting for the answer.
     fn rename(&self, from: (ObjectId, &str), to: (ObjectId, &str)) {
         let (who, old, new) = (Requester::root(), name(from.1), name(to.1));
         drop(self.executor.block_on(self.files.rename(&who, from.0, &old, to.0, &new)));
     }
 
-    /// The names in the root, if they may be told now.
+    /// The names in the root, if a listing may be answered now.
     fn told(&self) -> Option<Vec<String>> {
         let (who, mut all) = (Requester::root().who, |_: &DirectoryEntry| true);
         let listed = self.files.readdir(&who, self.files.root(), 0, false, &mut all);
@@ -90,7 +91,7 @@ impl Fixture {
         Some(names.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect())
     }
 
-    /// The power goes, and what is not durable with it.
+    /// A power cut that takes everything that is not durable.
     fn lose_the_rest(self) -> Self {
         let Self { executor, disk, files } = self;
         disk.cut(|| false);
@@ -99,7 +100,7 @@ impl Fixture {
     }
 }
 
-/// Two files are made, and only the second is durable: nobody may be told of both.
+/// Two files are made, and only the second is durable: no listing may show both.
 fn a_listing_waits_for_all_it_shows() -> Result<(), String> {
     let fixture = Fixture::new();
     fixture.create("one");
@@ -115,7 +116,8 @@ fn a_listing_waits_for_all_it_shows() -> Result<(), String> {
     }
 }
 
-/// A file goes, and another is made, whose name would fit into its place: the first may come back.
+/// A file is removed, and another is made, whose name would fit into its place: the first may come
+/// back.
 fn a_name_does_not_take_the_place_of_one_that_may_come_back() -> Result<(), String> {
     let fixture = Fixture::new();
     fixture.create("first");
@@ -130,8 +132,8 @@ fn a_name_does_not_take_the_place_of_one_that_may_come_back() -> Result<(), Stri
     }
 }
 
-/// A directory moves out of another, and that below what has moved. In neither move is anything
-/// changed that the other changes; but the second without the first is a circle.
+/// A directory moves out of another, which then moves below the first. Neither move changes
+/// anything that the other changes; but the second without the first makes a cycle.
 fn a_directory_does_not_come_below_itself() -> Result<(), String> {
     let fixture = Fixture::new();
     let root = fixture.files.root();
@@ -149,7 +151,7 @@ fn a_directory_does_not_come_below_itself() -> Result<(), String> {
     fixture.disk.platter().check(true)
 }
 
-/// A call changes what another one has changed before, and both are to be remembered.
+/// A call changes a file after another one has, and both are to be remembered.
 fn an_answer_is_not_remembered_without_what_it_shows() -> Result<(), String> {
     let fixture = Fixture::new();
     fixture.create("one");
@@ -166,8 +168,8 @@ fn an_answer_is_not_remembered_without_what_it_shows() -> Result<(), String> {
     }
 }
 
-/// A snapshot is made, and a client asks for what is in it before it is durable; then it is
-/// deleted, and a client asks before that is.
+/// A snapshot is made, and a client reads it before it is durable; then it is deleted, and a client
+/// reads it before that is durable.
 fn an_answer_about_a_snapshot_waits_until_it_is_durable() -> Result<(), String> {
     let fixture = Fixture::new();
     let who = Requester::root().who;
@@ -207,7 +209,7 @@ fn an_answer_about_a_snapshot_waits_until_it_is_durable() -> Result<(), String> 
     Ok(())
 }
 
-/// A snapshot is made while changes before it and behind it are on their way.
+/// A snapshot is made while changes before and after it are pending.
 #[test]
 fn a_snapshot_is_durable_after_all_that_it_holds() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! Snapshots, where Updates become durable when the test says so.
+//! Snapshots, in tests that decide when Updates become durable.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -22,21 +22,21 @@ impl Fixture {
         self.files.snapshots().expect("this engine has them")
     }
 
-    /// What something gives once all is durable that it waits for.
+    /// The answer of `work`, once everything that it waits for is durable.
     fn done<T>(&self, work: impl Future<Output = Sealed<T>>) -> T {
         let sealed = self.executor.block_on(work);
         self.make_all_durable();
         self.opened(sealed)
     }
 
-    /// What a name in the root names.
+    /// The object under a name in the root.
     fn found(&self, text: &str) -> ObjectId {
         let (who, name) = (Requester::root().who, name(text));
         let found = self.done(self.files.lookup(&who, self.files.root(), &name));
         found.result.expect("it is there").id
     }
 
-    /// Makes a file of so many bytes, all of which are durable, or wait in memory.
+    /// Makes a file of this many bytes, which are durable or wait in memory.
     fn large(&self, text: &str, bytes: usize, stability: Stability) -> ObjectId {
         self.create(text);
         let file = self.found(text);
@@ -46,7 +46,7 @@ impl Fixture {
         file
     }
 
-    /// Begins to make a file shorter in steps, and does something before the second.
+    /// Starts to truncate a file in steps, and runs `meanwhile` before the second.
     fn shorten(&self, file: ObjectId, meanwhile: impl FnOnce()) -> Result<(), FsError> {
         let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
         let (who, before) = (Requester::root(), self.disk.events());
@@ -157,8 +157,8 @@ fn that_nothing_of_a_snapshot_is_left_is_told_when_it_is_durable() {
     assert_eq!(fixture.listing().mtime, changed, "clients saw no change");
 }
 
-/// Also who does not wait until an answer may be given sees no snapshot that a cut may take: its
-/// number would be given to another.
+/// A client sees no snapshot that a cut may take, even without waiting until its answer may be
+/// given: the snapshot's number would be given to another one.
 #[test]
 fn a_snapshot_is_found_when_it_is_durable_and_counts_before() {
     let fixture = Fixture::new();
@@ -184,7 +184,7 @@ fn a_snapshot_is_found_when_it_is_durable_and_counts_before() {
     assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
 }
 
-/// A file is looked up in a snapshot that is deleted meanwhile.
+/// A file is looked up in a snapshot that is deleted at the same time.
 #[test]
 fn what_is_deleted_while_it_is_looked_at_is_stale_and_not_damaged() {
     let fixture = Fixture::new();
@@ -201,7 +201,7 @@ fn what_is_deleted_while_it_is_looked_at_is_stale_and_not_damaged() {
     assert_eq!(fixture.opened(looked).result.err(), Some(FsError::Stale));
 }
 
-/// A snapshot is deleted while a client looks for it, or lists it.
+/// A snapshot is deleted while a client looks it up, or lists it.
 #[test]
 fn that_a_snapshot_is_gone_is_told_when_it_is_durable_whenever_it_went() {
     let (who, then) = (Requester::root().who, name("then"));
@@ -234,7 +234,7 @@ fn a_snapshot_is_not_made_when_what_it_would_hold_is_lost() {
 }
 
 /// A truncation that the disk has stopped was answered with its failure: a snapshot shows the file
-/// as long as it is by then, and waits for nothing.
+/// with its length at that time, and waits for nothing.
 #[test]
 fn a_truncation_that_has_failed_keeps_no_snapshot_and_no_roll_back_waiting() {
     let fixture = Fixture::new();
@@ -247,7 +247,8 @@ fn a_truncation_that_has_failed_keeps_no_snapshot_and_no_roll_back_waiting() {
     assert!(fixture.done(fixture.all().roll_back(&now)).is_ok());
 }
 
-/// A file becomes shorter in steps, a snapshot waits for that, and another large file is to go.
+/// A file is truncated in steps, a snapshot waits for that, and another large file is to be
+/// removed.
 #[test]
 fn a_snapshot_that_waits_for_steps_keeps_no_call_waiting() {
     let fixture = Fixture::new();
@@ -280,8 +281,8 @@ fn a_snapshot_that_waits_for_steps_keeps_no_call_waiting() {
     assert!(fixture.opened(pinned).is_ok());
 }
 
-/// There are places for 64 changes in steps. A file more is to go, or to be replaced: the call
-/// waits for a place, and holds no directory meanwhile.
+/// There are places for 64 operations in steps. One more file is to be removed or replaced: the
+/// call waits for a place, and holds no directory lock meanwhile.
 pub(crate) fn a_removal_without_a_place_keeps_no_call_waiting() -> Result<(), String> {
     const BYTES: usize = 65 * 4096;
     for replaces in [false, true] {
@@ -381,7 +382,7 @@ fn a_stop_waits_for_what_changes_snapshots_and_is_the_end_of_that() {
     assert_eq!(fixture.disk.pending(), [], "all is at rest");
 }
 
-/// A file is looked up in a snapshot. That is deleted, by a caller that does not wait for the end.
+/// A file is looked up in a snapshot. A caller deletes that without waiting for the end.
 #[test]
 fn nothing_is_given_back_that_is_being_read() {
     let fixture = Fixture::new();
@@ -402,7 +403,7 @@ fn nothing_is_given_back_that_is_being_read() {
     });
 }
 
-/// The first listing reads from the disk, and the second finds all in memory.
+/// The first listing reads from the disk, and the second finds everything in memory.
 #[test]
 fn a_long_listing_of_snapshots_gives_way() {
     const COUNT: u32 = 3 * STEPS_OF_A_TURN;

@@ -1,5 +1,5 @@
-//! A dispatcher over an engine that has snapshots, and a client whose calls are built and whose
-//! replies are read by an independent implementation of the protocol.
+//! A dispatcher over an engine with snapshots, and a client that uses an independent implementation
+//! of the protocol for its calls and replies.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,7 +34,7 @@ const BYTES: u64 = 16 << 20;
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) fileid: u64,
-    /// Its handle, and the file id in its attributes, where both were told.
+    /// The handle, and the file id in the attributes, if the reply has both.
     pub(crate) told: Option<(nfs_fh3, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl Fixture {
         Self { executor, disk, files, dispatcher, xid: Cell::new(1) }
     }
 
-    /// The same volume after a stop.
+    /// The same volume after a restart.
     pub(crate) fn restarted(self, shown: SnapshotsShown) -> Self {
         let Self { executor, disk, files, dispatcher, .. } = self;
         executor.block_on(files.shutdown()).expect("it stops");
@@ -74,7 +74,7 @@ impl Fixture {
         Self::on(disk, shown)
     }
 
-    /// New rules hold from now on.
+    /// Replaces the rules of the export from now on.
     pub(crate) fn show(&self, shown: SnapshotsShown) {
         self.dispatcher.set_exports(exports(shown));
     }
@@ -87,7 +87,7 @@ impl Fixture {
         made.expect("it runs").into_inner().expect("a new name");
     }
 
-    /// Deletes a snapshot; all of it, if it is to `end`.
+    /// Deletes a snapshot; completely, if `end` is set.
     pub(crate) fn delete(&self, text: &str, end: bool) {
         let all = self.files.snapshots().expect("this engine has them");
         let name = Name::parse(text.as_bytes()).expect("a legal name");
@@ -157,7 +157,7 @@ impl Fixture {
         made.unwrap().obj.unwrap()
     }
 
-    /// Makes a file that holds this.
+    /// Makes a file with these contents.
     pub(crate) fn file(&self, directory: &nfs_fh3, name: &str, content: &[u8]) -> nfs_fh3 {
         let how = createhow3::GUARDED(sattr3::default());
         let args = CREATE3args { where_: at(directory, name), how };
@@ -202,7 +202,7 @@ impl Fixture {
         }
     }
 
-    /// What a path names, from a directory on.
+    /// The handle at a path from a directory.
     pub(crate) fn walk(&self, from: &nfs_fh3, path: &str) -> Result<nfs_fh3, nfsstat3> {
         path.split('/').try_fold(from.clone(), |directory, name| self.lookup(&directory, name))
     }
@@ -273,7 +273,7 @@ pub(crate) fn at<'a>(directory: &nfs_fh3, name: &'a str) -> diropargs3<'a> {
     diropargs3 { dir: directory.clone(), name: name.as_bytes().into() }
 }
 
-/// How a call ended.
+/// The status of a call.
 pub(crate) fn status<T, E>(result: Nfs3Result<T, E>) -> nfsstat3 {
     match result {
         Nfs3Result::Ok(_) => nfsstat3::NFS3_OK,

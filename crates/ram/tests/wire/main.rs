@@ -1,4 +1,4 @@
-//! Snapshots as a client meets them: over the protocol, through the server's dispatcher.
+//! Snapshots over the protocol, through the server's dispatcher.
 
 mod fixture;
 
@@ -67,7 +67,7 @@ fn each_directory_has_its_snapshots_and_they_show_what_was_there() {
         }
         for path in [
             ".snapshot/first/new",
-            "new/.snapshot/first", // it was not there
+            "new/.snapshot/first", // it did not exist then
             ".snapshot/third",
             ".snapshot/first/.snapshot",
             ".snapshot/first/deep/.snapshot",
@@ -149,7 +149,7 @@ fn where_they_are_off_nothing_of_them_is_found_and_the_name_is_theirs() {
         assert_eq!(fixture.readdir(handle, 4096).err(), Some(STALE));
     }
     assert_eq!(fixture.mount("/data/.snapshot"), Err(mountstat3::MNT3ERR_NOENT as u32));
-    // A file of that name would be in the way when they are found again.
+    // A file of that name would be in the way when the handles are found again.
     let deep = found(&fixture, &root, "deep");
     let small = found(&fixture, &deep, "small");
     let exists = nfsstat3::NFS3ERR_EXIST;
@@ -163,7 +163,7 @@ fn where_they_are_off_nothing_of_them_is_found_and_the_name_is_theirs() {
     assert!(fixture.getattr(&held).is_ok(), "the handle is good again");
 }
 
-/// How each procedure ends that would make `name` in a directory.
+/// The status of each procedure that would make `name` in a directory.
 fn making(fixture: &Fixture, directory: &nfs_fh3, name: &str) -> Vec<nfsstat3> {
     let where_ = || at(directory, name);
     let attributes = sattr3::default;
@@ -183,7 +183,7 @@ fn making(fixture: &Fixture, directory: &nfs_fh3, name: &str) -> Vec<nfsstat3> {
     all
 }
 
-/// How each procedure ends that would take `name` out of a directory.
+/// The status of each procedure that would remove `name` from a directory.
 fn taking(fixture: &Fixture, directory: &nfs_fh3, name: &str) -> [nfsstat3; 2] {
     let args = REMOVE3args { object: at(directory, name) };
     let removed = fixture.call::<REMOVE3res>(NFS_PROGRAM::NFSPROC3_REMOVE, &args);
@@ -255,7 +255,7 @@ fn the_name_by_which_they_are_found_is_taken() {
         assert_eq!(rename(&fixture, (&directory, "small"), (&root, ".snapshot")), exists);
         assert_eq!(link(&fixture, &file, (&directory, ".snapshot")), exists);
     }
-    // A directory without files is empty, whatever is found in it.
+    // A directory without files is empty, whatever lookups in it can find.
     let empty = fixture.mkdir(&root, "empty");
     fixture.pin("third");
     assert!(fixture.walk(&empty, ".snapshot/third").is_ok());
@@ -307,7 +307,7 @@ fn handles_outlive_restarts_and_are_stale_after_a_deletion() {
     check(&fixture);
     let fixture = fixture.restarted(VISIBLE);
     check(&fixture);
-    // The same name again is another snapshot.
+    // A snapshot with the same name is another snapshot.
     fixture.pin("first");
     assert_eq!(told(&fixture, &first).map(Result::err), [(); 4].map(|()| Some(STALE)));
     assert_ne!(handles(&fixture, "first"), first);
@@ -315,11 +315,11 @@ fn handles_outlive_restarts_and_are_stale_after_a_deletion() {
     assert_eq!(told(&fixture, &second).map(Result::err), [(); 4].map(|()| Some(STALE)));
 }
 
-/// Handles, and a path of each, by the file ids; and the directories that were listed.
+/// Handles and a path of each, by file id; and the directories that were listed.
 #[derive(Default)]
 struct All(BTreeMap<u64, (Vec<u8>, String)>, BTreeSet<u64>);
 
-/// Adds what is below a directory.
+/// Adds everything below a directory.
 fn gather(fixture: &Fixture, (path, directory): (&str, &nfs_fh3), all: &mut All) {
     let plain = fixture.readdir(directory, 4096).expect(path);
     let plus = fixture.readdirplus(directory, 4096);
@@ -392,7 +392,7 @@ fn what_is_durable_already_is_told_so_and_a_listing_is_no_file() {
     assert_eq!(status(target), nfsstat3::NFS3ERR_INVAL);
 }
 
-/// What a client keeps of `.snapshot` it looks at again when the snapshots are others.
+/// A client rereads its cached `.snapshot` when the set of snapshots has changed.
 #[test]
 fn the_time_of_a_listing_changes_with_what_is_in_it() {
     let (fixture, root) = furnished(HIDDEN);

@@ -1,11 +1,11 @@
 //! One connection: two ends, and a flow of bytes from each to the other.
 //!
 //! Invariants:
-//! 1. Bytes arrive in the order in which they were sent, each once, or not at all. A segment that
-//!    is lost holds up those behind it, as TCP does.
-//! 2. `unread` of a flow is at most the window: the bytes that its sender believes unread.
+//! 1. Bytes arrive in the order in which they were sent, each once, or not at all. A lost segment
+//!    delays those behind it, as in TCP.
+//! 2. `unread` of a flow is at most the window: the bytes that its sender takes for unread.
 //! 3. At most one event is scheduled for a flow, that of its first segment.
-//! 4. An end without power does nothing: what it had sent by then may arrive, unless it was lost.
+//! 4. An end without power does nothing: bytes that it had sent may arrive, unless they were lost.
 //!    An end with a kernel but without a process is closed.
 
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ pub(super) struct Connection {
     state: RefCell<State>,
 }
 
-/// Where an end is.
+/// Location of an end.
 pub(super) struct Place {
     pub(super) address: SocketAddr,
     pub(super) power: Power,
@@ -39,9 +39,9 @@ pub(super) struct Place {
 #[derive(Default)]
 struct State {
     ends: [End; 2],
-    /// From each end to the other.
+    /// One flow from each end to the other.
     flows: [Flow; 2],
-    /// Nothing passes any more.
+    /// The connection carries nothing any more.
     dead: bool,
 }
 
@@ -68,16 +68,16 @@ struct Flow {
     is_awaited: bool,
 }
 
-/// Bytes on their way; none are the end of the stream.
+/// Bytes in transit; an empty segment is the end of the stream.
 struct Segment {
     bytes: Bytes,
     departs: u64,
     arrives: u64,
-    /// How often it was sent in vain, and since when.
+    /// Number of failed transmissions, and the time of the first.
     losses: u32,
 }
 
-/// What becomes of a segment whose time has come.
+/// The outcome of a segment that is due to arrive.
 enum Arrival {
     Fits,
     Nobody,
@@ -120,7 +120,7 @@ impl Connection {
         Poll::Ready(Ok(length))
     }
 
-    /// Tells the sender of a flow, which takes its time, that bytes were read.
+    /// Notifies the sender of a flow, after a delay, that bytes were read.
     fn tell_of_room(self: &Rc<Self>, sender: usize, length: usize) {
         let connection = self.clone();
         self.network.world.after(self.network.draw_delay(), move || {
@@ -162,7 +162,7 @@ impl Connection {
         Poll::Ready(Ok(length))
     }
 
-    /// Says that nothing more will be sent.
+    /// Sends the end of the stream.
     pub(super) fn end(self: &Rc<Self>, end: usize) {
         let state = &mut *self.state.borrow_mut();
         let flow = &mut state.flows[end];
@@ -172,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// No task holds the end any more.
+    /// Closes an end that no task holds any more.
     pub(super) fn close(self: &Rc<Self>, end: usize) {
         if !self.network.world.has_kernel(&self.ends[end].power) {
             return; // invariant 4
@@ -213,7 +213,7 @@ impl Connection {
         self.network.world.after(wait_ns, move || connection.arrive(end));
     }
 
-    /// The first segment from `end` has come to where it goes.
+    /// Delivers the first segment from `end`.
     fn arrive(self: &Rc<Self>, end: usize) {
         let state = &mut *self.state.borrow_mut();
         let State { ends, flows, dead } = state;
@@ -278,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// Tells an end, which takes its time, that the other one knows nothing of the connection.
+    /// Notifies an end, after a delay, that the other one does not know the connection.
     fn reset(self: &Rc<Self>, end: usize) {
         let connection = self.clone();
         self.network.world.after(self.network.draw_delay(), move || {
@@ -300,7 +300,7 @@ impl Connection {
         wake(&mut state.writer);
     }
 
-    /// Nothing passes any more. Each end that has a time hears of it then.
+    /// Kills the connection. Each end with a time is notified then.
     pub(super) fn die(self: &Rc<Self>, heard_ns: [Option<u64>; 2]) {
         if std::mem::replace(&mut self.state.borrow_mut().dead, true) {
             return;
@@ -316,7 +316,7 @@ impl Connection {
         }
     }
 
-    /// Whether both ends have let go of it, or will never do anything again.
+    /// Whether both ends are closed, or will never do anything again.
     pub(super) fn is_over(&self) -> bool {
         self.is_over_at(0) && self.is_over_at(1)
     }

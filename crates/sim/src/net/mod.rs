@@ -1,13 +1,13 @@
 //! A network in virtual time: named hosts, ports, and connections that carry bytes.
 //!
 //! # Layers
-//! * [`NetworkOptions`]: delay, speed, loss, and how connections die. [`Mishaps`]: what becomes of
-//!   messages, for a caller that cuts the bytes of connections into some.
-//! * `Connection`: two flows of bytes, and which end hears what of them when.
-//! * [`Stream`], [`Listener`]: what tasks hold. [`Host`]: where they get them.
-//! * [`Network`]: all hosts, and the hand of fate: splits, deaths, what was counted and traced.
+//! * [`NetworkOptions`]: delay, speed, loss, and the death of connections. [`Mishaps`]: losses and
+//!   delays of messages, for a caller that splits the bytes of connections into messages.
+//! * `Connection`: two flows of bytes, and the notifications of each end.
+//! * [`Stream`], [`Listener`]: the handles of tasks. [`Host`]: where they get them.
+//! * [`Network`]: all hosts, and the interventions of a test: splits, deaths, counters and traces.
 //!
-//! The fault model is told at [`Network`], where users of the crate find it.
+//! The fault model is described at [`Network`], where users of the crate find it.
 
 mod connection;
 mod options;
@@ -32,24 +32,24 @@ use stream::Backlog;
 pub use stream::{Listener, Stream};
 pub use trace::{NetworkEvent, NetworkTraced};
 
-/// The first of the ports that a host gives out by itself.
+/// The first of the ports that a host assigns itself.
 const EPHEMERAL: u16 = 49_152;
 
 /// A network of one world.
 ///
 /// # The fault model
-/// It is what TCP makes of an IP network. Bytes arrive in order, each once. Loss shows as delay,
-/// and holds up what is behind. An end that sends to a host that cannot be reached tries again at
-/// doubling intervals, and gives up at last. A host that came back after a loss of power knows
-/// nothing of its old connections, and says so to an end that sends on them; one that sends nothing
-/// never hears of it. What a host had sent before its power went may still arrive. A process that
-/// is killed closes its connections through its kernel.
+/// It is that of TCP over an IP network. Bytes arrive in order, each once. Loss shows as delay, and
+/// delays the segments behind. An end that sends to an unreachable host retries at doubling
+/// intervals, and finally gives up. A host that has recovered from a power loss does not know its
+/// old connections, and resets them when the other end sends; an end that sends nothing never
+/// notices. Bytes that a host sent before its power loss may still arrive. The kernel closes the
+/// connections of a killed process.
 ///
-/// A connection may also die between its ends, as when something on the way forgets it: nothing
-/// passes any more, and each end hears of it at a time of its own, or never.
+/// A connection may also die between its ends, as when a device on the path forgets it: it carries
+/// nothing any more, and each end is notified at a time of its own, or never.
 ///
-/// What is not simulated: congestion, damaged bytes (checksums find them), messages that a
-/// connection doubles (it cannot).
+/// Not simulated: congestion, damaged bytes (checksums find them), messages duplicated by a
+/// connection (impossible).
 #[derive(Clone)]
 pub struct Network(Rc<Inner>);
 
@@ -81,18 +81,18 @@ impl Network {
         Self(Rc::new(Inner { world, options, prng, state: RefCell::default() }))
     }
 
-    /// What kind of network it is.
+    /// The network's options.
     pub fn options(&self) -> NetworkOptions {
         self.0.options.get()
     }
 
-    /// Makes it another kind, for what is sent from now on.
+    /// Changes the options for all later traffic.
     pub fn set_options(&self, options: NetworkOptions) {
         self.0.options.set(options);
     }
 
-    /// Puts a machine on the network under an address: it is there until it loses its power, and is
-    /// put there again after that. Without a machine it is there for ever.
+    /// Puts a machine on the network under an address: it stays until it loses its power, and must
+    /// be put there again after that. A host without a machine stays for ever.
     pub fn host(&self, address: IpAddr, machine: Option<&Machine>) -> Host {
         let power = machine.map_or_else(|| self.0.world.new_power(), Machine::power);
         let hosts = &mut self.0.state.borrow_mut().hosts;
@@ -101,22 +101,22 @@ impl Network {
         Host { network: self.0.clone(), address, power, incarnation }
     }
 
-    /// Nothing passes between two hosts from now on. Neither is told.
+    /// Blocks all traffic between two hosts from now on. Neither is notified.
     pub fn split(&self, one: IpAddr, other: IpAddr) {
         let hosts = pair(one, other);
         self.0.state.borrow_mut().splits.insert(hosts);
         self.0.happen(NetworkEvent::Split { hosts, healed: false });
     }
 
-    /// Lets everything pass again.
+    /// Unblocks the traffic.
     pub fn heal(&self, one: IpAddr, other: IpAddr) {
         let hosts = pair(one, other);
         self.0.state.borrow_mut().splits.remove(&hosts);
         self.0.happen(NetworkEvent::Split { hosts, healed: true });
     }
 
-    /// Kills a connection. The end that asked for it and the one that accepted it hear of it after
-    /// their times, or never.
+    /// Kills a connection. The ends that requested and accepted it are notified after their times,
+    /// or never.
     pub fn kill(&self, connection: u64, heard: [Option<Duration>; 2]) {
         let found = self.0.state.borrow().connections.get(&connection).and_then(Weak::upgrade);
         if let Some(connection) = found {
@@ -124,7 +124,7 @@ impl Network {
         }
     }
 
-    /// The connections that live, at one of their ends at least.
+    /// The connections with at least one live end.
     pub fn connections(&self) -> Vec<u64> {
         let state = self.0.state.borrow();
         let live = |weak: &Weak<Connection>| weak.upgrade().is_some_and(|it| !it.is_over());
@@ -132,22 +132,22 @@ impl Network {
         live.map(|(&id, _)| id).collect()
     }
 
-    /// When the copies of one message are to be sent, from now: none, one or two.
+    /// The delays of the copies of one message: none, one or two.
     pub fn fate(&self, mishaps: &Mishaps) -> Vec<Duration> {
         mishaps.draw(&mut self.0.prng.borrow_mut())
     }
 
-    /// What it has carried.
+    /// The traffic so far.
     pub fn counters(&self) -> NetworkCounters {
         self.0.state.borrow().counters
     }
 
-    /// Records from now on, forgetting what was recorded.
+    /// Starts recording, and drops any earlier recording.
     pub fn start_trace(&self) {
         self.0.state.borrow_mut().trace = Some(Vec::new());
     }
 
-    /// What has been recorded.
+    /// The recording.
     ///
     /// # Panics
     /// When [`Network::start_trace`] was not called.
@@ -171,7 +171,7 @@ impl Host {
         self.address
     }
 
-    /// Which of the hosts that have had its address it is, counted from 1.
+    /// The host's number among those that have had its address, counted from 1.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -179,7 +179,7 @@ impl Host {
     /// Accepts connections to a port.
     ///
     /// # Errors
-    /// When another listener does so already.
+    /// When the port has a listener already.
     pub fn listen(&self, port: u16) -> io::Result<Listener> {
         let address = SocketAddr::new(self.address, port);
         let state = &mut *self.network.state.borrow_mut();
@@ -191,7 +191,7 @@ impl Host {
         Ok(Listener { network: self.network.clone(), address, backlog })
     }
 
-    /// Connects from a port, or from any that is free if it is 0.
+    /// Connects from a port, or from any free one if it is 0.
     ///
     /// # Errors
     /// `AddrInUse` when the port has a connection to that address, `ConnectionRefused` when no
@@ -212,12 +212,12 @@ impl Host {
             .depart();
         match answer.await {
             Ok(answer) => answer,
-            Err(oneshot::Canceled) => std::future::pending().await, // the power went
+            Err(oneshot::Canceled) => std::future::pending().await, // the power was cut
         }
     }
 }
 
-/// A host asks for a connection.
+/// A connection attempt of a host.
 struct Attempt {
     network: Rc<Inner>,
     from: Place,
@@ -310,7 +310,7 @@ impl Inner {
         self.options.get().delay.draw(&mut self.prng.borrow_mut())
     }
 
-    /// How often a segment is lost before it arrives.
+    /// The number of times a segment is lost before it arrives.
     fn draw_losses(&self) -> u32 {
         let (prng, per_mille) = (&mut self.prng.borrow_mut(), self.options.get().loss_per_mille);
         let losses = (0..8).take_while(|_| prng.chance(per_mille, 1000)).count();
@@ -332,7 +332,7 @@ impl Inner {
         *port
     }
 
-    /// Whether that pair of addresses has a connection, in the eyes of the end that asked for it.
+    /// Whether the end that requests a connection has one between these two addresses.
     fn is_connected(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let state = self.state.borrow();
         let mut live = state.connections.values().filter_map(Weak::upgrade);
@@ -372,7 +372,7 @@ impl Inner {
         state.next
     }
 
-    /// Counts, traces, and feeds the digest: everything that happens comes through here.
+    /// Counts, traces and hashes an event: every event passes here.
     fn happen(&self, event: NetworkEvent) {
         self.world.record(|digest| event.add_to(digest));
         let (serial, at) = (self.world.next_serial(), self.world.now());

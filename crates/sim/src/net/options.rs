@@ -1,15 +1,15 @@
-//! What kind of network it is, and what became of what was sent.
+//! Options of a network, and counters of its traffic.
 
 use std::time::Duration;
 
 use crate::Prng;
 
-/// How long a segment is on its way, one way.
+/// The delay of a segment, one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// As a rule, in nanoseconds.
+    /// The usual delay, in nanoseconds.
     pub usual_ns: (u64, u64),
-    /// So many of a thousand are late,
+    /// Segments per thousand that are late,
     pub late_per_mille: u64,
     /// by this, in nanoseconds.
     pub late_ns: (u64, u64),
@@ -23,40 +23,40 @@ impl Delay {
     }
 }
 
-/// How connections die, when neither end closes them.
+/// The death of connections that neither end closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Death {
-    /// How long one lives, in nanoseconds.
+    /// The lifetime of a connection, in nanoseconds.
     pub after_ns: (u64, u64),
-    /// How long it takes an end to hear of it, each for itself, in nanoseconds.
+    /// The delay of each end's notification, in nanoseconds.
     pub heard_ns: (u64, u64),
-    /// So many of a thousand ends never hear of it, unless they have something to send and give up.
+    /// Ends per thousand that are never notified, unless they send and give up.
     pub unheard_per_mille: u64,
 }
 
-/// What kind of network it is.
+/// Options of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkOptions {
-    /// How long a segment is on its way.
+    /// The delay of a segment.
     pub delay: Delay,
-    /// Every byte on the line, in picoseconds, for each direction of each connection.
+    /// Transmission time of a byte, in picoseconds, for each direction of each connection.
     pub byte_ps: u64,
-    /// The longest segment, in bytes. They are of any length up to it.
+    /// The longest segment, in bytes. Lengths are random up to it.
     pub segment_max: usize,
-    /// Bytes of one direction that were sent and not read yet: the most.
+    /// Most bytes of one direction that were sent and not read yet.
     pub window: usize,
-    /// So many segments of a thousand are lost, and sent again.
+    /// Segments per thousand that are lost and retransmitted.
     pub loss_per_mille: u64,
-    /// The time after which a segment is sent again, in nanoseconds. It doubles each time.
+    /// The retransmission timeout of a segment, in nanoseconds. It doubles each time.
     pub retransmit_ns: u64,
     /// The time after which a sender gives up, in nanoseconds.
     pub give_up_ns: u64,
-    /// How connections die.
+    /// The death of connections, if they die.
     pub death: Option<Death>,
 }
 
 impl Default for NetworkOptions {
-    /// A local network of one gigabit a second that loses nothing.
+    /// A local network of one gigabit a second without losses.
     fn default() -> Self {
         Self {
             delay: Delay { usual_ns: (20_000, 120_000), late_per_mille: 0, late_ns: (0, 0) },
@@ -72,7 +72,7 @@ impl Default for NetworkOptions {
 }
 
 impl NetworkOptions {
-    /// One that loses, delays and breaks: a bad day of a wireless network.
+    /// A network that loses, delays and breaks: a bad day of a wireless network.
     pub fn bad() -> Self {
         Self {
             delay: Delay {
@@ -95,22 +95,22 @@ impl NetworkOptions {
     }
 }
 
-/// What becomes of messages that a sender sends again when it hears nothing. The connections lose
-/// nothing; this is for a caller that cuts their bytes into messages, at either end.
+/// Mishaps of messages that a sender repeats when no reply arrives. The connections lose nothing;
+/// this is for a caller that splits their bytes into messages, at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mishaps {
-    /// So many of a thousand are never sent.
+    /// Messages per thousand that are never sent.
     pub dropped_per_mille: u64,
-    /// So many of a thousand are sent twice.
+    /// Messages per thousand that are sent twice.
     pub doubled_per_mille: u64,
-    /// So many of a thousand wait, and are overtaken by later ones,
+    /// Messages per thousand that wait, and are overtaken by later ones,
     pub late_per_mille: u64,
-    /// for so long, in nanoseconds.
+    /// with this delay, in nanoseconds.
     pub late_ns: (u64, u64),
 }
 
 impl Mishaps {
-    /// All of them, often.
+    /// All mishaps, often.
     pub fn many() -> Self {
         Self {
             dropped_per_mille: 50,
@@ -120,7 +120,7 @@ impl Mishaps {
         }
     }
 
-    /// When the copies of one message are sent, from now.
+    /// The delays of the copies of one message.
     pub(super) fn draw(&self, prng: &mut Prng) -> Vec<Duration> {
         let copies = match prng.below(1000) {
             roll if roll < self.dropped_per_mille => 0,
@@ -138,21 +138,21 @@ impl Mishaps {
     }
 }
 
-/// What a network has carried.
+/// Counters of a network's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkCounters {
-    /// Connections that were made.
+    /// Connections made.
     pub connections: u64,
-    /// Attempts that were refused, or given up.
+    /// Attempts that were refused or given up.
     pub refused: u64,
-    /// Segments that were sent, each counted once.
+    /// Segments sent, each counted once.
     pub segments: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Segments that were lost or found no host, and were sent again.
+    /// Segments that were lost or found no host, and were retransmitted.
     pub retransmissions: u64,
     /// Connections that died.
     pub deaths: u64,
-    /// Ends that were told that their connection is no more, or gave it up.
+    /// Ends that were notified of the loss of their connection, or gave it up.
     pub failures: u64,
 }

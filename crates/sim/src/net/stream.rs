@@ -1,4 +1,4 @@
-//! What tasks hold of a network: the ends of connections, and the tasks that wait for new ones.
+//! The handles of tasks: the ends of connections, and listeners.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use super::Inner;
 use super::connection::Connection;
 
-/// One end of a connection. One task may read and another write; to be dropped is to close it.
+/// One end of a connection. One task may read and another write; dropping it closes it.
 pub struct Stream {
     pub(super) connection: Rc<Connection>,
     pub(super) end: usize,
@@ -33,12 +33,12 @@ impl Stream {
         self.connection.ends[1 - self.end].address
     }
 
-    /// Which of the hosts that have had the peer's address it is, counted from 1.
+    /// The peer host's number among those that have had its address, counted from 1.
     pub fn peer_incarnation(&self) -> u64 {
         self.connection.ends[1 - self.end].incarnation
     }
 
-    /// Reads what has arrived, at least a byte; zero bytes at the end of the stream.
+    /// Reads received bytes, at least one; zero bytes at the end of the stream.
     pub fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -50,20 +50,20 @@ impl Stream {
     /// The same as a future.
     ///
     /// # Errors
-    /// When the connection is known to be no more.
+    /// When this end has been notified of the loss of the connection.
     pub async fn read(&self, target: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(context, target)).await
     }
 
-    /// Sends as much as there is room for, at least a byte.
+    /// Sends as many bytes as there is room for, at least one.
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.connection.poll_write(self.end, context, bytes)
     }
 
-    /// Sends all of it. That says nothing about its arrival.
+    /// Sends all bytes. Completion does not mean that they have arrived.
     ///
     /// # Errors
-    /// When the connection is known to be no more.
+    /// When this end has been notified of the loss of the connection.
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let length = poll_fn(|context| self.poll_write(context, bytes)).await?;
@@ -72,7 +72,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Says that nothing more will be sent. What the other end sends can still be read.
+    /// Ends the stream in this direction. The other end's bytes can still be read.
     pub fn shutdown(&self) {
         self.connection.end(self.end);
     }
@@ -84,14 +84,14 @@ impl Drop for Stream {
     }
 }
 
-/// Connections that wait to be accepted, and the task that waits for them.
+/// Connections to be accepted, and the task that waits for them.
 #[derive(Default)]
 pub(super) struct Backlog {
     pub(super) waiting: VecDeque<Stream>,
     pub(super) waker: Option<Waker>,
 }
 
-/// Accepts connections to a port. When it is dropped they are refused.
+/// Accepts connections to a port. Refuses them once it is dropped.
 pub struct Listener {
     pub(super) network: Rc<Inner>,
     pub(super) address: SocketAddr,

@@ -1,4 +1,4 @@
-//! All that happened on a network.
+//! The recorded events of a network.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -7,27 +7,27 @@ use runtime::Instant;
 
 use crate::Digest;
 
-/// Something that happened on a network. An end of a connection is 0 where it was asked for, and
-/// 1 where it was accepted.
+/// An event of a network. The end of a connection that requested it is 0, the one that accepted it
+/// is 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkEvent {
     /// A connection was made.
     Connected {
         /// Its number.
         connection: u64,
-        /// The end that asked.
+        /// The end that requested it.
         from: SocketAddr,
-        /// The end that was asked.
+        /// The end that accepted it.
         to: SocketAddr,
     },
-    /// No listener would have accepted it.
+    /// An attempt found no listener.
     Refused {
-        /// The end that asked.
+        /// The end that requested it.
         from: SocketAddr,
-        /// The end that was asked.
+        /// The end that refused it.
         to: SocketAddr,
     },
-    /// An end sent a segment; an empty one is the end of what it sends.
+    /// An end sent a segment; an empty one ends the stream.
     Sent {
         /// The number of the connection.
         connection: u64,
@@ -36,7 +36,7 @@ pub enum NetworkEvent {
         /// Bytes.
         length: usize,
     },
-    /// It arrived.
+    /// A segment arrived.
     Arrived {
         /// The number of the connection.
         connection: u64,
@@ -45,20 +45,20 @@ pub enum NetworkEvent {
         /// Bytes.
         length: usize,
     },
-    /// It found no host, and will be sent again.
+    /// A segment found no host, and will be retransmitted.
     Unreachable {
         /// The number of the connection.
         connection: u64,
         /// The end that sent.
         end: usize,
     },
-    /// An end was told that the connection is no more, or gave it up.
+    /// An end was notified of the loss of the connection, or gave it up.
     Failed {
         /// The number of the connection.
         connection: u64,
         /// The end.
         end: usize,
-        /// What it was told.
+        /// The error that it got.
         kind: ErrorKind,
     },
     /// A connection died.
@@ -66,23 +66,23 @@ pub enum NetworkEvent {
         /// Its number.
         connection: u64,
     },
-    /// Two hosts can no more reach each other, or can again.
+    /// Two hosts can no longer reach each other, or can again.
     Split {
         /// The hosts.
         hosts: [IpAddr; 2],
-        /// Whether they can.
+        /// Whether they can again.
         healed: bool,
     },
 }
 
-/// An event with its time and its place among all events of its world.
+/// An event with its time and its position among all events of its world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkTraced {
     /// Grows over the network and all disks of a world.
     pub serial: u64,
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// What.
+    /// The event.
     pub event: NetworkEvent,
 }
 

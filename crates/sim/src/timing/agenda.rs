@@ -1,9 +1,9 @@
-//! The answers that are known already, and when they are given.
+//! Known answers, by their times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Tickets by the time of their answers; those of one time in the order of their numbers.
+/// Tickets by the time of their answers; for one time in the order of their numbers.
 #[derive(Default)]
 pub(super) struct Agenda(BinaryHeap<Reverse<(u64, u64)>>);
 
@@ -16,7 +16,7 @@ impl Agenda {
         self.0.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// Takes out what is answered by now.
+    /// Removes and returns the tickets that are due.
     pub(super) fn due(&mut self, now_ns: u64) -> Vec<u64> {
         let mut tickets = Vec::new();
         while let Some(Reverse((at_ns, ticket))) = self.0.peek().copied() {

@@ -1,13 +1,13 @@
-//! A mechanical disk at work: what waits for the arm, what for the bus, what for the cache.
+//! A mechanical disk at work: the queues for the arm, the bus and the cache.
 //!
 //! Invariants:
-//! 1. The arm does one job at a time. While calls wait for it that it can begin, it does not rest.
-//! 2. What is in the write cache goes behind the calls of the host, unless a flush or a write
-//!    waits for it: then it is chosen from like them.
-//! 3. A flush that was asked for after a write was answered is answered after that write has
+//! 1. The arm does one job at a time. It never rests while a call that it can begin is waiting.
+//! 2. Destaging the write cache comes after the calls of the host, unless a flush or a write waits
+//!    for it: then the scheduler treats it like them.
+//! 3. A flush that was requested after a write was answered is answered after that write has
 //!    reached the platters.
 //!
-//! Not asserted: 2, which is how the next job is chosen; 3, which the write cache tells.
+//! Not asserted: 2, which is how the next job is chosen; 3, which the write cache ensures.
 
 use std::collections::VecDeque;
 
@@ -31,30 +31,30 @@ pub(super) struct Drive {
     cache: WriteCache,
     /// Writes that wait for room in the cache.
     outside: VecDeque<Job>,
-    /// Flushes that wait: the ticket, the last extent that it covers, and its earliest answer.
+    /// Waiting flushes: the ticket, the last extent that it covers, and its earliest answer.
     flushes: Vec<(u64, u64, u64)>,
     read_ahead: ReadAhead,
     agenda: Agenda,
     bus_free_ns: u64,
-    /// Where the last job ended: the elevator is here.
+    /// The end of the last job: the position of the elevator.
     swept_to: u64,
 }
 
-/// Where a job waits, and at which place.
+/// The queue of a job, and its index there.
 #[derive(Clone, Copy)]
 enum Source {
     Host(usize),
     Cache(usize),
 }
 
-/// What the arm does.
+/// The current job of the arm.
 struct Busy {
     until_ns: u64,
     is_destage: bool,
 }
 
 impl Drive {
-    /// A drive as it is made of `spec`, which turns as it happens to.
+    /// A drive with this specification, at a random angle.
     pub(super) fn new(spec: Mechanical, prng: &mut Prng) -> Self {
         let platters = spec.platters();
         let arm = Arm::new(platters, prng.below(platters.rotation_ns));
@@ -88,7 +88,7 @@ impl Drive {
         }
     }
 
-    /// When so many bytes have gone over the bus that can begin at `from_ns`.
+    /// The time when this many sectors have crossed the bus, if they can start at `from_ns`.
     fn bus(&mut self, from_ns: u64, sectors: u64) -> u64 {
         let start_ns = from_ns.max(self.bus_free_ns);
         let bytes = sectors * SECTOR_SIZE as u64;
@@ -120,7 +120,7 @@ impl Drive {
         }
     }
 
-    /// Lets writes into the cache while there is room, in the order of their coming.
+    /// Admits writes to the cache while there is room, in the order of their arrival.
     fn admit(&mut self, now_ns: u64) {
         while let Some(job) = self.outside.front().copied() {
             if !self.cache.take(Job { ticket: None, ..job }) {
@@ -195,8 +195,8 @@ impl Drive {
         let answer_ns = match (job.is_read, self.spec.pipelined) {
             (false, _) => passed_ns.max(job.data_ns),
             (true, false) => self.bus(passed_ns, sectors),
-            // The bus runs beside the heads. It is taken from the start on: a call that comes while
-            // the arm is on its way would else wait for a bus that is idle.
+            // The bus runs in parallel with the heads. It is reserved from the start on: otherwise
+            // a call that arrives while the arm is moving would wait for an idle bus.
             (true, true) => self.bus(job.ready_ns, sectors).max(passed_ns),
         };
         let until_ns = if self.spec.pipelined { passed_ns } else { answer_ns };
@@ -207,7 +207,7 @@ impl Drive {
         }
     }
 
-    /// When the heads are done with a job.
+    /// The time when the heads finish a job.
     fn pass(&mut self, start_ns: u64, job: &Job) -> u64 {
         if job.is_read {
             let range = (job.first, job.end);

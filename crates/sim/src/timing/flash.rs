@@ -1,36 +1,36 @@
-//! A disk of flash: many chips that work side by side, behind one command path and one bus.
+//! A flash disk: many chips that work in parallel, behind one command path and one bus.
 //!
-//! Nothing here depends on what comes later, so that every answer is known when its call comes.
-//! Pages go to the channels round robin by their address. Reads go before programs; a program
-//! that comes after a read on its channel waits for it, one that was under way does not suffer.
-//! Deliberately absent: collecting garbage, wear, and the slowness of a disk that is full.
+//! No answer depends on later calls, so every answer is known when its call arrives. Pages go to
+//! the channels round robin by their address. Reads go before programs; a program that arrives
+//! after a read on its channel waits for it, one in progress is not delayed. Deliberately absent:
+//! garbage collection, wear, and the slowness of a full disk.
 
 use std::collections::VecDeque;
 
 use super::agenda::Agenda;
 use super::{Kind, Machine, Request, duration_ns};
 
-/// What a disk of flash is made of.
+/// The parameters of a flash disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flash {
-    /// What each call costs before anything else.
+    /// The overhead of each call.
     pub command_ns: u64,
-    /// The speed of the way to the host.
+    /// The speed of the bus to the host.
     pub bus_bytes_per_second: u64,
-    /// What works side by side.
+    /// Channels that work in parallel.
     pub channels: u32,
-    /// What a channel reads or programs at once, in bytes.
+    /// The unit that a channel reads or programs, in bytes.
     pub page_bytes: u32,
     /// To read a page.
     pub read_ns: u64,
     /// To program a page.
     pub program_ns: u64,
-    /// Plain writes are answered when they are in a cache of so many bytes.
+    /// Plain writes are answered once they are in a cache of this size.
     pub cache_bytes: u64,
-    /// Whether that cache outlives the power: then a flush and a through write need not wait for
-    /// a program. It is a matter of time alone; what a cut may take is what it always may.
+    /// Whether that cache survives a power loss: then a flush and a through write need not wait for
+    /// a program. This affects time alone; a cut may take the same as always.
     pub protected: bool,
-    /// What a flush costs beside the programs that it waits for.
+    /// The cost of a flush beside the programs that it waits for.
     pub flush_ns: u64,
 }
 
@@ -43,7 +43,7 @@ impl Flash {
     }
 }
 
-/// Until when a channel is taken.
+/// The times until when a channel is busy.
 #[derive(Clone, Copy, Default)]
 struct Channel {
     reads_ns: u64,
@@ -54,7 +54,7 @@ struct Chips {
     spec: Flash,
     channels: Vec<Channel>,
     bus_free_ns: u64,
-    /// Writes in the cache: when each has been programmed, and its bytes. Ordered by time.
+    /// Writes in the cache: the time when each has been programmed, and its bytes. Ordered by time.
     programs: VecDeque<(u64, u64)>,
     cached: u64,
     agenda: Agenda,
@@ -81,14 +81,14 @@ impl Chips {
             channel.reads_ns = channel.reads_ns.max(from_ns) + self.spec.read_ns;
             last_ns = last_ns.max(channel.reads_ns);
         }
-        // The bus runs beside the chips. It is taken from the start on, not from when the chips are
-        // done: a call that comes meanwhile would else wait for a bus that is idle.
+        // The bus runs in parallel with the chips. It is reserved from the start on, not from when
+        // the chips are done: otherwise a call that arrives meanwhile would wait for an idle bus.
         let page_bytes = request.length.min(u64::from(self.spec.page_bytes));
         let last_page_ns = duration_ns(page_bytes, self.spec.bus_bytes_per_second);
         self.bus(from_ns, request.length).max(last_ns + last_page_ns)
     }
 
-    /// When all pages of a write have been programmed that can begin at `from_ns`.
+    /// The time when all pages of a write have been programmed, if it can start at `from_ns`.
     fn program(&mut self, from_ns: u64, request: &Request) -> u64 {
         let mut last_ns = from_ns;
         for channel in self.pages(request) {
@@ -100,7 +100,7 @@ impl Chips {
         last_ns
     }
 
-    /// When there is room for so many bytes, at `now_ns` or later.
+    /// The time from `now_ns` on when there is room for this many bytes.
     fn room_at(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let mut at_ns = now_ns;
         while let Some(&(done_ns, done_bytes)) = self.programs.front() {

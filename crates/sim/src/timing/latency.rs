@@ -1,10 +1,9 @@
-//! How long a disk takes when chance decides.
+//! Random latencies of a disk.
 
 use super::Kind;
 use crate::prng::Prng;
 
-/// How long the verbs take when chance decides: from the first to the second number, and more
-/// with the length.
+/// Random latencies of the verbs: from the first to the second number, and more with the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// A read, in nanoseconds.
@@ -33,7 +32,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// How long a call takes.
+    /// The latency of a call.
     pub(crate) fn draw(&self, kind: Kind, length: u64, prng: &mut Prng) -> u64 {
         let (low_ns, high_ns) = match kind {
             Kind::Read => self.read_ns,

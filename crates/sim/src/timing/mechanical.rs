@@ -1,4 +1,4 @@
-//! What a mechanical disk is made of.
+//! The parameters of a mechanical disk.
 
 use block::platters::{Platters, Zone};
 
@@ -6,61 +6,61 @@ use super::SECOND_NS;
 use super::queue::Scheduler;
 use crate::image::SECTOR_SIZE;
 
-/// A disk with platters and an arm. An image that is smaller than the disk lies on its outermost
+/// A disk with platters and an arm. An image that is smaller than the disk occupies its outermost
 /// cylinders, as a partition would.
 ///
-/// A read takes the command's overhead, the way of the arm (`a + b * sqrt(d) + c * d` through the
-/// three figures given), the rest of a turn, and the passing of its sectors with a change of head
-/// or cylinder between tracks; the bus runs beside that and ends no earlier. A write does the
-/// same, its data ahead of it.
+/// A read takes the command's overhead, the seek of the arm (`a + b * sqrt(d) + c * d` through the
+/// three figures given), the rotational delay, and the passing of its sectors with a change of head
+/// or cylinder between tracks; the bus runs in parallel with that and ends no earlier. A write does
+/// the same, its data ahead of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mechanical {
     /// The cylinders, the outermost first.
     pub zones: &'static [Zone],
     /// Surfaces, each with its head.
     pub heads: u32,
-    /// Turns in a minute.
+    /// Revolutions per minute.
     pub rpm: u32,
-    /// From a cylinder to the next, settling included.
+    /// Seek to the next cylinder, settling included.
     pub seek_single_ns: u64,
-    /// The mean over all pairs of cylinders.
+    /// The mean seek over all pairs of cylinders.
     pub seek_average_ns: u64,
-    /// From the first cylinder to the last.
+    /// Seek from the first cylinder to the last.
     pub seek_full_ns: u64,
-    /// From a head to another on the same cylinder.
+    /// Switch to another head on the same cylinder.
     pub head_switch_ns: u64,
-    /// What each call costs before anything moves.
+    /// The overhead of each call before any motion.
     pub command_ns: u64,
-    /// The speed of the way to the host.
+    /// The speed of the bus to the host.
     pub bus_bytes_per_second: u64,
-    /// Whether commands and the bus run beside the arm. Without, each waits for the other: a call
-    /// is taken up when the one before is answered, and a write moves nothing until its data is
-    /// in the controller.
+    /// Whether commands and the bus run in parallel with the arm. If not, each waits for the other:
+    /// a call starts when the one before is answered, and the arm does not move for a write until
+    /// its data is in the controller.
     pub pipelined: bool,
-    /// How calls that wait are ordered.
+    /// The order of waiting calls.
     pub scheduler: Scheduler,
-    /// So many of the oldest calls does the scheduler choose among.
+    /// The number of oldest calls among which the scheduler chooses.
     pub queue_depth: usize,
-    /// After a read the disk reads on into a buffer of so many bytes, until something else is to
-    /// be done. There is one such buffer, and what does not go on in it empties it.
+    /// After a read the disk reads ahead into a buffer of this size, until it has other work. There
+    /// is one such buffer, and a read that does not continue it empties it.
     pub read_ahead_bytes: u64,
-    /// Plain writes are answered when they are in a volatile cache of so many bytes, and written
-    /// when there is nothing better to do, when room is needed, or for a flush.
+    /// Plain writes are answered once they are in a volatile cache of this size, and written when
+    /// the disk is idle, when room is needed, or for a flush.
     pub write_cache_bytes: u64,
 }
 
 impl Mechanical {
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn capacity(&self) -> u64 {
         self.platters().sectors() * SECTOR_SIZE as u64
     }
 
-    /// One turn.
+    /// The time of one revolution.
     pub fn rotation_ns(&self) -> u64 {
         60 * SECOND_NS / u64::from(self.rpm)
     }
 
-    /// Where its sectors lie.
+    /// The layout of its sectors.
     pub fn platters(&self) -> Platters {
         Platters {
             zones: self.zones,

@@ -1,19 +1,19 @@
-//! How long a disk takes: what is inside of it, and which call has to wait for which.
+//! The latencies of disks: models of their parts, and of the queues of calls.
 //!
-//! A [`Timing`] is a description, and a [`Machine`] is one at work. A machine knows when calls
-//! were accepted and says when each is answered; it never sees a byte of theirs. What a call does
-//! to the medium, and what a cut may leave of it, is decided elsewhere and taken at its worst for
-//! every machine: a model may thus be wrong about time without hiding a mistake.
+//! A [`Timing`] is a description, and a [`Machine`] is one at work. A machine knows when calls were
+//! accepted and decides when each is answered; it never sees their bytes. The effect of a call on
+//! the medium, and the losses of a cut, are decided elsewhere, in the worst case for every machine:
+//! so a wrong model of time cannot hide a mistake.
 //!
 //! # Layers
 //! * [`block::platters`]: the arithmetic of arms and tracks.
-//! * `drive`: an arm, a queue, a buffer that reads ahead, a write cache.
-//! * `flash` and `nvram`: no moving parts, and answers known as soon as a call comes.
-//! * [`presets`]: particular disks, and where each of their numbers comes from.
+//! * `drive`: an arm, a queue, a read-ahead buffer, a write cache.
+//! * `flash` and `nvram`: no moving parts, and answers known as soon as a call arrives.
+//! * [`presets`]: particular disks, and the sources of their numbers.
 //!
-//! Deliberately absent: drift. A machine's only chance is the angle of its spindle at the start.
-//! All arithmetic is in whole nanoseconds, and in floating point only where IEEE 754 fixes every
-//! bit (the square root of the seek curve), so that a seed means the same on every computer.
+//! Deliberately absent: drift. The only random value of a machine is the initial angle of its
+//! spindle. All arithmetic is in whole nanoseconds, and in floating point only where IEEE 754 fixes
+//! every bit (the square root of the seek curve), so that a seed means the same on every computer.
 
 mod agenda;
 mod drive;
@@ -38,17 +38,17 @@ use crate::prng::Prng;
 /// Nanoseconds in a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How long everything takes.
+/// The latencies of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// Latencies at random, so that calls that overlap are answered in any order. Nothing queues:
-    /// for finding mistakes, not for predicting speed.
+    /// Random latencies, so that overlapping calls are answered in any order. Nothing queues: for
+    /// finding mistakes, not for predicting speed.
     Random(Latency),
     /// Platters and an arm.
     Mechanical(Mechanical),
     /// Flash behind channels.
     Flash(Flash),
-    /// Memory that outlives the power. Its writes are durable when they are answered.
+    /// Memory that survives a power loss. Its writes are durable when they are answered.
     Nvram(Nvram),
 }
 
@@ -59,7 +59,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The size in bytes of a disk that has one by its making.
+    /// The size in bytes, if the model of the disk defines one.
     pub fn capacity(&self) -> Option<u64> {
         match self {
             Timing::Mechanical(mechanical) => Some(mechanical.capacity()),
@@ -67,12 +67,12 @@ impl Timing {
         }
     }
 
-    /// Whether every write that is answered is durable.
+    /// Whether every answered write is durable.
     pub(crate) fn is_stable(&self) -> bool {
         matches!(self, Timing::Nvram(_))
     }
 
-    /// What does it; `None` when latencies are random.
+    /// The machine; `None` when latencies are random.
     pub(crate) fn machine(&self, prng: &mut Prng) -> Option<Box<dyn Machine>> {
         match self {
             Timing::Random(_) => None,
@@ -83,7 +83,7 @@ impl Timing {
     }
 }
 
-/// What a call asks for.
+/// The verb of a call, for its timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
@@ -93,7 +93,7 @@ pub(crate) enum Kind {
     Discard,
 }
 
-/// A call, as a machine sees it.
+/// A machine's view of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     /// Its number, which grows.
@@ -110,19 +110,19 @@ pub(crate) trait Machine {
     /// Takes a call.
     fn submit(&mut self, now_ns: u64, request: Request);
 
-    /// Does what is due, and says which calls are answered by it, the first one first.
+    /// Does the due work, and returns the calls that it answers, the first one first.
     fn advance(&mut self, now_ns: u64) -> Vec<u64>;
 
-    /// When something happens next, if no caller asks for anything more.
+    /// The time of the next event, if no further call arrives.
     fn next_at(&self) -> Option<u64>;
 
-    /// How often an arm has set out for another cylinder.
+    /// Number of moves of an arm to another cylinder.
     fn seeks(&self) -> u64 {
         0
     }
 }
 
-/// How long so many bytes take, rounded up: nothing is moved in no time.
+/// The transfer time of this many bytes, rounded up: no transfer takes zero time.
 fn duration_ns(bytes: u64, bytes_per_second: u64) -> u64 {
     let product = u128::from(bytes) * u128::from(SECOND_NS);
     product.div_ceil(u128::from(bytes_per_second)) as u64

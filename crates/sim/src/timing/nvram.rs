@@ -1,16 +1,16 @@
-//! Memory that outlives the power: a board with a battery, or a module with a capacitor.
+//! Memory that survives a power loss: a board with a battery, or a module with a capacitor.
 //!
-//! One call after the other, each at the speed of the memory. A write is durable when it is
+//! Calls run one after the other, each at the speed of the memory. A write is durable when it is
 //! answered, so that a flush has nothing to do. It is torn at sectors of 512 bytes like any other
-//! while it is in flight: a device that tears at less is not modelled.
+//! while it is in flight: a device that tears at smaller units is not modelled.
 
 use super::agenda::Agenda;
 use super::{Kind, Machine, Request, duration_ns};
 
-/// What such a memory is made of.
+/// The parameters of such a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nvram {
-    /// What each call costs before its bytes.
+    /// The overhead of each call.
     pub command_ns: u64,
     /// The speed of the memory.
     pub bytes_per_second: u64,

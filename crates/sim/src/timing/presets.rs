@@ -1,9 +1,9 @@
-//! Particular disks, and where each of their numbers comes from.
+//! Particular disks, and the sources of their numbers.
 //!
-//! What a paper says of its hardware is taken from it and marked *paper*. Manuals give the rest
-//! where a figure is marked *maker*. What neither tells is *chosen*: typical of the time and the
-//! class, or fitted so that what the paper measured comes out. `tests/it/presets.rs` measures every
-//! one of them in virtual time.
+//! A figure from a paper about its hardware is marked *paper*. Where a figure is marked *maker*, it
+//! is from a manual. All others are *chosen*: typical of the time and the class, or fitted so that
+//! the paper's measurements come out. `tests/it/presets.rs` measures every one of them in virtual
+//! time.
 
 use super::{Flash, Mechanical, Nvram, Scheduler, Timing, Zone};
 
@@ -210,7 +210,7 @@ pub const NVME: Timing = Timing::Flash(Flash {
     flush_ns: 5_000,
 });
 
-/// The memory with a battery of a server of the nineties, such as Netra's 32 MB.
+/// The battery-backed memory of a server of the nineties, such as Netra's 32 MB.
 ///
 /// *Paper*: nothing but its size. *Chosen*: 20 us of a driver's work for a call, and 100 MB/s,
 /// what a processor of the time copies.

@@ -1,41 +1,41 @@
-//! Which of the calls that wait for an arm is next.
+//! The order of the calls that wait for an arm.
 
 use block::platters::Arm;
 
-/// The order in which calls that wait are served.
+/// The order in which waiting calls are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduler {
-    /// As they came.
+    /// In the order of arrival.
     #[default]
     Fifo,
     /// Across the disk in one direction, and back to the lowest: as hosts of the nineties sorted
     /// their queues.
     Elevator,
-    /// The one that the arm reaches first, turning included: as disks with queues of their own do.
-    /// One that has waited for half a second goes before it.
+    /// The one that the arm reaches first, rotation included: as disks with queues of their own do.
+    /// A call that has waited for half a second goes first.
     ShortestFirst,
 }
 
-/// So long may shorter ways go first.
+/// The longest wait of a call behind closer ones.
 const PATIENCE_NS: u64 = 500_000_000;
 
-/// Sectors that an arm is to pass over.
+/// A range of sectors for the arm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
-    /// The call that it is of; a destage is of none.
+    /// The call that it belongs to; `None` for a destage.
     pub(super) ticket: Option<u64>,
     pub(super) is_read: bool,
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) since_ns: u64,
-    /// When the disk knows of it.
+    /// The time when the disk knows of it.
     pub(super) ready_ns: u64,
-    /// When all of the data of a write is in the disk's buffer.
+    /// The time when all data of a write is in the disk's buffer.
     pub(super) data_ns: u64,
 }
 
 impl Scheduler {
-    /// The index of the next of `jobs`, which are in the order of their coming and not empty.
+    /// The index of the next of `jobs`, which are in the order of their arrival and not empty.
     pub(super) fn pick(self, now_ns: u64, jobs: &[&Job], arm: &Arm, swept_to: u64) -> usize {
         let oldest_waits_ns = now_ns.saturating_sub(jobs[0].since_ns);
         let cost = |job: &Job| match self {

@@ -1,4 +1,4 @@
-//! The buffer into which a drive reads on after a read, while no call wants anything else.
+//! The buffer into which an idle drive reads ahead after a read.
 
 use block::platters::Arm;
 
@@ -15,7 +15,7 @@ struct Held {
     first: u64,
     edge: u64,
     since_ns: u64,
-    /// Here the disk ends, or the buffer.
+    /// The end of the disk, or of the buffer.
     limit: u64,
 }
 
@@ -24,7 +24,7 @@ impl ReadAhead {
         Self { sectors: bytes / SECTOR_SIZE as u64, held: None }
     }
 
-    /// The arm has been reading on until now; this is how far it came.
+    /// Updates the buffer: the arm has been reading ahead until now.
     pub(super) fn catch_up(&mut self, now_ns: u64, arm: &mut Arm) {
         if let Some(held) = &mut self.held {
             let reached = arm.stream(held.since_ns, held.edge, held.limit, now_ns);
@@ -32,8 +32,9 @@ impl ReadAhead {
         }
     }
 
-    /// Reads `first..end`: from the buffer what is in it, and the rest from the platters without
-    /// losing the place if the arm is still at it. Returns when all of it is in the buffer.
+    /// Reads `first..end`: buffered sectors from the buffer, and the rest from the platters without
+    /// losing the position if the arm is still reading ahead. Returns when all of it is in the
+    /// buffer.
     pub(super) fn read(
         &mut self,
         now_ns: u64,
@@ -59,7 +60,7 @@ impl ReadAhead {
         since_ns.max(now_ns)
     }
 
-    /// The arm has something else to do, or what is in the buffer is out of date.
+    /// Drops the buffer: the arm has other work, or its contents are out of date.
     pub(super) fn forget(&mut self) {
         self.held = None;
     }

@@ -1,4 +1,4 @@
-//! The volatile write cache of a drive: what was answered and is not on the platters yet.
+//! The volatile write cache of a drive: answered writes that are not on the platters yet.
 //!
 //! Invariants:
 //! 1. `bytes` is the sum of the lengths of `dirty` and of `leaving`, and at most `capacity`.
@@ -11,9 +11,9 @@ pub(super) struct WriteCache {
     capacity: u64,
     bytes: u64,
     taken: u64,
-    /// With the number of their coming, which grows.
+    /// The dirty extents with the numbers of their arrival, which grow.
     dirty: Vec<(u64, Job)>,
-    /// The one that the arm is writing.
+    /// The extent that the arm is writing.
     leaving: Option<(u64, u64)>,
 }
 
@@ -22,12 +22,12 @@ impl WriteCache {
         Self { capacity, bytes: 0, taken: 0, dirty: Vec::new(), leaving: None }
     }
 
-    /// Whether it could take so many bytes if it were empty.
+    /// Whether an empty cache could take this many bytes.
     pub(super) fn suits(&self, bytes: u64) -> bool {
         bytes <= self.capacity
     }
 
-    /// Takes an extent, if there is room. One that is rewritten before it has left costs nothing.
+    /// Takes an extent, if there is room. Rewriting one that has not left takes no room.
     pub(super) fn take(&mut self, job: Job) -> bool {
         let same = |old: &Job| (old.first, old.end) == (job.first, job.end);
         if self.dirty.iter().any(|(_, old)| same(old)) {
@@ -53,7 +53,7 @@ impl WriteCache {
         debug_assert!(sum <= self.capacity, "invariant 1: it holds no more than it can");
     }
 
-    /// The number of the last extent that was taken.
+    /// The number of the last extent taken.
     pub(super) fn taken(&self) -> u64 {
         self.taken
     }
@@ -70,12 +70,12 @@ impl WriteCache {
         self.dirty.iter().any(|(_, job)| job.first <= first && end <= job.end)
     }
 
-    /// What is to be written, the oldest first.
+    /// The dirty extents, the oldest first.
     pub(super) fn dirty(&self) -> impl Iterator<Item = &Job> {
         self.dirty.iter().map(|(_, job)| job)
     }
 
-    /// The arm begins to write the extent at an index of [`WriteCache::dirty`].
+    /// Starts writing the extent at an index of [`WriteCache::dirty`].
     pub(super) fn start(&mut self, index: usize) -> Job {
         assert!(self.leaving.is_none(), "an arm writes one extent at a time");
         let (number, job) = self.dirty.remove(index);
@@ -83,7 +83,7 @@ impl WriteCache {
         job
     }
 
-    /// The arm has written it.
+    /// Notes that the arm has written it.
     pub(super) fn written(&mut self) {
         let (_, bytes) = self.leaving.take().expect("an arm ends what it began");
         self.bytes -= bytes;

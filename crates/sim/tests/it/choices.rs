@@ -1,11 +1,11 @@
-//! Which of the many ways to lose power are tried.
+//! The losses that [`sim::Choice::explore`] tries.
 
 use std::collections::BTreeSet;
 
 use block::{BlockDevice, Durability};
 use sim::{Choice, Disk, Executor, Fate, Image, Platter, Prng};
 
-/// A disk with so many pending writes of so many sectors.
+/// A disk with this many pending writes of this many sectors.
 fn pending(writes: u64, sectors: usize) -> Platter {
     let executor = Executor::new(5);
     let disk = Disk::new(&executor, Image::zeroed(1 << 20));

@@ -1,4 +1,4 @@
-//! What is counted, and which writes somebody waited for.
+//! The counters, and the classes of writes.
 
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ async fn flush(disk: &Disk) {
     disk.flush().await.expect("a flush");
 }
 
-/// Writes that somebody waited for, that nobody waited for, and that are not settled.
+/// Synchronous, asynchronous and unsettled writes.
 fn classes(counters: Counters) -> [u64; 3] {
     let settled = counters.synchronous_writes + counters.asynchronous_writes;
     [counters.synchronous_writes, counters.asynchronous_writes, counters.writes - settled]

@@ -1,6 +1,6 @@
 //! Random runs against an independent reading of the contract: after a cut, a sector holds the
 //! value of its last durable write, or of a write that is neither durable nor followed, in the
-//! order of effect, by a durable one. Every such value turns up.
+//! order of effect, by a durable one. Every such value occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use sim::{Choice, Disk, Event, Executor, Image, Prng, Trace};
 
 const SECTORS: u64 = 8;
 
-/// Four tasks that write, flush and read; the trace and the digest.
+/// Four tasks that write, flush and read; returns the trace and the digest.
 fn run(seed: u64) -> (Trace, u64) {
     let executor = Executor::new(seed);
     let disk = Disk::new(&executor, Image::zeroed(SECTORS * 512));
@@ -46,7 +46,7 @@ async fn act(disk: &Rc<Disk>, draw: u64, value: u8) {
     }
 }
 
-/// What the contract allows each sector to hold after the first `position` events.
+/// The values that the contract allows in each sector after the first `position` events.
 fn allowed(trace: &Trace, position: usize) -> Vec<BTreeSet<u8>> {
     struct Seen {
         first: u64,

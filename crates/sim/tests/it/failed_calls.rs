@@ -1,4 +1,4 @@
-//! What a failing disk leaves behind.
+//! The remains of a failing disk's calls.
 
 use std::rc::Rc;
 

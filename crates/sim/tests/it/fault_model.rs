@@ -1,4 +1,4 @@
-//! What a disk may do to its writes when the power goes, and what it may not.
+//! The effects on writes that a power cut may have, and those that it may not.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Each fault, and exactly what it does.
+//! Each fault, and its exact effect.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ const SIZE: u64 = 1 << 16;
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 
-/// A disk full of what is old, on stable storage.
+/// A disk full of old, durable data.
 fn world() -> (Executor, Rc<Disk>) {
     let executor = Executor::new(8);
     let disk = Disk::new(&executor, Image::from_bytes(&[OLD; SIZE as usize]));
@@ -26,7 +26,7 @@ fn read(executor: &Executor, disk: &Disk, offset: u64, length: usize) -> Result<
     executor.block_on(disk.read(offset, Buffer::zeroed(length)))
 }
 
-/// Where the disk holds something new, in sectors, each of which is all new.
+/// The sectors with new data, each of which is entirely new.
 fn changed(image: &Image) -> Vec<usize> {
     let bytes = image.bytes();
     let sectors = bytes.chunks(512).enumerate();

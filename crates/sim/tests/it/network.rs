@@ -1,4 +1,4 @@
-//! The network keeps its fault model: what arrives, and who hears what of it when.
+//! The network keeps its fault model: arrivals, and the notifications of ends.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -72,7 +72,7 @@ fn lossy() -> NetworkOptions {
     NetworkOptions { death: None, ..NetworkOptions::bad() }
 }
 
-/// Sends `length` bytes and ends; what arrived, and how long it took.
+/// Sends `length` bytes and ends; returns the received bytes, and the time.
 fn transfer(two: &Two, length: usize) -> (Vec<u8>, Duration) {
     let mut sent = vec![0; length];
     Prng::new(length as u64).fill(&mut sent);
@@ -224,7 +224,7 @@ fn what_was_sent_before_the_power_went_arrives() {
     let (asking, held) = two.pair();
     let accepting = held.take().expect("it is accepted");
     two.executor.block_on(accepting.write_all(b"the last words")).expect("there is room");
-    two.executor.run_for(Duration::from_micros(1)); // they are on the line, and not there yet
+    two.executor.run_for(Duration::from_micros(1)); // they are in transit
     let sent = two.network.counters().bytes;
     two.machine.crash();
     drop(accepting);

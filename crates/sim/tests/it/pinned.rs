@@ -1,5 +1,5 @@
-//! The default disk's runs, pinned: whoever changes how it draws chance or orders events changes
-//! what every seed of every test means, and should know.
+//! The default disk's runs, pinned: a change of its random draws or of its order of events changes
+//! the meaning of every seed of every test, and must not go unnoticed.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use block::{BlockDevice, Buffer, Durability, Verb};
 use futures::FutureExt;
 use sim::{Disk, Executor, Image, Persistence};
 
-/// Three tasks that use every verb, a planned fault of each kind, and a crash in the middle.
+/// Three tasks that use every verb, an injected fault of each kind, and a crash in the middle.
 fn run(seed: u64) -> u64 {
     let executor = Executor::new(seed);
     let mut disk = Disk::new(&executor, Image::zeroed(1 << 20));

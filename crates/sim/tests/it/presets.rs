@@ -1,4 +1,4 @@
-//! Every preset, measured in virtual time against the figures that it is made from.
+//! Every preset, measured in virtual time against its source figures.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use sim::{Counters, Disk, Executor, Image, Options, Prng, Timing, presets};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A new disk of a kind, with nothing on it.
+/// A new, empty disk with a timing.
 struct Bench {
     executor: Executor,
     disk: Rc<Disk>,
@@ -24,7 +24,7 @@ impl Bench {
         Self { executor, disk, size }
     }
 
-    /// How long it takes, in milliseconds.
+    /// The duration of `work`, in milliseconds.
     fn time_ms(&self, work: impl Future<Output = ()>) -> f64 {
         let start = self.executor.now().0;
         self.executor.block_on(work);
@@ -54,7 +54,7 @@ impl Bench {
         total_ms / 4000.0
     }
 
-    /// The same for writes that go through.
+    /// The same for through writes.
     fn random_through_ms(&self, length: u64) -> f64 {
         let mut total_ms = 0.0;
         for offset in self.anywhere(length).take(2000) {
@@ -63,7 +63,7 @@ impl Bench {
         total_ms / 2000.0
     }
 
-    /// One read after the other from an offset, in megabytes a second.
+    /// Sequential reads from an offset, in megabytes a second.
     fn sequential_read(&self, offset: u64, chunk: u64, count: u64) -> f64 {
         let reads = async {
             for index in 0..count {
@@ -73,7 +73,7 @@ impl Bench {
         (chunk * count) as f64 / 1e3 / self.time_ms(reads)
     }
 
-    /// One plain write after the other and a flush, in megabytes a second.
+    /// Sequential plain writes and a flush, in megabytes a second.
     fn sequential_write(&self, offset: u64, chunk: u64, count: u64) -> f64 {
         let writes = async {
             for index in 0..count {
@@ -85,7 +85,7 @@ impl Bench {
     }
 }
 
-/// Asserts that `measured` is `expected`, give or take so many percent of it.
+/// Asserts that `measured` is `expected`, within this percentage of it.
 #[track_caller]
 fn near(what: &str, measured: f64, expected: f64, percent: f64) {
     println!("{what}: {measured:.3}, expected {expected:.3}");
@@ -116,12 +116,12 @@ fn acacia_is_the_profile_of_its_paper() {
     let bench = Bench::new(presets::ACACIA);
     let random_ms = bench.random_through_ms(8 * KIB);
     near("random write of 8 KiB in ms", random_ms, 17.0 + 8.3 + 2.0 + 3.7, 2.0);
-    // The paper's ceiling: blocks so far apart that the platter turns while the next one comes
-    // over the bus. That takes 8.64 of the track's 72 sectors, so 25 from start to start.
+    // The paper's ceiling: blocks so far apart that the platter turns while the next one comes over
+    // the bus. That takes 8.64 of the track's 72 sectors, so 25 from start to start.
     let block = |sector: u64| bench.write(sector * 512, 8 * KIB, Durability::Through);
     bench.executor.block_on(block(0));
     near("the ceiling in MB/s", 8.192 / bench.time_ms(block(25)), 1.4, 2.0);
-    // A sector less, and the turn is missed.
+    // One sector less misses the turn.
     near("too close, in ms", bench.time_ms(block(25 + 24)), (72.0 + 24.0) * 16.667 / 72.0, 1.0);
 }
 
@@ -135,7 +135,7 @@ fn acacia_seeks_and_turns_as_its_paper_says() {
         let sector = number * cylinder + prng.below(72);
         least_ms = least_ms.min(bench.time_ms(bench.read(sector * 512, 512)));
     }
-    // Where the sector is just coming when the arm has settled, nothing but the seek is left.
+    // If the sector is just arriving when the arm has settled, only the seek is left.
     near("shortest way to the next cylinder in ms", least_ms, 4.0 + sector_ms + 0.125, 5.0);
     let mut total_ms = 0.0;
     for _ in 0..4000 {
@@ -162,7 +162,7 @@ fn a_host_that_knows_where_sectors_lie_foretells_when_they_come() {
         assert_eq!([from.cylinder, to.cylinder], [cylinder; 2]);
         let switch_ns = if from.track == to.track { 0.0 } else { spec.head_switch_ns as f64 };
         let ready_ns = transfer_ns + switch_ns;
-        // When the first sector has passed, the heads are at its end.
+        // After the first sector has passed, the heads are at its end.
         let way_ns = to_ns - (from_ns + sector_ns);
         let wait_ns = (way_ns - ready_ns).rem_euclid(turn_ns);
         bench.executor.block_on(write(first));

@@ -1,4 +1,4 @@
-//! The same seed gives the same run on every kind of disk, and a run takes no time to speak of.
+//! The same seed gives the same run on every kind of disk, and a run takes hardly any time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -32,8 +32,8 @@ fn kinds() -> [Timing; 6] {
     ]
 }
 
-/// Three tasks on each disk that use every verb, some faults, and a cut in the middle: the digest
-/// of the run, what the cuts left, and the counters.
+/// Three tasks on each disk that use every verb, some faults, and a cut in the middle: returns the
+/// digest of the run, the fingerprints after the cuts, and the counters.
 fn run(seed: u64) -> (u64, Vec<u128>, Vec<Counters>) {
     let executor = Executor::new(seed);
     let (mut images, mut counters) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What waits for what: queues, caches, flushes, and the order that a scheduler makes.
+//! Waits in a disk: queues, caches, flushes, and the order that a scheduler makes.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use sim::{
 
 const MS: u64 = 1_000_000;
 
-/// A small disk without anything that hides the arm: 10 ms a turn, 100 sectors a track.
+/// A small disk with nothing that hides the arm: 10 ms a turn, 100 sectors a track.
 const PLAIN: Mechanical = Mechanical {
     zones: &[Zone { cylinders: 500, sectors_per_track: 100 }],
     heads: 2,
@@ -53,7 +53,7 @@ async fn flush(disk: &Disk) {
     disk.flush().await.expect("a flush");
 }
 
-/// In nanoseconds.
+/// The duration in nanoseconds.
 fn time(executor: &Executor, work: impl Future) -> u64 {
     let start = executor.now().0;
     executor.block_on(work);
@@ -74,7 +74,7 @@ fn a_sector_that_has_just_passed_costs_a_turn_to_the_nanosecond() {
     assert_eq!(disk.counters().seeks, 0);
 }
 
-/// A hundred reads all over the disk at once: how long, and the seeks.
+/// A hundred concurrent reads all over the disk: returns the time and the seeks.
 fn burst(spec: Mechanical) -> (u64, u64) {
     let (executor, disk) = world(spec);
     let mut prng = Prng::new(3);
@@ -125,7 +125,7 @@ fn nobody_starves_behind_shorter_ways() {
             executor.now().0
         }
     };
-    // Several at once, so that one of them waits whenever the arm has a choice.
+    // Several concurrent readers, so that one of them waits whenever the arm has a choice.
     let near = join_all((0..4).map(|reader| {
         let disk = disk.clone();
         async move {

@@ -1,12 +1,12 @@
 //! How much of a campaign is played: everything, a sample, or what a number of seconds allows.
 //!
 //! A campaign is cut into *pieces*, numbered from 0: a workload, a world, a fault. Threads take the
-//! next number from a common counter, each with a state of its own (volumes that were made, images
-//! that are known), until no piece or no time is left. A piece that was begun is finished, so a
-//! budget is overrun by one piece a thread at most; one that may take long looks at the [`End`].
+//! next number from a common counter, each with a state of its own (prepared volumes, known
+//! images), until no piece or no time is left. A thread finishes the piece that it began, so a
+//! budget is overrun by one piece a thread at most; a piece that may take long checks the [`End`].
 //!
-//! What a piece does follows from its number and from the seed alone, never from the time: how many
-//! pieces fit differs between two machines, and what a piece finds does not.
+//! The work of a piece follows from its number and from the seed alone, never from the time: two
+//! machines differ in how many pieces fit, but not in what a piece finds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use super::{Options, Outcome};
 
-/// Lines of progress of a long campaign.
+/// Progress lines of a long campaign.
 const LINES: u64 = 20;
-/// Pieces of a campaign that is long enough for them.
+/// Pieces from which on a campaign prints progress.
 const LONG: u64 = 100;
 
-/// Hands out the numbers of pieces.
+/// Counter of the pieces handed out.
 struct Counter {
     next: AtomicU64,
     count: u64,
@@ -53,12 +53,12 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// End of the time that a campaign may spend. By default there is none.
+/// End of the time that a campaign may spend. The default has none.
 #[derive(Clone, Copy, Default)]
 pub(super) struct End(Option<Instant>);
 
 impl End {
-    /// The end of time that begins now.
+    /// The end of a budget that starts now.
     pub(super) fn of(options: &Options) -> Self {
         Self(options.seconds.map(|seconds| now() + Duration::from_secs(seconds)))
     }
@@ -68,9 +68,9 @@ impl End {
     }
 }
 
-/// Plays pieces until `count` of them are done or the time is spent, and adds up what they found.
-/// Each thread has a state of its own. With one thread everything happens in the caller's, so that
-/// a bug that was planted there is in force.
+/// Plays pieces until `count` of them are done or the time is spent, and adds up their outcomes.
+/// Each thread has a state of its own. With one thread everything runs in the caller's, so that a
+/// bug planted there is in force.
 pub(super) fn spend<S>(
     options: &Options,
     count: u64,
@@ -99,8 +99,8 @@ pub(super) fn spend<S>(
     })
 }
 
-/// Plays pieces of a list in an order that the seed gives: what a budget allows is a fresh sample
-/// each time. A list that is played as a whole is played from its beginning.
+/// Plays pieces of a list in an order that the seed gives: a time budget takes a fresh sample each
+/// time. A whole list is played from its beginning.
 pub(super) fn spend_on_list<T: Sync, S>(
     options: &Options,
     list: &[T],

@@ -1,4 +1,4 @@
-//! A violation as a line: what `duramen-torture replay CASE` shows again, whatever the campaign.
+//! A violation as a line that `duramen-torture replay CASE` reproduces, whatever the campaign.
 //!
 //! ```text
 //! WORD DESIGN: DETAILS
@@ -6,7 +6,7 @@
 //! data softdep raid5: 4711 0,3,7
 //! ```
 //!
-//! The word names how the details are read, the design says on what the workload is played, as
+//! The word selects the parser of the details, the design is what the workload is played on, as
 //! [`Design::named`] has it, and the details are the campaign's own.
 
 use super::contract::two_faults;
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::explore::design::Design;
 
-/// Plays the details of a line on a design.
+/// Replays the details of a line on a design.
 type Replay = fn(Design, &str) -> Result<Outcome, String>;
 
-/// Every word with which a line begins.
+/// The first word of every kind of line.
 const WORDS: &[(&str, Replay)] = &[
     (sequences::WORD, sequences::replay),
     (ways::WORD, ways::replay),
@@ -35,10 +35,10 @@ const WORDS: &[(&str, Replay)] = &[
     (crowd::WORD, crowd::replay),
 ];
 
-/// Shows a violation again.
+/// Reproduces a violation.
 ///
 /// # Errors
-/// Why the line is no case.
+/// Why the line is not a case.
 pub fn replay(line: &str) -> Result<Outcome, String> {
     let line = line.trim();
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));

@@ -1,19 +1,19 @@
-//! How a violation is written as a line, and the words of one read: see [`super::case`].
+//! Writing a violation as a line, and reading its words: see [`super::case`].
 
 use super::Outcome;
 use crate::explore::design::Design;
 
-/// A line of a violation, behind its reason.
+/// Reason and replay line of a violation.
 pub(super) fn told(reason: &str, word: &str, design: Design, details: &str) -> String {
     format!("{reason}\n  {}", command(word, design, details))
 }
 
-/// The command that shows a violation again.
+/// The command that reproduces a violation.
 pub(super) fn command(word: &str, design: Design, details: &str) -> String {
     format!("cargo xtask torture replay '{word} {}: {details}'", design.case_name())
 }
 
-/// The outcome of a case that was played again: its violation, if it is one still.
+/// The outcome of a replayed case: its violation, if it still fails.
 pub(super) fn replayed(
     found: Result<(), String>,
     word: &str,
@@ -29,13 +29,13 @@ pub(super) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 
-/// Numbers with commas between them; a dash stands for none.
+/// Numbers separated by commas; a dash for none.
 pub(super) fn list(numbers: &[usize]) -> String {
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     if numbers.is_empty() { "-".to_owned() } else { numbers.join(",") }
 }
 
-/// What [`list`] has written.
+/// Parses the output of [`list`].
 pub(super) fn numbers(text: &str) -> Result<Vec<usize>, String> {
     if text == "-" { Ok(Vec::new()) } else { text.split(',').map(number).collect() }
 }

@@ -1,9 +1,9 @@
 //! Campaigns: what `duramen-torture` runs, a module each.
 //!
-//! Every campaign is a function of [`Options`] to an [`Outcome`]: how much was tried, and each
-//! violation with the command that shows it again ([`case`]). It is cut into pieces, and plays as
-//! many as it is told ([`mod@budget`]): a short sample, everything, or what a number of seconds
-//! allows, drawn by the seed.
+//! Every campaign is a function from [`Options`] to an [`Outcome`]: how much was tried, and each
+//! violation with the command that reproduces it ([`case`]). A campaign is cut into pieces, and its
+//! budget ([`mod@budget`]) says how many to play: a short sample, everything, or as many as a
+//! number of seconds allows, drawn by the seed.
 
 mod budget;
 pub mod case;
@@ -32,15 +32,15 @@ pub use crate::world::Cuts;
 pub struct Options {
     /// How the engine keeps its promises.
     pub design: Design,
-    /// Everything, and not a sample.
+    /// Everything instead of a sample.
     pub full: bool,
     /// Seconds to spend on pieces that the seed draws; none plays the sample or everything.
     pub seconds: Option<u64>,
-    /// Whether a thread plays nothing more once it has found a violation.
+    /// Whether a thread stops once it has found a violation.
     pub stops_at_first: bool,
     /// How many threads work.
     pub threads: usize,
-    /// From which all random choices follow.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
@@ -55,8 +55,7 @@ impl Options {
         self.seed.wrapping_mul(1_000_000).wrapping_add(piece)
     }
 
-    /// How many random pieces to play: of these that the full form has and the short one, or as
-    /// many as the time allows.
+    /// How many random pieces to play: the full or the short number, or as many as the time allows.
     fn count(&self, (full, short): (u64, u64)) -> u64 {
         match (self.seconds, self.full) {
             (Some(_), _) => u64::MAX,
@@ -66,22 +65,22 @@ impl Options {
     }
 }
 
-/// What a campaign did and found.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// How much was tried.
     pub counts: Counts,
-    /// What may not be, each with what repeats it.
+    /// Violations, each with the command that reproduces it.
     pub violations: Vec<String>,
-    /// What else people like to know, a line each.
+    /// Other lines of the report.
     pub remarks: Vec<String>,
-    /// Of an engine over memory: cuts that took something, and those that left something of which
-    /// no client had been told.
+    /// Cuts of an engine over memory that took something, and those that left something not
+    /// acknowledged to any client.
     pub cuts: Cuts,
 }
 
 impl Outcome {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(mut self, other: Self) -> Self {
         self.counts = self.counts.plus(other.counts);
         self.violations.extend(other.violations);
@@ -90,7 +89,8 @@ impl Outcome {
         self
     }
 
-    /// A violation if fewer than `least` cuts took something, or left something: nothing was tried.
+    /// Adds a violation if fewer than `least` cuts took something, or left something: such a run
+    /// tests nothing.
     pub fn with_cuts(mut self, least: u64) -> Self {
         let Cuts { taking, keeping } = self.cuts;
         if taking.min(keeping) < least {
@@ -105,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()

@@ -1,20 +1,20 @@
-//! Returns that are cut, and the returns after them: `explore::nested` over many workloads.
+//! Recoveries that are cut, and the recoveries after them: `explore::nested` over many workloads.
 //!
-//! In full: all workloads of one operation, and of those of two every seventh, or every eighth: the
-//! one that has no divisor in common with their number in a row, so that every operation comes
-//! first and second. The short form takes every hundredth instead, of designs whose images are many
-//! and whose returns are few every two hundredth: of policy `log`, and of engine `shadow`. Every
-//! image that any cut of them leaves is brought back, and that return is cut in every way. What
-//! that leaves is brought back as well, and this second return is cut in turn: every one, but of
-//! those designs. There it is every one of workloads of one operation, in the full form; else a
-//! sample, in which is each return that does what no other does ([`Further::Sample`]).
+//! In full: all workloads of one operation, and every seventh or eighth workload of two: whichever
+//! has no divisor in common with their number in a row, so that every operation comes first and
+//! second. The short form takes every hundredth instead, and every two hundredth of designs with
+//! many images and few recoveries: policy `log` and engine `shadow`. Every image that any cut
+//! leaves is recovered, and that recovery is cut in every way. The image after that is recovered as
+//! well, and this second recovery is cut in turn: every one, except of those designs. There it is
+//! every one for workloads of one operation in the full form; otherwise a sample that contains each
+//! recovery with behaviour that no other shows ([`Further::Sample`]).
 
 use super::sequences::{all_pairs, all_singles, explore};
 use super::{Options, Outcome};
 use crate::explore::Explorer;
 use crate::explore::nested::Further;
 
-/// How many returns are cut, one after the other.
+/// How many recoveries are cut, one after the other.
 const DEPTH: usize = 2;
 /// Workloads of a piece: one takes seconds.
 const NEIGHBOURS: usize = 1;
@@ -32,7 +32,7 @@ pub fn nested(options: &Options) -> Outcome {
     };
     let pairs = all_pairs(options.design).into_iter().step_by(stride).collect();
     let of_singles = if options.full { Further::All } else { of_pairs };
-    // Of a time that is given each part has half.
+    // Each part gets half of a time budget.
     let half = Options { seconds: options.seconds.map(|seconds| seconds.div_ceil(2)), ..*options };
     let parts = [(singles, of_singles), (pairs, of_pairs)];
     let explore = |(workloads, further)| {

@@ -8,19 +8,19 @@ use crate::explore::device::Device;
 use crate::explore::op::{Op, operations};
 use crate::explore::{Explorer, Style};
 
-/// The word of a case: a workload, and how its power is cut.
+/// The word of a case: a workload and its power cut.
 pub(super) const WORD: &str = "cut";
 
-/// Of so many pairs one is tried on a set of disks, where each cut loses each disk.
+/// One pair in this many is tried on a set of disks, where each cut loses each disk.
 const OF_SETS: usize = 20;
 
-/// Mixtures of sectors that are tried of each update of one operation, in the full form and in the
-/// short one, and of each of two.
+/// Sector mixtures tried for each update of one operation, in the full form and in the short one,
+/// and for each update of two.
 const OF_SINGLES: (usize, usize) = (1000, 25);
 const OF_PAIRS: usize = 10;
 
-/// Workloads of one piece. Neighbours begin alike, and share images; on a set of disks one alone
-/// takes seconds.
+/// Workloads of one piece. Neighbours begin alike and share images; on a set of disks a single
+/// workload takes seconds.
 fn neighbours(design: Design) -> usize {
     if design.device() == Device::Plain { 4 } else { 1 }
 }
@@ -39,7 +39,7 @@ pub fn singles(options: &Options) -> Outcome {
     })
 }
 
-/// All workloads of two operations; on a set of disks one of so many, unless seconds bound them.
+/// All workloads of two operations; on a set of disks one in `OF_SETS`, unless a time limit is set.
 pub fn pairs(options: &Options) -> Outcome {
     let is_bounded = options.design.device() == Device::Plain || options.seconds.is_some();
     let one_of = if is_bounded { 1 } else { OF_SETS };
@@ -59,16 +59,16 @@ pub(super) fn all_pairs(design: Design) -> Vec<Vec<Op>> {
     list.iter().flat_map(|one| list.iter().map(move |two| pair(one, two))).collect()
 }
 
-/// What a thread has of the workloads so far.
+/// State that a thread keeps from one workload to the next.
 struct State {
     explorer: Explorer,
     first: Option<Op>,
-    /// Whether a violation was made small. One fault shows itself in many workloads.
+    /// Whether a violation was shrunk. One fault shows in many workloads.
     has_shrunk: bool,
 }
 
-/// Explores workloads, in pieces of so many neighbours. Where one alone fills the seconds that are
-/// given, a style of it is a piece, which ends with them.
+/// Explores workloads, in pieces of several neighbours. If one alone fills the given seconds, one
+/// style of it is a piece, which ends with them.
 pub(super) fn explore(
     options: &Options,
     workloads: Vec<Vec<Op>>,
@@ -111,16 +111,16 @@ impl State {
     }
 }
 
-/// A violation with the line that shows it again.
+/// A violation with the line that reproduces it.
 pub(super) fn told(violation: &Violation) -> String {
     let Violation { case, reason } = violation;
     line::told(reason, WORD, case.design, &case.details())
 }
 
-/// Shows a case again.
+/// Reproduces a case.
 ///
 /// # Errors
-/// Why it is none.
+/// Why the details are not a case.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let case = Case::of(design, details).map_err(|error| error.to_string())?;
     Ok(line::replayed(case.replay(), WORD, design, &case.details()))

@@ -1,5 +1,4 @@
-//! Every way in and out of a volume: `explore::ways` over all scenes of a design, a piece for each
-//! scene and the way by which it begins.
+//! `explore::ways` over all scenes of a design: one piece for each scene and first way.
 
 use super::budget::spend_on_list;
 use super::{Options, Outcome, line};
@@ -22,7 +21,7 @@ pub fn ways(options: &Options) -> Outcome {
     })
 }
 
-/// One scene, begun in one way.
+/// Explores one scene from one first way.
 pub fn explore(design: Design, name: &str, way: Way, ways: &mut Ways) -> Outcome {
     let violations = match Scene::new(design, name) {
         Ok(scene) => {
@@ -40,10 +39,10 @@ fn told(violation: &Violation) -> String {
     line::told(reason, WORD, case.design, &case.details())
 }
 
-/// Shows a case again.
+/// Reproduces a case.
 ///
 /// # Errors
-/// Why it is none.
+/// Why the details are not a case.
 pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     let case = Case::of(design, details).map_err(|error| error.to_string())?;
     Ok(line::replayed(case.replay(), WORD, design, &case.details()))

@@ -1,4 +1,4 @@
-//! One connection of a client: what is to be sent, and a task each for sending and hearing.
+//! One connection of a client: the records to send, and one task each for sending and receiving.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use sim::Stream;
 
 use super::Inner;
 
-/// The bit of a record's mark that says that it is its last.
+/// The bit of a record mark that marks the last fragment.
 const LAST: u32 = 1 << 31;
 
 pub(super) struct Link {
@@ -26,7 +26,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Begins to send and to hear on a connection.
+    /// Starts sending and receiving on a connection.
     pub(super) fn begin(client: &Rc<Inner>, stream: Stream) -> Rc<Self> {
         let link = Rc::new(Self {
             stream: Rc::new(stream),
@@ -48,20 +48,20 @@ impl Link {
         self.is_broken.get()
     }
 
-    /// Completes when the connection is of no further use.
+    /// Completes when the connection is no longer usable.
     pub(super) async fn broken(&self) {
         while !self.is_broken.get() {
             self.breaks.wait().await;
         }
     }
 
-    /// Leaves the connection. It is closed when both tasks have ended.
+    /// Gives up the connection. It is closed when both tasks have ended.
     pub(super) fn close(&self) {
         self.is_broken.set(true);
         self.breaks.notify();
     }
 
-    /// Sends a record now or later, if there is still a connection then.
+    /// Sends a record now or later, if the connection still exists then.
     pub(super) fn send_after(self: &Rc<Self>, runtime: &Runtime, wait: Duration, record: Bytes) {
         if wait.is_zero() {
             self.queue.borrow_mut().push_back(record);
@@ -78,7 +78,7 @@ impl Link {
         runtime.tasks.spawn(later.boxed_local());
     }
 
-    /// Works until the work ends or the link is broken; it is broken after that.
+    /// Runs `work` until it ends or the link is broken; then breaks the link.
     async fn until_broken(&self, work: impl Future<Output = ()>) {
         let (broken, work) = (std::pin::pin!(self.broken()), std::pin::pin!(work));
         if let Either::Right(_) = select(broken, work).await {

@@ -1,16 +1,16 @@
-//! An NFS client as a kernel has one: it keeps a call until it is answered.
+//! An NFS client like a kernel's: it repeats a call until it is answered.
 //!
-//! A call is sent, and sent again with the same number when nothing is heard for a while, or when
-//! the connection is known to be lost; then over another one, mostly from another port. Only
-//! [`Client::call`] being dropped ends that. An answer of JUKEBOX is no answer: the call is made
-//! anew after a while, with another number, as the protocol wants it.
+//! A call is sent, and sent again with the same number (xid) after a timeout, or when the
+//! connection is known to be lost; then over another one, mostly from another port. Only dropping
+//! [`Client::call`] ends that. After a JUKEBOX answer the call is made anew after a while, with
+//! another number, as the protocol demands.
 //!
-//! Its messages have mishaps on top of what the network does to connections: a call is not sent,
-//! sent twice, or sent late; a reply is not heard, or heard late.
+//! Its messages meet mishaps on top of those of network connections: a call is not sent, sent
+//! twice, or sent late; a reply is lost, or received late.
 //!
 //! Invariants:
-//! 1. A number belongs to one call at a time, and is used again only after all others.
-//! 2. Of the replies to a number only the first counts.
+//! 1. A number belongs to one call at a time, and is reused only after all others.
+//! 2. Only the first of several replies to a number counts.
 //!
 //! Not asserted: 2, which the history asserts.
 
@@ -36,31 +36,31 @@ use crate::history::{CallId, History, Sent};
 use crate::protocol::{self, Answer, Mnt, Procedure, Target, User};
 use link::Link;
 
-/// How a client behaves.
+/// Behaviour of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The user that calls.
+    /// The user that makes the calls.
     pub user: User,
     /// The time after which a call is sent again. It doubles each time,
     pub timeout: Duration,
     /// up to this.
     pub timeout_max: Duration,
-    /// So many of a thousand timeouts make it leave the connection for another.
+    /// Timeouts per thousand after which it gives up the connection for another.
     pub leaves_per_mille: u64,
-    /// So many of a thousand connections are made from the port of the last one.
+    /// Connections per thousand from the port of the last one.
     pub same_port_per_mille: u64,
     /// The longest wait before it tries to connect again.
     pub reconnect_max: Duration,
     /// The wait after an answer of JUKEBOX.
     pub jukebox: Duration,
-    /// What happens to its calls,
+    /// Mishaps of its calls,
     pub calls: Mishaps,
-    /// and to the replies.
+    /// and of the replies.
     pub replies: Mishaps,
 }
 
 impl Default for ClientOptions {
-    /// The superuser of a machine that is connected well.
+    /// The superuser on a machine with a good connection.
     fn default() -> Self {
         Self {
             user: User { machine: "client".into(), uid: 0, gid: 0, groups: Vec::new() },
@@ -76,12 +76,12 @@ impl Default for ClientOptions {
     }
 }
 
-/// The call was refused as such: wrong program, wrong credentials, arguments that cannot be read.
+/// A call refused as such: wrong program, wrong credentials, undecodable arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server refuses the call: {0}")]
 pub struct Refused(pub String);
 
-/// A client. Cheap to clone: clones share numbers and connection, as the processes of a machine do.
+/// A client. Cheap to clone: clones share numbers and connection, like the processes of a machine.
 #[derive(Clone)]
 pub struct Client(Rc<Inner>);
 
@@ -93,18 +93,18 @@ struct Inner {
     server: SocketAddr,
     options: ClientOptions,
     history: History,
-    /// The boot of the server that was the last to begin.
+    /// The last boot of the server to begin.
     boot: Rc<Cell<u64>>,
     prng: RefCell<Prng>,
     xid: Cell<u32>,
     link: RefCell<Option<Rc<Link>>>,
     last_port: Cell<u16>,
     connecting: Lock,
-    /// The calls that wait, by number.
+    /// Waiting calls, by number.
     waiting: RefCell<BTreeMap<u32, oneshot::Sender<(u64, Answer)>>>,
 }
 
-/// What a client needs of its world.
+/// The parts of its world that a client needs.
 pub(crate) struct Surroundings {
     pub(crate) runtime: Runtime,
     pub(crate) network: Network,
@@ -136,7 +136,7 @@ impl Client {
         }))
     }
 
-    /// Its number in the history.
+    /// The client's number in the history.
     pub fn id(&self) -> u32 {
         self.0.id
     }
@@ -147,15 +147,15 @@ impl Client {
     /// [`Refused`].
     ///
     /// # Panics
-    /// When the results cannot be read.
+    /// When the results cannot be decoded.
     pub async fn call<P: Procedure>(&self, arguments: &P) -> Result<P::Results, Refused> {
         self.noted_call(arguments).await.1
     }
 
-    /// The same, with its number in the history.
+    /// Makes a call, and also returns its number in the history.
     ///
     /// # Panics
-    /// When the results cannot be read.
+    /// When the results cannot be decoded.
     pub async fn noted_call<P: Procedure>(
         &self,
         arguments: &P,
@@ -171,7 +171,7 @@ impl Client {
         (id, results)
     }
 
-    /// Makes a call with arguments that are encoded already, of whatever kind.
+    /// Makes a call with encoded arguments, of whatever procedure.
     pub async fn raw_call(&self, target: Target, arguments: Bytes) -> Answer {
         self.0.answer_to(target, arguments).await.1
     }
@@ -179,7 +179,7 @@ impl Client {
     /// The handle of a volume's root.
     ///
     /// # Errors
-    /// [`Refused`], by either of the ways in which a server may say it.
+    /// [`Refused`], in either of the ways that a server has to refuse it.
     pub async fn mount(&self, path: &str) -> Result<nfs_fh3, Refused> {
         let path = dirpath(Opaque::owned(path.as_bytes().to_vec()));
         match self.call(&Mnt(path)).await? {
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// Leaves its connection. Calls that wait are sent again over the next one.
+    /// Gives up its connection. Waiting calls are sent again over the next one.
     pub fn hang_up(&self) {
         if let Some(link) = self.0.link.take() {
             link.close();
@@ -214,7 +214,7 @@ impl Inner {
         }
     }
 
-    /// Sends a record until there is a reply.
+    /// Sends a record until a reply arrives.
     async fn ask(self: &Rc<Self>, id: CallId, xid: u32, record: Bytes) -> (u64, Answer) {
         let (sender, mut reply) = oneshot::channel();
         let replaced = self.waiting.borrow_mut().insert(xid, sender);
@@ -251,7 +251,7 @@ impl Inner {
         }
     }
 
-    /// The connection, a new one if there is none or it is broken.
+    /// The connection; a new one if there is none or it is broken.
     async fn connected(self: &Rc<Self>) -> Rc<Link> {
         let _one_at_a_time = self.connecting.exclusive().await;
         loop {
@@ -275,7 +275,7 @@ impl Inner {
         }
     }
 
-    /// A record came from a boot of the server.
+    /// Handles a record from a boot of the server.
     fn heard(self: &Rc<Self>, boot: u64, record: &[u8]) {
         let (xid, answer) = protocol::reply(record)
             .unwrap_or_else(|| panic!("client {} was sent what is no reply: {record:?}", self.id));
@@ -309,7 +309,7 @@ impl Inner {
     }
 }
 
-/// The place of a call among those that wait; it goes with the call.
+/// The entry of a call among the waiting ones; it is removed with the call.
 struct Waiting {
     client: Rc<Inner>,
     xid: u32,

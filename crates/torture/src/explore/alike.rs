@@ -1,16 +1,16 @@
-//! Images that nobody can tell apart who brings them back.
+//! Images that no recovery can tell apart.
 //!
-//! What becomes of an image follows from the world in which it is brought back, and from those of
-//! its pages that are read on the way, before anything is written there. Which pages these are is
-//! noted for every image that is brought back ([`super::ram`]). An image that has the same on all
-//! of them, and is brought back in the same world, becomes the same, whatever it has elsewhere:
-//! what is left of an update that did not become whole stands in places where nobody looks.
+//! The result of recovering an image depends on the world in which that happens, and on the pages
+//! that are read on the way, before anything is written there. These pages are noted for every
+//! recovered image ([`super::ram`]). An image with the same bytes on all of them, in the same
+//! world, has the same result, whatever the other pages hold: the remains of an incomplete update
+//! are on pages that no recovery reads.
 //!
-//! Of a set of disks it is what the set shows that is compared, and the disk that is lost: what the
-//! members hold besides is for the campaign `contract`.
+//! For a set of disks the contents of the set are compared, and the lost disk: the rest of the
+//! members is left to the campaign `contract`.
 //!
-//! Invariant: what is found for an image is what [`super::recover::recover`] gives for it. Not
-//! asserted; a test compares.
+//! Invariant: the result found for an image is the one that [`super::recover::recover`] returns for
+//! it. Not asserted; a test compares.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -19,14 +19,14 @@ use sim::Digest;
 
 use super::disks::Images;
 
-/// So many lists of pages are tried, those first that fitted last. A return reads nearly the same
-/// pages of most images.
+/// Most lists of pages to try, starting with those that matched last. A recovery reads nearly the
+/// same pages of most images.
 const LISTS: usize = 48;
 
-/// Pages that were read, each by its disk and its number.
+/// Pages that were read, by disk and number.
 pub(super) type Looked = Rc<[(usize, u64)]>;
 
-/// What became of images, by what was read of them.
+/// Results of images, by the pages that were read.
 pub(super) struct Alike<T> {
     lists: VecDeque<(Looked, HashMap<u128, T>)>,
     pages: BTreeSet<u64>,
@@ -39,7 +39,7 @@ impl<T> Default for Alike<T> {
 }
 
 impl<T: Clone> Alike<T> {
-    /// What became of an image that is like this one, brought back in this world.
+    /// The result of an equivalent image, recovered in this world.
     pub(super) fn find(&mut self, images: &Images, world: u64) -> Option<T> {
         let known = |(looked, known): &(Looked, HashMap<u128, T>)| {
             known.get(&digest(looked, images, world)).cloned()
@@ -51,12 +51,12 @@ impl<T: Clone> Alike<T> {
         Some(found)
     }
 
-    /// All pages of the first disk that were read of any image.
+    /// All pages of the first disk that were read for any image.
     pub(super) fn pages(&self) -> &BTreeSet<u64> {
         &self.pages
     }
 
-    /// Notes what became of an image, of which this was read.
+    /// Records the result of an image, for which these pages were read.
     pub(super) fn insert(&mut self, images: &Images, world: u64, looked: &Looked, became: T) {
         let key = digest(looked, images, world);
         match self.lists.iter_mut().find(|(known, _)| known == looked) {
@@ -71,7 +71,7 @@ impl<T: Clone> Alike<T> {
     }
 }
 
-/// A hash of what an image has on these pages.
+/// A hash of the pages of an image.
 fn digest(looked: &Looked, images: &Images, world: u64) -> u128 {
     let mut halves = [Digest::new(world), Digest::new(!world)];
     let sizes = images.0.iter().map(|image| u128::from(image.size()));

@@ -1,4 +1,4 @@
-//! Operations as calls of the protocol, and what their replies say.
+//! Operations as protocol calls, and the results in their replies.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +24,11 @@ pub type Handles = BTreeMap<usize, nfs_fh3>;
 /// A call that is ready to be sent.
 #[derive(Clone)]
 pub struct Call {
-    /// Its bytes.
+    /// The encoded record.
     pub record: Bytes,
-    /// What a reply to it says.
+    /// Decoder of its reply.
     pub read: fn(&[u8]) -> Result<Answer, String>,
-    /// What is done instead, by no client, if it is about snapshots.
+    /// For an operation on snapshots, the change that is made instead of a client's call.
     pub change: Option<Op>,
 }
 
@@ -41,10 +41,10 @@ impl Call {
         Self { record: Bytes::new(), read: changed, change: Some(op.clone()) }
     }
 
-    /// Makes it, over a connection of its own, and waits for its reply.
+    /// Sends the call over a connection of its own, and waits for its reply.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no reply.
     pub async fn send(&self, server: &Server) -> Result<Bytes, String> {
         let Some(op) = &self.change else { return server.connect().call(&self.record).await };
         let done = control::carry_out(&*server.witness, op, || server.witness.note()).await?;
@@ -52,7 +52,7 @@ impl Call {
     }
 }
 
-/// How a snapshot may be refused.
+/// Errors with which a snapshot operation may be refused.
 const REFUSALS: &[FsError] = &[FsError::NoEntry, FsError::Exists, FsError::NoSpace, FsError::Io];
 
 fn changed(reply: &[u8]) -> Result<Answer, String> {
@@ -64,18 +64,18 @@ fn changed(reply: &[u8]) -> Result<Answer, String> {
     }
 }
 
-/// What a reply says, as far as the explorer asks.
+/// The fields of a reply that the explorer uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whether it was done.
+    /// Whether the operation was done.
     pub result: Result<(), FsError>,
     /// The file that was made or found.
     pub file: Option<ObjectId>,
-    /// How stable what was written is, and the verifier of that.
+    /// The stability of written data, and its verifier.
     pub written: Option<(Stable, [u8; 8])>,
 }
 
-/// The bits with which the `number`th operation creates exclusively.
+/// The verifier of an exclusive creation by operation `number`.
 pub fn exclusive_verifier(number: usize) -> [u8; 8] {
     std::array::from_fn(|index| (number as u8 + 1) * 16 + index as u8)
 }
@@ -157,10 +157,10 @@ fn with_mode(mode: u32) -> sattr3 {
     sattr3 { mode: Nfs3Option::Some(mode), ..sattr3::default() }
 }
 
-/// What a procedure gave, or how it was refused.
+/// The result of a procedure, or its error.
 ///
 /// # Errors
-/// A reply that says neither.
+/// A reply with neither.
 pub fn outcome<P, T, E>(reply: &[u8]) -> Result<Result<T, FsError>, String>
 where
     P: Procedure<Results = Nfs3Result<T, E>>,
@@ -198,7 +198,7 @@ where
     Ok(plain(outcome::<P, T, E>(reply)?.map(drop)))
 }
 
-/// A file that was made, with its handle.
+/// A new file and its handle.
 fn made(file: Result<Nfs3Option<nfs_fh3>, FsError>) -> Result<Answer, String> {
     match file {
         Ok(Nfs3Option::Some(handle)) => {

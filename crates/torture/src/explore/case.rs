@@ -1,12 +1,12 @@
-//! A cut as a line of text: what `duramen-torture replay` shows again.
+//! A cut as a line of text that `duramen-torture replay` reproduces.
 //!
 //! ```text
 //! together: create bar guarded, remove foo; 12 0 1 [1100]; 3 1
 //! ```
 //!
-//! The style, the operations, and then each cut: after so many events of the workload,
-//! and of the return behind it, the power went, and this became of the pending writes (lost, whole,
-//! or these sectors of it), with a stroke between disks. Without a cut, it is about the answers.
+//! The style, the operations, and then each cut: the number of events of the workload, or of the
+//! recovery after it, before the power cut, and the fate of the pending writes (lost, whole, or
+//! these sectors of it), with a stroke between disks. A case without a cut is about the answers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,36 +23,36 @@ use super::{Style, base, catching, moment};
 /// A cut of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The events before the cut.
+    /// The number of events before the cut.
     pub position: usize,
-    /// What became of the pending writes.
+    /// The fate of the pending writes.
     pub loss: Loss,
 }
 
-/// A workload, and how it was cut.
+/// A workload, and its cuts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Of the engine.
+    /// The design of the volume.
     pub design: Design,
-    /// How the operations follow each other.
+    /// The style in which the operations are made.
     pub style: Style,
     /// The operations.
     pub ops: Vec<Op>,
-    /// The cut of the workload, and those of the returns after it.
+    /// The cut of the workload, and those of the recoveries after it.
     pub steps: Vec<Step>,
 }
 
-/// Something that a cut must not leave.
+/// A result that a cut must not leave.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// How it comes about.
+    /// The case that leads to it.
     pub case: Case,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
 impl Case {
-    /// Shows it again.
+    /// Replays the case.
     ///
     /// # Errors
     /// The violation, or that there is no such case.
@@ -82,7 +82,7 @@ impl Case {
     /// The case of a design and a line without it.
     ///
     /// # Errors
-    /// What of the line is wrong.
+    /// The error in the line.
     pub fn of(design: Design, details: &str) -> Result<Self, NoCase> {
         let mut parts = details.split(';');
         let workload = parts.next().unwrap_or_default();
@@ -136,7 +136,7 @@ impl Style {
     }
 }
 
-/// A line that is no case, and why.
+/// An invalid line, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no case: {0}")]
 pub struct NoCase(String);

@@ -1,4 +1,4 @@
-//! Snapshots as an administrator makes and deletes them, by which no client calls.
+//! Snapshot operations, which an administrator makes without a client's call.
 
 use vfs::{FileSystem, FsError, Name, SnapshotNumber, SnapshotState, Snapshots};
 
@@ -8,11 +8,11 @@ fn of(files: &dyn FileSystem) -> Result<&dyn Snapshots, String> {
     files.snapshots().ok_or_else(|| "the engine has no snapshots".to_owned())
 }
 
-/// Carries out an operation on snapshots; `done` is told when it has been done, and the answer is
-/// given when that is durable.
+/// Carries out an operation on snapshots. Calls `done` when it is done, and returns the answer when
+/// that is durable.
 ///
 /// # Errors
-/// When what was done never will be.
+/// When the change will never be durable.
 pub async fn carry_out(
     files: &dyn FileSystem,
     op: &Op,
@@ -29,10 +29,10 @@ pub async fn carry_out(
     Ok(sealed.open().await.map_err(|lost| lost.to_string())?.into_inner())
 }
 
-/// Ends what deletes snapshots.
+/// Completes all pending deletions of snapshots.
 ///
 /// # Errors
-/// Why it does not end.
+/// Why they do not complete.
 pub async fn end_deletions(files: &dyn FileSystem) -> Result<(), String> {
     if files.snapshots().is_none() {
         return Ok(());
@@ -53,20 +53,20 @@ pub async fn deleting(files: &dyn FileSystem) -> Result<Vec<SnapshotNumber>, Str
     Ok(deleting.map(|(one, _)| one.number).collect())
 }
 
-/// Takes a step of a deletion; says whether it was the last.
+/// Takes a step of a deletion; returns whether it was the last.
 ///
 /// # Errors
-/// Why it is not taken.
+/// Why the step fails.
 pub async fn step(files: &dyn FileSystem, number: SnapshotNumber) -> Result<bool, String> {
     let step = of(files)?.delete_step(number).await.open().await;
     let step = step.map_err(|lost| lost.to_string())?.into_inner();
     step.map_err(|error| format!("a deletion does not go on: {error}"))
 }
 
-/// Deletes all snapshots to their ends.
+/// Deletes all snapshots completely.
 ///
 /// # Errors
-/// Why one stays.
+/// Why one remains.
 pub async fn delete_all(files: &dyn FileSystem) -> Result<(), String> {
     let Some(snapshots) = files.snapshots() else { return Ok(()) };
     let all = snapshots.list().open().await.map_err(|lost| lost.to_string())?.into_inner();
@@ -80,7 +80,7 @@ pub async fn delete_all(files: &dyn FileSystem) -> Result<(), String> {
     if left.is_empty() { Ok(()) } else { Err(format!("all were deleted, and there is {left:?}")) }
 }
 
-/// The name of the newest that is found.
+/// The name of the newest snapshot, if there is one.
 ///
 /// # Errors
 /// When they cannot be listed.

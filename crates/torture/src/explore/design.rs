@@ -1,7 +1,7 @@
-//! What is explored: designs of the table, how their disks are made, and how a volume is opened.
+//! The designs to explore: entries of the table, with their disks, and how a volume is opened.
 //!
-//! Everything else here is about an engine in general, and asks a design for what it has to know.
-//! A design gets all the disks that its entry names wherever a volume is opened.
+//! Everything else here works on any engine, and asks a design for its properties. A design gets
+//! all the disks that its entry names wherever a volume is opened.
 
 use std::fmt;
 use std::rc::Rc;
@@ -20,15 +20,15 @@ use sim::{Executor, Image};
 use super::device::{self, Device};
 use super::disks::{Disks, Images};
 
-/// What disks are full of at first: no file ever holds such a byte.
+/// The initial bytes of disks: no file ever holds such a byte.
 const RUBBISH: u8 = 0xff;
-/// Bytes of a zone, where a volume has these.
+/// Bytes of a zone, for designs with zones.
 const SMALL_ZONE: u64 = 64 << 10;
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, nanoseconds: 0 };
-/// Memory for a volume.
+/// Bytes of memory for a volume.
 const CACHE_BYTES: usize = 4 << 20;
 
-/// How large everything about a volume is. A design takes of it what it has a use for.
+/// The sizes of a volume. A design uses those that apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     /// Bytes of the volume.
@@ -37,20 +37,20 @@ pub struct Shape {
     pub block_size: u64,
     /// Bytes in a fragment.
     pub fragment_size: u64,
-    /// Bytes of the disk on which there is more than the volume.
+    /// Bytes of the disk beside the volume.
     pub log_bytes: u64,
     /// Bytes of memory.
     pub cache_bytes: usize,
-    /// How long what is durable elsewhere waits for its place on the volume,
+    /// How long durable data may wait elsewhere for its place on the volume,
     pub sync_interval: Duration,
-    /// and how many bytes of it do.
+    /// and how many bytes of it may.
     pub sync_bytes: u64,
-    /// Bytes of the stripes in which the volume says that it is cut, if it does: of whole ones that
-    /// are new it is told so.
+    /// Bytes of the stripes that the volume reports, if it does: it is then informed of whole
+    /// stripes that are new.
     pub stripe: Option<u64>,
 }
 
-/// Blocks of 4 KiB and fragments of 512 bytes: the smallest volume, so that little has to be read.
+/// Blocks of 4 KiB and fragments of 512 bytes: the smallest volume, so that recovery reads little.
 impl Default for Shape {
     fn default() -> Self {
         let LogOptions { sync_interval, sync_bytes, .. } = LogOptions::default();
@@ -67,8 +67,8 @@ impl Default for Shape {
     }
 }
 
-/// An engine and its policy, of which the table knows everything that tells it from others; and
-/// whether its volume is served as one that is declared delayed.
+/// An engine and its policy, with all its properties in the table; and whether its volume is served
+/// as a delayed one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Design {
     entry: &'static designs::Design,
@@ -77,12 +77,12 @@ pub struct Design {
     device: Device,
 }
 
-/// The word of a command line, and of the line of a case, for a volume that is declared delayed.
+/// The word of a command line, and of a case's line, for a delayed volume.
 pub const DELAYED: &str = "delayed";
-/// The same, for a volume that has a ring of intents beside it.
+/// The same for a volume with a ring of intents beside it.
 pub const INTENTS: &str = "intents";
 
-/// The engine over memory: an entry of ours, since no volume can have it.
+/// The engine over memory: an entry of ours, since no stored volume can have it.
 static ENGINE_RAM: designs::Design = designs::Design {
     engine: "ram",
     policy: None,
@@ -105,9 +105,9 @@ static ENGINE_RAM: designs::Design = designs::Design {
     work: None,
 };
 
-/// All that is explored: every design that a volume can have, and the engine over memory. The first
-/// is that of a command line which says nothing else. What is drawn follows from the places of
-/// these, so a new one comes last.
+/// All designs to explore: every design that a volume can have, and the engine over memory. The
+/// first is the default of a command line. Random choices depend on the positions in this list, so
+/// a new design comes last.
 pub static TRIED: LazyLock<Table> = LazyLock::new(|| {
     let first = [&FFS_SYNC, &FFS_LOG, &FFS_SOFTDEP, &ENGINE_RAM];
     let others = DESIGNS.all().iter().copied().filter(|design| !first.contains(design));
@@ -138,21 +138,21 @@ impl Design {
     /// The engine over memory.
     pub const RAM: Self = Self::of(&ENGINE_RAM);
 
-    /// Those that have disks, whose campaigns are all.
+    /// The designs with disks; all campaigns play them.
     pub fn all() -> impl Iterator<Item = Self> {
         TRIED.all().iter().map(|entry| Self::of(entry)).filter(|design| design.has_disks())
     }
 
-    /// The one of these words of a command line. A word that is missing leaves the choice to the
-    /// order of [`TRIED`].
+    /// The design of these words of a command line. A missing word leaves the choice to the order
+    /// of [`TRIED`].
     ///
     /// # Errors
-    /// What there is instead.
+    /// The possible words.
     pub fn find(engine: Option<&str>, policy: Option<&str>) -> Result<Self, Unknown> {
         TRIED.find(engine, policy).map(Self::of)
     }
 
-    /// The one of this name, in a line that tells a violation.
+    /// The design of this name, in the line of a violation.
     pub fn named(name: &str) -> Option<Self> {
         let (name, is_delayed) = match name.strip_suffix(DELAYED) {
             Some(name) => (name.trim_end(), true),
@@ -176,7 +176,7 @@ impl Design {
         Self { entry, is_delayed: false, has_ring: false, device: Device::Plain }
     }
 
-    /// The same, of which what is answered need not be durable yet.
+    /// The same with delayed answers, which need not be durable yet.
     pub const fn delayed(self) -> Self {
         Self { is_delayed: true, ..self }
     }
@@ -186,49 +186,49 @@ impl Design {
         Self { has_ring: self.entry.keeps_intents, ..self }
     }
 
-    /// The same, of which the volume stands on this.
+    /// The same with the volume on this device.
     pub const fn on(self, device: Device) -> Self {
         Self { device, ..self }
     }
 
-    /// What the volume stands on.
+    /// The device of the volume.
     pub const fn device(self) -> Device {
         self.device
     }
 
-    /// Whether what is answered need not be durable yet.
+    /// Whether answers need not be durable yet.
     pub fn is_delayed(self) -> bool {
         self.is_delayed
     }
 
-    /// Whether a cut takes the end of history, as far as it takes something.
+    /// Whether a cut takes only the end of history, if it takes anything.
     pub fn keeps_history(self) -> bool {
         self.entry.keeps_history
     }
 
-    /// Whether what was not answered is there in its order.
+    /// Whether unanswered changes survive in their order.
     pub fn keeps_order(self) -> bool {
         self.entry.keeps_order
     }
 
-    /// Whether its volume is one of UFS2, on which more is looked at than an engine tells.
+    /// Whether its volume is UFS2, of which the explorer checks more than the engine reports.
     pub fn is_ufs2(self) -> bool {
         self.entry.mark.is_some()
     }
 
-    /// Whether it knows by checksums of all of a change whether that is there, so that a disk may
-    /// leave any sectors of it.
+    /// Whether checksums cover every change as a whole, so that the engine detects a partial one
+    /// and a disk may leave any sectors of it.
     pub fn is_summed(self) -> bool {
         self.has_disks() && !self.is_ufs2()
     }
 
-    /// Its number among those that are explored.
+    /// Its position among the explored designs.
     pub(crate) fn number(self) -> u64 {
         let place = TRIED.all().iter().position(|&one| one == self.entry);
         place.expect("a design that is explored is in the table") as u64
     }
 
-    /// Whether it keeps what is durable on disks.
+    /// Whether its durable state is on disks.
     pub fn has_disks(self) -> bool {
         self.entry.has_disks()
     }
@@ -243,7 +243,7 @@ impl Design {
         self.has_ring
     }
 
-    /// Whether one of its disks is beside the volume.
+    /// Whether one of its disks is not the volume.
     pub fn has_beside(self) -> bool {
         self.has_log() || self.has_ring
     }
@@ -253,19 +253,19 @@ impl Design {
         self.entry.keeps_intents
     }
 
-    /// Whether a return after a cut looks at all of the volume before it is served, and mends it: a
-    /// log is replayed without a look at what it is about, and what soft updates leave is looked
-    /// for while it is served.
+    /// Whether a recovery after a cut checks and repairs all of the volume before it is served: a
+    /// log is replayed without a check of what it changes, and soft updates look for their remains
+    /// while the volume is served.
     pub fn checks_first(self) -> bool {
         self.entry.checks_first
     }
 
-    /// Whether a check can mend what no cut leaves.
+    /// Whether a check can repair damage that no cut leaves.
     pub fn repairs(self) -> bool {
         self.entry.repairs
     }
 
-    /// Whether what is free and what files have are always as much.
+    /// Whether free space and file space always add up to the same sum.
     pub fn counts_all(self) -> bool {
         self.entry.counts_all
     }
@@ -275,13 +275,13 @@ impl Design {
         self.entry.has_snapshots
     }
 
-    /// The design of its engine that has a redo log besides, if there is one.
+    /// The design of its engine with a redo log, if there is one.
     pub(crate) fn with_log(self) -> Option<Self> {
         let disks = [DiskRole::Volume, DiskRole::Log];
         DESIGNS.with_disks(self.engine(), &disks).map(Self::of)
     }
 
-    /// The first design of its engine that has none.
+    /// The first design of its engine without a redo log.
     pub(crate) fn without_log(self) -> Option<Self> {
         DESIGNS.with_disks(self.engine(), &[DiskRole::Volume]).map(Self::of)
     }
@@ -296,12 +296,12 @@ impl Design {
         self.entry.policy
     }
 
-    /// Whether answers survive a cut, and what was begun is ended by the return.
+    /// Whether answers survive a cut, and the recovery completes begun operations.
     pub fn remembers(self) -> bool {
         self.entry.remembers || self.has_ring
     }
 
-    /// The words of a command line that choose it.
+    /// The words of a command line that select it.
     pub fn words(self) -> String {
         let mut words = match self.policy() {
             Some(policy) if self.engine() == Self::default().engine() => {
@@ -335,10 +335,10 @@ impl Design {
         self.entry.name()
     }
 
-    /// How its disks are worked with.
+    /// The functions for its disks.
     ///
     /// # Panics
-    /// When it has none.
+    /// When it has no disks.
     pub(crate) fn work(self) -> &'static Work {
         self.entry.work()
     }
@@ -361,7 +361,7 @@ impl Design {
         self.sizes(shape.volume_bytes, shape.log_bytes)
     }
 
-    /// Bytes of each disk, the volume first, if those of each kind are so large.
+    /// Bytes of each disk, the volume first, from the size of each kind.
     pub(crate) fn sizes(self, volume_bytes: u64, log_bytes: u64) -> Vec<u64> {
         let sizes = self.entry.disks.iter().flat_map(|role| match role {
             DiskRole::Volume => self.home_sizes(volume_bytes),
@@ -370,7 +370,7 @@ impl Design {
         sizes.chain(self.has_ring.then_some(log_bytes)).collect()
     }
 
-    /// Bytes of each disk of a volume of so many.
+    /// Bytes of each disk of a volume of this size.
     pub(crate) fn home_sizes(self, volume_bytes: u64) -> Vec<u64> {
         vec![device::member_size(self.device, volume_bytes); self.device.disks()]
     }
@@ -378,7 +378,7 @@ impl Design {
     /// Makes a volume on these disks, without its log.
     ///
     /// # Panics
-    /// When they do not hold it.
+    /// When they do not have room for it.
     pub(crate) async fn make_on(
         self,
         homes: Vec<Rc<dyn BlockDevice>>,
@@ -400,7 +400,7 @@ impl Design {
         volume.flush().await.expect("nothing has failed");
     }
 
-    /// What a volume is as one image, of what its disks hold.
+    /// The volume's contents as one image, from the contents of its disks.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -419,7 +419,7 @@ impl Design {
         })
     }
 
-    /// Whether a cut while a large file is cut short may leave any length in between.
+    /// Whether a cut during the truncation of a large file may leave any length in between.
     pub fn may_stop_between(self) -> bool {
         self.entry.may_stop_between
     }
@@ -464,7 +464,7 @@ impl Design {
         self.open_by(disks, runtime, &shape.to_open()).await
     }
 
-    /// Opens a volume that is used while what a cut left is looked for.
+    /// Opens a volume that is served while the remains of a cut are looked for.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -476,7 +476,7 @@ impl Design {
         self.open_disks_at_once(disks, runtime, &Shape::default().to_open()).await
     }
 
-    /// The disks of an engine, which stand on these.
+    /// The engine's disks on top of these.
     pub(crate) async fn stack(
         self,
         disks: Vec<Rc<dyn BlockDevice>>,
@@ -496,7 +496,7 @@ impl Design {
         Ok(designs::Disks { volume, log, intents })
     }
 
-    /// Opens the volume; a log is kept small in this way.
+    /// Opens the volume with these limits, which keep a log small.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -542,8 +542,8 @@ impl Design {
         }
     }
 
-    /// Opens the volume on these disks. What a cut left may be looked for while it is used; a stop
-    /// waits for that, since what is stopped is judged.
+    /// Opens the volume on these disks. The remains of a cut may be looked for while it is served;
+    /// a stop waits for that, since the stopped volume is judged.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -582,7 +582,7 @@ impl Shape {
     fn to_open(self) -> OpenOptions {
         let (cache_bytes, sync_interval, sync_bytes) =
             (self.cache_bytes, self.sync_interval, self.sync_bytes);
-        // A call that waits for the device lets others come between.
+        // A call that waits for the device lets others run in between.
         let keeps_data = false;
         let log = LogOptions { sync_interval, sync_bytes, ..LogOptions::default() };
         OpenOptions { cache_bytes, keeps_data, log, ..OpenOptions::default() }

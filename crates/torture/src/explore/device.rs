@@ -1,4 +1,4 @@
-//! What a volume stands on: a disk, or a set of them, of which one may be lost with the power.
+//! The device of a volume: a disk, or a set with one disk that may be lost in a power cut.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use raid::layout::Level;
 use raid::{MakeOptions, OpenOptions, Set};
 use runtime::Runtime;
 
-/// Bytes of a unit of a set on which an engine is tried.
+/// Bytes of a unit of a tested set.
 const UNIT: u64 = 8192;
 
-/// What a volume stands on.
+/// The device of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// One disk.
@@ -29,7 +29,7 @@ impl Device {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Plain, Self::Raid1, Self::Raid5];
 
-    /// On how many disks an engine is tried.
+    /// Number of disks of the device.
     pub fn disks(self) -> usize {
         match self {
             Self::Plain => 1,
@@ -38,7 +38,7 @@ impl Device {
         }
     }
 
-    /// Which of the first disks may be lost with the power, one of them.
+    /// The disks of which one may be lost in a power cut.
     pub fn losable(self) -> Range<usize> {
         if self == Self::Plain { 0..0 } else { 0..self.disks() }
     }
@@ -71,28 +71,28 @@ impl FromStr for Device {
     }
 }
 
-/// Bytes of each member of a set that holds so many.
+/// Bytes of each member of a set with this capacity.
 pub(super) fn member_size(device: Device, bytes: u64) -> u64 {
     let Some(level) = device.level() else { return bytes };
     let width = if level == Level::Parity { device.disks() as u64 - 1 } else { 1 };
     options(level).member_size(device.disks(), bytes.div_ceil(width * UNIT))
 }
 
-/// A set with the smallest log that there is.
+/// Options for a set with the smallest possible log.
 fn options(level: Level) -> MakeOptions {
     MakeOptions { level, unit: UNIT, log: 0 }
 }
 
-/// Makes a set of members, whatever they hold.
+/// Makes a set of members, whatever they contain.
 pub(super) async fn make(level: Level, members: &[Rc<dyn BlockDevice>], runtime: &Runtime) {
     raid::make(members, &options(level), runtime).await.expect("they are large enough");
 }
 
-/// Opens a set; members without a byte are lost. No part of it has ever gone on alone but as its
-/// labels say, so what is missing is not newer.
+/// Opens a set; members of length 0 are lost. No part of it has ever continued alone except as its
+/// labels say, so a missing member is not newer.
 ///
 /// # Errors
-/// Why not.
+/// Why it does not open.
 pub(super) async fn open(
     members: Vec<Rc<dyn BlockDevice>>,
     runtime: &Runtime,

@@ -1,9 +1,9 @@
-//! The disks of a machine, which lose their power together, and what happened to them.
+//! The disks of a machine, which lose their power together, and their recorded events.
 //!
-//! A policy may keep more than the volume: a log on a device of its own. A cut then takes both at
-//! one moment, and what is pending on either may be lost in any combination. So nothing here is
-//! about one disk: a [`Recording`] is of all of them, in the one order in which their events
-//! happened, and a [`Loss`] says what becomes of the pending writes of each.
+//! A policy may have more disks than the volume: a log on a device of its own. A cut then hits both
+//! at one moment, and the pending writes of either may be lost in any combination. So nothing here
+//! concerns one disk: a [`Recording`] covers all of them, with their events in one order, and a
+//! [`Loss`] decides the pending writes of each.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,12 +14,12 @@ use block::{BlockDevice, Stripe};
 use sim::{Choice, Digest, Disk, Event, Executor, Fate, Image, Mark, NoChoice, Platter, Prng};
 use sim::{Remains, Trace, Traced};
 
-/// What is on each disk, the volume first.
+/// The contents of each disk, the volume first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images(pub Vec<Image>);
 
 impl Images {
-    /// A hash of all of it.
+    /// A hash of all contents.
     pub fn fingerprint(&self) -> u128 {
         together(self.0.iter().map(Image::fingerprint))
     }
@@ -30,7 +30,7 @@ impl Images {
     }
 }
 
-/// One hash of those of several disks; that of a single one is its own.
+/// One hash for those of several disks; for a single disk its own.
 fn together(fingerprints: impl ExactSizeIterator<Item = u128>) -> u128 {
     let is_one = fingerprints.len() == 1;
     let mut halves = [Digest::new(0), Digest::new(1)];
@@ -44,7 +44,7 @@ fn together(fingerprints: impl ExactSizeIterator<Item = u128>) -> u128 {
     u128::from(halves[0].value()) << 64 | u128::from(halves[1].value())
 }
 
-/// Disks of one machine.
+/// The disks of one machine.
 pub struct Disks(Vec<Rc<Disk>>);
 
 impl Disks {
@@ -53,7 +53,7 @@ impl Disks {
         Self(images.0.iter().map(|image| Disk::new(executor, image.clone())).collect())
     }
 
-    /// The same, of which the volume says that it is cut in stripes of so many bytes.
+    /// The same, with the volume reporting stripes of this many bytes.
     pub fn cut(executor: &Executor, images: &Images, stripe: Option<u64>) -> Self {
         let stripe = stripe.map(|unit| Stripe { unit, width: 1 });
         let disk = |(number, image): (usize, &Image)| {
@@ -64,12 +64,12 @@ impl Disks {
         Self(images.0.iter().enumerate().map(disk).collect())
     }
 
-    /// Disks that go on with what is on these platters, pending writes and all.
+    /// Disks with the state of these platters, pending writes included.
     pub fn resumed(executor: &Executor, platters: &[Platter]) -> Self {
         Self(platters.iter().map(|one| Disk::resumed(executor, one.clone())).collect())
     }
 
-    /// As an engine takes them.
+    /// The devices for an engine.
     pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
         self.0.iter().map(|disk| disk.clone() as Rc<dyn BlockDevice>).collect()
     }
@@ -79,43 +79,43 @@ impl Disks {
         &self.0[0]
     }
 
-    /// Records from now on.
+    /// Starts recording.
     pub fn start_recording(&self) {
         self.0.iter().for_each(|disk| disk.start_trace());
     }
 
-    /// What was recorded.
+    /// The recording so far.
     pub fn recording(&self) -> Recording {
         Recording::new(self.0.iter().map(|disk| disk.trace()).collect())
     }
 
-    /// What is left when all that is pending is lost now.
+    /// The contents after a loss of all pending writes.
     pub fn durable(&self) -> Images {
         Images(self.0.iter().map(|disk| disk.platter().durable_image()).collect())
     }
 
-    /// What reads see now.
+    /// The contents that reads return now.
     pub fn contents(&self) -> Images {
         Images(self.0.iter().map(|disk| disk.contents()).collect())
     }
 }
 
-/// What happened to disks since they were recorded.
+/// The events of disks since the start of the recording.
 pub struct Recording {
     traces: Vec<Trace>,
-    /// The disk of each event, in the order of all.
+    /// The disk of each event, in the order of events.
     order: Vec<usize>,
 }
 
-/// A moment at which the power may go.
+/// A moment at which the power may be cut.
 pub struct Cut {
-    /// So many events have happened.
+    /// The number of events before it.
     pub position: usize,
     platters: Vec<Platter>,
 }
 
 impl Recording {
-    /// What traces tell that were begun at one moment, that of the volume first.
+    /// Merges traces that were started at one moment, the volume's first.
     pub fn new(traces: Vec<Trace>) -> Self {
         let events = traces.iter().enumerate();
         let serial = |(disk, trace): (usize, &Trace)| {
@@ -127,12 +127,12 @@ impl Recording {
         Self { traces, order: order.into_iter().map(|(_, disk)| disk).collect() }
     }
 
-    /// How many events there are.
+    /// The number of events.
     pub fn events(&self) -> usize {
         self.order.len()
     }
 
-    /// A hash of what happened, whatever was on the disks before.
+    /// A hash of the events, whatever the disks held before.
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::new(self.order.len() as u64);
         self.order.iter().for_each(|&disk| digest.add(disk as u64));
@@ -157,7 +157,7 @@ impl Recording {
         })
     }
 
-    /// The numbers that were left as marks before a position.
+    /// The numbers of the marks before a position.
     pub fn marks_before(&self, position: usize) -> impl Iterator<Item = u64> {
         let mut done = vec![0; self.traces.len()];
         self.order[..position].iter().filter_map(move |&disk| {
@@ -176,33 +176,32 @@ fn platter((_, platter): (usize, Platter)) -> Platter {
 }
 
 impl Cut {
-    /// What is worth trying.
+    /// The losses worth trying.
     pub fn losses(&self, prng: &mut Prng) -> Vec<Loss> {
         Choice::explore_together(&self.platters, prng).into_iter().map(Loss::of).collect()
     }
 
-    /// For all of them.
+    /// Builder of the images that losses leave.
     pub fn left(&self) -> Left<'_> {
         Left(self.platters.iter().map(Remains::new).collect())
     }
 
-    /// What is left when all that is pending is lost.
+    /// The contents after a loss of all pending writes.
     pub fn durable(&self) -> Images {
         Images(self.platters.iter().map(Platter::durable_image).collect())
     }
 
-    /// What is left when nothing is lost.
+    /// The contents after no loss.
     pub fn whole(&self) -> Images {
         Images(self.platters.iter().map(|one| one.image_with(|_| Fate::Whole)).collect())
     }
 
-    /// What is left for the next process when this one is killed, and the power stays on.
+    /// The platters for the next process when this one is killed with the power on.
     pub fn killed(&self) -> Vec<Platter> {
         self.platters.iter().map(Platter::killed).collect()
     }
 
-    /// A few ways in which the power may take what is pending: of each disk all or nothing, and one
-    /// by chance.
+    /// A few possible losses: for each disk all or none of the pending writes, and one random loss.
     pub fn corners(&self, prng: &mut Prng) -> Vec<Loss> {
         let counts: Vec<usize> = self.platters.iter().map(|one| one.pending().count()).collect();
         let all = |count: usize, fate: Fate| Choice::new(vec![fate; count]);
@@ -216,25 +215,25 @@ impl Cut {
         (0..1_u32 << counts.len()).map(corner).chain([Loss::of(chance)]).collect()
     }
 
-    /// How many writes are pending, on all disks.
+    /// Number of pending writes on all disks.
     pub fn pending(&self) -> usize {
         self.platters.iter().map(|platter| platter.pending().count()).sum()
     }
 
-    /// So many ways in which sectors of all that is pending are there and others not.
+    /// Random losses that keep some sectors of all pending writes and drop others.
     pub fn mixtures(&self, prng: &mut Prng, count: usize) -> Vec<Loss> {
         let mixture =
             |_| Loss::of(self.platters.iter().map(|one| Choice::mixture(one, prng)).collect());
         (0..count).map(mixture).collect()
     }
 
-    /// What is left by chance.
+    /// The contents after a random loss.
     pub fn random(&self, prng: &mut Prng) -> Images {
         let left = |platter: &Platter| platter.image(&Choice::random(platter, prng));
         Images(self.platters.iter().map(left).collect())
     }
 
-    /// All of what is pending is lost; nothing is; and so many more by chance.
+    /// The loss of all pending writes, the loss of none, and `more` random ones.
     pub fn some_losses(&self, prng: &mut Prng, more: usize) -> Vec<Loss> {
         let all = |fate: Fate| {
             let of = |platter: &Platter| Choice::new(vec![fate.clone(); platter.pending().count()]);
@@ -246,7 +245,7 @@ impl Cut {
         [all(Fate::Lost), all(Fate::Whole)].into_iter().chain((0..more).map(by_chance)).collect()
     }
 
-    /// What a loss leaves; none when it is not of this cut.
+    /// The contents after a loss; `None` when it is not of this cut.
     pub fn images(&self, loss: &Loss) -> Option<Images> {
         let fits = |(platter, choice): (&Platter, &Choice)| {
             let pending: Vec<_> = platter.pending().collect();
@@ -267,11 +266,11 @@ impl Cut {
     }
 }
 
-/// What the losses of one cut leave: see [`sim::Remains`].
+/// Builds the contents after losses of one cut: see [`sim::Remains`].
 pub struct Left<'a>(Vec<Remains<'a>>);
 
 impl Left<'_> {
-    /// The hash of what a loss of this cut leaves, without the making of it.
+    /// The hash of the contents after a loss of this cut, without building them.
     pub fn fingerprint(&mut self, loss: &Loss) -> u128 {
         let both = self.0.iter_mut().zip(&loss.choices).enumerate();
         together(both.map(|(disk, (remains, choice))| match loss.disk {
@@ -280,7 +279,7 @@ impl Left<'_> {
         }))
     }
 
-    /// What a loss of this cut leaves.
+    /// The contents after a loss of this cut.
     pub fn images(&mut self, loss: &Loss) -> Images {
         let both = self.0.iter_mut().zip(&loss.choices).enumerate();
         let left = both.map(|(disk, (remains, choice))| {
@@ -290,7 +289,7 @@ impl Left<'_> {
     }
 }
 
-/// What becomes of the pending writes of each disk, and which disk is lost with all that it held.
+/// The fate of the pending writes of each disk, and the disk that is lost with all its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// By disk.
@@ -303,19 +302,19 @@ impl Loss {
         Self { choices, disk: None }
     }
 
-    /// The same, and besides with each of these disks lost, one at a time.
+    /// The same loss, and also with each of these disks lost, one at a time.
     pub fn with_each(self, losable: Range<usize>) -> impl Iterator<Item = Self> {
         let with = |disk| Self { disk: Some(disk), ..self.clone() };
         let with_each: Vec<Self> = losable.map(with).collect();
         std::iter::once(self).chain(with_each)
     }
 
-    /// What is left of a disk.
+    /// The contents of a disk after the loss.
     fn left(&self, disk: usize, image: impl FnOnce() -> Image) -> Image {
         if self.disk == Some(disk) { Image::zeroed(0) } else { image() }
     }
 
-    /// How hard it is to picture: writes that survive in part, then those that survive.
+    /// Complexity of the loss: writes that survive in part, then surviving writes.
     pub fn weight(&self) -> (usize, usize) {
         let fates = || self.choices.iter().flat_map(Choice::fates);
         let torn = fates().filter(|fate| matches!(fate, Fate::Torn(_))).count();
@@ -323,7 +322,7 @@ impl Loss {
     }
 }
 
-/// The choices of the disks, with a stroke between; behind them the disk that is lost.
+/// The choices of the disks, with a stroke between; after them the lost disk.
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let choices: Vec<String> = self.choices.iter().map(Choice::to_string).collect();
@@ -332,7 +331,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Before the number of a disk that is lost.
+/// Precedes the number of a lost disk.
 const WITHOUT: &str = " without ";
 
 impl FromStr for Loss {

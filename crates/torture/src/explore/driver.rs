@@ -1,4 +1,4 @@
-//! A file system that has come back: what can be seen of it, and whether it can be used.
+//! A recovered file system: reads it, and checks that it can be used.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,19 +12,19 @@ use vfs::{
 use super::Before;
 use super::model::{Held, Seen, Shown, View, What};
 
-/// More than any file of a workload is long.
+/// Bytes, more than any file of a workload has.
 const LONGEST: u32 = 1 << 20;
-/// How far behind the end of a file something is written, and how much.
+/// Bytes between the end of a file and the start of a write behind it, and bytes of the write.
 const GAP: usize = 3000;
 const MORE: usize = 1000;
 
-/// A file system, and the user that asks it.
+/// A file system, and the user that calls it.
 pub struct Driver {
     files: Rc<dyn FileSystem>,
     who: Requester,
 }
 
-/// An answer, once it is durable.
+/// The result of an answer, once it is durable.
 async fn opened<T, W>(sealed: Sealed<vfs::Answer<T, W>>) -> Result<T, FsError> {
     sealed.open().await.map_err(|_| FsError::Io)?.into_inner().result
 }
@@ -38,7 +38,7 @@ fn with_mode(mode: u16) -> SetAttributes {
 }
 
 impl Driver {
-    /// As the superuser.
+    /// Calls a file system as the superuser.
     pub fn new(files: Rc<dyn FileSystem>) -> Self {
         Self { files, who: Requester::root() }
     }
@@ -51,27 +51,27 @@ impl Driver {
     /// Makes a directory.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn mkdir(&self, path: &str) -> Result<(), FsError> {
         let (parent, last) = self.parent(path).await?;
         opened(self.files.mkdir(&self.who, parent, &last, with_mode(0o755)).await).await?;
         Ok(())
     }
 
-    /// Makes a regular file that holds `data`.
+    /// Makes a regular file with these bytes.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn fill(&self, path: &str, data: Vec<u8>) -> Result<(), FsError> {
         let (parent, last) = self.parent(path).await?;
         let id = self.create(parent, &last, 0o644).await?;
         self.write(id, 0, data).await
     }
 
-    /// Writes from the beginning of a file on.
+    /// Writes from the start of a file.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn overwrite(&self, path: &str, data: Vec<u8>) -> Result<(), FsError> {
         self.write(self.find(path).await?, 0, data).await
     }
@@ -79,17 +79,17 @@ impl Driver {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn symlink(&self, path: &str, target: &[u8]) -> Result<(), FsError> {
         let (parent, last) = self.parent(path).await?;
         let set = SetAttributes::default();
         opened(self.files.symlink(&self.who, parent, &last, target, set).await).await.map(drop)
     }
 
-    /// Makes a file so long.
+    /// Sets the length of a file.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn resize(&self, path: &str, size: u64) -> Result<(), FsError> {
         let id = self.find(path).await?;
         let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };
@@ -99,7 +99,7 @@ impl Driver {
     /// Removes a name of a file.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn unlink(&self, path: &str) -> Result<(), FsError> {
         let (parent, last) = self.parent(path).await?;
         self.remove(parent, &last).await
@@ -121,10 +121,10 @@ impl Driver {
         opened(written).await.map(drop)
     }
 
-    /// All that a file holds.
+    /// All bytes of a file.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn read(&self, id: ObjectId) -> Result<Vec<u8>, FsError> {
         Ok(opened(self.files.read(&self.who, id, 0, LONGEST).await).await?.data.concat())
     }
@@ -134,10 +134,10 @@ impl Driver {
         Ok(found.id)
     }
 
-    /// The handle of a path.
+    /// The file at a path.
     ///
     /// # Errors
-    /// What a LOOKUP says.
+    /// The error of a LOOKUP.
     pub async fn find(&self, path: &str) -> Result<ObjectId, FsError> {
         let mut id = self.files.root();
         for part in path.split('/') {
@@ -153,10 +153,10 @@ impl Driver {
         }
     }
 
-    /// What is known of a file.
+    /// The attributes of a file.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn attributes(&self, id: ObjectId) -> Result<vfs::Attributes, FsError> {
         self.files.getattr(id).await.open().await.map_err(|_| FsError::Io)?.into_inner()
     }
@@ -164,7 +164,7 @@ impl Driver {
     /// The names in a directory.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn list(&self, directory: ObjectId) -> Result<Vec<(String, ObjectId)>, FsError> {
         let mut accept = |_: &vfs::DirectoryEntry| true;
         let listed = self.files.readdir(&self.who, directory, 0, true, &mut accept).await;
@@ -174,18 +174,18 @@ impl Driver {
         Ok(entries.map(|one| (String::from_utf8_lossy(&one.name).into_owned(), one.id)).collect())
     }
 
-    /// All that can be seen, and what handles name, by the numbers of the files.
+    /// The whole tree, and the id behind each handle, by the numbers of the files.
     ///
     /// # Errors
-    /// The first that anything gives.
+    /// The first error of a call.
     pub async fn view(&self) -> Result<Shown, FsError> {
         self.view_of(self.files.root()).await
     }
 
-    /// The same of each snapshot, by its name.
+    /// The same for each snapshot, by its name.
     ///
     /// # Errors
-    /// The first that anything gives.
+    /// The first error of a call.
     pub async fn held(&self) -> Result<Held<Shown>, FsError> {
         let mut held = Held::new();
         if self.files.snapshots().is_some() {
@@ -232,19 +232,19 @@ impl Driver {
         Ok((view, ids))
     }
 
-    /// Makes a file that was not there.
+    /// Makes a new file.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error of the call.
     pub async fn probe(&self) -> Result<ObjectId, FsError> {
         self.create(self.files.root(), &name("probe"), 0o600).await
     }
 
-    /// Does something with every file and every directory, then removes them all, and the probe.
-    /// Handles of `before`, and all that never were, name nothing that is not there.
+    /// Uses every file and every directory, then removes them all, and the probe. No handle of
+    /// `before`, nor an invented one, may name a file that does not exist.
     ///
     /// # Errors
-    /// The path at which something failed, and how.
+    /// The path at which a call failed, and its error.
     pub async fn use_and_empty(
         &self,
         view: &View,
@@ -264,7 +264,7 @@ impl Driver {
         }
         let removed = self.remove(self.files.root(), &name("probe")).await;
         removed.map_err(|error| format!("the probe: {error}"))?;
-        // Backwards, so that a directory comes after what is in it.
+        // In reverse, so that a directory comes after its contents.
         for (path, seen) in view.iter().rev() {
             let done = self.use_and_remove(path, seen).await;
             done.map_err(|error| format!("{path}: {error}"))?;
@@ -295,10 +295,10 @@ impl Driver {
         }
     }
 
-    /// Writes behind the end of a file. In between there are zeros, whatever the disk holds.
+    /// Writes behind the end of a file. The gap must be zeros, whatever the disk holds.
     async fn lengthen(&self, id: ObjectId, bytes: &[u8]) -> Result<(), String> {
         let said = |error: FsError| error.to_string();
-        // It may have been written to under another name.
+        // The file may have been written under another name.
         let size = self.attributes(id).await.map_err(said)?.size as usize;
         self.write(id, (size + GAP) as u64, vec![7; MORE]).await.map_err(said)?;
         let found = self.read(id).await.map_err(said)?;

@@ -1,18 +1,18 @@
-//! What may be there after a cut.
+//! The states that a cut may leave.
 //!
-//! Operations that were acknowledged are there. Each of those that were under way may be there or
-//! not; together they are there in some order in which they could have been done. Names, modes and
-//! link counts are all or nothing, but for a rename that was cut: it may show both names. Bytes are
-//! old or new, each for itself, and so is the size: those of a write that was cut, and those of
-//! UNSTABLE writes, which may be lost at any time before a COMMIT; then the verifier is another.
-//! A handle that a client holds names the file that it named before, or nothing.
+//! Acknowledged operations are there. Each of those in progress may be there or not; together they
+//! are there in some order in which they could have been done. Names, modes and link counts are all
+//! or nothing, except for an interrupted rename: it may show both names. Bytes are old or new, each
+//! byte independently, and so is the size: those of an interrupted write, and those of UNSTABLE
+//! writes, which may be lost at any time before a COMMIT; then the verifier changes. A client's
+//! handle names the same file as before, or none.
 //!
-//! A snapshot is there or not, and so is its deletion, and the way back to it. It holds what there
-//! was when it was made, to the byte, for ever.
+//! A snapshot is there or not, and so are its deletion and a rollback to it. It holds the state of
+//! the moment when it was made, to the byte, for ever.
 //!
-//! Of a delayed volume an operation counts as acknowledged once something behind it was promised.
+//! On a delayed volume an operation counts as acknowledged once a later one was promised durable.
 //!
-//! docs/durability.md tells the same of the policy `sync`.
+//! docs/durability.md says the same of the policy `sync`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,73 +27,73 @@ use super::model::{Act, Held, Model, Seen, View, What};
 use super::op::{Op, Stable};
 use super::recover::Recovered;
 
-/// The operations of a workload, with what they were answered in the end.
+/// The operations of a workload, with their final answers.
 pub struct History {
-    /// In the order in which they were begun.
+    /// The operations in the order in which they were begun.
     pub acts: Vec<(Act, Result<(), FsError>)>,
-    /// How they followed each other.
+    /// The style in which they were made.
     pub style: Style,
-    /// Of what they were asked.
+    /// The design that served them.
     design: Design,
-    /// Whether they may be lost though they were answered,
+    /// Whether they may be lost although they were answered,
     is_delayed: bool,
     /// and then only the last of them.
     keeps_history: bool,
-    /// Whether what was not acknowledged may be there in any order (see `loose`).
+    /// Whether unacknowledged changes may be there in any order (see `loose`).
     is_loose: bool,
-    /// What clients hold from before: by the number of the file in the model, what its handle
-    /// names.
+    /// Handles that clients hold from before: by the number of the file in the model, the id in its
+    /// handle.
     pub handles: BTreeMap<usize, ObjectId>,
-    /// For each operation, what the handle in its answer names.
+    /// For each operation, the id in the handle of its answer.
     pub given: Vec<Option<ObjectId>>,
     /// The verifiers in the answers.
     pub verifiers: Vec<[u8; 8]>,
-    /// How far the operations were when recording began.
+    /// The progress of the operations when recording began.
     pub start: Moment,
 }
 
-/// How far the operations were when the power went.
+/// The progress of the operations at a power cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// A bit for each operation that was begun.
+    /// A bit for each operation in progress or done.
     pub begun: u32,
-    /// A bit for each that was acknowledged.
+    /// A bit for each acknowledged operation.
     pub acknowledged: u32,
 }
 
-/// All contents that a file may have, by the number of the file in the model.
+/// All possible contents of files, by the number of the file in the model.
 type Versions = BTreeMap<usize, Possible>;
 
-/// The bytes of a file at several moments: each byte may be that of any, and so may the size.
+/// The bytes of a file at several moments: each byte may be from any of them, and so may the size.
 #[derive(Clone, Default)]
 struct Possible {
     contents: Vec<Rc<Vec<u8>>>,
-    /// A part of an UNSTABLE write may be there without the rest: the size is somewhere between.
+    /// A part of an UNSTABLE write may be there without the rest: the size may be in between.
     in_parts: bool,
 }
 
-/// What operations come to that are done one after the other.
+/// The result of operations that are done one after the other.
 struct Played {
-    /// Before the first, and after each.
+    /// The states before the first, and after each.
     states: Vec<Model>,
     versions: Versions,
-    /// What files may hold in snapshots.
+    /// Possible contents of files in snapshots.
     held: Held<Versions>,
     handles: BTreeMap<usize, ObjectId>,
 }
 
-/// A state that may be there.
+/// A state that is allowed.
 struct Candidate {
     view: View,
     versions: Versions,
-    /// The same of snapshots.
+    /// The views and possible contents of snapshots.
     held: Rc<Held<(View, Versions)>>,
-    /// What handles name that clients hold.
+    /// The ids in the handles of clients.
     handles: BTreeMap<usize, ObjectId>,
 }
 
 impl History {
-    /// Nothing yet.
+    /// An empty history.
     pub fn new(design: Design, style: Style) -> Self {
         Self {
             acts: Vec::new(),
@@ -109,16 +109,16 @@ impl History {
         }
     }
 
-    /// Recording begins when all so far was answered.
+    /// Notes that recording begins with all operations so far answered.
     pub fn all_acknowledged(&mut self) {
         let all = (1 << self.acts.len()) - 1;
         self.start = Moment { begun: all, acknowledged: all };
     }
 
-    /// Whether `seen` may be there at a moment.
+    /// Whether `seen` is allowed at a moment.
     ///
     /// # Errors
-    /// What may not be: the difference to the state with most in it.
+    /// The violation: the difference to the state with most in it.
     pub fn allows(&self, seen: &Recovered, moment: Moment) -> Result<(), String> {
         if self.verifiers.contains(&seen.verifier) {
             return Err("UNSTABLE bytes may be lost, and the verifier is still the same".into());
@@ -144,8 +144,8 @@ impl History {
         Err(last.unwrap_or_else(|| "no order of the operations gives their answers".into()))
     }
 
-    /// The orders in which operations can have been done: all that were acknowledged, and any of
-    /// the others that were begun.
+    /// The possible orders of operations: all acknowledged ones, and any of the others that were
+    /// begun.
     fn orders(&self, moment: Moment) -> Vec<Vec<usize>> {
         let begun = (0..self.acts.len()).filter(|index| moment.begun >> index & 1 == 1);
         let begun: Vec<usize> = begun.collect();
@@ -168,18 +168,18 @@ impl History {
         orders
     }
 
-    /// Where changes land in any order, a cut does not take some operations and leave others: what
-    /// it leaves of each is judged by all that were done. One that was begun before the others were
-    /// may have been done after them.
+    /// Where changes land in any order, a cut does not simply take some operations and leave
+    /// others: its remains of each are judged against all that were done. An operation that was
+    /// begun before the others may have been done after them.
     fn is_all(&self, begun: &[usize], chosen: &[usize]) -> bool {
         let is_done = |index: &&usize| self.acts[**index].1.is_ok();
         let must_be = self.is_loose && begun.len() == self.acts.len();
         !must_be || begun.iter().filter(is_done).all(|index| chosen.contains(index))
     }
 
-    /// Whether a cut may take, of what was begun in this order, all but what was chosen. Where
-    /// history is kept, and the order is known, nothing that comes later is left without what comes
-    /// before. Bytes go to their places by themselves.
+    /// Whether a cut may take, of the operations begun in this order, all but the chosen ones. If
+    /// history is kept and the order is known, no later operation survives without the earlier
+    /// ones. Bytes go to their places independently.
     fn may_be_left(&self, begun: &[usize], chosen: &[usize]) -> bool {
         if !self.is_delayed || !self.keeps_history || self.style == Style::AtOnce {
             return true;
@@ -194,8 +194,8 @@ impl History {
         !is_left.any(|is_left| is_left)
     }
 
-    /// A client of a delayed volume may hold the handle of a file that a cut took. It names
-    /// nothing, also when there are new files.
+    /// A client of a delayed volume may hold the handle of a file that a cut took. It names no
+    /// file, even if there are new ones.
     fn names_nothing_lost(&self, seen: &Recovered, order: &[usize]) -> Result<(), String> {
         let is_left = |index: &usize| order.contains(index);
         let known = |id: &ObjectId| {
@@ -213,8 +213,8 @@ impl History {
         }
     }
 
-    /// Whether `seen` may be there where changes land in any order, if operations were done in this
-    /// one; none if they cannot have been.
+    /// Whether `seen` is allowed where changes land in any order, if the operations were done in
+    /// this one; `None` if that order is impossible.
     fn allows_loosely(
         &self,
         seen: &Recovered,
@@ -271,8 +271,8 @@ impl History {
         views.into_iter().map(candidate).collect()
     }
 
-    /// What a snapshot may hold of files: UNSTABLE bytes too that were answered before it was asked
-    /// for, and of those that were on their way any part.
+    /// Possible contents of files in a snapshot: UNSTABLE bytes included that were answered before
+    /// the request for it, and any part of those in progress.
     fn pinned(&self, view: &View, versions: &Versions) -> Versions {
         let mut pinned = exactly(view);
         if matches!(self.style, Style::Together | Style::AtOnce) {
@@ -283,7 +283,7 @@ impl History {
         pinned
     }
 
-    /// Does operations in an order; none if their answers are not those of it.
+    /// Applies operations in an order; `None` if that order contradicts their answers.
     fn play(&self, order: &[usize], moment: Moment) -> Option<Played> {
         let is_acknowledged = |index: usize| moment.acknowledged >> index & 1 == 1;
         let mut model = Model::before(self.design);
@@ -313,7 +313,7 @@ impl History {
                     *possible = Possible::default();
                 }
                 Op::Write(_, _, Stable::Unstable | Stable::Commit) => possible.in_parts = true,
-                // What is stable says nothing of the UNSTABLE bytes beside it.
+                // A stable write says nothing about UNSTABLE bytes beside it.
                 Op::Write(..) | Op::Resize(..) if is_acknowledged(index) && !possible.in_parts => {
                     *possible = Possible::default();
                 }
@@ -329,8 +329,8 @@ impl History {
     }
 }
 
-/// What a rename leaves when it is cut: the old name of a file stays beside the new one; a
-/// directory may not have moved, while the empty one at its new name has lost that.
+/// The state after an interrupted rename: the old name of a file stays beside the new one; a
+/// directory may not have moved, while the empty one at its new name has lost that name.
 fn cut_rename(act: &Act, model: &Model, view: &View) -> Option<View> {
     let Op::Rename(from, to) = act.op else { return None };
     // The directories may have moved since.
@@ -371,14 +371,14 @@ fn permute(rest: &[usize], done: &mut Vec<usize>, orders: &mut Vec<Vec<usize>>) 
     }
 }
 
-/// What a state holds, and nothing else.
+/// The contents of a state, and no others.
 fn exactly(view: &View) -> Versions {
     let mut versions = Versions::new();
     note(view, &mut versions);
     versions
 }
 
-/// Adds the contents of a state to what is possible.
+/// Adds the contents of a state to the possible ones.
 fn note(view: &View, versions: &mut Versions) {
     for seen in view.values() {
         let What::Regular(bytes) = &seen.what else { continue };
@@ -389,8 +389,8 @@ fn note(view: &View, versions: &mut Versions) {
     }
 }
 
-/// Whether what is seen is a state, up to the bytes of files, and in each snapshot is what that
-/// holds.
+/// Whether the recovered tree is a candidate state, up to the bytes of files, and each snapshot has
+/// its contents.
 fn fits(seen: &Recovered, candidate: &Candidate) -> Result<(), String> {
     let Candidate { view, versions, held, handles } = candidate;
     fits_tree((&seen.view, &seen.ids), (view, versions), handles)?;
@@ -416,7 +416,8 @@ fn fits_tree(
             return Err(format!("{path} is missing"));
         }
     }
-    // The numbers by which files are told apart differ; that two names are one file does not.
+    // The view's file numbers may differ from the state's; two names of one file must still be one
+    // file.
     let mut same = BTreeMap::new();
     for (path, one) in seen {
         let Some(other) = state.get(path) else { return Err(format!("{path} is there")) };
@@ -463,7 +464,7 @@ fn fits_bytes(bytes: &[u8], possible: &Possible) -> Result<(), String> {
     let foreign = bytes.iter().enumerate().find(|&(index, byte)| {
         !contents.iter().enumerate().any(|(at, one)| match one.get(index) {
             Some(there) => there == byte,
-            // Behind its end a file has zeros only once it has grown over them.
+            // Bytes behind the end of a file are zeros only once the file has grown over them.
             None => *byte == 0 && contents[at + 1..].iter().any(|later| later.len() > index),
         })
     });

@@ -1,10 +1,11 @@
-//! What no cut may leave, though a return would mend it: the three laws of ordered writes.
+//! States that no cut may leave, even if a recovery would repair them: the three laws of ordered
+//! writes.
 //!
-//! Never point at what is not initialised, never give away what is still pointed at, never take
-//! the old pointer before the new one is there. So at any moment the disk shows leaks only: a bit
-//! that says *used* too often, a link count that is too high. A bit that says *free* of what a file
-//! holds, or a count below the number of names, is what another system's check refuses to mend by
-//! itself (section 10 of the format's reference), and what a second cut makes fatal.
+//! Never point at an uninitialised structure, never reuse a structure that is still pointed at,
+//! never remove the old pointer before the new one is there. So at any moment the disk shows leaks
+//! only: a *used* bit too many, a link count that is too high. A *free* bit for space of a file, or
+//! a count below the number of names, is damage that another system's check refuses to repair by
+//! itself (section 10 of the format's reference), and that a second cut makes fatal.
 
 use block::Buffer;
 use designs::Report;
@@ -14,10 +15,10 @@ use ufs2::layout::{Geometry, SUPERBLOCK_ADDRESS, SUPERBLOCK_ROOM, Superblock};
 
 use super::design::Design;
 
-/// Compares a volume before and after its return, which derives the maps from the files.
+/// Compares a volume before and after its recovery, which derives the maps from the files.
 ///
 /// # Errors
-/// What was worse than a leak.
+/// Damage worse than a leak.
 pub fn only_leaks(
     design: Design,
     before: &Image,

@@ -1,5 +1,5 @@
-//! What is asked when the operations have been answered: again, late, and of those that hold
-//! handles; and what is asked of a disk that fails.
+//! Further calls after the operations have been answered: late repetitions, and calls with the
+//! clients' handles; and calls to a failing disk.
 
 use block::Verb;
 use bytes::Bytes;
@@ -16,10 +16,10 @@ use super::server;
 use crate::calls;
 
 impl Client {
-    /// The same call over another connection: the same answer, and nothing is done.
+    /// Repeats a call over another connection: it gets the same answer, and changes nothing.
     pub(super) async fn repeat(&self, call: &Call, reply: &Bytes) -> Result<(), String> {
         if call.change.is_some() {
-            return Ok(()); // no client has made it, and none makes it again
+            return Ok(()); // no client has made it, and none repeats it
         }
         let before = self.server.witness.done();
         let again = self.server.connect().call(&call.record).await?;
@@ -34,7 +34,7 @@ impl Client {
         }
     }
 
-    /// When all is done: repetitions that come late, handles, exclusive creations.
+    /// Checks after all operations: late repetitions, handles, exclusive creations.
     pub(super) async fn look_back(&self) -> Result<(), String> {
         if self.server.witness.done() != self.verbs {
             return Err("a call that was repeated while it ran was carried out twice".to_owned());
@@ -44,7 +44,7 @@ impl Client {
         }
         self.reuse_a_number().await?;
         if self.history.style == Style::AtOnce {
-            return Ok(()); // the order, and so the state, is for the judge to find out
+            return Ok(()); // only the judge can find the order, and so the state
         }
         for (&node, handle) in &self.handles {
             self.look_at_handle(node, handle).await?;
@@ -57,7 +57,7 @@ impl Client {
         Ok(())
     }
 
-    /// A client that starts anew may use a number again, for something else.
+    /// A restarted client may reuse a number for another call.
     async fn reuse_a_number(&self) -> Result<(), String> {
         let root = &self.handles[&ROOT];
         let mut replies = Vec::new();
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// A handle names its file as long as that is there, and then nothing.
+    /// A handle names its file as long as that exists, and then none.
     async fn look_at_handle(&self, node: usize, handle: &nfs_fh3) -> Result<(), String> {
         let reply =
             self.server.connect().call(&self.server.record(&calls::getattr(handle))).await?;
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// An exclusive creation finds its own file again, and no other does.
+    /// An exclusive creation finds its own file again, and no other.
     async fn create_again(&self, index: usize, act: &Act) -> Result<(), String> {
         let Ok(node) = self.model.child(act.subject, act.op.last_name()) else { return Ok(()) };
         if self.model.is_made_by(node) != Some(act.number) {
@@ -123,8 +123,9 @@ impl Client {
         read(&self.server.connect().call(&record).await?)
     }
 
-    /// The last operation writes without stability, and the disk fails when that is to land: then
-    /// the client must learn that its bytes are gone. What a log takes is not written there yet.
+    /// The last operation is an UNSTABLE write, and the disk fails when its data is to land: the
+    /// client must learn that its bytes are lost. Data that a log takes is not written to its place
+    /// yet.
     pub(super) async fn failing(&mut self, ops: &[Op]) -> Result<(), String> {
         let Some((&Op::Write(path, part, Stable::Commit), first)) = ops.split_last() else {
             return Ok(());
@@ -156,7 +157,7 @@ impl Client {
         }
     }
 
-    /// Writes without stability; gives the file and the verifier, if there is the file.
+    /// Makes an UNSTABLE write; returns the file and the verifier, if the file exists.
     async fn write(&mut self, number: usize, op: &Op) -> Result<Option<(usize, [u8; 8])>, String> {
         let seen = self.model.clone();
         let Some((_, act, call)) = self.begin(number, op, &seen) else { return Ok(None) };

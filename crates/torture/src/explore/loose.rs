@@ -1,15 +1,15 @@
-//! What may be there where changes that were not promised land in any order that keeps what each
-//! depends on.
+//! The states that a cut may leave where unpromised changes land in any order that keeps their
+//! dependencies.
 //!
-//! Then no moment need be there as a whole. What must hold is told name by name, over the moments
-//! that there were, from the last before which all was promised:
-//! 1. A name is, or is missing, as it was at one of them, and not before the last operation on it
-//!    that was promised.
-//! 2. A file that had a name at each of them has one.
+//! Then no earlier state need be there as a whole. The law holds name by name, over the states from
+//! the last one that was promised entirely:
+//! 1. A name is present or absent as in one of these states, but not one before the last promised
+//!    operation on it.
+//! 2. A file that had a name in each of them has one.
 //! 3. A file has as many links as names; its mode is one that it had.
-//! 4. A handle names the file that it named, and one of a lost file nothing.
+//! 4. A handle names its old file, and that of a lost file names none.
 //!
-//! What its bytes may be is told in `judge`.
+//! Possible bytes are described in `judge`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +21,11 @@ use super::recover::Recovered;
 /// The directory, by its number in the model, and the name in it.
 type Name = (usize, String);
 
-/// What operations did one after the other.
+/// The states that operations produced one after the other.
 pub(super) struct Moments<'a> {
-    /// Those that succeeded, in their order, with their numbers.
+    /// The successful operations, in their order, with their numbers.
     pub acts: Vec<(usize, &'a Act)>,
-    /// Before the first of them, and after each.
+    /// The states before the first of them, and after each.
     pub states: Vec<Model>,
 }
 
@@ -45,10 +45,10 @@ fn names(
 }
 
 impl Moments<'_> {
-    /// Whether `seen` may be there; `number` gives the number of a file in the model.
+    /// Whether `seen` is allowed; `number` returns the number of a file in the model.
     ///
     /// # Errors
-    /// What may not be.
+    /// The violation.
     pub(super) fn allow(
         &self,
         seen: &Recovered,
@@ -81,7 +81,7 @@ impl Moments<'_> {
         Ok(())
     }
 
-    /// The first law.
+    /// Checks the first law.
     fn names_were_so(
         &self,
         states: &[BTreeMap<Name, (usize, &Seen)>],
@@ -114,7 +114,7 @@ impl Moments<'_> {
     }
 }
 
-/// The third law.
+/// Checks the third law.
 fn links_fit(
     file: usize,
     seen: &Seen,
@@ -131,8 +131,8 @@ fn links_fit(
     Ok(())
 }
 
-/// Whether an operation moves a directory over another one, which has lost its name when the return
-/// leaves the first where it was.
+/// Whether an operation moves a directory over another one, which has lost its name if the recovery
+/// leaves the first one where it was.
 fn replaces(act: &Act, name: &Name, before: &BTreeMap<Name, (usize, &Seen)>) -> bool {
     let Op::Rename(from, to) = act.op else { return false };
     let moved = before.get(&(act.subject, last_name(from).to_owned()));
@@ -140,7 +140,7 @@ fn replaces(act: &Act, name: &Name, before: &BTreeMap<Name, (usize, &Seen)>) -> 
     is_directory && act.destination == Some(name.0) && last_name(to) == name.1
 }
 
-/// Whether an operation is about a name.
+/// Whether an operation changes a name.
 pub(super) fn touches(act: &Act, (directory, name): &Name) -> bool {
     let last = |path| last_name(path) == name;
     let here = act.subject == *directory;
@@ -164,8 +164,8 @@ mod tests {
     use super::super::model::Held;
     use super::*;
 
-    /// What is said of the state that other operations leave than those that were begun, none of
-    /// which is promised unless a bit says so.
+    /// The verdict on the state after `left`, if only the operations `begun` were begun, and none
+    /// is promised unless a bit says so.
     fn judged(begun: &[Op], promised: u32, left: &[Op]) -> Result<(), String> {
         let played = |ops: &[Op]| {
             let mut states = vec![Model::before(Design::SOFTDEP)];

@@ -1,23 +1,23 @@
-//! The explorer: runs a workload once, and cuts the power at every event of its trace, in every way
-//! that is worth trying.
+//! The explorer: runs a workload once, and cuts the power at every event of its trace, with every
+//! loss worth trying.
 //!
-//! At each position of the trace the writes that are not durable may be lost, each for itself, or
-//! be torn; [`sim::Choice::explore`] enumerates them. Equal images are brought back once, whichever
-//! workload they come from. What comes back is compared with the history of the workload.
+//! At each position of the trace each write that is not durable may be lost or torn;
+//! [`sim::Choice::explore`] enumerates the combinations. Equal images are recovered once, whichever
+//! workload they come from. The recovered state is compared with the history of the workload.
 //!
 //! # Layers
-//! * [`op`], [`model`]: what is done, and what it should do.
-//! * [`run`]: does it once, through the protocol ([`server`], [`witness`], [`caller`]) and, what is
-//!   about snapshots, as an administrator does ([`control`]), and records; `look_back` asks again
-//!   when all is answered.
-//! * [`design`], [`disks`]: the engine that is explored, and its disks, which are cut together.
-//! * [`recover`]: brings an image back and looks at it ([`driver`], [`ram`], [`law`]), once for
-//!   all of which it sees the same (`alike`).
-//! * [`judge`]: whether that may be there; `loose` says it where no order is promised.
-//! * [`retry`]: a client that comes back and makes its calls again.
-//! * [`nested`]: cuts the return as well, and the return after that.
-//! * [`ways`]: everything else that is done with a volume, cut and followed by another.
-//! * [`case`], [`shrink`]: a violation as a line that shows it again, as small as it can be.
+//! * [`op`], [`model`]: the operations, and their correct effect.
+//! * [`run`]: runs a workload once, through the protocol ([`server`], [`witness`], [`caller`]) and,
+//!   for snapshots, as an administrator ([`control`]), and records it; `look_back` makes further
+//!   calls after all are answered.
+//! * [`design`], [`disks`]: the explored engine, and its disks, which are cut together.
+//! * [`recover`]: recovers an image and reads it ([`driver`], [`ram`], [`law`]), once for all
+//!   images that it cannot tell apart (`alike`).
+//! * [`judge`]: whether the result is allowed; `loose` does that where no order is promised.
+//! * [`retry`]: a client that reconnects and makes its calls again.
+//! * [`nested`]: cuts the recovery as well, and the one after that.
+//! * [`ways`]: every other operation on a volume, cut and followed by another.
+//! * [`case`], [`shrink`]: a violation as a line that reproduces it, as small as possible.
 
 mod alike;
 pub mod caller;
@@ -67,21 +67,21 @@ use recover::{Recovered, recover_noting, told_apart};
 use retry::retry;
 use run::{Run, run};
 
-/// What was done and found.
+/// The work done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Workloads that were run.
     pub workloads: u64,
-    /// Ways to cut the power.
+    /// Cuts of the power, with their losses.
     pub states: u64,
     /// Different images among them.
     pub images: u64,
-    /// Those that showed what may not be.
+    /// Violations found.
     pub violations: u64,
 }
 
 impl Counts {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             workloads: self.workloads + other.workloads,
@@ -92,34 +92,34 @@ impl Counts {
     }
 }
 
-/// How the operations of a workload follow each other.
+/// The order and overlap of the operations of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Style {
-    /// Each when the one before was answered; and at the end a clean stop.
+    /// Each after the answer to the one before; a clean stop at the end.
     OneByOne,
-    /// Each when the one before was done, without waiting for its answer.
+    /// Each after the one before was done, without waiting for its answer.
     Together,
-    /// All at the same time.
+    /// All concurrently.
     AtOnce,
-    /// One by one, and the disk fails under the last: that the client learns of it is all that is
-    /// looked at.
+    /// One by one, and the disk fails under the last: the only check is that the client learns of
+    /// it.
     Failing,
-    /// One by one, and after a clean stop the volume goes back to its newest snapshot, and is
-    /// stopped: that is cut.
+    /// One by one, then a clean stop, a rollback of the volume to its newest snapshot, and a stop:
+    /// these are cut.
     RolledBack,
 }
 
 impl Style {
-    /// All of them.
+    /// All styles.
     pub const ALL: &[Self] =
         &[Self::OneByOne, Self::Together, Self::AtOnce, Self::Failing, Self::RolledBack];
 }
 
-/// A client comes back to one of so many images of a workload: 7, so that the images after each
-/// flush, of which there are mostly a power of two, take turns.
+/// A client reconnects to one image in this many: 7, so that the images after each flush, mostly a
+/// power of two, take turns.
 const RETRIES_EVERY: usize = 7;
 
-/// So many different outcomes are compared with a new one.
+/// Number of recent outcomes with which a new one is compared.
 const RECENT: usize = 64;
 
 /// Explores workloads that begin with the same image.
@@ -129,27 +129,27 @@ pub struct Explorer {
     /// The files of the base, by their paths.
     before: Before,
     outcomes: BTreeMap<u128, Rc<Known>>,
-    /// The same, by what was read of them.
+    /// The same results, by the pages that were read.
     alike: Alike<Rc<Known>>,
-    /// Those of them that differ.
+    /// The different outcomes among them.
     distinct: Vec<Outcome>,
-    /// What images can come back as when so many returns are cut.
+    /// The outcomes that images can reach when this many recoveries are cut.
     reached: BTreeMap<(u128, usize), Rc<Reach>>,
-    /// The images whose returns were recorded, and counted.
+    /// The images whose recoveries were recorded, and counted.
     recorded: BTreeSet<u128>,
-    /// How many returns are cut, one after the other.
+    /// How many recoveries are cut, one after the other.
     depth: usize,
-    /// Which of them, after the first.
+    /// The selection of recoveries to cut after the first.
     further: Further,
-    /// How many returns after a cut one there were of each kind.
+    /// Number of recoveries of each kind after a cut one.
     kinds: BTreeMap<u64, usize>,
-    /// So many mixtures of sectors are tried of what is pending at the end of each flush.
+    /// Mixtures of sectors tried for the pending writes at the end of each flush.
     mixtures: usize,
-    /// Whether to go on after the first violation of a workload.
+    /// Whether to continue after the first violation of a workload.
     goes_on: bool,
-    /// Whether the time is over: then a workload is left as it is.
+    /// Whether the time is over: the workload in progress is abandoned.
     is_over: Box<dyn Fn() -> bool>,
-    /// What was done and found so far.
+    /// The work done so far.
     pub counts: Counts,
     /// The first violation of each workload.
     pub violations: Vec<Violation>,
@@ -158,27 +158,27 @@ pub struct Explorer {
 /// Handles that clients hold from before a workload, by path.
 pub type Before = BTreeMap<String, ObjectId>;
 
-/// What becomes of an image.
+/// The result of recovering an image.
 type Outcome = Rc<Result<Recovered, String>>;
 
-/// What is known of all images that nobody can tell apart.
+/// The result of all images that recovery cannot tell apart.
 struct Known {
     outcome: Outcome,
-    /// A hash of what their return writes, once it was recorded.
+    /// A hash of the writes of their recovery, once it was recorded.
     kind: Cell<Option<u64>>,
 }
 
-/// What of a workload has been judged.
+/// The judged images and outcomes of a workload.
 #[derive(Default)]
 struct Judged {
     /// Images at a moment.
     seen: BTreeSet<(u128, Moment)>,
-    /// Outcomes that were found to be allowed, by their address, which lives in the cache.
+    /// Allowed outcomes, by their address, which the cache keeps alive.
     allowed: BTreeSet<(*const Result<Recovered, String>, Moment)>,
 }
 
 impl Explorer {
-    /// With the files that are there before every workload; no return is cut.
+    /// An explorer with the files that exist before every workload; no recovery is cut.
     pub fn new(design: Design) -> Self {
         let (base, before) = base(design);
         Self {
@@ -201,24 +201,23 @@ impl Explorer {
         }
     }
 
-    /// Cuts so many returns, one after the other. What is counted then are ways to cut returns.
+    /// Cuts this many recoveries, one after the other. The counts are then of cuts of recoveries.
     pub fn nested(design: Design, depth: usize, further: Further) -> Self {
         Self { depth, further, ..Self::new(design) }
     }
 
-    /// Tries as well so many mixtures of the sectors of what each flush is about, if the design
-    /// tells by checksums whether that is there.
+    /// Also tries this many sector mixtures of the data of each flush, if the design detects by
+    /// checksums whether that is complete.
     pub fn with_mixtures(self, count: usize) -> Self {
         Self { mixtures: if self.design.is_summed() { count } else { 0 }, ..self }
     }
 
-    /// The same, which ends inside of a workload when the time is over: one of a set of disks may
-    /// take a minute.
+    /// Stops inside a workload when the time is over: one on a set of disks may take a minute.
     pub fn until(self, is_over: impl Fn() -> bool + 'static) -> Self {
         Self { is_over: Box::new(is_over), ..self }
     }
 
-    /// Forgets images, to have memory for those of other workloads.
+    /// Drops cached images, to free memory for those of other workloads.
     pub fn forget(&mut self) {
         self.outcomes.clear();
         self.alike = Alike::default();
@@ -238,7 +237,7 @@ impl Explorer {
         let case = Case { design: self.design, style, ops: ops.to_vec(), steps: Vec::new() };
         let run = match catching(|| run(self.design, (&self.base, &self.before), ops, style)) {
             Ok(Some(run)) => run,
-            Ok(None) => return, // there is no such workload, or nothing of it to be cut
+            Ok(None) => return, // there is no such workload, or nothing of it to cut
             Err(reason) => return self.violate(case, reason),
         };
         self.counts.workloads += 1;
@@ -246,7 +245,7 @@ impl Explorer {
         let mut prng = Prng::new(run::SEED);
         let mut cuts = run.recording.cuts().peekable();
         while let Some(cut) = cuts.next() {
-            // No more is pending at the next moment: an update is as far as it comes.
+            // Fewer writes are pending at the next moment: the update is as complete as it gets.
             let is_most = cuts.peek().is_none_or(|next| next.pending() < cut.pending());
             let mixtures = if is_most && cut.pending() > 0 { self.mixtures } else { 0 };
             let moment = moment(&run, cut.position);
@@ -274,16 +273,17 @@ impl Explorer {
                 let steps = [first].into_iter().chain(way.steps());
                 self.violate(Case { steps: steps.collect(), ..case.clone() }, reason);
                 if !self.goes_on {
-                    return; // one of a workload says enough
+                    return; // one violation of a workload is enough
                 }
             }
         }
     }
 
-    /// Judges an image, and what is left when its return is cut, and the return after that.
+    /// Judges an image, and the images that cuts of its recovery leave, and of the recovery after
+    /// that.
     ///
     /// # Errors
-    /// What may not be, and the cuts of returns that lead there.
+    /// The violation, and the cuts of recoveries that lead to it.
     fn judge(
         &mut self,
         run: &Run,
@@ -313,7 +313,7 @@ impl Explorer {
         known
     }
 
-    /// Brings an image back, unless it was done with one of which nobody could have told it.
+    /// Recovers an image, unless one was recovered that recovery cannot tell from it.
     fn brought_back(&mut self, images: &Images) -> Rc<Known> {
         if let Some((shown, world)) = told_apart(self.design, images, Some(self.alike.pages()))
             && let Some(known) = self.alike.find(&shown, world)
@@ -332,7 +332,7 @@ impl Explorer {
         known
     }
 
-    /// Most images come back to the same few states, which hold whole files: each is kept once.
+    /// Most images recover to the same few states, which hold whole files: each is kept once.
     fn shared(&mut self, outcome: Result<Recovered, String>) -> Outcome {
         if let Some(known) = self.distinct.iter().rev().take(RECENT).find(|it| ***it == outcome) {
             return known.clone();
@@ -361,7 +361,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// Lets a client come back to every so-manieth image.
+    /// Lets a client reconnect to every nth image.
     fn retry(
         &self,
         run: &Run,
@@ -381,7 +381,7 @@ impl Explorer {
     }
 }
 
-/// A panic is a violation as any other: an assertion that does not hold.
+/// Turns a panic into a violation: an assertion that does not hold.
 fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -390,8 +390,8 @@ fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
-/// A clean disk with the files that are there before every workload. What the snapshot there holds
-/// is told by paths that no client uses.
+/// A clean disk with the files that exist before every workload. Files in the snapshot are listed
+/// under paths that no client uses.
 fn base(design: Design) -> (Images, Before) {
     let executor = Executor::new(run::SEED);
     let disks = design.format(&executor);
@@ -429,7 +429,7 @@ fn base(design: Design) -> (Images, Before) {
     (disks.contents(), before)
 }
 
-/// How far the operations were at a position.
+/// The progress of the operations at a position.
 fn moment(run: &Run, position: usize) -> Moment {
     let mut moment = run.history.start;
     for mark in run.recording.marks_before(position) {

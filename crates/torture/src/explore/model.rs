@@ -1,7 +1,7 @@
 //! The file system as it should be: a tree in memory, small enough to be read in one sitting.
 //!
-//! It knows nothing of disks, caches or crashes. Each operation is applied or refused; what a
-//! client then sees is a [`View`].
+//! It knows nothing of disks, caches or crashes. Each operation is applied or refused; a [`View`]
+//! is the result that a client sees.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,20 +11,20 @@ use vfs::{FsError, ObjectId};
 use super::design::Design;
 use super::op::{BEFORE, HELD, Mode, Op, REWRITTEN, extent, held_bytes, payload};
 
-/// What a client can see of one name.
+/// A file under one name, as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What it is.
+    /// Kind and contents.
     pub what: What,
     /// Permission bits.
     pub mode: u16,
     /// The link count.
     pub links: u32,
-    /// Which file it is: the same number stands for the same file.
+    /// Identity of the file: the same number stands for the same file.
     pub file: usize,
 }
 
-/// The kinds of files, with what they hold.
+/// The kinds of files, with their contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A directory.
@@ -40,10 +40,10 @@ pub enum What {
 /// All names, by their paths.
 pub type View = BTreeMap<String, Seen>;
 
-/// What snapshots hold, by their names.
+/// Contents of snapshots, by their names.
 pub type Held<T> = BTreeMap<String, T>;
 
-/// What is seen of a tree, and what handles name, by the numbers of its files.
+/// A view of a tree, and the ids in handles, by the numbers of its files.
 pub type Shown = (View, Vec<ObjectId>);
 
 #[derive(Clone, Debug)]
@@ -66,11 +66,11 @@ struct Node {
 #[derive(Clone, Debug)]
 pub struct Model {
     nodes: Vec<Node>,
-    /// The trees of snapshots, which have none.
+    /// The trees of snapshots, which have no snapshots themselves.
     held: Held<Rc<Self>>,
 }
 
-/// An operation as a client makes it: with handles for what is there already.
+/// An operation as a client makes it: with handles for existing files.
 #[derive(Clone, Debug)]
 pub struct Act {
     /// Its number in the workload.
@@ -81,15 +81,15 @@ pub struct Act {
     pub subject: usize,
     /// See [`Model::destination`].
     pub destination: Option<usize>,
-    /// The length of the subject when the client asked.
+    /// The length of the subject when the client made the call.
     pub size: u64,
 }
 
 impl Act {
-    /// What a client makes of an operation when it sees this.
+    /// Resolves an operation against the tree that a client sees.
     ///
     /// # Errors
-    /// What a LOOKUP on the way says.
+    /// The error of a LOOKUP on the way.
     pub fn new(model: &Model, number: usize, op: &Op) -> Result<Self, FsError> {
         let subject = model.subject(op)?;
         let (destination, size) = (model.destination(op)?, model.size(subject));
@@ -99,11 +99,11 @@ impl Act {
 
 /// The root directory.
 pub const ROOT: usize = 0;
-/// The permissions of a file that was created exclusively.
+/// The permissions of a file after an exclusive creation.
 const EXCLUSIVE_MODE: u16 = 0;
 
 impl Model {
-    /// The one that is there before every workload.
+    /// The tree before every workload.
     pub fn before(design: Design) -> Self {
         let body = Body::Directory(BTreeMap::new());
         let root = Node { body, mode: 0o755, links: 2, maker: None };
@@ -128,13 +128,13 @@ impl Model {
         model
     }
 
-    /// One that shows this, and has snapshots of these.
+    /// A tree with this view, and snapshots with these.
     pub fn with(view: &View, held: &Held<Shown>) -> Self {
         let of = |(name, (view, _)): (&String, &Shown)| (name.clone(), Rc::new(Self::of(view)));
         Self { held: held.iter().map(of).collect(), ..Self::of(view) }
     }
 
-    /// One that shows this.
+    /// A tree with this view.
     fn of(view: &View) -> Self {
         let count = view.values().map(|seen| seen.file + 1).max().unwrap_or(0);
         let empty = || Body::Directory(BTreeMap::new());
@@ -160,16 +160,16 @@ impl Model {
         model
     }
 
-    /// The number of a file of a view in a model of that view.
+    /// The number in a model of a file in that model's initial view.
     pub fn node_of(file: usize) -> usize {
         file + 1
     }
 
-    /// The file or directory that an operation is done to: a client holds a handle of it, whatever
-    /// becomes of its name.
+    /// The file or directory that an operation is applied to: a client holds a handle of it,
+    /// whatever becomes of its name.
     ///
     /// # Errors
-    /// What a LOOKUP of the path says.
+    /// The error of a LOOKUP of the path.
     pub fn subject(&self, op: &Op) -> Result<usize, FsError> {
         match *op {
             Op::Create(path, _)
@@ -185,10 +185,10 @@ impl Model {
         }
     }
 
-    /// The directory into which a file is linked or renamed, for operations that name two.
+    /// The directory into which a file is linked or renamed, for operations with two paths.
     ///
     /// # Errors
-    /// What a LOOKUP of the path says.
+    /// The error of a LOOKUP of the path.
     pub fn destination(&self, op: &Op) -> Result<Option<usize>, FsError> {
         match *op {
             Op::Link(_, to) | Op::Rename(_, to) => self.parent(to).map(|(parent, _)| Some(parent)),
@@ -207,7 +207,7 @@ impl Model {
     /// Applies an operation.
     ///
     /// # Errors
-    /// What a client is told; then nothing has changed.
+    /// The error for the client; then nothing has changed.
     pub fn apply(&mut self, act: &Act) -> Result<(), FsError> {
         let known = self.nodes.len();
         let done = self.carry_out(act);
@@ -283,19 +283,19 @@ impl Model {
         Ok(())
     }
 
-    /// What a client sees in each snapshot.
+    /// The views of all snapshots.
     pub fn held(&self) -> Held<View> {
         self.held.iter().map(|(name, model)| (name.clone(), model.view())).collect()
     }
 
-    /// What a client sees.
+    /// A client's view.
     pub fn view(&self) -> View {
         let mut view = View::new();
         self.show(ROOT, "", &mut view);
         view
     }
 
-    /// The names of a file and of the directories above it: each with the directory in which it is.
+    /// The names of a file and of the directories above it: each with its directory.
     pub fn names_above(&self, node: usize) -> Vec<(usize, String)> {
         let (mut names, mut nodes) = (Vec::new(), vec![node]);
         while let Some(node) = nodes.pop() {
@@ -310,7 +310,7 @@ impl Model {
         names
     }
 
-    /// The path of a directory, with a slash behind unless it is the root; none if it is gone.
+    /// The path of a directory, with a trailing slash unless it is the root; `None` if it is gone.
     pub fn path_of(&self, directory: usize) -> Option<String> {
         if directory == ROOT {
             return Some(String::new());
@@ -343,15 +343,15 @@ impl Model {
     /// The file or directory of a path.
     ///
     /// # Errors
-    /// What a LOOKUP says.
+    /// The error of a LOOKUP.
     pub fn find(&self, path: &str) -> Result<usize, FsError> {
         path.split('/').try_fold(ROOT, |node, name| self.child(node, name))
     }
 
-    /// The file behind a name in a directory.
+    /// The file under a name in a directory.
     ///
     /// # Errors
-    /// What a LOOKUP says.
+    /// The error of a LOOKUP.
     pub fn child(&self, node: usize, name: &str) -> Result<usize, FsError> {
         self.check_alive(node)?;
         match &self.nodes[node].body {
@@ -372,14 +372,14 @@ impl Model {
     fn names(&mut self, directory: usize) -> Result<&mut BTreeMap<String, usize>, FsError> {
         let node = &mut self.nodes[directory];
         match &mut node.body {
-            // One that was removed is gone for a client that still has a handle.
+            // A removed directory is stale for a client that still has a handle.
             Body::Directory(_) if node.links == 0 => Err(FsError::Stale),
             Body::Directory(names) => Ok(names),
             _ => Err(FsError::NotDirectory),
         }
     }
 
-    /// What is gone is stale for a client that still has a handle.
+    /// A removed file is stale for a client that still has a handle.
     fn check_alive(&self, node: usize) -> Result<(), FsError> {
         if self.is_gone(node) { Err(FsError::Stale) } else { Ok(()) }
     }
@@ -410,12 +410,12 @@ impl Model {
     }
 
     fn create(&mut self, parent: usize, name: &str, mode: Mode) -> Result<(), FsError> {
-        // An exclusive CREATE sets no attributes: that is for a SETATTR to do.
+        // An exclusive CREATE sets no attributes: a SETATTR has to do that.
         let permissions = if mode == Mode::Exclusive { EXCLUSIVE_MODE } else { 0o644 };
         let made = self.make(parent, name, Body::Regular(Rc::default()), permissions);
         match (made, mode) {
             (Err(FsError::Exists), Mode::Unchecked) => {
-                // One that is there will do, if it is what was to be made.
+                // An existing file will do, if it is of the right kind.
                 let node = self.child(parent, name)?;
                 let regular = matches!(self.nodes[node].body, Body::Regular(_));
                 if regular { Ok(()) } else { Err(FsError::Exists) }
@@ -509,7 +509,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// What a file holds before every workload: bytes that no operation writes.
+/// The bytes of a file before every workload, which no operation writes.
 pub fn original(path: &str, size: usize) -> Vec<u8> {
     let first = if path.contains('/') { 0xf1 } else { 0xf8 };
     (0..size).map(|index| first + (index / 512 % 7) as u8).collect()

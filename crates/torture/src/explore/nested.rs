@@ -1,17 +1,17 @@
-//! The return, cut as well: what a return writes is recorded, the power goes at every event of it
-//! in every way, and what is left has to come back to a state that was allowed before.
+//! Cuts the recovery as well: its writes are recorded, the power is cut at every event in every
+//! way, and each resulting image must recover to a state that was allowed before.
 //!
-//! Cuts follow each other to a depth that the explorer is given. Every return is recorded in a
-//! world whose seed follows from the image, so that what that can come back as, up to so many cut
-//! returns, follows from it alone: its *reach*, a few outcomes with the shortest way to each. It is
-//! found once for each image, whichever cuts lead to it, and what a moment allows is asked of the
-//! outcomes. So no image has to be kept.
+//! Cuts follow each other to a depth given to the explorer. The world of every recorded recovery
+//! has a seed derived from the image, so that the outcomes after up to that many cut recoveries
+//! depend on the image alone: its *reach*, a few outcomes with the shortest way to each. The reach
+//! is computed once for each image, whichever cuts lead to it, and the outcomes are checked against
+//! a moment. So no image has to be kept.
 //!
-//! Images are many that differ in nothing but what no return looks at: a log has old bytes behind
-//! its end, and each way to tear its last batch leaves others there. Their returns do the same to
-//! the last byte. So [`Further::Sample`] takes, of the returns after a cut return, those that do
-//! what none has done before, a few more of each kind, and some of the rest: by their images'
-//! hashes, and so always the same. The first return of every image is cut, always.
+//! Many images differ only in bytes that no recovery reads: a log has old bytes behind its end, and
+//! each tear of its last batch leaves others there. Their recoveries write exactly the same. So of
+//! the recoveries after a cut one [`Further::Sample`] takes those with writes that none had before,
+//! a few more of each kind, and some of the rest: by their images' hashes, and so always the same.
+//! The first recovery of every image is always cut.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -23,21 +23,21 @@ use super::disks::{Images, Loss};
 use super::recover::record;
 use super::{Explorer, Known, Outcome, catching};
 
-/// Of the returns after a cut return that are alike, so many are cut,
+/// Recoveries of each kind that are cut after a cut recovery,
 const OF_EACH_KIND: usize = 4;
-/// and one of so many of all.
+/// and one in this many of all.
 const ONE_OF: u128 = 32;
 
-/// Which returns are cut that come after a cut return. All are carried out.
+/// The selection of recoveries to cut after a cut one. All are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Further {
     /// All.
     All,
-    /// A few of those that do the same, and some by chance.
+    /// A few of each kind, and some others by the hash of the image.
     Sample,
 }
 
-/// The cuts of returns that lead from an image to an outcome.
+/// The cuts of recoveries that lead from an image to an outcome.
 #[derive(Clone, Default)]
 pub(super) struct Way(Option<Rc<Cuts>>);
 
@@ -47,7 +47,7 @@ struct Cuts {
     effort: Effort,
 }
 
-/// How hard a way is to picture: cuts, writes that survive in part, writes that survive, events.
+/// The complexity of a way: cuts, writes that survive in part, writes that survive, events.
 type Effort = (usize, usize, usize, usize);
 
 impl Way {
@@ -56,7 +56,7 @@ impl Way {
         Self(Some(Rc::new(Cuts { first, rest: self.clone(), effort })))
     }
 
-    /// That of the way after one more cut.
+    /// The complexity of the way after one more cut.
     fn effort_after(&self, loss: &Loss, position: usize) -> Effort {
         let (cuts, torn, whole, events) = self.effort();
         let (more_torn, more_whole) = loss.weight();
@@ -67,7 +67,7 @@ impl Way {
         self.0.as_ref().map_or_else(Effort::default, |cuts| cuts.effort)
     }
 
-    /// Its cuts, the first one first.
+    /// The cuts of the way, the first one first.
     pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut at = self;
@@ -79,8 +79,8 @@ impl Way {
     }
 }
 
-/// The outcomes of an image and of what its cut returns leave, each by its shortest way: few, and
-/// in the order in which they were found, so that every run tells the same.
+/// The outcomes of an image and of its cut recoveries, each by its shortest way: few, and in the
+/// order in which they were found, so that every run reports the same.
 #[derive(Clone, Default)]
 pub(super) struct Reach(Vec<(Outcome, Way)>);
 
@@ -104,7 +104,7 @@ impl Reach {
 }
 
 impl Explorer {
-    /// What an image can come back as when up to `depth` returns are cut.
+    /// The outcomes of an image when up to `depth` recoveries are cut.
     pub(super) fn reach(
         &mut self,
         fingerprint: u128,
@@ -130,7 +130,7 @@ impl Explorer {
         reach
     }
 
-    /// Whether the cuts of a return of this kind are left out, which comes after a cut return.
+    /// Whether to skip the cuts of a recovery of this kind that follows a cut one.
     fn passes_over(&mut self, kind: u64, fingerprint: u128) -> bool {
         if self.further == Further::All {
             return false;
@@ -140,7 +140,7 @@ impl Explorer {
         *alike > OF_EACH_KIND && !fingerprint.is_multiple_of(ONE_OF)
     }
 
-    /// Cuts a return, and adds what images come back as that are left by that.
+    /// Cuts a recovery, and adds the outcomes of the resulting images.
     fn cut_return(
         &mut self,
         (fingerprint, images): (u128, &Images),
@@ -149,7 +149,7 @@ impl Explorer {
         reach: &mut Reach,
     ) -> Result<(), String> {
         let is_further = depth < self.depth;
-        // Images that nobody can tell apart have returns of one kind.
+        // Images that recovery cannot tell apart have recoveries of one kind.
         if is_further && known.kind.get().is_some_and(|kind| self.passes_over(kind, fingerprint)) {
             return Ok(());
         }

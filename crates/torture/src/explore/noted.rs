@@ -1,9 +1,8 @@
-//! What an engine reads of a volume, as that was at first: pages, in the order in which they were
-//! read.
+//! Records which unmodified pages of a volume an engine reads, in the order of the first reads.
 //!
-//! A set of disks shows one volume, whatever its members hold besides, in their logs and where a
-//! write was torn. So two images of its members of which an engine reads the same are the same to
-//! it.
+//! A set of disks shows one volume, whatever else its members hold in their logs and in torn
+//! writes. So two images of its members are equivalent for an engine that reads the same pages of
+//! the volume.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,32 +14,32 @@ use sim::PAGE_SIZE;
 
 use super::alike::Looked;
 
-/// A device of which it is noted what is read.
+/// A device that records its reads.
 struct Noted {
     device: Rc<dyn BlockDevice>,
     looks: Rc<RefCell<Looks>>,
 }
 
-/// What was read of a volume, however often it was opened.
+/// The recorded reads of a volume, however often it was opened.
 #[derive(Clone, Default)]
 pub(super) struct Notes(Rc<RefCell<Looks>>);
 
 #[derive(Default)]
 struct Looks {
-    /// Pages that are not as they were at first, and those that were read before.
+    /// Pages that were modified, and pages that were read before.
     known: BTreeSet<u64>,
     looked: Vec<(usize, u64)>,
-    /// Whether a version was asked for that a read does not show.
+    /// Whether the engine asked for another version than a read shows.
     is_mended: bool,
 }
 
 impl Notes {
-    /// The same device, of which it is noted.
+    /// Wraps a device to record its reads.
     pub(super) fn of(&self, device: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
         Rc::new(Noted { device, looks: self.0.clone() })
     }
 
-    /// The pages, each as one of disk 0, if all followed from what was read.
+    /// The pages, each as one of disk 0, if everything depended on reads alone.
     pub(super) fn looked(&self) -> Option<Looked> {
         let looks = self.0.borrow();
         (!looks.is_mended).then(|| looks.looked.as_slice().into())
@@ -62,7 +61,7 @@ impl BlockDevice for Noted {
 
     fn write(&self, offset: u64, data: Vec<Bytes>, durability: Durability) -> Io<()> {
         let (page, length) = (PAGE_SIZE as u64, data.iter().map(Bytes::len).sum::<usize>());
-        // Of those that are written in part there is more to be read.
+        // The rest of a partly written page may still be read.
         let whole = offset.div_ceil(page)..(offset + length as u64) / page;
         self.looks.borrow_mut().known.extend(whole);
         self.device.write(offset, data, durability)

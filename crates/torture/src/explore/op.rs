@@ -1,9 +1,9 @@
-//! Operations of the workloads that are explored, and the list of them.
+//! The operations of explored workloads, and the list of them.
 //!
 //! The list follows ACE, the generator of CrashMonkey (OSDI 2018): a few files in two directories,
-//! and every operation of the protocol on every name for which it does something of its own. Here
-//! it is made for NFS: three ways to create, four kinds of stability, no fsync but COMMIT. Where a
-//! volume may have snapshots, one is made and one deleted besides.
+//! and every operation of the protocol on every name for which its effect differs. This one is for
+//! NFS: three ways to create, four kinds of stability, no fsync but COMMIT. If a volume may have
+//! snapshots, one is made and one deleted besides.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,31 +13,31 @@ use super::design::Design;
 /// How a file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Whether or not it is there.
+    /// Whether or not it exists.
     Unchecked,
-    /// Only if it is not there.
+    /// Only if it does not exist.
     Guarded,
-    /// Only if it is not there, or was made by this very call.
+    /// Only if it does not exist, or was made by this very call.
     Exclusive,
 }
 
-/// Which bytes of a file are written.
+/// The range that a WRITE covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// From its end on.
+    /// From the end of the file.
     Append,
-    /// Around its middle, in the middle of sectors.
+    /// Around the middle of the file, with ends inside sectors.
     Overlap,
-    /// Behind its end, with a hole between.
+    /// Behind the end of the file, with a hole between.
     Extend,
 }
 
-/// When a write has to be on stable storage.
+/// The moment by which a WRITE must be on stable storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stable {
-    /// Some time.
+    /// Any time.
     Unstable,
-    /// At a COMMIT that follows.
+    /// At the COMMIT that follows.
     Commit,
     /// The data, at once.
     DataSync,
@@ -62,17 +62,17 @@ pub enum Op {
     Chmod(&'static str, u16),
     /// LINK of a file to a name.
     Link(&'static str, &'static str),
-    /// SYMLINK with a target of so many bytes.
+    /// SYMLINK with a target of this many bytes.
     Symlink(&'static str, usize),
     /// RENAME.
     Rename(&'static str, &'static str),
     /// REMOVE.
     Remove(&'static str),
-    /// A snapshot is made, of this name.
+    /// A snapshot with this name is made.
     Pin(&'static str),
     /// A snapshot is deleted.
     Unpin(&'static str),
-    /// The volume goes back to a snapshot.
+    /// The volume is rolled back to a snapshot.
     RollBack(&'static str),
 }
 
@@ -97,7 +97,7 @@ impl Op {
         path.rsplit_once('/').map_or(path, |(_, name)| name)
     }
 
-    /// Whether it is about snapshots, and no call of a client.
+    /// Whether it concerns snapshots, and is no client's call.
     pub fn is_of_snapshots(&self) -> bool {
         matches!(self, Self::Pin(_) | Self::Unpin(_) | Self::RollBack(_))
     }
@@ -131,7 +131,7 @@ fn word(variant: &impl fmt::Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
 
-/// The one of these with this name.
+/// The value in a list with this name.
 fn of_word<T: Copy + fmt::Debug>(list: &[T], text: &str) -> Option<T> {
     list.iter().copied().find(|one| word(one) == text)
 }
@@ -176,16 +176,16 @@ impl FromStr for Op {
     }
 }
 
-/// What is there before every workload: directories end with a slash; of files, the size in bytes.
+/// The files before every workload: directories end with a slash; of files, the size in bytes.
 pub const BEFORE: &[(&str, usize)] = &[("A/", 0), ("B/", 0), ("foo", 6000), ("A/foo", 20_000)];
 
-/// On a volume that may have snapshots, the one that holds all of this,
+/// The snapshot of all these files, on a volume that may have snapshots,
 pub const HELD: &str = "old";
-/// and the one that is made;
+/// and the snapshot that workloads make;
 pub const NEW: &str = "new";
-/// of this file the first holds other bytes,
+/// a file with other bytes in the first,
 pub const REWRITTEN: &str = "foo";
-/// and what these are: no operation writes them, nor are they there otherwise.
+/// and these bytes: no operation writes them, nor are they anywhere else.
 pub fn held_bytes(size: usize) -> Vec<u8> {
     payload(14, size)
 }
@@ -248,14 +248,14 @@ fn resize((path, size): (&'static str, u64)) -> Op {
     Op::Resize(path, size)
 }
 
-/// The bytes that the `number`th operation of a workload writes: no other operation writes such a
-/// byte, and none is zero.
+/// The bytes that operation `number` of a workload writes: no other operation writes such a byte,
+/// and none is zero.
 pub fn payload(number: usize, length: usize) -> Vec<u8> {
     let first = 1 + (number as u8 % 15) * 16;
     (0..length).map(|index| first + (index / 512 % 16) as u8).collect()
 }
 
-/// Where a write goes in a file of `size` bytes, and how long it is.
+/// Offset and length of a write to a file of `size` bytes.
 pub fn extent(part: Part, size: u64) -> (u64, usize) {
     match part {
         Part::Append => (size, 3000),

@@ -1,7 +1,7 @@
-//! A disk in memory on which nothing takes time: for looking at what a cut has left.
+//! A disk in memory with no delays: for inspecting the images that cuts leave.
 //!
-//! Several of one machine note together which pages were read as they were at first, in the order
-//! in which they were.
+//! Several disks of one machine share a list of the pages that were read unmodified, in the order
+//! of the first reads.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use super::disks::Images;
 pub struct Ram {
     image: RefCell<Image>,
     number: usize,
-    /// Pages that are not as they were at first, and those that were read before.
+    /// Pages that were modified, and pages that were read before.
     known: RefCell<BTreeSet<u64>>,
     looked: Rc<RefCell<Vec<(usize, u64)>>>,
     /// Pages that cannot be read.
@@ -28,12 +28,12 @@ pub struct Ram {
 }
 
 impl Ram {
-    /// A disk that holds `image`.
+    /// A disk with the contents of `image`.
     pub fn new(image: Image) -> Self {
         Self::numbered(0, image, Rc::default())
     }
 
-    /// Disks that hold these, the volume first, and note what is read of them.
+    /// Disks with these contents, the volume first, which record their reads.
     pub fn all(images: &Images) -> Vec<Rc<Self>> {
         let looked: Rc<RefCell<_>> = Rc::default();
         let numbered = images.0.iter().enumerate();
@@ -48,23 +48,22 @@ impl Ram {
         Self { image: RefCell::new(image), number, known, looked, unreadable }
     }
 
-    /// Pages that were read as they were at first, of this disk and the others, each by its disk
-    /// and its number.
+    /// Pages that were read unmodified, of this disk and the others, by disk and number.
     pub fn looked(&self) -> Vec<(usize, u64)> {
         self.looked.borrow().clone()
     }
 
-    /// Other bytes stand there from now on, and nobody has written them.
+    /// Replaces bytes without a write.
     pub fn rot(&self, at: u64, bytes: &[u8]) {
         self.image.borrow_mut().write(at, bytes);
     }
 
-    /// No page can be read of these, and every other one.
+    /// Makes exactly these pages unreadable.
     pub fn set_unreadable(&self, pages: &[u64]) {
         self.unreadable.replace(pages.iter().copied().collect());
     }
 
-    /// What is on it.
+    /// The current contents.
     pub fn image(&self) -> Image {
         self.image.borrow().clone()
     }
@@ -102,7 +101,7 @@ impl BlockDevice for Ram {
             self.image.borrow_mut().write(at, &piece);
             at += piece.len() as u64;
         }
-        // Of those that are written in part there is more to be read.
+        // The rest of a partly written page may still be read.
         let page = PAGE_SIZE as u64;
         self.known.borrow_mut().extend(offset.div_ceil(page)..at / page);
         ready(Ok(())).boxed_local()

@@ -1,5 +1,5 @@
-//! What becomes of images that a cut has left: the volume comes back, is looked at, used, emptied
-//! and stopped, and the checker finds nothing.
+//! Recovers images that a cut has left: the volume is opened, read, used, emptied and stopped, and
+//! the checker finds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
@@ -27,22 +27,22 @@ use super::ram::Ram;
 use super::server::{Server, handle};
 use crate::calls;
 
-/// The world in which clients come back to images: the same for all.
+/// The seed of the world in which clients reconnect to images: the same for all.
 pub const SEED: u64 = 1;
-/// Bytes of a mark in a superblock, and more.
+/// Bytes of a superblock that contain the mark of the last mount.
 const MARK: usize = 64;
 
-/// The world in which an image is brought back. Equal images have equal outcomes, so it follows
-/// from the image. But a boot draws numbers that no other may draw, that of a log's epoch for one:
-/// after a return that was cut it has to be another world. So it follows from where a boot leaves
-/// them, which are few bytes: images that differ elsewhere are brought back in the same world.
+/// The world in which an image is recovered. Equal images have equal outcomes, so it depends on the
+/// image. But a boot draws numbers that must not repeat, such as a log's epoch: after a cut
+/// recovery the world must be another. So it depends on the few bytes where a boot stores them:
+/// images that differ elsewhere are recovered in the same world.
 pub(super) fn seed(design: Design, images: &Images) -> u64 {
     if design.device() != Device::Plain && design.is_ufs2() {
-        return images.fingerprint() as u64; // it is in a log that may lie anywhere
+        return images.fingerprint() as u64; // the bytes are in a log that may lie anywhere
     }
     if design.device() != Device::Plain {
         let lost = images.0.iter().position(|image| image.size() == 0);
-        let mut digest = Digest::new(SEED); // of sets no return is cut
+        let mut digest = Digest::new(SEED); // no recovery of a set is cut
         digest.add(lost.map_or(0, |disk| disk as u64 + 1));
         return digest.value();
     }
@@ -67,9 +67,9 @@ pub(super) fn seed(design: Design, images: &Images) -> u64 {
     digest.value()
 }
 
-/// An image as who brings it back sees it, and the world in which that is done. Of a set it is what
-/// the set shows, of some pages or of all; none if it shows nothing, or if every image has a world
-/// of its own.
+/// An image as its recovery sees it, and the world of the recovery. For a set it is the set's
+/// contents, of some pages or of all; `None` if the set cannot be opened, or if every image has a
+/// world of its own.
 pub(super) fn told_apart(
     design: Design,
     images: &Images,
@@ -93,31 +93,31 @@ pub(super) fn told_apart(
     Some((Images(vec![shown?]), world))
 }
 
-/// What a client sees that comes back.
+/// The state that a reconnecting client sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// All names.
     pub view: View,
-    /// What handles name, by the numbers of files in the view.
+    /// The ids in handles, by the numbers of files in the view.
     pub ids: Vec<ObjectId>,
-    /// What snapshots show.
+    /// The contents of snapshots.
     pub held: Held<Shown>,
-    /// A file that is made then.
+    /// A new file, made after the recovery.
     pub made: ObjectId,
     /// The verifier of this boot.
     pub verifier: [u8; 8],
 }
 
-/// Brings a volume back and gives what can be seen. `before` are files that were there before the
-/// workload: their handles are still around.
+/// Recovers a volume and returns its contents. `before` are files that existed before the workload:
+/// clients still hold their handles.
 ///
 /// # Errors
-/// What went wrong, on the way or afterwards.
+/// The failure, during the recovery or afterwards.
 pub fn recover(design: Design, images: &Images, before: &Before) -> Result<Recovered, String> {
     recover_noting(design, images, before).map(|(recovered, _)| recovered)
 }
 
-/// The same, with the pages of the image that were read, if all follows from these.
+/// The same, with the pages of the image that were read, if the result depends on these alone.
 ///
 /// # Errors
 /// As [`recover`].
@@ -148,8 +148,8 @@ pub(super) fn recover_noting(
     }
 }
 
-/// Opens a volume, looks at it, uses, empties and stops it. Says as well whether more of its image
-/// mattered than what was read of it.
+/// Opens a volume, reads it, uses, empties and stops it. Also returns whether the result depended
+/// on more of the image than the recorded reads.
 fn bring_back(
     design: Design,
     executor: &Executor,
@@ -179,7 +179,7 @@ fn bring_back(
         let (mut view, ids) = seen;
         let unread = |error| format!("a snapshot cannot be read: {error}");
         let held = driver.held().await.map_err(unread)?;
-        // Half of the images are used while what a cut left is looked for.
+        // Half of the images are used while the background check still runs.
         let waits = images.fingerprint().is_multiple_of(2);
         let none = Before::default();
         let mut handles = before;
@@ -188,7 +188,7 @@ fn bring_back(
             if waits {
                 engine.wait_for_reclaim().await;
             } else {
-                handles = &none; // and files without a name may be there
+                handles = &none; // and there may be files without a name
             }
         }
         let probe = driver.probe().await.map_err(|error| format!("nothing is made: {error}"))?;
@@ -199,7 +199,7 @@ fn bring_back(
         if driver.held().await.map_err(unread)? != held {
             return Err("what a snapshot holds has changed".to_owned());
         }
-        // In half of the worlds; in the others the checker sees what they hold.
+        // In half of the worlds; in the others the checker sees the snapshots.
         if executor.seed().is_multiple_of(2) {
             control::delete_all(&*server.witness).await?;
         }
@@ -216,13 +216,13 @@ fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {
     rams.iter().map(|ram| ram.clone() as _).collect()
 }
 
-/// What is on a volume.
+/// The contents of a volume.
 async fn content_of(volume: &dyn BlockDevice) -> Image {
     let room = Buffer::zeroed(volume.geometry().size as usize);
     Image::from_bytes(&volume.read(0, room).await.expect("nothing fails here"))
 }
 
-/// What is on some pages of it, and nothing elsewhere.
+/// The contents of some pages of a volume, and zeros elsewhere.
 async fn pages_of(volume: &dyn BlockDevice, pages: &BTreeSet<u64>) -> Image {
     let mut image = Image::zeroed(volume.geometry().size);
     for at in pages.iter().map(|page| page * PAGE_SIZE as u64) {
@@ -232,7 +232,7 @@ async fn pages_of(volume: &dyn BlockDevice, pages: &BTreeSet<u64>) -> Image {
     image
 }
 
-/// Has what counts too many links count as many as it has names.
+/// Sets link counts that are too high to the number of names.
 fn lower_links(view: &mut View) {
     let mut names: BTreeMap<usize, u32> = BTreeMap::new();
     for (path, seen) in &*view {
@@ -246,10 +246,10 @@ fn lower_links(view: &mut View) {
     view.values_mut().for_each(|seen| seen.links = seen.links.min(names[&seen.file]));
 }
 
-/// What a return writes: to be cut again.
+/// Records the writes of a recovery, so that it can be cut.
 ///
 /// # Errors
-/// When the volume does not come back.
+/// When the volume does not recover.
 pub fn record(design: Design, images: &Images) -> Result<Recording, String> {
     let executor = Executor::new(seed(design, images));
     let disks = Disks::new(&executor, images);

@@ -1,9 +1,9 @@
-//! What a client does that comes back after a crash: it makes the calls again that it has no answer
-//! to, with the handles that it held.
+//! A client that reconnects after a crash: it repeats its unanswered calls, with the handles that
+//! it held.
 //!
 //! The reply cache is gone, so a call that had been carried out is carried out again, and may be
-//! refused for its own work: a name exists, or is gone. What is expected is therefore what the
-//! model says of the state that has come back; but an exclusive creation knows its own file. See
+//! refused because of its own work: a name exists, or is gone. The expected answer is therefore the
+//! model's for the recovered state; but an exclusive creation recognises its own file. See
 //! docs/durability.md, "A retry across a crash".
 
 use std::rc::Rc;
@@ -23,11 +23,11 @@ use super::ram::Ram;
 use super::recover::SEED;
 use super::server::{Server, handle};
 
-/// Makes the calls again that were not answered; if all were, the last one, whose answer may not
-/// have arrived.
+/// Repeats the unanswered calls; if all were answered, the last one, whose answer may not have
+/// arrived.
 ///
 /// # Errors
-/// What was answered or done in another way.
+/// A wrong answer or effect.
 pub fn retry(
     design: Design,
     images: &Images,
@@ -81,7 +81,7 @@ fn unanswered(history: &History, moment: Moment) -> Vec<usize> {
     if open.is_empty() { begun.next_back().into_iter().collect() } else { open }
 }
 
-/// What the model says of an operation on what the handles of old name now.
+/// The model's result of an operation on the files that the old handles name now.
 fn expected(
     model: &mut Model,
     history: &History,
@@ -102,7 +102,7 @@ fn expected(
             let is_own = history.given[index].is_some_and(|own| {
                 ids.iter().position(|id| *id == own).map(Model::node_of) == Some(node)
             });
-            // What a call without a verifier has found is not its own.
+            // A call without a verifier has found a file that is not its own.
             let exclusive = |one: &usize| {
                 matches!(history.acts[*one].0.op, Op::Create(_, Mode::Exclusive))
                     && history.given[*one] == history.given[index]
@@ -114,7 +114,7 @@ fn expected(
     }
 }
 
-/// Whether two views show the same, whatever their files are numbered.
+/// Whether two views show the same, whatever the numbers of their files.
 fn is_same(one: &View, other: &View) -> bool {
     let mut same = std::collections::BTreeMap::new();
     one.len() == other.len()

@@ -1,5 +1,5 @@
-//! A bit that flips at rest, anywhere on a volume of a design that has checksums of everything: a
-//! client sees the same bytes, or an error.
+//! A bit flips at rest, anywhere on a volume of a design with checksums of everything: a client
+//! sees the same bytes, or an error.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,10 +18,11 @@ use super::ram::Ram;
 use super::server::{Server, handle};
 use crate::calls;
 
-/// How often a bit flips of each page.
+/// Bit flips in each page.
 const FLIPS: usize = 3;
 
-/// How often all was the same, nothing could be opened, and something could not be read.
+/// Number of flips with no effect, with a volume that could not be opened, and with something
+/// unreadable.
 #[derive(Debug, Default)]
 struct Counts {
     same: usize,
@@ -29,7 +30,7 @@ struct Counts {
     unread: usize,
 }
 
-/// All names of a volume with what is in them, or an error for each.
+/// All names of a volume with their contents, or an error for each.
 async fn all(server: &Server, names: &Model) -> Result<BTreeMap<String, Option<What>>, String> {
     let mut handles = BTreeMap::from([(String::new(), handle(server.witness.root()))]);
     let mut found = BTreeMap::new();
@@ -53,7 +54,7 @@ async fn all(server: &Server, names: &Model) -> Result<BTreeMap<String, Option<W
     Ok(found)
 }
 
-/// What a file holds, if that can be read.
+/// The contents of a file, if they can be read.
 async fn look(server: &Server, file: &nfs_fh3, what: &What) -> Result<Option<What>, String> {
     let attributes = match server.ask(&calls::getattr(file)).await? {
         Nfs3Result::Ok(ok) => ok.obj_attributes,
@@ -69,7 +70,7 @@ async fn look(server: &Server, file: &nfs_fh3, what: &What) -> Result<Option<Wha
     })
 }
 
-/// Looks at a volume and checks it.
+/// Reads a volume and checks it.
 fn judge(design: Design, image: Image, counts: &mut Counts) -> Result<(), String> {
     let (images, model) = (Images(vec![image]), Model::before(design));
     let executor = Executor::new(1);

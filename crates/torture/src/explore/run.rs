@@ -1,13 +1,13 @@
-//! Runs a workload once, through the protocol, and records what happens on the disks.
+//! Runs a workload once, through the protocol, and records the events of the disks.
 //!
 //! Each call comes over a connection of its own, and once more over another, as from a client that
 //! has lost the first: with the same number it must get the same answer, to the byte, and must not
-//! be carried out again; not while the first one runs, not just after, and not when other calls
-//! have come between. Beside the calls others look at what has been done: from the moment at which
-//! a reply shows it, it must stay.
+//! be carried out again; not while the first one runs, not just after, and not after other calls in
+//! between. Beside the calls other clients read their effects: once a reply shows an effect, it
+//! must stay.
 //!
-//! Clients hold handles from before, and the server starts with empty caches: calls that come at
-//! once wait for the disk in the middle of what they do, and others pass them.
+//! Clients hold handles from before, and the server starts with empty caches: concurrent calls wait
+//! for the disk in the middle of their work, and others pass them.
 
 use std::rc::Rc;
 
@@ -34,18 +34,18 @@ use super::{Before, Style};
 use crate::calls;
 use crate::protocol::Procedure;
 
-/// The world in which every workload runs: those that begin alike go alike.
+/// The seed of the world of every workload: those that begin alike run alike.
 pub const SEED: u64 = 7;
 
 /// A workload that has run.
 pub struct Run {
-    /// What happened to the disks.
+    /// The events of the disks.
     pub recording: Recording,
-    /// What was called and answered.
+    /// The calls and their answers.
     pub history: History,
 }
 
-/// A reply that is on its way.
+/// A reply in progress.
 type Running = Shared<LocalBoxFuture<'static, Result<Bytes, String>>>;
 
 /// A client that runs a workload.
@@ -60,14 +60,14 @@ pub(super) struct Client {
     pub(super) history: History,
     /// Every call that must not be carried out twice, with its reply.
     pub(super) answered: Vec<(Call, Bytes)>,
-    /// Verbs that the calls so far are to have carried out.
+    /// Number of verbs that the calls so far should have carried out.
     pub(super) verbs: u64,
 }
 
-/// Runs a workload; there may be none in a style. Every answer must be that of the model.
+/// Runs a workload, if it exists in this style. Every answer must be the model's.
 ///
 /// # Errors
-/// What was answered wrongly.
+/// A wrong answer.
 pub fn run(
     design: Design,
     (base, before): (&Images, &Before),
@@ -75,7 +75,7 @@ pub fn run(
     style: Style,
 ) -> Result<Option<Run>, String> {
     let goes_back = style == Style::RolledBack;
-    // On a set it is long: after operations on snapshots it goes on.
+    // It takes long on a set: there only workloads with snapshot operations use this style.
     let is_short = design.device() == Device::Plain || ops.iter().any(Op::is_of_snapshots);
     if goes_back && !(design.has_snapshots() && !design.is_delayed() && is_short) {
         return Ok(None);
@@ -95,9 +95,9 @@ pub fn run(
             Style::OneByOne => client.one_by_one(ops).await?,
             Style::Together => client.together(ops).await?,
             Style::AtOnce => client.at_once(ops).await?,
-            // Of a delayed volume the client may have been told before.
+            // The client of a delayed volume may have been answered before.
             Style::Failing if design.is_delayed() => false,
-            // One disk that fails is no failure of a set.
+            // One failing disk is no failure of a set.
             Style::Failing if design.device() != Device::Plain => false,
             Style::Failing => client.failing(ops).await.map(|()| false)?,
             Style::RolledBack => unreachable!("that is another run"),
@@ -140,7 +140,7 @@ impl Client {
         Self { design, runtime, disks, server, engine, handles, model, history, answered, verbs }
     }
 
-    /// The next operation as a call; none when the client does not get so far.
+    /// The next operation as a call; `None` when the client does not get so far.
     pub(super) fn begin(
         &mut self,
         number: usize,
@@ -187,7 +187,7 @@ impl Client {
         Ok(true)
     }
 
-    /// A COMMIT after a WRITE in the same boot has the verifier of that.
+    /// A COMMIT after a WRITE in the same boot returns the same verifier.
     async fn commit(&mut self, node: usize, written: Answer) -> Result<(), String> {
         let done = self.server.ask(&calls::commit(&self.handles[&node])).await?.unwrap();
         self.verbs += 1;
@@ -203,7 +203,7 @@ impl Client {
     async fn together(&mut self, ops: &[Op]) -> Result<bool, String> {
         let mut under_way = Vec::new();
         for (number, op) in ops.iter().enumerate() {
-            // A COMMIT is a second call: it cannot be said after which of the others it comes.
+            // A COMMIT is a second call, whose order after the others is unknown.
             if matches!(op, Op::Write(_, _, Stable::Commit)) {
                 return Ok(false);
             }
@@ -219,7 +219,7 @@ impl Client {
                     self.verbs += 1;
                     let shown =
                         if self.design.is_delayed() { vec![] } else { vec![acknowledged(index)] };
-                    // It goes on by itself, and its mark tells when it was answered.
+                    // It goes on by itself, and its mark shows when it was answered.
                     drop(self.send_until_done(&look, shown).await);
                 }
             }
@@ -231,7 +231,7 @@ impl Client {
         Ok(true)
     }
 
-    /// The operations come at once, and are done in any order.
+    /// The operations come concurrently, and are done in any order.
     async fn at_once(&mut self, ops: &[Op]) -> Result<bool, String> {
         let commits = |op: &Op| matches!(op, Op::Write(_, _, Stable::Commit));
         if ops.len() < 2 || ops.iter().any(commits) {
@@ -253,7 +253,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Waits for a reply and for that to its repetition.
+    /// Waits for a reply and for the reply to its repetition.
     async fn settle(
         &mut self,
         index: usize,
@@ -272,7 +272,7 @@ impl Client {
         self.expect(index, answer, expected.unwrap_or(answer.result))
     }
 
-    /// Notes an answer, which must be the one that is expected.
+    /// Notes an answer, which must be the expected one.
     fn expect(
         &mut self,
         index: usize,
@@ -299,7 +299,7 @@ impl Client {
         Ok(())
     }
 
-    /// The marks of what is durable once an operation has been answered.
+    /// The marks of the operations that are durable once this one has been answered.
     fn promised(&self, index: usize) -> Vec<u64> {
         let style = self.history.style;
         let is_stable = match self.history.acts[index].0.op {
@@ -309,15 +309,15 @@ impl Client {
         match (self.design.is_delayed(), is_stable) {
             (false, _) => vec![acknowledged(index)],
             (true, false) => Vec::new(),
-            // Which of the others were before it is not known.
+            // The order before it is unknown.
             (true, true) if style == Style::AtOnce => vec![acknowledged(index)],
             (true, true) if self.design.keeps_order() => (0..=index).map(acknowledged).collect(),
             (true, true) => self.below(index).map(acknowledged).collect(),
         }
     }
 
-    /// An operation on a file with what it hangs on: what else was done to the file, to its names,
-    /// and to those of the directories above.
+    /// An operation on a file with its dependencies: earlier operations on the file, on its names,
+    /// and on those of the directories above.
     fn below(&self, index: usize) -> impl Iterator<Item = usize> {
         let acts = &self.history.acts;
         let file = acts[index].0.subject;
@@ -328,26 +328,26 @@ impl Client {
         })
     }
 
-    /// The repetition of a call that is under way. Of a snapshot there is none.
+    /// The repetition of a call in progress. A snapshot operation has none.
     fn send_again(&self, call: &Call, running: &Running) -> Running {
         if call.change.is_some() { running.clone() } else { self.send(call, Vec::new()) }
     }
 
-    /// Sends a call over a connection of its own, and leaves marks when its reply comes.
+    /// Sends a call over a connection of its own, and leaves marks when its reply arrives.
     fn send(&self, call: &Call, marks: Vec<u64>) -> Running {
         let (server, disks) = (self.server.clone(), self.disks.clone());
         let (call, (sender, reply)) = (call.clone(), oneshot::channel());
         let task = async move {
             let reply = call.send(&server).await;
             marks.into_iter().for_each(|mark| disks.volume().mark(mark));
-            let _ = sender.send(reply); // the waiter may have found something wrong by now
+            let _ = sender.send(reply); // the waiter may have found a violation by now
         };
         self.runtime.tasks.spawn(task.boxed_local());
         let reply = async move { reply.await.map_err(|_| "there was no reply".to_owned())? };
         reply.boxed_local().shared()
     }
 
-    /// The same, and waits until what is asked for has been done, though not answered.
+    /// The same, and waits until the call has been done, though not answered.
     async fn send_until_done(&self, call: &Call, marks: Vec<u64>) -> Running {
         let witness = self.server.witness.clone();
         let before = witness.done();
@@ -357,8 +357,8 @@ impl Client {
         running
     }
 
-    /// Calls whose replies show what an operation has done, once it has, and nothing of what others
-    /// did before, when everything was as in `before`.
+    /// Calls whose replies show the effect of an operation, once it has been done, and no effect of
+    /// earlier ones, starting from the state `before`.
     fn looks_at(&self, act: &Act, before: &Model) -> Vec<Call> {
         let directory = &self.handles[&act.subject];
         let name = |handle: &nfs_fh3, name: &str| self.look(&calls::lookup(handle, name));
@@ -375,7 +375,7 @@ impl Client {
             }
             Op::Rename(_, to) => vec![name(into(), last_name(to)), name(directory, last)],
             Op::Link(_, to) => vec![attributes(directory), name(into(), last_name(to))],
-            // UNSTABLE bytes may be lost though they were seen.
+            // UNSTABLE bytes may be lost even if a client saw them.
             Op::Write(..) | Op::Resize(..) | Op::Chmod(..) => vec![attributes(directory)],
             Op::Pin(_) | Op::Unpin(_) => {
                 let root = self.server.witness.root();
@@ -385,15 +385,15 @@ impl Client {
         }
     }
 
-    /// A call of which the reply is for nobody.
+    /// A call whose reply is ignored.
     fn look<P: Procedure>(&self, arguments: &P) -> Call {
         let record = self.server.record(arguments);
         let read = |_: &[u8]| Ok(Answer { result: Ok(()), file: None, written: None });
         Call { record, read, change: None }
     }
 
-    /// One by one; then the volume is stopped, and goes back to its newest snapshot, as `duramen
-    /// snapshot rollback` does it.
+    /// One by one; then the volume is stopped, and rolled back to its newest snapshot, as by
+    /// `duramen snapshot rollback`.
     async fn roll_back(mut self, executor: &Executor, ops: &[Op]) -> Result<Option<Run>, String> {
         if !self.one_by_one(ops).await? {
             return Ok(None);
@@ -426,7 +426,7 @@ impl Client {
     }
 }
 
-/// The marks of an operation of the history.
+/// The mark of an operation of the history.
 fn begun(index: usize) -> u64 {
     index as u64 * 2
 }

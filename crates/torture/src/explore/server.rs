@@ -1,8 +1,8 @@
 //! The server without a network: the bytes of a call in, the bytes of its reply out.
 //!
-//! Between the two is what runs in production: `nfs::reader`, `dispatch`, `namespace`, the engine.
-//! A [`Connection`] is what a client's connection is to the server, and nothing else; so a call
-//! that is repeated over another one is what the server sees of a client that reconnects.
+//! Between the two runs production code: `nfs::reader`, `dispatch`, `namespace`, the engine. A
+//! [`Connection`] is the server's view of a client's connection, and nothing else; so a call that
+//! is repeated over another one looks to the server like a client that reconnects.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,13 +21,13 @@ use super::witness::Witness;
 use crate::protocol::{self, Answer, Procedure, User};
 use crate::volume::{FSID, exports, volumes};
 
-/// The client that calls.
+/// The address of the client.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 
 /// A server with one volume.
 pub struct Server {
     dispatcher: Rc<Dispatcher>,
-    /// What its verbs have done.
+    /// Counts the verbs done.
     pub witness: Rc<Witness>,
     next_xid: Cell<u32>,
 }
@@ -36,16 +36,16 @@ pub struct Server {
 pub struct Connection(Rc<Session>);
 
 impl Server {
-    /// Serves a file system to every client, which hears no answer before it is durable.
+    /// Serves a file system to every client; no answer is sent before it is durable.
     pub fn new(runtime: Runtime, files: Rc<dyn FileSystem>) -> Self {
         Self::serving(runtime, files, false)
     }
 
-    /// Serves a file system that is declared delayed, or not.
+    /// Serves a file system, delayed or not.
     pub fn serving(runtime: Runtime, files: Rc<dyn FileSystem>, is_delayed: bool) -> Self {
         let witness = Witness::new(files);
         let (window, limits) = (Window::default(), Limits::default());
-        // After a restart the numbers are others, or calls would be taken for those before it.
+        // A restart needs other numbers, or calls would be taken for those before it.
         let next_xid = Cell::new(runtime.random.next_u64() as u32);
         let volumes = volumes(witness.clone());
         let dispatcher = Dispatcher::new(runtime, volumes, exports(is_delayed), window, limits);
@@ -68,7 +68,7 @@ impl Server {
     /// Makes a call on a connection of its own and reads its results.
     ///
     /// # Errors
-    /// What the server says instead of results.
+    /// The server's message instead of results.
     pub async fn ask<P: Procedure>(&self, arguments: &P) -> Result<P::Results, String> {
         results::<P>(&self.connect().call(&self.record(arguments)).await?)
     }
@@ -88,7 +88,7 @@ pub fn record_of<P: Procedure>(user: &User, xid: u32, arguments: &P) -> Bytes {
 /// The results of a procedure in a reply.
 ///
 /// # Errors
-/// What else is in it.
+/// Contents other than results.
 pub fn results<P: Procedure>(reply: &[u8]) -> Result<P::Results, String> {
     match protocol::reply(reply) {
         Some((_, Answer::Results(results))) => {
@@ -103,7 +103,7 @@ impl Connection {
     /// Sends the bytes of a call and waits for those of its reply.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no reply.
     pub async fn call(&self, record: &[u8]) -> Result<Bytes, String> {
         let mut reader = RecordReader::new(RecordLimits::default()).with_checksums();
         let (mut rest, mut memory) = (record, None);

@@ -1,5 +1,5 @@
-//! A violation as small as it can be: fewer operations, then simpler ones, then fewer writes that
-//! survive.
+//! Makes a violation as small as possible: fewer operations, then simpler ones, then fewer
+//! surviving writes.
 
 use std::ops::Range;
 
@@ -9,12 +9,11 @@ use super::op::{Mode, Op, Part, Stable};
 use super::{Explorer, Style};
 use crate::shrink::{Smaller, shrink};
 
-/// Workloads that are explored at most.
+/// Most workloads to explore.
 const ATTEMPTS: usize = 300;
 
 impl Violation {
-    /// The smallest violation that this one leads to: of any reason, for what is wrong once shows
-    /// itself in many ways.
+    /// The smallest violation found from this one, for any reason: a bug shows in many ways.
     pub fn shrunk(self) -> Self {
         let least = |case: Case| {
             let least = nested(&case).least(&case.ops, case.style)?;
@@ -26,7 +25,8 @@ impl Violation {
     }
 }
 
-/// An operation fewer may make a simpler style fail, so it is left out among the simpler variants.
+/// One operation fewer may need a simpler style to fail, so leaving it out is among the simpler
+/// variants.
 impl Smaller for Case {
     fn parts(&self) -> usize {
         0
@@ -42,13 +42,13 @@ impl Smaller for Case {
     }
 }
 
-/// What finds a case of so many cuts.
+/// An explorer that can find a case with as many cuts.
 fn nested(case: &Case) -> Explorer {
     Explorer::nested(case.design, case.steps.len().saturating_sub(1), Further::All)
 }
 
 impl Explorer {
-    /// Of all violations of a workload the one that is easiest to picture.
+    /// The simplest of all violations of a workload.
     fn least(mut self, ops: &[Op], style: Style) -> Option<Violation> {
         self.goes_on = true;
         self.explore(ops, style);

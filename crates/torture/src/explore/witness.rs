@@ -1,9 +1,9 @@
-//! A file system that counts what has been done, for a test that sees its answers only when they
-//! are durable.
+//! A file system that counts the verbs done, for a test that sees its answers only when they are
+//! durable.
 //!
-//! A verb has been *done* when its answer is sealed: from then on every caller sees its effect. The
-//! client at the other end of the protocol hears of it much later, and a test of what may happen in
-//! between has to know both moments.
+//! A verb is *done* when its answer is sealed: from then on every caller sees its effect. The
+//! client at the other end of the protocol gets the answer much later, and a test of the time in
+//! between must know both moments.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use runtime::sync::Signal;
 use vfs::{FileSystem, InFront, ObjectId, Sealed};
 
-/// See the module's prose.
+/// The file system: see the module.
 pub struct Witness {
     files: Rc<dyn FileSystem>,
     done: Cell<u64>,
@@ -19,23 +19,23 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Before `files`.
+    /// Wraps `files`.
     pub fn new(files: Rc<dyn FileSystem>) -> Rc<Self> {
         Rc::new(Self { files, done: Cell::new(0), more: Signal::new() })
     }
 
-    /// How many verbs have been done.
+    /// The number of verbs done.
     pub fn done(&self) -> u64 {
         self.done.get()
     }
 
-    /// One more has been done, which is none of the protocol.
+    /// Counts one more that is not a verb of the protocol.
     pub fn note(&self) {
         self.done.set(self.done.get() + 1);
         self.more.notify();
     }
 
-    /// Waits until more than `count` have been done.
+    /// Waits until more than `count` verbs have been done.
     pub async fn more_than(&self, count: u64) {
         while self.done.get() <= count {
             self.more.wait().await;

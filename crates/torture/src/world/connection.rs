@@ -1,16 +1,15 @@
-//! One connection of the server: what `server` does with a socket, done with a simulated stream.
+//! One connection of the server: the work of `server` with a socket, on a simulated stream.
 //!
-//! Records are cut from the stream by `nfs::reader`, calls are answered by [`dispatch::Session`],
-//! both of them as in production. What stands here in the place of the socket's owner keeps the
-//! same invariants:
+//! `nfs::reader` cuts records from the stream and [`dispatch::Session`] answers the calls, both as
+//! in production. This replacement for the socket's owner keeps the same invariants:
 //! 1. A record is read only while fewer than `max_calls` calls are unanswered; a reply counts until
 //!    its last byte is written.
-//! 2. Memory for a record is taken before its payload is read, and goes with the call.
-//! 3. Calls run side by side, and replies go out in the order in which they become ready.
+//! 2. Memory for a record is taken before its payload is read, and released with the call.
+//! 3. Calls run concurrently, and replies go out in the order in which they become ready.
 //! 4. At the end of the stream calls are still answered. When the connection breaks they are
-//!    dropped, and `dispatch` sees to it that what has begun to change something ends.
+//!    dropped, and `dispatch` makes sure that a call which has begun to change something ends.
 //!
-//! **Absent:** the patience with slow peers, which `server` tests against real sockets.
+//! **Absent:** the timeouts for slow peers, which `server` tests with real sockets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +28,7 @@ use runtime::Spawn;
 use runtime::pool::Tokens;
 use sim::{Listener, Stream};
 
-/// Why a connection ended before its time.
+/// Why a connection ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     #[error(transparent)]
@@ -38,18 +37,17 @@ pub(super) enum ConnectionError {
     Record(#[from] RecordError),
 }
 
-/// The processor of a server, for worlds in which its time counts.
+/// The processor of a server, for worlds that count its time.
 pub trait Processor {
-    /// A call has arrived: completes when as much has been done for it as comes before its
-    /// execution.
+    /// A call has arrived: completes after the processor time before its execution.
     fn take(&self, call: &Record) -> LocalBoxFuture<'static, ()>;
 
-    /// It was answered: completes when the reply can go out.
+    /// A call was answered: completes when the reply can go out.
     fn give(&self, reply: &Reply) -> LocalBoxFuture<'static, ()>;
 }
 
-/// Answers the clients that connect, in tasks of their own, for as long as this is polled. A
-/// connection that breaks is the client's business: it comes back and repeats its calls.
+/// Answers the clients that connect, in tasks of their own, for as long as this is polled. A broken
+/// connection is left to its client, which reconnects and repeats its calls.
 pub async fn answer(
     listener: Listener,
     dispatcher: Rc<Dispatcher>,
@@ -65,7 +63,7 @@ pub async fn answer(
     }
 }
 
-/// A connection, from the server's side: a future that ends with it.
+/// The server's side of a connection: a future that ends with it.
 struct Connection {
     stream: Stream,
     session: Rc<Session>,
@@ -78,22 +76,22 @@ struct Connection {
     outgoing: VecDeque<Outgoing>,
 }
 
-/// Memory for the record in front.
+/// Memory for the record being read.
 enum Memory {
     None,
     Wanted(LocalBoxFuture<'static, Tokens>),
     Held(Tokens),
 }
 
-/// A reply, or what is left of it.
+/// A reply, or the rest of it.
 struct Outgoing {
     pieces: VecDeque<Bytes>,
     _memory: Option<ReplyMemory>,
 }
 
 impl Connection {
-    /// A connection with at most so many calls under way; without a processor its calls cost no
-    /// time but that of the disks.
+    /// A connection with at most `max_calls` unanswered calls; without a processor its calls take
+    /// no time but that of the disks.
     fn new(
         stream: Stream,
         session: Rc<Session>,
@@ -141,7 +139,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next record with its memory, or none at the end of the stream.
+    /// The next record with its memory, or `None` at the end of the stream.
     fn poll_record(
         &mut self,
         context: &mut Context<'_>,
@@ -199,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// Invariant 3. Says whether any reply was ready.
+    /// Invariant 3. Returns whether any reply was ready.
     fn poll_calls(&mut self, context: &mut Context<'_>) -> bool {
         let mut any = false;
         while let Poll::Ready(Some(reply)) = self.calls.poll_next_unpin(context) {
@@ -211,7 +209,7 @@ impl Connection {
         any
     }
 
-    /// Writes as much as there is room for. Says whether a reply went out to its end.
+    /// Writes as much as there is room for. Returns whether a whole reply went out.
     fn poll_write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         let mut any = false;
         while let Some(reply) = self.outgoing.front_mut() {
@@ -241,7 +239,7 @@ impl Future for Connection {
             this.poll_records(context)?;
             let answered = this.poll_calls(context);
             let written = this.poll_write(context)?;
-            // What was answered or written may let in another call (invariant 1).
+            // An answer or a complete write may let in another call (invariant 1).
             if !(answered || written) || !this.may_read() {
                 break;
             }

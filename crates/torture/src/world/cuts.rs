@@ -1,16 +1,16 @@
-//! What cuts did to an engine over memory.
+//! Effects of cuts on an engine over memory.
 
-/// Cuts that had something to cut.
+/// Counts of cuts with an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
-    /// That took something.
+    /// Cuts that took something.
     pub taking: u64,
-    /// That left something of which no client had been told.
+    /// Cuts that left something not acknowledged to any client.
     pub keeping: u64,
 }
 
 impl Cuts {
-    /// With one more cut.
+    /// Adds one more cut.
     pub fn and(self, cut: ram::Cut) -> Self {
         Self {
             taking: self.taking + u64::from(cut.taken > 0),
@@ -18,7 +18,7 @@ impl Cuts {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self { taking: self.taking + other.taking, keeping: self.keeping + other.keeping }
     }

@@ -1,12 +1,11 @@
 //! A server's machine with its disk, behind a network.
 //!
-//! The server runs in tasks of its machine and nowhere else, from the opening of the volume on. So
-//! the power can be cut at any moment, the return after an earlier cut included, and what is left
-//! is the platter. Clients live outside of the machine, and go on.
+//! The server runs only in tasks of its machine, from the opening of the volume on. So the power
+//! can be cut at any moment, even during the recovery from an earlier cut, and only the platter is
+//! left. Clients are outside of the machine, and go on.
 //!
 //! A *boot* is one start of the server, counted from 1. Its number is that of the host's
-//! incarnation on the network, so a client that has a connection knows which boot is at its other
-//! end.
+//! incarnation on the network, so a client with a connection knows the boot at its other end.
 
 mod connection;
 mod cuts;
@@ -45,37 +44,37 @@ pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0
 /// The path of its volume.
 pub const VOLUME: &str = "/data";
 
-/// What kind of server it is, on what kind of machine and network.
+/// Options of the server, its machine and its network.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
     /// The size of the disk, in bytes.
     pub size: u64,
-    /// What is served.
+    /// The design of the volume.
     pub design: Design,
     /// The size of its log, in bytes, if the design has one.
     pub log_size: u64,
-    /// How its file system is made.
+    /// Options for making the file system.
     pub mkfs: MkfsOptions,
-    /// What kind of disk it is.
+    /// Options of the disk.
     pub disk: sim::Options,
-    /// What kind of network it is.
+    /// Options of the network.
     pub network: NetworkOptions,
-    /// How the volume is opened.
+    /// Options for opening the volume.
     pub open: OpenOptions,
-    /// How much may be under way.
+    /// Limits on work in progress.
     pub limits: Limits,
-    /// How much of the replies is remembered.
+    /// Size of the reply cache.
     pub window: Window,
     /// The clients that may use the volume, which is called `data`.
     pub exports: Exports,
-    /// The most calls of one connection that are unanswered.
+    /// Most unanswered calls of one connection.
     pub connection_calls: usize,
-    /// Files are served over memory, as this says, and not over a disk.
+    /// Serves files over memory with these options instead of a disk.
     pub ram: Option<RamOptions>,
 }
 
 impl Default for WorldOptions {
-    /// A small disk, a good network, and everything else as the program has it.
+    /// A small disk, a good network, and the program's defaults for everything else.
     fn default() -> Self {
         Self {
             size: 16 << 20,
@@ -94,7 +93,7 @@ impl Default for WorldOptions {
     }
 }
 
-/// A file system with small blocks, of which a small disk has many.
+/// A file system with blocks so small that a small disk has many.
 pub fn small_blocks() -> MkfsOptions {
     let (block_size, fragment_size) = (Some(8192), Some(1024));
     MkfsOptions { block_size, fragment_size, ..MkfsOptions::default() }
@@ -102,17 +101,17 @@ pub fn small_blocks() -> MkfsOptions {
 
 /// A world with one server. Everything in it follows from the seed.
 pub struct World {
-    // The tasks go before what they use.
+    // The executor drops first: its tasks use the other fields.
     executor: Executor,
     network: Network,
     machine: Rc<Machine>,
     options: WorldOptions,
     prng: RefCell<Prng>,
-    /// What the volume stands on: one, or the members of a set.
+    /// The disks of the volume: one, or the members of a set.
     homes: RefCell<Vec<Rc<Disk>>>,
     /// The log, if it has one; it loses its power with the disk.
     log: RefCell<Option<Rc<Disk>>>,
-    /// What stands for the disk of an engine over memory, and what cuts did to it.
+    /// The platter of an engine over memory, and the effects of cuts on it.
     ram: Option<Rc<ram::Disk>>,
     cuts: Cell<Cuts>,
     boot: Rc<Cell<u64>>,
@@ -120,16 +119,16 @@ pub struct World {
     history: History,
 }
 
-/// How the server is.
+/// The state of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It does not run.
+    /// The server is not running.
     Off,
-    /// It opens its volume.
+    /// The server is opening its volume.
     Opening,
-    /// It answers.
+    /// The server answers.
     Serving,
-    /// It could not open its volume.
+    /// The server could not open its volume.
     Failed,
 }
 
@@ -142,7 +141,7 @@ enum State {
     Failed(Rc<OpenError>),
 }
 
-/// A server that answers.
+/// A running server.
 #[derive(Clone)]
 struct Running {
     dispatcher: Rc<Dispatcher>,
@@ -157,7 +156,7 @@ struct Watched {
 
 impl Watched {
     fn set(&self, state: State) {
-        drop(self.state.replace(state)); // what was there may do things when it is dropped
+        drop(self.state.replace(state)); // the old state may have effects when it is dropped
         self.changed.notify();
     }
 }
@@ -166,10 +165,10 @@ impl World {
     /// A world with a new file system, and a server that is off.
     ///
     /// # Panics
-    /// When the disk does not hold the file system that is asked for.
+    /// When the disk is too small for the file system.
     pub fn new(seed: u64, options: WorldOptions) -> Self {
         let executor = Executor::new(seed);
-        let prng = Prng::new(!seed); // the executor's own streams come of the seed as it is
+        let prng = Prng::new(!seed); // the executor's own streams use the seed as it is
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
         if options.ram.is_some() {
             let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
@@ -185,7 +184,7 @@ impl World {
         Self::on(executor, prng, homes, options)
     }
 
-    /// A world whose memory holds this, and a server that is off.
+    /// A world with this memory contents, and a server that is off.
     pub fn on_platter(seed: u64, options: WorldOptions, platter: ram::Platter) -> Self {
         let executor = Executor::new(seed);
         let disk = Disk::with_options(&executor, Image::zeroed(options.size), options.disk);
@@ -193,10 +192,10 @@ impl World {
         Self { ram: Some(ram), ..Self::on(executor, Prng::new(!seed), vec![disk], options) }
     }
 
-    /// A world with disks that hold this, and a server that is off.
+    /// A world with these contents of its disks, and a server that is off.
     ///
     /// # Panics
-    /// When there are more or fewer than its options say.
+    /// When their number differs from that in the options.
     pub fn on_images(seed: u64, options: WorldOptions, images: &Images) -> Self {
         let executor = Executor::new(seed);
         let disk = |image: &Image| Disk::with_options(&executor, image.clone(), options.disk);
@@ -227,12 +226,12 @@ impl World {
         }
     }
 
-    /// What it is like.
+    /// The world's options.
     pub(crate) fn options(&self) -> &WorldOptions {
         &self.options
     }
 
-    /// What is served.
+    /// The design of the volume.
     pub(crate) fn design(&self) -> Design {
         self.options.design
     }
@@ -242,7 +241,7 @@ impl World {
         &self.network
     }
 
-    /// The disk: the one of the last boot, or what is left of it; of a set the first member.
+    /// The disk of the last boot, or what is left of it; for a set the first member.
     pub fn disk(&self) -> Rc<Disk> {
         self.homes.borrow()[0].clone()
     }
@@ -257,17 +256,17 @@ impl World {
         self.log.borrow().clone()
     }
 
-    /// What stands for the disk of an engine over memory.
+    /// The platter of an engine over memory.
     pub fn ram(&self) -> Option<&Rc<ram::Disk>> {
         self.ram.as_ref()
     }
 
-    /// What cuts did to that.
+    /// Effects of cuts on the engine over memory.
     pub fn cuts(&self) -> Cuts {
         self.cuts.get()
     }
 
-    /// What is on its way to memory stays by chance, or none of it does.
+    /// Cuts the engine over memory: a random part of its pending changes survives, or none.
     fn cut_ram(&self, keeps_some: bool) {
         if let Some(ram) = &self.ram {
             let mut prng = self.fork_prng();
@@ -277,7 +276,7 @@ impl World {
         }
     }
 
-    /// What reads of its disks see now.
+    /// The contents that reads of its disks return now.
     pub fn contents(&self) -> Images {
         Images(self.disks().map(|disk| disk.contents()).collect())
     }
@@ -287,22 +286,22 @@ impl World {
         homes.into_iter().chain(self.log())
     }
 
-    /// Records from now on what happens to its disks.
+    /// Starts recording the events of its disks.
     pub fn start_recording(&self) {
         self.disks().for_each(|disk| disk.start_trace());
     }
 
-    /// What was recorded.
+    /// The recording so far.
     pub fn recording(&self) -> Recording {
         Recording::new(self.disks().map(|disk| disk.trace()).collect())
     }
 
-    /// What the clients have called.
+    /// The calls of all clients.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Time, chance and tasks outside of the server.
+    /// Clock, random source and tasks outside of the server.
     pub fn runtime(&self) -> runtime::Runtime {
         self.executor.runtime()
     }
@@ -312,12 +311,12 @@ impl World {
         self.executor.now()
     }
 
-    /// A hash of everything that has happened.
+    /// A hash of all events.
     pub fn digest(&self) -> u64 {
         self.executor.digest()
     }
 
-    /// Chance for the caller that drives the world.
+    /// A random source for the caller that drives the world.
     pub fn fork_prng(&self) -> Prng {
         self.prng.borrow_mut().fork()
     }
@@ -332,12 +331,12 @@ impl World {
         self.executor.block_on_for(duration, future)
     }
 
-    /// The number of the last boot that has begun.
+    /// The number of the last boot that has started.
     pub fn boot(&self) -> u64 {
         self.boot.get()
     }
 
-    /// How the server is.
+    /// The state of the server.
     pub fn status(&self) -> Status {
         match &*self.state.state.borrow() {
             State::Off => Status::Off,
@@ -347,7 +346,7 @@ impl World {
         }
     }
 
-    /// Why the volume could not be opened.
+    /// Why the volume did not open.
     pub fn failure(&self) -> Option<Rc<OpenError>> {
         match &*self.state.state.borrow() {
             State::Failed(error) => Some(error.clone()),
@@ -355,12 +354,12 @@ impl World {
         }
     }
 
-    /// What answers the calls, if it runs. Not to be kept over a crash.
+    /// The dispatcher, if the server runs. Not to be kept over a crash.
     pub fn dispatcher(&self) -> Option<Rc<Dispatcher>> {
         Some(self.running()?.dispatcher)
     }
 
-    /// The volume behind it, if it runs. Not to be kept over a crash.
+    /// The file system of the volume, if the server runs. Not to be kept over a crash.
     pub fn file_system(&self) -> Option<Rc<dyn FileSystem>> {
         Some(self.running()?.file_system)
     }
@@ -372,10 +371,10 @@ impl World {
         }
     }
 
-    /// Switches the server on. It answers after a while: see [`World::serving`].
+    /// Starts the server. It answers after a while: see [`World::serving`].
     ///
     /// # Panics
-    /// When it runs.
+    /// When it runs already.
     pub fn start(&self) {
         assert_eq!(self.status(), Status::Off, "it runs already");
         let disks = self.disks().collect();
@@ -390,7 +389,7 @@ impl World {
         runtime.tasks.spawn(server::serve(plan).boxed_local());
     }
 
-    /// Completes when the server answers, or could not open its volume.
+    /// Completes when the server answers, or when its volume did not open.
     pub async fn serving(&self) -> Status {
         loop {
             let changed = self.state.changed.wait();
@@ -401,30 +400,30 @@ impl World {
         }
     }
 
-    /// The power goes: of the writes that no flush covers any may be lost or torn, by chance.
+    /// A power cut: any writes that no flush covers may be lost or torn, at random.
     pub fn crash(&self) {
         self.cut_ram(true);
         let prng = &mut self.fork_prng();
         self.crash_to(|platter| platter.image(&sim::Choice::random(platter, prng)));
     }
 
-    /// The power goes, and nothing is left but what flushes cover.
+    /// A power cut that leaves only writes that flushes cover.
     pub fn crash_to_durable(&self) {
         self.cut_ram(false);
         self.crash_to(Platter::durable_image);
     }
 
-    /// The power goes, and this is left.
+    /// A power cut that leaves these images.
     ///
     /// # Panics
-    /// When there are fewer images than disks, or the engine needs none.
+    /// When there are fewer images than disks, or the engine has no disks.
     pub fn crash_with(&self, images: &Images) {
         assert!(self.ram().is_none(), "what a cut leaves of memory is no image");
         let mut images = images.0.iter();
         self.crash_to(|_| images.next().expect("one for each disk").clone());
     }
 
-    /// The power goes, and `choose` says what is left, of the volume first.
+    /// A power cut; `choose` returns the remaining contents of each disk, the volume first.
     pub fn crash_to(&self, mut choose: impl FnMut(&Platter) -> Image) {
         self.machine.crash();
         self.ended();
@@ -437,8 +436,8 @@ impl World {
         self.log.replace(log);
     }
 
-    /// The process is killed: its connections are closed, and its disk goes on. What it wrote and
-    /// did not flush may still be lost, when the power goes.
+    /// Kills the process: its connections are closed, and its disk goes on. Unflushed writes may
+    /// still be lost in a later power cut.
     pub fn kill(&self) {
         self.cut_ram(true);
         self.machine.kill();
@@ -464,8 +463,8 @@ impl World {
         self.kill();
     }
 
-    /// A client on a machine of its own, which never loses its power. Those of one number are one
-    /// machine.
+    /// A client on a machine of its own, which never loses its power. Clients with one number share
+    /// one machine.
     pub fn client(&self, number: u32, options: ClientOptions) -> Client {
         let address = client_address(number);
         let host = self.network.host(address, None);

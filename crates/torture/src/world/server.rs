@@ -14,11 +14,11 @@ use super::connection::answer;
 use super::{Running, SERVER, State, Watched, WorldOptions};
 use crate::volume::volumes;
 
-/// What a server is made of.
+/// The parts of a server.
 pub(super) struct Plan {
     pub(super) machine: Rc<Machine>,
     pub(super) runtime: Runtime,
-    /// Those of the volume, and then that of its log, if it has one.
+    /// The disks of the volume, followed by that of its log, if it has one.
     pub(super) disks: Vec<Rc<Disk>>,
     pub(super) ram: Option<Rc<ram::Disk>>,
     pub(super) host: Host,
@@ -26,7 +26,7 @@ pub(super) struct Plan {
     pub(super) state: Weak<Watched>,
 }
 
-/// Opens the volume and serves it, until the power goes.
+/// Opens the volume and serves it, until a power cut.
 pub(super) async fn serve(plan: Plan) {
     let Plan { machine, runtime, disks, ram, host, options, state } = plan;
     for disk in &disks {
@@ -56,7 +56,7 @@ pub(super) async fn serve(plan: Plan) {
     let WorldOptions { exports, window, limits, connection_calls, .. } = options;
     let dispatcher = Dispatcher::new(runtime.clone(), volumes, exports, window, limits);
     if dispatcher.restore().await.is_err() {
-        // The disk was lost meanwhile.
+        // The disk was lost in the meantime.
         return tell(State::Failed(Rc::new(OpenError::new(FsError::Io))));
     }
     let listener = host.listen(SERVER.port()).expect("a machine that has just started");

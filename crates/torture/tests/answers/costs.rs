@@ -1,9 +1,9 @@
-//! Bytes of log, instructions and time of a CREATE, with and without an answer that survives.
+//! Bytes of log, instructions and time of a CREATE, with and without a surviving answer.
 //!
 //! Time is printed, never judged: `cargo test --release -p duramen-torture --test answers --
-//! --nocapture`. The two kinds alternate in one run, so that the ratio means something on a machine
-//! that is shared. Instructions are the same on every machine; `valgrind` counts them, of this very
-//! program, which then does nothing but create.
+//! --nocapture`. The two kinds alternate in one run, so that the ratio means something on a shared
+//! machine. Instructions are the same on every machine; `valgrind` counts those of this very
+//! program, which then only creates files.
 
 use std::env;
 use std::process::Command;
@@ -25,12 +25,12 @@ struct Cost {
     batches: u64,
 }
 
-/// Creates files, one after the other, in a directory that is new.
+/// Creates files one after the other in a new directory.
 fn creates(survives: bool, count: u32) -> Cost {
     let executor = Executor::new(3);
     executor.block_on(async {
         let window = Window { survives, ..Window::default() };
-        // As large a log as a volume has by default.
+        // A log of the default size of a volume.
         let fixture = Fixture::new(&executor, 256 << 20, 257 << 20, window).await;
         let written = || fixture.engine.engine().log_statistics().expect("there is a log").writes;
         let before = written();
@@ -66,16 +66,16 @@ fn an_answer_that_survives_costs_a_part_of_its_call() {
         ratios[0],
         ratios[ROUNDS - 1],
     );
-    // Batches of one entry each are padded to 4 KiB: there an answer is often free.
+    // Batches of one entry each are padded to 4 KiB, where an answer often costs nothing.
     assert!(with <= without + 1024, "{without} and {with} bytes");
 }
 
-/// Says to the program that is counted what to create: how many, and whether answers survive.
+/// Orders for the counted program: how many files to create, and whether answers survive.
 const COUNTED: &str = "DURAMEN_COUNTED";
-/// Few, and three times as many: what is done once does not count.
+/// A small number, and three times as many: one-time work cancels out.
 const FEW: u32 = if cfg!(debug_assertions) { 100 } else { 1000 };
 
-/// Instructions of so many CREATEs, and of a new volume; none if nobody is there to count.
+/// Instructions of this many CREATEs, and of a new volume; `None` without valgrind.
 fn instructions(survives: bool, count: u32) -> Option<u64> {
     let program = env::current_exe().expect("this program");
     let counter = Command::new("valgrind")

@@ -58,7 +58,7 @@ impl Fixture {
         Self { dispatcher, engine, root }
     }
 
-    /// Makes a call of the superuser of a client.
+    /// Makes a call as the superuser of a client.
     pub(crate) async fn call<P: Procedure>(&self, from: IpAddr, xid: u32, call: &P) -> P::Results {
         let record = Record::whole(record(xid, call).slice(4..));
         let reply = self.dispatcher.call(from, record).await.expect("a reply");

@@ -1,4 +1,4 @@
-//! What it costs to remember answers where they survive: bytes of log, instructions, memory.
+//! The costs of answers that survive: bytes of log, instructions, memory.
 
 mod costs;
 mod fixture;

@@ -1,4 +1,4 @@
-//! 10,000 clients, and no more memory than the window allows.
+//! 10,000 clients use no more memory than the window allows.
 
 use dispatch::Window;
 use peak_alloc::PeakAlloc;
@@ -32,10 +32,10 @@ fn ten_thousand_clients_take_no_more_memory_than_the_window_says() {
     let window = Window { bytes, ..Window::default() };
     let executor = Executor::new(3);
     executor.block_on(async {
-        // A large log, so that the window is what bounds the answers in it.
+        // A large log, so that the window is the limit for the answers in it.
         let fixture = Fixture::new(&executor, 64 << 20, 257 << 20, window).await;
         let rounds = if cfg!(debug_assertions) { 1 } else { 4 };
-        // What the volume itself takes is there when as many calls were made as are remembered.
+        // The memory of the volume itself is in use after as many calls as are remembered.
         let none = Window { calls: 0, ..window };
         let without = {
             let fixture = Fixture::new(&executor, 64 << 20, 257 << 20, none).await;

@@ -1,6 +1,6 @@
-//! Campaigns as tests, for `cargo xtask mutants` alone: it judges a broken source by tests. Nothing
-//! else runs them (`test = false` in the manifest), since `cargo xtask test` plays the campaigns
-//! themselves.
+//! Campaigns as tests, for `cargo xtask mutants` alone, which judges broken source by tests.
+//! Nothing else runs them (`test = false` in the manifest), since `cargo xtask test` plays the
+//! campaigns themselves.
 
 use torture::campaign::{
     Options, Outcome, concurrent, conformance, contract, crowd, data, faults, nested, retry,

@@ -1,4 +1,4 @@
-//! The calls that are counted, and what has to be there for them.
+//! The counted calls, and the files that they need.
 
 use bytes::Bytes;
 use dispatch::{Reply, Window};
@@ -10,16 +10,16 @@ use torture::protocol::Procedure;
 
 use crate::fixture::{Fixture, client};
 
-/// How many calls are made.
+/// Number of calls.
 pub(crate) const COUNT: u32 = if cfg!(debug_assertions) { 100 } else { 1000 };
 
-/// Bytes of the file that is read and written.
+/// Bytes of the file for READ and WRITE.
 const FILE: u64 = 4 << 20;
 const MEBIBYTE: u32 = 1 << 20;
-/// Bytes of a block, each of which gets its data after a hole.
+/// Bytes of a block; each block gets its data after a hole.
 const BLOCK: u32 = 32 << 10;
 
-/// What is counted.
+/// A kind of counted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// GETATTR of one file.
@@ -30,9 +30,9 @@ pub(crate) enum Kind {
     Create,
     /// REMOVE of a file.
     Remove,
-    /// WRITE of 8 KiB over what was there, FILE_SYNC.
+    /// WRITE of 8 KiB over existing data, FILE_SYNC.
     Write8k,
-    /// WRITE of 8 KiB at the end of a file that grows, FILE_SYNC.
+    /// WRITE of 8 KiB at the end of a growing file, FILE_SYNC.
     Append8k,
     /// WRITE of 8 KiB into a hole, FILE_SYNC.
     Hole8k,
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Read1m,
 }
 
-/// Calls that can be made, one after the other.
+/// Prepared calls, to be made one after the other.
 pub(crate) struct Calls {
     pub(crate) fixture: Fixture,
     pub(crate) records: Vec<Bytes>,
@@ -50,7 +50,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) async fn prepare(executor: &Executor, kind: Kind) -> Self {
-        // As large a log as a volume has by default.
+        // A log of the default size of a volume.
         let fixture = Fixture::new(executor, 256 << 20, 257 << 20, Window::default()).await;
         let mut maker = Maker { fixture, next: 0 };
         let file = maker.file("file").await;
@@ -68,9 +68,9 @@ impl Calls {
     }
 }
 
-/// Whether a call was carried out: whether its status is 0.
+/// Whether a call succeeded, with status 0.
 pub(crate) fn is_good(reply: &Reply) -> bool {
-    /// The record's mark, and a reply's header.
+    /// The record mark and the reply header.
     const BEFORE_STATUS: usize = 28;
     reply.segments()[0].get(BEFORE_STATUS..BEFORE_STATUS + 4) == Some(&[0; 4])
 }
@@ -95,7 +95,7 @@ impl Maker {
         }
     }
 
-    /// Makes a file long.
+    /// Fills a file.
     async fn fill(&mut self, file: &nfs_fh3) {
         for offset in (0..FILE).step_by(MEBIBYTE as usize) {
             let data = vec![1; MEBIBYTE as usize / 2];
@@ -107,7 +107,7 @@ impl Maker {
         }
     }
 
-    /// Puts a hole behind what a file has.
+    /// Adds a hole at the end of a file.
     async fn lengthen(&mut self, file: &nfs_fh3, size: u64) {
         let (xid, call) = (self.xid(), calls::setattr(file, calls::size(size)));
         self.fixture.call(client(1), xid, &call).await.unwrap();

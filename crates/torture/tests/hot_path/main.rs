@@ -1,12 +1,12 @@
-//! What the calls that a server does most may cost, in instructions: see `docs/performance.md`.
+//! Bounds for the most frequent calls of a server, in instructions: see `docs/performance.md`.
 //!
-//! `valgrind` counts them, of this very program, which then makes one kind of call and nothing
-//! else: the bytes of the call go through the record reader, the dispatcher, the namespace, the
-//! engine and the log, onto disks in memory, and come back as the pieces of a reply. What has to be
-//! there before is not counted. So neither the machine nor who else uses it matters; the compiler
+//! `valgrind` counts the instructions of this very program, which then makes calls of one kind and
+//! nothing else: the bytes of the call go through the record reader, the dispatcher, the namespace,
+//! the engine and the log, onto disks in memory, and come back as the pieces of a reply. The
+//! preparation is not counted. So neither the machine nor its other users matter; the compiler
 //! does, a little, which is why there is some room under each bound.
 //!
-//! A bound that a change needs to raise is raised in the change, which then says why.
+//! A change that needs a higher bound raises it, and says why.
 
 #[path = "../answers/fixture.rs"]
 mod fixture;
@@ -23,7 +23,7 @@ use sim::Executor;
 use fixture::client;
 use kinds::{Calls, Kind};
 
-/// What a call of each kind may take.
+/// The bound of each kind of call.
 const BOUNDS: [Bound; 9] = [
     Bound { kind: Kind::Getattr, debug: 25_200, release: 5_930 },
     Bound { kind: Kind::Lookup, debug: 37_700, release: 9_830 },
@@ -38,9 +38,9 @@ const BOUNDS: [Bound; 9] = [
 
 struct Bound {
     kind: Kind,
-    /// Instructions of a call in a build for tests, incremental or not,
+    /// Instructions of a call in a test build, incremental or not,
     debug: u64,
-    /// and in one that is optimised.
+    /// and in an optimised one.
     release: u64,
 }
 
@@ -50,17 +50,17 @@ impl Bound {
     }
 }
 
-/// Says to the program that is counted what to do: the kind of call, and how far to go.
+/// Orders for the counted program: the kind of call, and the extent.
 const COUNTED: &str = "DURAMEN_COUNTED";
 
-/// How far the program goes.
+/// The extent of the program's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// Up to the calls: for people with tools that count whole programs, such as `dhat`.
+    /// Stops before the calls: for tools that count whole programs, such as `dhat`.
     Prepared,
-    /// It makes the calls.
+    /// Makes the calls.
     Called,
-    /// The same, and decodes each of them twice more than it should.
+    /// The same, but decodes each call twice more than necessary.
     Planted,
 }
 
@@ -75,14 +75,14 @@ fn run(kind: Kind, extent: Extent) {
     }
 }
 
-/// What is counted. A function of its own, so that it is one for whoever counts, too.
+/// The counted part, as a function of its own, so that the counter sees it as one.
 #[inline(never)]
 fn make(executor: &Executor, calls: &Calls, planted: bool) {
     let session = calls.fixture.dispatcher.connect(client(1));
     executor.block_on(for_all(&session, &calls.records, planted));
 }
 
-/// What `server::connection` does with the bytes of a connection, without the socket.
+/// The work of `server::connection` on the bytes of a connection, without the socket.
 async fn for_all(session: &std::rc::Rc<Session>, calls: &[bytes::Bytes], planted: bool) {
     let mut reader = RecordReader::new(Limits::default()).with_checksums();
     for bytes in calls {
@@ -108,7 +108,7 @@ async fn for_all(session: &std::rc::Rc<Session>, calls: &[bytes::Bytes], planted
     }
 }
 
-/// Decodes a call, for nothing.
+/// Decodes a call and drops it.
 fn decode(record: &nfs::record::Record) {
     let call = Call::decode(std::hint::black_box(record)).expect("a call");
     let procedure = nfs::nfs3::Procedure::from_number(call.procedure).expect("one that there is");
@@ -116,7 +116,7 @@ fn decode(record: &nfs::record::Record) {
     std::hint::black_box(arguments.expect("its arguments"));
 }
 
-/// Instructions of one call; none if nobody is there to count.
+/// Instructions of one call; `None` without valgrind.
 fn cost(kind: Kind, extent: Extent) -> Option<u64> {
     let counter = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -132,7 +132,7 @@ fn cost(kind: Kind, extent: Extent) -> Option<u64> {
     Some(total.trim().parse::<u64>().expect("a number") / u64::from(kinds::COUNT))
 }
 
-/// Does what the environment says, if this is the program that is counted.
+/// Runs the orders in the environment, if this is the counted program.
 fn is_counted() -> bool {
     let Ok(asked) = env::var(COUNTED) else { return false };
     let is_asked = |word: String| asked.split(' ').any(|asked| asked == word);

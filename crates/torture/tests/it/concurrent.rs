@@ -11,7 +11,7 @@ fn answers_survive_in_most_histories_with_a_log_and_repetitions_meet_them() {
         let workload = Workload::draw(seed, Design::LOG);
         let history = judge(&workload).history;
         assert_eq!(history.rules.survives, workload.survives);
-        // Executions in boots before the one that answered, with its answer.
+        // Executions with an answer, in boots before the one that gave it.
         let early = history.executions.iter().filter(|one| one.end.is_none() && one.told.is_some());
         told[usize::from(workload.survives)] += early.count();
     }

@@ -5,7 +5,7 @@ use torture::campaign::contract::named;
 use torture::explore::design::Design;
 use torture::explore::device::Device;
 
-/// Whoever looks again for what was found once must find it.
+/// A case must reproduce its violation, so its workload must be the same each time.
 #[test]
 fn a_workload_is_the_same_each_time() {
     let options = Options::short(Design::default().on(Device::Raid1), 1);

@@ -1,5 +1,5 @@
-//! A load over a bad network and a server that loses its power: what was answered holds, and the
-//! same seed gives the same run.
+//! A load over a bad network and a server that loses its power: answers hold, and the same seed
+//! gives the same run.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::load::{self, Complaints};
 const CLIENTS: u32 = 4;
 const STEPS: usize = 16;
 
-/// What a run was like, to compare it with another.
+/// Facts about a run, for comparison with another.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
     digest: u64,
@@ -37,7 +37,8 @@ fn bad_client() -> ClientOptions {
     ClientOptions { calls: Mishaps::many(), replies: Mishaps::many(), ..ClientOptions::default() }
 }
 
-/// The seeds to run: so many, or those from the first to before the second number of the variable.
+/// The seeds to run: `count` of them, or those from the first to before the second number in the
+/// variable.
 fn seeds(count: u64) -> Range<u64> {
     let Ok(text) = std::env::var("DURAMEN_CASE") else { return 0..count };
     let range = text.split_once("..").map(|(first, end)| (first.parse(), end.parse()));
@@ -47,13 +48,13 @@ fn seeds(count: u64) -> Range<u64> {
     }
 }
 
-/// What repeats a run.
+/// The command that repeats a run.
 fn again(seed: u64) -> String {
     let end = seed + 1;
     format!("DURAMEN_CASE={seed}..{end} cargo test -p duramen-torture --test it crashes")
 }
 
-/// Begins the work of all clients; how many have ended.
+/// Starts the work of all clients; returns the count of those that have ended.
 fn begin(world: &World, options: &ClientOptions, complaints: &Complaints) -> Rc<Cell<u32>> {
     let ended = Rc::new(Cell::new(0));
     for number in 1..=CLIENTS {
@@ -71,7 +72,7 @@ fn pass(world: &World, time: Duration) {
     world.run_for(time, std::future::pending::<()>());
 }
 
-/// Lets time pass until something holds.
+/// Lets time pass until a condition holds.
 fn wait_until(world: &World, what: &str, holds: impl Fn() -> bool) {
     let hour = Duration::from_secs(3600);
     let start = world.now();
@@ -82,7 +83,7 @@ fn wait_until(world: &World, what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A load with crashes, of the power mostly, or of the process alone; at the end the server is
+/// A load with crashes, mostly power cuts, or of the process alone; at the end the server is
 /// stopped and the disk checked.
 fn run(seed: u64, crashes: u64, network: NetworkOptions) -> Run {
     let options = WorldOptions { network, ..WorldOptions::default() };
@@ -112,8 +113,8 @@ fn run(seed: u64, crashes: u64, network: NetworkOptions) -> Run {
     summary(&world, complaints.take())
 }
 
-/// A load on a good network, where answers arrive soon. At the moment of one the power goes, and
-/// nothing is left that was not flushed.
+/// A load on a good network, where answers arrive soon. At the moment of an answer the power is
+/// cut, and only flushed writes survive.
 fn cut_upon_an_answer(seed: u64) -> Vec<String> {
     let world = World::new(seed, WorldOptions::default());
     let complaints = Complaints::default();
@@ -129,7 +130,7 @@ fn cut_upon_an_answer(seed: u64) -> Vec<String> {
     complaints.take()
 }
 
-/// A load without crashes, on a server that remembers as many replies as it is told to.
+/// A load without crashes, on a server with this window of remembered replies.
 fn run_once(seed: u64, window: Window) -> (Vec<String>, Counters, Vec<Call>) {
     let world = World::new(seed, WorldOptions { window, ..WorldOptions::default() });
     let complaints = Complaints::default();
@@ -140,7 +141,7 @@ fn run_once(seed: u64, window: Window) -> (Vec<String>, Counters, Vec<Call>) {
     (complaints.take(), counters, world.history().calls())
 }
 
-/// Whether the server must not execute it twice.
+/// Whether the server must not execute a call twice.
 fn changes_something(call: &Call) -> bool {
     let number = call.target.procedure;
     let procedure = Procedure::from_number(number).filter(|_| call.target.program == PROGRAM_NFS);
@@ -238,7 +239,7 @@ fn an_engine_that_answers_early_is_found_out() {
     use ffs::planted::{Bug, plant};
     plant(Some(Bug::EarlyReceipts));
     let found = (0..40).filter(|&seed| {
-        // What was promised and is not there is a complaint, or an assertion of the load.
+        // A lost promise shows as a complaint, or as a failed assertion of the load.
         let complaints = std::panic::catch_unwind(|| cut_upon_an_answer(seed));
         complaints.map_or(true, |complaints| !complaints.is_empty())
     });

@@ -1,4 +1,4 @@
-//! The campaign of bytes: a failure is small, and its line shows it again.
+//! The campaign of bytes: a failure is shrunk, and its line reproduces it.
 #![cfg(feature = "planted-bugs")]
 
 use torture::campaign::{Options, case, data};

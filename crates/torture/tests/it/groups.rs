@@ -1,5 +1,5 @@
 //! Two callers who differ in a group alone never get each other's answers, neither from the memory
-//! of the server that carried the call out, nor from the log after a start.
+//! of the server that carried out the call, nor from the log after a start.
 
 use bytes::Bytes;
 use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, Nfs3Result, nfsstat3};
@@ -17,7 +17,7 @@ enum End {
     Crash,
     Kill,
     Stop,
-    /// It goes on.
+    /// The server keeps running.
     None,
 }
 
@@ -25,8 +25,8 @@ fn superuser(gid: u32, groups: &[u32]) -> User {
     User { machine: "client".into(), uid: 0, gid, groups: groups.to_vec() }
 }
 
-/// The first call of a caller; then, perhaps after a start, the same call of others, and his own
-/// again. Gives his answers, and those of the others.
+/// The first call of a caller; then, perhaps after a restart, the same call by others, and by the
+/// first caller again. Returns the first caller's answers, and those of the others.
 fn answers(end: End, others: &[User]) -> ([Bytes; 2], Vec<Bytes>) {
     let options =
         WorldOptions { design: Design::LOG, log_size: 4 << 20, ..WorldOptions::default() };

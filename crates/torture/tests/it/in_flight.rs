@@ -1,5 +1,5 @@
-//! A call that was carried out, whose reply a crash swallowed: docs/durability.md, "A retry across
-//! a crash".
+//! A call that was carried out, with a reply lost in a crash: docs/durability.md, "A retry across a
+//! crash".
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use torture::history::Call;
 use torture::protocol::Procedure;
 use torture::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
 
-/// When the power goes.
+/// The moment of the power cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    /// Before the call has come to the server.
+    /// Before the call has reached the server.
     Before,
     /// After its effect is on the disk.
     After,
@@ -47,8 +47,8 @@ impl Scene {
         change(network, client_address(1), SERVER.ip());
     }
 
-    /// Makes a call whose reply does not get through, cuts the power, and lets the client repeat it
-    /// to the next boot.
+    /// Makes a call whose reply is lost, cuts the power, and lets the client repeat it to the next
+    /// boot.
     fn over_a_crash<P, T, E>(&self, cut: Cut, arguments: P) -> (Result<T, nfsstat3>, Call)
     where
         P: Procedure<Results = Nfs3Result<T, E>> + 'static,

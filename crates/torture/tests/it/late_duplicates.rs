@@ -1,9 +1,9 @@
-//! A call that waits in the queue of an old connection, is repeated on a new one, and comes to its
-//! turn when its caller has long gone on: it must not be carried out any more.
+//! A call waits in the queue of an old connection, is repeated on a new one, and gets its turn when
+//! its caller has long moved on: it must not be carried out any more.
 //!
-//! The old connection has one call at a time, and slow ones before the call in question. On the new
-//! connection that call is answered first, and then a newer write to the same file. What the file
-//! holds in the end is the newer write's.
+//! The old connection takes one call at a time, and has slow ones queued before the call in
+//! question. On the new connection that call is answered first, and then a newer write to the same
+//! file. The final contents of the file must be the newer write's.
 
 use bytes::Bytes;
 use dispatch::Window;
@@ -15,11 +15,11 @@ use torture::explore::design::Design;
 use torture::explore::server::{record, results};
 use torture::world::{SERVER, Status, VOLUME, World, WorldOptions, client_address};
 
-/// Calls before the one that comes late.
+/// Calls before the late one.
 const SLOW: u32 = 12;
 const LATE: u32 = 1_000;
 
-/// What comes late.
+/// The late call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Late {
     Truncation,
@@ -38,7 +38,7 @@ impl Late {
         }
     }
 
-    /// What the file holds if it is carried out once: before the newer write.
+    /// The contents of the file if the call is carried out once: before the newer write.
     fn expected(self) -> Vec<u8> {
         let mut bytes = vec![b'n'; 3_000];
         if self == Self::Write {
@@ -48,7 +48,7 @@ impl Late {
     }
 }
 
-/// What the file holds after a late call.
+/// The contents of the file after a late call.
 fn after(late: Late, window: Window, design: Design) -> Vec<u8> {
     let (connection_calls, log_size) = (1, 4 << 20);
     let options =
@@ -109,7 +109,7 @@ fn a_call_that_comes_late_harms_nothing_newer() {
     }
 }
 
-/// The bytes of the answers are the same; only the file tells.
+/// The answers' bytes are the same; only the file shows the difference.
 #[test]
 fn without_a_memory_it_would() {
     let nothing = Window { calls: 0, ..Window::default() };

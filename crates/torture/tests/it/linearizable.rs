@@ -1,5 +1,5 @@
-//! The checker of histories, on histories made by hand: what no order explains is refused, and what
-//! may be is not.
+//! The checker of histories on hand-made histories: those that no order explains are refused, and
+//! the others are not.
 
 use nfs3_types::nfs3::nfsstat3::{self, *};
 use torture::campaign::concurrent::model::State;
@@ -10,7 +10,7 @@ const ROOT: File = File(2, 1);
 const ONE: File = File(3, 1);
 const TWO: File = File(4, 1);
 
-/// A history in the making. Each call gets times: from `begin` to `end`.
+/// Builder of a history. Each call gets its times: from `begin` to `end`.
 #[derive(Default)]
 struct Hand(History);
 
@@ -20,7 +20,7 @@ impl Hand {
         self
     }
 
-    /// A call that was not answered.
+    /// Adds an unanswered call.
     fn began(mut self, begin: u64, op: Op) -> Self {
         self.push(begin, None, op, None);
         self
@@ -31,20 +31,20 @@ impl Hand {
         self
     }
 
-    /// The same call as that before, sent to another boot.
+    /// Adds the last call again, sent to another boot.
     fn again(mut self) -> Self {
         let count = self.0.executions.len();
         self.0.executions[count - 1].call = self.0.executions[count - 2].call;
         self
     }
 
-    /// A call that the next boot will have answered like this, from memory or not.
+    /// Adds a call that the next boot may have answered like this, from memory or not.
     fn perhaps(mut self, begin: u64, op: Op, told: Told) -> Self {
         self.push(begin, None, op, Some(told));
         self
     }
 
-    /// Under policy `log`.
+    /// Selects policy `log`.
     fn with_log(mut self) -> Self {
         self.0.rules = Rules { survives: true, is_whole: true };
         self
@@ -61,7 +61,7 @@ impl Hand {
     }
 }
 
-/// Several, in the order of time, each after the one before.
+/// Adds several calls, each after the one before.
 fn in_turn(mut hand: Hand, calls: Vec<(Op, Told)>) -> Hand {
     for (op, told) in calls {
         let begun = hand.0.executions.iter().map(|one| one.end.unwrap_or(one.begin));
@@ -111,7 +111,7 @@ fn nothing() -> Told {
     Told { data: Some(Vec::new()), ..Told::ok() }
 }
 
-/// Of a WRITE or a COMMIT.
+/// The answer to a WRITE or a COMMIT.
 fn told(is_stable: bool, verifier: u8) -> Told {
     Told { is_stable, verifier: Some([verifier; 8]), ..Told::ok() }
 }
@@ -149,7 +149,7 @@ fn a_read_after_a_write_shows_it() {
     assert!(in_turn(file(), vec![written(1), (Op::Read(ONE), data(1))]).is_explained());
     let stale = vec![written(1), written(2), (Op::Read(ONE), data(1))];
     assert!(!in_turn(file(), stale).is_explained());
-    // While the write is under way it may be either, and then not the old again.
+    // During the write a READ may show either value, and then not the old one again.
     let during = |first, second| {
         let hand = in_turn(file(), vec![written(1)]).did((20, 40), write(2, true), told(true, 1));
         hand.did((21, 25), Op::Read(ONE), data(first)).did((26, 30), Op::Read(ONE), data(second))
@@ -174,13 +174,13 @@ fn a_call_is_carried_out_once_in_a_boot_and_may_be_again_in_the_next() {
     assert!(!Hand::default().did((1, 5), create("x"), exists()).is_explained());
     let over_a_cut = Hand::default().began(1, create("x")).cut(10);
     assert!(over_a_cut.did((11, 15), create("x"), exists()).is_explained());
-    // And it may take away what somebody else has made in between.
+    // It may also remove a file that another client has made in between.
     let again = Hand::default().began(1, remove("x")).cut(10);
     let again = in_turn(again, vec![(create("x"), found(ONE)), (remove("x"), Told::ok())]);
     assert!(in_turn(again, vec![(lookup("x"), status(NFS3ERR_NOENT))]).is_explained());
 }
 
-/// A call that is sent to two boots and answered by the second; in the first, others come between.
+/// A call that is sent to two boots and answered by the second; other calls run during the first.
 fn over_a_cut(op: &Op, answer: &Told, between: impl FnOnce(Hand) -> Hand) -> Hand {
     let sent = match answer.status {
         NFS3_OK => Hand::default().with_log().perhaps(1, op.clone(), answer.clone()),
@@ -199,15 +199,15 @@ fn a_call_whose_answer_survives_is_carried_out_once_in_all_boots() {
     let made = |between: fn(Hand) -> Hand| over_a_cut(&create("x"), &found(ONE), between);
     let (nothing, gone) = (|hand| hand, || status(NFS3ERR_NOENT));
     let seen = |hand: Hand| hand.did((2, 5), lookup("x"), found(ONE));
-    // In either boot, and in the first one if somebody has seen it there.
+    // In either boot, but in the first one if another client has seen it there.
     assert!(made(nothing).is_explained() && made(seen).is_explained());
     assert!(made(nothing).did((22, 23), lookup("x"), gone()).is_explained(), "by the second");
     assert!(!made(seen).did((22, 23), lookup("x"), gone()).is_explained(), "it has happened");
-    // What was carried out by the first is not carried out again by the second.
+    // An effect of the first boot is not carried out again by the second.
     let removed = || made(seen).did((22, 23), remove("x"), Told::ok());
     assert!(removed().did((41, 42), lookup("x"), gone()).is_explained());
     assert!(!removed().did((41, 42), lookup("x"), found(TWO)).is_explained());
-    // Nor is it refused because of the first.
+    // Nor is the call refused because of the first.
     let exists = || over_a_cut(&create("x"), &status(NFS3ERR_EXIST), |hand| hand);
     assert!(!exists().is_explained());
     let other = |hand: Hand| hand.did((2, 5), create("x"), found(ONE));
@@ -225,7 +225,7 @@ fn a_call_that_nobody_answered_is_carried_out_in_one_of_its_boots() {
         || both().did((12, 13), lookup("x"), found(ONE)).did(removed(14), remove("x"), Told::ok());
     assert!(once().is_explained());
     assert!(!once().did((16, 17), lookup("x"), found(TWO)).is_explained());
-    // One that was refused may be carried out by a later boot: that is not remembered.
+    // A refused call may be carried out by a later boot: a refusal is not remembered.
     let full = in_turn(Hand::default().with_log(), vec![(create("x"), found(ONE))]);
     let refused = full.did((5, 30), create("x"), status(NFS3ERR_EXIST)).cut(10);
     let later = refused.began(11, create("x"));
@@ -248,7 +248,7 @@ fn with_a_log_a_rename_that_was_cut_is_whole() {
 
 #[test]
 fn an_answer_that_came_late_is_that_of_its_boot() {
-    // Answered by the first boot, heard in the second: for ever all the same.
+    // Answered by the first boot, received during the second: still permanent.
     let late = || {
         let mut hand = Hand::default().did((1, 30), create("x"), found(ONE));
         hand.0.cuts.push(10);
@@ -256,7 +256,7 @@ fn an_answer_that_came_late_is_that_of_its_boot() {
     };
     assert!(late().did((40, 41), lookup("x"), found(ONE)).is_explained());
     assert!(!late().did((15, 16), lookup("x"), status(NFS3ERR_NOENT)).is_explained());
-    // And what was sent to the second boot as well is carried out there, late or never.
+    // A call that was also sent to the second boot is carried out there, late or never.
     let repeated = || in_turn(Hand::default(), vec![(create("x"), found(ONE))]).cut(10);
     let repeated = repeated().began(11, remove("x")).did((12, 13), lookup("x"), found(ONE));
     let gone = status(NFS3ERR_NOENT);
@@ -300,10 +300,10 @@ fn a_rename_that_was_cut_may_leave_both_names_and_never_none() {
     let answered = || start().did((5, 6), rename("x", "y"), Told::ok());
     assert!(after(answered(), gone(), found(ONE)));
     assert!(!after(answered(), found(ONE), found(ONE)));
-    // Both names are seen after the cut, and not before.
+    // Both names may be seen after the cut, and not before.
     let before = cut().did((6, 7), lookup("y"), found(ONE)).did((8, 9), lookup("x"), found(ONE));
     assert!(!before.cut(10).is_explained());
-    // The repetition renames between two names of one file, which does nothing.
+    // The repetition renames between two names of one file, which has no effect.
     let repeated = cut().cut(10).did((11, 12), rename("x", "y"), Told::ok());
     assert!(in_turn(repeated, vec![(lookup("x"), found(ONE))]).is_explained());
 }

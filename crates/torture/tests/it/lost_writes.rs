@@ -1,5 +1,5 @@
-//! Data that was written UNSTABLE and is lost while the server runs: the disk fails, and the write
-//! verifier says so.
+//! UNSTABLE data that is lost while the server runs: the disk fails, and the write verifier reports
+//! it.
 
 use nfs3_types::nfs3::{Nfs3Result, nfsstat3, stable_how};
 use sim::Persistence;
@@ -7,8 +7,8 @@ use torture::calls;
 use torture::client::ClientOptions;
 use torture::world::{Status, VOLUME, World, WorldOptions};
 
-/// Data may be lost at a COMMIT, which says so; a second COMMIT succeeds. Whether its verifier is
-/// that of the write, so that the client believes its data to be there.
+/// Data may be lost at a COMMIT, which fails; a second COMMIT succeeds. Returns whether its
+/// verifier is that of the write, so that the client takes its data for durable.
 fn believes_after_a_failed_commit() -> bool {
     let world = World::new(3, WorldOptions::default());
     world.start();

@@ -1,4 +1,4 @@
-//! The engine over memory: its cuts are counted, so that a campaign without any does not pass.
+//! The engine over memory: its cuts are counted, so that a campaign without cuts does not pass.
 
 use torture::campaign::{Cuts, Outcome};
 

@@ -1,12 +1,12 @@
-//! Every planted bug stands in a table: the campaign `planted` has a row that finds it, or the
-//! tests of the crate whose rule it breaks do. And a violation is made small.
+//! Every planted bug is in a table: the campaign `planted` has a row that finds it, or the tests of
+//! the crate whose rule it breaks do. And a violation is shrunk.
 //!
-//! `duramen-torture planted BUG` looks for a workload of the campaigns seq1 and seq2 that brings a
-//! bug to light. The bugs in the lists below are beyond that: `EarlyRefusals`, `SmallReserve` and
-//! `BrokenPromises` need a volume that is full, `EarlyDrops` a directory that moves into a new one,
+//! `duramen-torture planted BUG` searches the campaigns seq1 and seq2 for a workload that exposes a
+//! bug. The bugs in the lists below are beyond that: `EarlyRefusals`, `SmallReserve` and
+//! `BrokenPromises` need a full volume, `EarlyDrops` a directory that moves into a new one,
 //! `UnflushedPayload` a file that grows inside its last fragment, `UnwaitedLandings` and
-//! `ForgottenRewrites` much UNSTABLE data, `OneHash` and `UncomparedNames` names of one hash, and
-//! `UnaskedNodes` and `PassedBuffers` short memory. Only the judge of raw disks sees others, or
+//! `ForgottenRewrites` much UNSTABLE data, `OneHash` and `UncomparedNames` names with one hash, and
+//! `UnaskedNodes` and `PassedBuffers` little memory. Only the judge of raw disks sees others, or
 //! only a damaged disk shows them (`soft_updates`, `climbs`, `steps`, `settling`), and the tests of
 //! `dispatch` find bugs of groups and of rules of exports.
 
@@ -200,7 +200,7 @@ const OF_THE_TESTS_OF_DISPATCH: &[&str] = &[
     "UnsettledReturn",
 ];
 
-/// Bugs that show where Updates become durable out of order: on the engine over memory
+/// Bugs that show when Updates become durable out of order: on the engine over memory
 /// (`tests/it/memory.rs`, `ram/tests/seam.rs` and `kit.rs`).
 const OF_MEMORY: &[&str] = &[
     "NewestAlone",
@@ -298,7 +298,7 @@ fn every_bug_has_a_row_or_tests_of_its_crate_that_find_it() {
 
 #[test]
 fn the_campaigns_of_sequences_come_by_every_workload_that_is_cut() {
-    // Of soft updates that are delayed some bugs take more than the lists have.
+    // Some bugs of delayed soft updates need more than the lists have.
     for (design, ops) in workloads().filter(|(design, _)| !design.is_delayed()) {
         let list = operations(design);
         assert!(ops.len() <= 2 && ops.iter().all(|op| list.contains(op)), "{ops:?}");
@@ -320,13 +320,13 @@ fn a_violation_is_made_small_and_its_line_shows_it_again() {
     assert_eq!(case.replay(), Err(small.reason.clone()));
     assert_eq!(first.case.replay(), Err(first.reason));
     plant(None);
-    // Without it there are other writes, and the cut may be none.
+    // Without the bug the writes differ, and the cut may not exist.
     assert_ne!(case.replay(), Err(small.reason), "without the bug");
 }
 
 #[test]
 fn a_bug_that_a_second_cut_shows_is_made_small_as_well() {
-    // The return does what the engine's order would have kept from happening.
+    // The recovery does what the engine's order would have prevented.
     plant(Some("EarlyZeros".parse().expect("a bug")));
     let mut explorer = Explorer::nested(Design::SYNC, 1, Further::All);
     explorer.explore(&workload("chmod foo 600, resize foo 3000"), Style::OneByOne);

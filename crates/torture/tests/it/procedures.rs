@@ -1,4 +1,4 @@
-//! Every procedure, by a client that has no trouble.
+//! Every procedure, made by a client without network trouble.
 
 use nfs3_types::mount::dirpath;
 use nfs3_types::nfs3::{Nfs3Option, cookieverf3, nfs_fh3, post_op_fh3, sattr3, stable_how};
@@ -76,7 +76,7 @@ fn every_procedure_of_both_programs_is_answered() {
     assert_eq!(targets.len(), 22 + 6, "every procedure was called");
     assert!(targets.contains(&Umnt::<'static>::TARGET));
     for call in calls {
-        let _ = (call.request(), call.response()); // both can be read
+        let _ = (call.request(), call.response()); // both decode
         assert!(!call.crossed_a_crash());
     }
 }

@@ -1,4 +1,4 @@
-//! What somebody was told survives a cut, even if whoever changed it was not answered yet.
+//! A change that a client has seen survives a cut, even if its author's call was not answered yet.
 
 use nfs3_types::nfs3::{nfs_fh3, stable_how};
 use sim::Platter;
@@ -13,8 +13,8 @@ async fn size(client: &Client, file: &nfs_fh3) -> u64 {
     told.obj_attributes.size
 }
 
-/// Somebody writes, another asks how long the file is, and when he is told that it is longer the
-/// power goes. Gives how long the file is then.
+/// One client writes, another polls the length of the file, and as soon as a reply shows the new
+/// length the power is cut. Returns the length afterwards.
 fn length_after_a_cut(seed: u64) -> u64 {
     let world = World::new(seed, WorldOptions::default());
     world.start();
@@ -24,7 +24,7 @@ fn length_after_a_cut(seed: u64) -> u64 {
     let file = world.run(async {
         let root = writer.mount(VOLUME).await.expect("the volume is exported");
         let made = writer.call(&calls::create(&root, "file")).await.expect("a call");
-        size(&reader, &root).await; // it is connected
+        size(&reader, &root).await; // makes the connection
         made.unwrap().obj.unwrap()
     });
     let write = calls::write(&file, 0, vec![7; LENGTH], stable_how::FILE_SYNC);
@@ -32,7 +32,7 @@ fn length_after_a_cut(seed: u64) -> u64 {
         let seen = async { while size(&reader, &file).await == 0 {} };
         let written = async {
             writer.call(&write).await.expect("a call").unwrap();
-            std::future::pending::<()>().await; // it is the other one who has to see it
+            std::future::pending::<()>().await; // the other client has to see it
         };
         futures::future::select(std::pin::pin!(seen), std::pin::pin!(written)).await;
     });

@@ -1,4 +1,4 @@
-//! The disk that is damaged: small, clean, and with files of every kind.
+//! The undamaged disk: small, clean, and with files of every kind.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -14,17 +14,17 @@ use vfs::{
 
 use crate::targets::volume::{self, name};
 
-/// The disk, and where what is on it.
+/// The disk, and the locations of its structures.
 pub(super) struct Garden {
     pub(super) image: Image,
     pub(super) geometry: Geometry,
-    /// Inodes that are files.
+    /// Inodes in use.
     pub(super) inodes: Vec<u64>,
     /// Byte addresses of directory blocks and of indirect blocks.
     pub(super) blocks: Vec<u64>,
 }
 
-/// Gives a thread's garden to look at; its image is shared between what this thread makes of it.
+/// Runs `look` on this thread's garden; a copy of its image shares its pages.
 pub(super) fn with<T>(look: impl FnOnce(&Garden) -> T) -> T {
     thread_local! {
         static GARDEN: OnceCell<Garden> = const { OnceCell::new() };
@@ -57,7 +57,7 @@ async fn grow(executor: &Executor, disk: Rc<Disk>) {
         let directory = directories[index % directories.len()];
         write(&files, directory, &name(&format!("file-{index}")), size).await;
     }
-    // Far behind everything: a hole, and a tree of two levels.
+    // At a large offset: a hole, and a tree of two levels.
     let far = write(&files, root, &name("far"), 10).await;
     let data = vec![Bytes::from_static(b"the end")];
     let written = files.write(&who, far, 3 << 20, data, Stability::FileSync).await;
@@ -84,7 +84,7 @@ async fn write(files: &impl FileSystem, directory: ObjectId, name: &Name, size: 
     id
 }
 
-/// Finds out where everything is.
+/// Locates all structures.
 fn survey(image: Image) -> Garden {
     let geometry = volume::geometry_of(&image);
     let (mut inodes, mut blocks) = (Vec::new(), Vec::new());

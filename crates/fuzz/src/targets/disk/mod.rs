@@ -1,10 +1,10 @@
-//! A damaged disk: it is refused, or opened and then used as far as it goes.
+//! A damaged disk: it is refused, or opened and then used as far as possible.
 //!
 //! The first byte says how it is opened, and whether it is repaired before; the rest are patches of
-//! a small disk with files of every kind, each of a structure that is chosen, and sealed if the
-//! patch says so, as an attacker would. What must hold: every verb ends, with an answer
-//! or an error, and none takes more memory than the disk can justify. A disk that the checker has
-//! repaired is one on which it finds nothing.
+//! a small disk with files of every kind. Each patch damages a chosen structure, and seals it if
+//! the patch says so, as an attacker would. Every verb must end, with an answer or an error, and
+//! none may take more memory than the disk can justify. The checker must find nothing on a disk
+//! that it has repaired.
 
 mod garden;
 mod patch;

@@ -1,4 +1,4 @@
-//! Damage in a structure that is chosen, with or without a hash that fits.
+//! Damage to a chosen structure, with or without a matching hash.
 
 use std::mem::offset_of;
 
@@ -9,14 +9,14 @@ use super::garden::{Garden, inode_address};
 use crate::input::Input;
 use crate::targets::volume;
 
-/// Makes the disk one that we wrote to and did not stop.
+/// Makes the disk look as if it was in use and not stopped.
 pub(super) fn make_unclean(image: &mut Image) {
     let superblock = |field: usize| SUPERBLOCK_ADDRESS + field as u64;
     image.write(superblock(offset_of!(Superblock, clean)), &[0]);
     image.write(superblock(offset_of!(Superblock, last_mount)), b"duramen:sync:0\0");
 }
 
-/// A structure: where it lies, how long it is, and what seals it.
+/// A structure: its address, its length, and its hash.
 struct Place {
     address: u64,
     length: u64,

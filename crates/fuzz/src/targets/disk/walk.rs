@@ -1,6 +1,6 @@
-//! Everything that a client could ask of a file system, of all that is found on it.
+//! Every call that a client can make, on every object that is found on a file system.
 //!
-//! Answers and errors are all the same here: what counts is that there is one.
+//! Answers and errors are all the same here: there must be one.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use vfs::{
 
 use crate::targets::volume::name;
 
-/// The most objects that are looked at.
+/// Most objects that are visited.
 const MOST: usize = 60;
-/// The most listings of one directory.
+/// Most listings of one directory.
 const MOST_LISTINGS: usize = 40;
 
 async fn answer<T, A>(sealed: Sealed<Answer<T, A>>) -> Option<T> {
     sealed.open().await.ok()?.into_inner().result.ok()
 }
 
-/// Walks the tree and reads everything; all that was found.
+/// Walks the tree and reads everything; returns all objects found.
 pub(in crate::targets) async fn look_at_all(files: &impl FileSystem) -> Vec<ObjectId> {
     let mut waiting = vec![files.root()];
     let mut seen = BTreeSet::new();
@@ -46,7 +46,7 @@ pub(in crate::targets) async fn all(files: &impl FileSystem) {
 pub(in crate::targets) async fn use_all(files: &impl FileSystem) {
     let seen = look_at_all(files).await;
     for (place, &id) in seen.iter().enumerate() {
-        // Each with one near and one far, in both directions.
+        // Each with a near and a far one, in both directions.
         for distance in [1, seen.len() / 2] {
             let other = seen[(place + distance) % seen.len()];
             move_about(files, id, other).await;
@@ -58,7 +58,7 @@ pub(in crate::targets) async fn use_all(files: &impl FileSystem) {
     }
 }
 
-/// Renames and links what may be in one directory to another, and back.
+/// Renames and links objects from one directory to another, and back.
 async fn move_about(files: &impl FileSystem, from: ObjectId, to: ObjectId) {
     let who = Requester::root();
     for text in ["one", "two", "three", "file-1", "file-3"] {
@@ -86,7 +86,7 @@ async fn look(files: &impl FileSystem, id: ObjectId) {
     let _ = answer(files.pathconf(id).await).await;
 }
 
-/// All that a directory names, piece by piece.
+/// Lists a directory in pieces; returns all entries.
 async fn list(files: &impl FileSystem, id: ObjectId) -> Vec<ObjectId> {
     let who = Requester::root();
     let mut found = Vec::new();

@@ -1,9 +1,9 @@
-//! A damaged log beside a volume that was cut: it is refused, or replayed and then used.
+//! A damaged log beside a volume after a cut: it is refused, or replayed and the volume then used.
 //!
-//! The first byte says whether the damage is sealed, as an attacker would, and how far
-//! the volume is used; the rest are patches of slots, of headers, records and data of entries, of
-//! any byte of the log, and of the volume's groups. What must hold: no panic, no walk without an
-//! end, nothing that takes more memory than the log can justify; what cannot be is an error.
+//! The first byte says whether the damage is sealed, as an attacker would, and how far the volume
+//! is used; the rest are patches of slots, of headers, records and data of entries, of any byte of
+//! the log, and of the volume's groups. There must be no panic, no endless walk, and no more memory
+//! than the log can justify; invalid data is an error.
 
 mod patch;
 mod sample;
@@ -31,7 +31,7 @@ fn check(bytes: &[u8]) {
     let _ = replays(bytes);
 }
 
-/// Damages the log and opens the volume with it; whether that came up.
+/// Damages the log and opens the volume with it; returns whether it opened.
 fn replays(bytes: &[u8]) -> bool {
     let mut input = Input::new(bytes);
     let choice = input.u8();
@@ -54,7 +54,7 @@ fn replays(bytes: &[u8]) -> bool {
     })
 }
 
-/// The decoders on the bytes as they are.
+/// Runs the decoders on the raw bytes.
 fn read_alone(bytes: &[u8]) {
     if let Some(slot) = Slot::read(bytes) {
         assert!(slot.curhead.get() >= slot.start.get());
@@ -68,7 +68,7 @@ fn read_alone(bytes: &[u8]) {
     check_records(count, &bytes.to_vec().into());
 }
 
-/// What was read is written, and read again as the same.
+/// Decoded records are encoded, and decoded again as the same.
 fn check_records(count: u16, body: &bytes::Bytes) {
     if let Ok(records) = read_records(count, body) {
         let again = write_records(&records).into();
@@ -84,7 +84,7 @@ async fn walk(log: &dyn BlockDevice, epoch: u64) -> Result<(), JournalError> {
     while let Some(entry) = walker.next().await? {
         assert_eq!(entry.recno(), end, "entries follow each other");
         end += u64::from(entry.header.size.get()) / UNIT;
-        // At rest, more than changes may stand there.
+        // At rest, the log may contain more than changes.
         let is_open = live.slot.state() == State::Open;
         assert!(end <= live.tail || !is_open, "the walk ends");
         check_records(entry.header.records.get(), &entry.body);
@@ -92,7 +92,7 @@ async fn walk(log: &dyn BlockDevice, epoch: u64) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Replays it, and uses the volume as far as it goes.
+/// Replays the log, and uses the volume as far as possible.
 async fn use_it(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>, choice: u8) -> bool {
     let log_options = LogOptions { sync_bytes: 64 << 10, ..LogOptions::default() };
     let options = OpenOptions { cache_bytes: 2 << 20, log: log_options, ..OpenOptions::default() };

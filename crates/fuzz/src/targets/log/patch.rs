@@ -1,4 +1,4 @@
-//! Damage in a structure of the log that is chosen.
+//! Damage to a chosen structure of the log.
 
 use std::ops::Range;
 
@@ -14,17 +14,17 @@ use crate::targets::volume;
 const SLOT: u64 = 72;
 /// Bytes of a record's line.
 const LINE: u64 = 32;
-/// Where the checksum of a slot is, which covers all of it with zeros there, and where that of an
-/// entry, which covers what is behind.
+/// Offset of a slot's checksum, which covers all of it with zeros in its place, and of an entry's,
+/// which covers the bytes after it.
 const SLOT_SUM: usize = 20;
 const ENTRY_SUM: usize = 4;
-/// Where an entry has the checksum of the one before, and its length.
+/// Offsets in an entry of the checksum of the one before, and of its length.
 const PREVIOUS: usize = 8;
 const LENGTH: usize = 40;
-/// How many kinds of places there are.
+/// Number of kinds of structures.
 const KINDS: u8 = 6;
 
-/// The bytes of the log that a patch of this kind is about.
+/// The bytes of the log that a patch of this kind damages.
 fn place(sample: &Sample, kind: u8, which: u8) -> Range<u64> {
     let (at, size, records) = sample.entries[usize::from(which) % sample.entries.len()];
     let behind = at + HEADER_SIZE as u64;
@@ -56,7 +56,7 @@ pub(super) fn apply(sample: &Sample, home: &mut Image, log: &mut Image, input: &
     log.write(at, &piece[..(end - at) as usize]);
 }
 
-/// A group whose block says something else, sealed.
+/// Damages a group block on the volume, and seals it.
 fn apply_at_home(sample: &Sample, home: &mut Image, (which, offset): (u8, u64), piece: &[u8]) {
     let geometry = &sample.geometry;
     let group = u64::from(which) % geometry.group_count;
@@ -74,7 +74,7 @@ fn sum(bytes: &[u8]) -> [u8; 4] {
     (checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32).to_le_bytes()
 }
 
-/// Makes every checksum fit, and the chain hold.
+/// Makes every checksum match, and the chain valid.
 pub(super) fn seal(sample: &Sample, log: &mut Image) {
     for slot in SLOTS {
         let mut bytes = [0; SLOT as usize];

@@ -1,4 +1,4 @@
-//! The log that is damaged: whole, and of a volume that was cut while it was used.
+//! The undamaged log: intact, of a volume whose use was cut.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -16,17 +16,17 @@ use vfs::{CreateHow, FileSystem, Requester, SetAttributes, Stability};
 
 use crate::targets::volume::{self, name};
 
-/// Both disks, and what is where in the log.
+/// Both disks, and the locations in the log.
 pub(super) struct Sample {
     pub(super) home: Image,
     pub(super) log: Image,
     pub(super) geometry: Geometry,
     pub(super) epoch: u64,
-    /// The byte at which each entry begins, how many bytes it has, and how many records.
+    /// Start, length in bytes and number of records of each entry.
     pub(super) entries: Vec<(u64, u64, u64)>,
 }
 
-/// Gives a thread's sample to look at.
+/// Runs `look` on this thread's sample.
 pub(super) fn with<T>(look: impl FnOnce(&Sample) -> T) -> T {
     thread_local! {
         static SAMPLE: OnceCell<Sample> = const { OnceCell::new() };
@@ -43,7 +43,7 @@ fn make() -> Sample {
     survey(home.contents(), log.contents())
 }
 
-/// A little of everything; none of it is brought home.
+/// A little of everything; none of it is written in place.
 async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
     let never = Duration::from_secs(1 << 20);
     let log_options = LogOptions { sync_interval: never, ..LogOptions::default() };
@@ -77,7 +77,7 @@ async fn work(executor: &Executor, home: Rc<Disk>, log: Rc<Disk>) {
     removed.expect("running").into_inner().result.expect("it is empty");
 }
 
-/// Finds out where everything is.
+/// Locates all structures.
 fn survey(home: Image, log: Image) -> Sample {
     let geometry = volume::geometry_of(&home);
     let executor = Executor::new(1);

@@ -1,8 +1,8 @@
-//! The client that means no good, and its script.
+//! The hostile client, and its script.
 //!
-//! A script is a row of steps of [`STEP`] bytes: what to call, how to send it, two handles of those
-//! that are known, two names, and two numbers. A damaged call takes some bytes more, which say
-//! where.
+//! A script is a sequence of steps of [`STEP`] bytes: the call, the manner of sending it, two known
+//! handles, two names, and two numbers. A damaged call takes some more bytes that locate the
+//! damage.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ use super::results::{self, whole};
 use crate::input::Input;
 use crate::wire;
 
-/// The bytes of a step.
+/// Bytes of a step.
 const STEP: usize = 12;
-/// The most handles that are remembered.
+/// Most handles that are remembered.
 const MOST_HANDLES: usize = 64;
 
-/// What to call, the frequent things more than once.
+/// The calls to choose from, frequent ones repeated.
 const MENU: [Procedure; 32] = [
     Procedure::Create,
     Procedure::Create,
@@ -67,13 +67,13 @@ const MENU: [Procedure; 32] = [
     Procedure::Create,
 ];
 
-/// How a call is sent.
+/// The manner of sending a call.
 enum Manner {
-    /// As it should be.
+    /// Correctly.
     Whole,
-    /// Twice, with the same number.
+    /// Twice, with the same number (xid).
     Twice,
-    /// Along with the next ones, in one piece.
+    /// Together with the next ones, in one piece.
     Together,
     /// With some bytes changed.
     Damaged,
@@ -81,7 +81,7 @@ enum Manner {
     Unmarked,
     /// From many addresses that no export admits.
     Crowd,
-    /// And the client does not wait for the reply.
+    /// Without waiting for the reply.
     Left,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Hostile<'a> {
         Self { server, connection, handles: vec![playground, root, good] }
     }
 
-    /// Does the next thing of the script.
+    /// Performs the next step of the script.
     pub(super) async fn act(&mut self, input: &mut Input<'_>) {
         let (draw, how) = self.draw(input);
         let (xid, call) = self.call(&draw);
@@ -184,8 +184,8 @@ impl<'a> Hostile<'a> {
         self.take(&draws, answers);
     }
 
-    /// Sends what may be no whole record. A client that is stuck within one hangs up, as clients
-    /// do.
+    /// Sends bytes that may not be a whole record. A client that is stuck within one hangs up, as
+    /// clients do.
     async fn send_broken(&mut self, bytes: &[u8]) {
         let answers = self.connection.send(bytes).await;
         if answers.is_none() || self.connection.is_within() {
@@ -204,7 +204,7 @@ impl<'a> Hostile<'a> {
         self.connection.renew(self.server, ABROAD);
     }
 
-    /// Looks at the answers to calls that were not damaged, and remembers handles.
+    /// Checks the answers to undamaged calls, and remembers handles.
     fn take(&mut self, draws: &[Draw], answers: Vec<Answer>) {
         assert_eq!(draws.len(), answers.len(), "an answer for each call");
         for (draw, answer) in draws.iter().zip(answers) {
@@ -245,7 +245,7 @@ fn is_once(procedure: Procedure) -> bool {
     )
 }
 
-/// Names of which some are none.
+/// Names, some of them invalid.
 fn name(index: u8) -> Vec<u8> {
     match index {
         0..180 => format!("n{}", index % 24).into_bytes(),
@@ -283,7 +283,7 @@ fn damage(call: &mut Vec<u8>, input: &mut Input<'_>) {
 }
 
 impl Draw {
-    /// An offset or a size: near the start of a file mostly.
+    /// An offset or a size: mostly near the start of a file.
     fn offset(&self) -> u64 {
         let x = u64::from(self.x);
         match self.y % 16 {
@@ -312,7 +312,7 @@ impl Draw {
         }
     }
 
-    /// As when a file is made: every user may use it, as a rule.
+    /// Attributes for a new file: mostly ones that let every user use it.
     fn new_attributes(&self) -> SetAttributes {
         if self.y.is_multiple_of(8) {
             return self.attributes();
@@ -367,7 +367,7 @@ impl Draw {
         }
     }
 
-    /// WRITE; now and then with a count that is not the data's.
+    /// WRITE; now and then with a count that differs from the length of the data.
     fn write<'b>(&self, file: &'b [u8], offset: u64) -> Arguments<'b> {
         let length = if self.y.is_multiple_of(8) { self.y } else { self.y % 6000 };
         let count = if self.y % 64 == 63 { self.x } else { length.into() };

@@ -1,4 +1,5 @@
-//! One end of a connection without a socket: bytes go to a record reader, records to a session.
+//! The client's end of a connection without a socket: bytes go to a record reader, records to a
+//! session.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use super::host::{NOBODY, ROOT, Server};
 use super::results::whole;
 use crate::wire;
 
-/// What came back for one record.
+/// The answer to one record.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Nothing: it was no call.
@@ -43,13 +44,13 @@ impl Connection {
         Self { session, reader, next_xid: 1, user }
     }
 
-    /// A number for the next call, and the numbers of a new connection go on behind it.
+    /// A number for the next call; the numbers of a new connection continue after it.
     pub(super) fn xid(&mut self) -> u32 {
         self.next_xid += 1;
         self.next_xid
     }
 
-    /// Connects anew. The calls of the old connection that have begun to change something end.
+    /// Reconnects. Calls of the old connection that have begun to change something end.
     pub(super) fn renew(&mut self, server: &Server, address: IpAddr) {
         let xid = self.next_xid;
         *self = Self { next_xid: xid, ..Self::new(server, address) };
@@ -60,7 +61,7 @@ impl Connection {
         self.reader.end_of_stream().is_err()
     }
 
-    /// A call without its mark.
+    /// A call without its record mark.
     pub(super) fn call_bytes(&self, xid: u32, target: [u32; 3], arguments: &[u8]) -> Vec<u8> {
         let (uid, gid) = self.user;
         let mut call = wire::bytes_of(|to| {
@@ -106,7 +107,7 @@ impl Connection {
         is_whole.then_some(answers)
     }
 
-    /// Makes a call as it should be; its results.
+    /// Makes a correct call; returns its results.
     async fn call(&mut self, target: [u32; 3], arguments: &[u8]) -> Vec<u8> {
         let xid = self.xid();
         let call = self.call_bytes(xid, target, arguments);
@@ -145,7 +146,7 @@ pub(super) fn marked(record: &[u8]) -> Vec<u8> {
     [&(1 << 31 | record.len() as u32).to_be_bytes(), record].concat()
 }
 
-/// Reads a reply as far as every reply is the same.
+/// Reads the part of a reply that is common to all.
 fn read(xid: Option<[u8; 4]>, reply: Option<Reply>) -> Answer {
     let Some(reply) = reply else { return Answer::Silence };
     let bytes = reply.segments().concat();

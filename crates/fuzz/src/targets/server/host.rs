@@ -17,21 +17,22 @@ use crate::targets::volume;
 
 /// User and group of the superuser.
 pub(super) const ROOT: (u32, u32) = (0, 0);
-/// User and group that every user abroad becomes.
+/// User and group to which every user abroad is mapped.
 pub(super) const NOBODY: (u32, u32) = (65_534, 65_534);
 
-/// Size of the disk, of a block and of a fragment, in bytes: one that is full soon, and a larger.
+/// Size of the disk, of a block and of a fragment, in bytes: a disk that is soon full, and a larger
+/// one.
 pub(super) const SHAPES: [(u64, u64, u64); 2] = [(1 << 20, 4096, 512), (4 << 20, 8192, 1024)];
 
-/// Bytes that are meant for what is kept of the disk.
+/// Bytes of cache for the disk.
 const CACHE: usize = 4 << 20;
-/// Bytes that are allowed for answers that are remembered.
+/// Bytes allowed for remembered answers.
 const REPLIES: usize = 1 << 20;
 
-/// The machine of the one that does not.
+/// The address of the hostile client.
 pub(super) const ABROAD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 
-/// The machine of a stranger, of many.
+/// The address of one of many strangers.
 pub(super) fn stranger(number: u32) -> IpAddr {
     let [_, _, third, fourth] = number.to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(172, 16, third, fourth))
@@ -76,7 +77,7 @@ impl Server {
         Self { runtime, dispatcher, files }
     }
 
-    /// Waits for all calls, looks at what is held after a whole life, and shuts the volume down.
+    /// Waits for all calls, checks the memory still held, and shuts the volume down.
     pub(super) async fn stop(self) {
         let _quiet = self.dispatcher.quiesce().await;
         assert_eq!(self.dispatcher.under_way(), (0, 0), "memory of calls that have ended");

@@ -1,11 +1,11 @@
-//! Whether a disk that was stopped cleanly is whole.
+//! Whether a cleanly stopped disk is consistent.
 
 use fsck::{CheckOptions, Severity, check};
 use sim::{Disk, Executor, Image};
 
 use super::host::open;
 
-/// The disk opens as clean, and a check of all of it finds nothing.
+/// Checks that the disk opens as clean, and that a full check finds nothing.
 pub(super) fn is_whole(executor: &Executor, image: Image) {
     let opened = executor.block_on(open(executor, Disk::new(executor, image.clone()), true));
     let opened = opened.unwrap_or_else(|error| panic!("a disk that was stopped cleanly: {error}"));

@@ -1,19 +1,19 @@
 //! The whole server, from the bytes of connections down to a simulated disk.
 //!
-//! The input is a script of what a client does that means no good, or whose machine is broken:
-//! calls of every kind with handles from earlier replies, some of them damaged on their way, some
-//! repeated, several at a time, some left by a client that hangs up. What must hold:
+//! The input is a script for a hostile or broken client: calls of every kind with handles from
+//! earlier replies, some of them damaged in transit, some repeated, several at a time, some
+//! abandoned by a client that hangs up. These must hold:
 //!
-//! 1. Every whole record is answered by a reply that fits it, or the connection is of no further
-//!    use. A call that was not damaged is carried out, and its results can be read by an
-//!    independent implementation of the protocol.
-//! 2. Another client goes on working, and finds what it wrote. A call that it repeats is answered
-//!    as before, however many others have called meanwhile.
-//! 3. Calls from addresses that no export admits are refused, in whatever numbers they come.
-//! 4. When all have gone, the server holds no more memory than its budgets have: none for calls and
-//!    answers, whatever became of them, and for the rest what was set.
-//! 5. The server stops cleanly, and the disk that it leaves is whole: it opens as clean, and the
-//!    checker finds nothing.
+//! 1. Every whole record is answered by a matching reply, or the connection is no longer usable. An
+//!    undamaged call is carried out, and an independent implementation of the protocol can decode
+//!    its results.
+//! 2. Another client goes on working, and finds its own data. A call that it repeats gets the same
+//!    answer, however many others have called meanwhile.
+//! 3. Calls from addresses that no export admits are refused, however many arrive.
+//! 4. When all clients have gone, the server holds no more memory than its budgets allow: none for
+//!    calls and answers, whatever became of them, and for the rest the configured amounts.
+//! 5. The server stops cleanly, and its disk is consistent: it opens as clean, and the checker
+//!    finds nothing.
 
 mod client;
 mod connection;
@@ -33,24 +33,24 @@ use neighbour::Neighbour;
 pub(super) const TARGET: Target =
     Target { name: "server", check, generate, longest: 2 << 10, memory: 48 << 20 };
 
-/// The most things that one script does.
+/// Most steps of a script.
 const MOST: usize = 150;
-/// After how many of them the other client looks at its file.
+/// The other client checks its file after this many steps.
 const LOOK: usize = 12;
 
 fn check(bytes: &[u8]) {
     judge(disk_after(bytes));
 }
 
-/// Judges a disk that a server left that was stopped.
+/// Judges the disk of a stopped server.
 ///
 /// # Panics
-/// When it is not clean and whole.
+/// When it is not clean and consistent.
 pub fn judge(image: Image) {
     judge::is_whole(&Executor::new(0), image);
 }
 
-/// Acts a script out; the disk that is left once the server has stopped cleanly.
+/// Performs a script; returns the disk after the server has stopped cleanly.
 pub fn disk_after(bytes: &[u8]) -> Image {
     let mut input = Input::new(bytes);
     let shape = *input.pick(&host::SHAPES);

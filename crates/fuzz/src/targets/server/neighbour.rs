@@ -1,4 +1,4 @@
-//! The client that behaves.
+//! The well-behaved client.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,16 +13,16 @@ use super::host::Server;
 use super::results::whole;
 use crate::wire;
 
-/// The machine of the client that behaves.
+/// The address of the well-behaved client.
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// The client that behaves: it has a file that no other client may touch.
+/// The well-behaved client: it has a file that no other client may touch.
 pub(super) struct Neighbour {
     connection: Connection,
     folder: Vec<u8>,
     file: Vec<u8>,
     content: Vec<u8>,
-    /// Its last call that is not to be carried out twice, and what came back.
+    /// Its last call that must not be carried out twice, and the answer.
     last: (Vec<u8>, Vec<u8>),
     looks: u32,
 }
@@ -76,7 +76,7 @@ impl Neighbour {
         self.last = (record, results);
     }
 
-    /// The results of a call as it stands.
+    /// Sends an encoded call; returns its results.
     async fn results(&mut self, record: &[u8]) -> Vec<u8> {
         let answers = self.connection.send(record).await.expect("a whole record");
         match answers.into_iter().next() {
@@ -98,7 +98,7 @@ impl Neighbour {
         assert_eq!(written.unwrap().count as usize, content.len(), "all of it was written");
     }
 
-    /// Reads all of its file, and writes something else in its place.
+    /// Reads all of its file, and overwrites it with other bytes.
     pub(super) async fn look(&mut self) {
         let attributes = self.connection.nfs(Procedure::Getattr, |to| to.opaque(&self.file)).await;
         let Nfs3Result::Ok(attributes) = whole::<GETATTR3res>(&attributes) else {

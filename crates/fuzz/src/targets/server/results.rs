@@ -1,4 +1,4 @@
-//! Results in the eyes of an independent implementation of the protocol.
+//! Results, decoded by an independent implementation of the protocol.
 
 use nfs::nfs3::{Arguments, Procedure};
 use nfs3_types::nfs3::{
@@ -9,17 +9,17 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::Unpack;
 
-/// Results of a kind, and nothing behind them.
+/// Decodes results of a type, with nothing behind them.
 pub(super) fn whole<R: Unpack>(results: &[u8]) -> R {
     let (value, length) = R::unpack(&mut &results[..]).expect("results can be read");
     assert_eq!(length, results.len(), "nothing stands behind the results");
     value
 }
 
-/// Reads the results of a call, and looks whether they keep within what it asked for; the handles
-/// that they give.
+/// Decodes the results of a call, and checks that they are within the requested limits; returns
+/// their handles.
 pub(super) fn read(arguments: &Arguments<'_>, results: &[u8]) -> Vec<Vec<u8>> {
-    /// The status in front of the structure that a count bounds.
+    /// Bytes of the status before the structure that a count limits.
     const STATUS: usize = 4;
     match arguments {
         Arguments::Lookup(_) => match whole::<LOOKUP3res>(results) {

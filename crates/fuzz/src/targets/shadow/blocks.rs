@@ -1,8 +1,8 @@
-//! What should be a block of a volume of engine `shadow`. Most damage is told by the checksum, and
-//! by the head; so the bytes are given those that fit, and have to be judged by what they say.
+//! Blocks of a volume of engine `shadow`. The checksum and the head catch most damage; so the bytes
+//! get matching ones, and the decoder must judge their contents.
 //!
-//! The head is written by the code as it is, so that an input means the same in every version of
-//! the format.
+//! The current code writes the head, so that an input means the same in every version of the
+//! format.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -47,12 +47,12 @@ pub(in crate::targets) const BLOCK: Target = Target {
     memory: 1 << 20,
 };
 
-/// Where a head has these numbers.
+/// Offsets of these numbers in a head.
 const INDEX: Range<usize> = 24..32;
 const BIRTH: Range<usize> = 32..40;
-/// Where the head ends.
+/// The length of a head.
 const HEAD: usize = 64;
-/// A volume of this shape.
+/// The shape of the volume.
 const SHAPE: Shape = Shape { units: 256, zone: 16, block: 1 };
 
 fn number(block: &[u8], at: Range<usize>) -> u64 {
@@ -65,7 +65,7 @@ fn whole(bytes: &[u8]) -> Vec<u8> {
     block
 }
 
-/// The same bytes with a head and a checksum that fit.
+/// The same bytes with a matching head and checksum.
 fn sealed(block: &[u8], kind: Kind, index: u64) -> Vec<u8> {
     let mut block = block.to_vec();
     let (birth, secret) = (number(&block, BIRTH), head::secret(&block));
@@ -97,7 +97,7 @@ fn check_anchor(bytes: &[u8]) {
     assert_eq!(Anchor::read(&*again), Ok(anchor), "what is written is read");
 }
 
-/// All that a legal shape says is on the disk.
+/// Every address of a legal shape is on the disk.
 fn check_shape(shape: &Shape) {
     assert!(shape.is_legal());
     let last = shape.zones() - 1;
@@ -140,11 +140,11 @@ fn check_superblock(bytes: &[u8]) {
     assert_eq!(Superblock::read(&*again, at, &secret), Some(read), "what is written is read");
 }
 
-/// Kinds of blocks to which pointers lead.
+/// Checks for the kinds of blocks that pointers lead to.
 const KINDS: [fn(&[u8]); 6] =
     [check_record, check_log, check_lines, check_lists, check_died, check_inodes];
 
-/// The first byte says what of; the rest is behind a head.
+/// The first byte selects the kind; the rest follows a head.
 fn check_block(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let check = input.pick(&KINDS);
@@ -276,7 +276,7 @@ fn run(prng: &mut Prng) -> Run {
     Run { start: prng.between(32, 250), length: prng.between(1, 16) }
 }
 
-/// Without the zeros behind it.
+/// The bytes without trailing zeros.
 fn without_end(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
     bytes

@@ -1,5 +1,5 @@
-//! The volumes that are damaged: small, with files of every kind and snapshots, one that was
-//! stopped and one that was cut off; and what leads where on them.
+//! The undamaged volumes: small, with files of every kind and snapshots, one stopped and one after
+//! a cut; and the pointers on them.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,20 +19,20 @@ use crate::targets::volume::name;
 
 /// Units of a volume.
 const UNITS: u64 = 256;
-/// Where the head of a block has what kind it is, and the update that wrote it.
+/// Offsets in a block's head of its kind, and of the update that wrote it.
 const KIND: usize = 6;
 const BIRTH: usize = 32;
 
-/// A volume, and what is on it.
+/// A volume, and the locations of its structures.
 pub(super) struct Garden {
     pub(super) image: Image,
-    /// Units with blocks that are in use, by what they are; data is kind 0.
+    /// Units of live blocks, by their kind; data is kind 0.
     pub(super) kinds: BTreeMap<u8, Vec<u64>>,
-    /// Where pointers to a unit stand: in which unit, at which byte.
+    /// Locations of the pointers to a unit: the unit and byte of each.
     pub(super) ways: BTreeMap<u64, Vec<(u64, usize)>>,
 }
 
-/// How a volume is opened here.
+/// The options for opening a volume.
 pub(super) fn options(read_only: bool) -> OpenOptions {
     OpenOptions {
         read_only,
@@ -42,7 +42,7 @@ pub(super) fn options(read_only: bool) -> OpenOptions {
     }
 }
 
-/// Gives one of a thread's gardens to look at.
+/// Runs `look` on one of this thread's gardens.
 pub(super) fn with<T>(is_cut: bool, look: impl FnOnce(&Garden) -> T) -> T {
     thread_local! {
         static GARDENS: [OnceCell<Garden>; 2] = const { [OnceCell::new(), OnceCell::new()] };
@@ -76,7 +76,7 @@ async fn grow(executor: &Executor, disk: Rc<Disk>, is_cut: bool) {
         let id = create(&files, [root, one, two][index % 3], &format!("file-{index}")).await;
         write(&files, id, 0, size).await;
     }
-    // Far behind everything: a hole, and a tree of two levels.
+    // At a large offset: a hole, and a tree of two levels.
     let far = create(&files, root, "far").await;
     write(&files, far, 4 << 20, 10).await;
     for (text, length) in [("short-link", 9), ("long-link", 400)] {
@@ -142,17 +142,17 @@ pub(super) fn pointer(unit: u64, bytes: &[u8], birth: [u8; 8]) -> [u8; 24] {
     pointer
 }
 
-/// What a block is; data is 0.
+/// The kind of a block; data is 0.
 pub(super) fn kind(bytes: &[u8]) -> u8 {
     if bytes.starts_with(b"DuSh") { bytes[KIND] } else { 0 }
 }
 
-/// The update that wrote a block, as its head says.
+/// The update that wrote a block, according to its head.
 pub(super) fn birth(bytes: &[u8]) -> [u8; 8] {
     bytes[BIRTH..][..8].try_into().expect("8 bytes")
 }
 
-/// Finds out what leads where, from anchors and superblocks.
+/// Finds all pointers, starting from anchors and superblocks.
 fn survey(image: Image) -> Garden {
     let units: Vec<Vec<u8>> = (0..UNITS).map(|unit| unit_of(&image, unit)).collect();
     let sums: Vec<[u8; 8]> = units.iter().map(|bytes| sum(bytes).to_le_bytes()).collect();

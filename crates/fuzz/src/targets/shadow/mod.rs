@@ -1,12 +1,11 @@
-//! A damaged volume of engine `shadow`: it is refused, or opened and then used as far as it goes;
-//! looked at, scrubbed and repaired.
+//! A damaged volume of engine `shadow`: it is refused, or opened and then used as far as possible;
+//! inspected, scrubbed and repaired.
 //!
-//! The first byte says which volume it is, one at rest or one that was cut off, and what is done
-//! with it; the rest are patches of its blocks, each of a block in use that is chosen, with
-//! checksums that fit up to the superblocks if the patch says so, as an attacker would. What must
-//! hold: all that is asked ends, with an answer or an error, and takes no more memory than the
-//! disk can justify. A volume on which a check finds nothing opens, and nothing is found on it
-//! after it was used.
+//! The first byte chooses the volume, one at rest or one after a cut, and the operations on it; the
+//! rest are patches of its blocks. Each patch damages a chosen live block, and updates checksums up
+//! to the superblocks if the patch says so, as an attacker would. Every operation must end, with an
+//! answer or an error, and take no more memory than the disk can justify. A volume on which a check
+//! finds nothing opens, and a check finds nothing after its use.
 
 pub(super) mod blocks;
 mod garden;
@@ -28,17 +27,17 @@ use crate::input::Input;
 pub(super) const TARGET: Target =
     Target { name: "shadow", check: use_it, generate, longest: 512, memory: 32 << 20 };
 
-/// What is done with a volume.
+/// The operations on a volume.
 const CUT: u8 = 1;
 const SCRUBBED: u8 = 2;
 const REPAIRED: u8 = 4;
 const ONLY_READ: u8 = 8;
 const SNAPSHOTS: u8 = 16;
-/// It goes back to a snapshot; nothing else is done with it then.
+/// Rolls back to a snapshot; no other operation follows.
 const BACK: u8 = 32;
-/// All that callers could do: that takes long.
+/// All calls that clients can make, which takes long.
 const WALKED: u8 = BACK | 64;
-/// The server is killed where it would be stopped.
+/// The server is killed instead of stopped.
 const KILLED: u8 = 128;
 
 fn use_it(bytes: &[u8]) {
@@ -74,7 +73,7 @@ fn all(mut image: Image, choice: u8) {
     open(&mut image, choice & ONLY_READ);
 }
 
-/// Does something with a disk that has this, and then has something else.
+/// Runs `work` on a disk with these contents, and updates the contents.
 fn on<T>(image: &mut Image, work: impl AsyncFnOnce(Rc<dyn BlockDevice>, Runtime) -> T) -> T {
     let executor = Executor::new(1);
     let disk = Disk::new(&executor, image.clone());
@@ -83,7 +82,7 @@ fn on<T>(image: &mut Image, work: impl AsyncFnOnce(Rc<dyn BlockDevice>, Runtime)
     done
 }
 
-/// What came of it; an error has words that say why not.
+/// The result, if it is not an error; an error must have a message that says why.
 fn told<T>(came: Result<T, OpenError>) -> Option<T> {
     came.map_err(|error| assert!(error.to_string().len() > 10, "{error}")).ok()
 }
@@ -93,7 +92,7 @@ fn is_well(image: &mut Image) -> bool {
     found(image).is_some_and(|found| found.is_empty())
 }
 
-/// What a check finds, if it can look. What is told of the volume is told.
+/// The findings of a check, if it can run. Also inspects the volume.
 fn found(image: &mut Image) -> Option<Vec<String>> {
     let _ = told(on(image, async |disk, _| look(&*disk).await));
     let found = on(image, async |disk, _| check(disk, true, &mut |_, _| ()).await);
@@ -102,7 +101,7 @@ fn found(image: &mut Image) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Opens a volume, and uses it; whether it opened.
+/// Opens a volume, and uses it; returns whether it opened.
 fn open(image: &mut Image, choice: u8) -> bool {
     on(image, async |disk, runtime| {
         let options = garden::options(choice & ONLY_READ != 0);
@@ -170,7 +169,7 @@ mod tests {
         }
     }
 
-    /// What is sealed is not refused for its checksums, and what is not, is.
+    /// Sealed damage is not refused because of its checksums, and other damage is.
     #[test]
     fn damage_is_reached_where_it_is_sealed() {
         let mut prng = Prng::new(3);

@@ -1,4 +1,4 @@
-//! Damage in a block that is chosen, with or without checksums that fit, up to the superblocks.
+//! Damage to a chosen block, with or without matching checksums, up to the superblocks.
 
 use shadow::format::head::{Kind, seal_alone, secret};
 use shadow::format::superblock::Superblock;
@@ -9,9 +9,9 @@ use super::garden::{Garden, birth, kind, pointer, unit_of};
 use crate::input::Input;
 use crate::targets::volume;
 
-/// Forms of a patch from this one on are sealed.
+/// Patches with a form from this one on are sealed.
 const SEALED: u8 = 128;
-/// Forms with this bit change all blocks of which others are copies.
+/// Forms with this bit change all copies of a block.
 const COPIES: u8 = 64;
 
 /// Takes the next patch of an input.
@@ -36,7 +36,7 @@ pub(super) fn apply(garden: &Garden, image: &mut Image, input: &mut Input<'_>) {
     }
 }
 
-/// Makes what leads to a block fit it.
+/// Updates all pointers and checksums on the way to a block.
 fn seal(garden: &Garden, image: &mut Image, unit: u64) {
     let mut block = unit_of(image, unit);
     let is_of = |of: Kind| kind(&block) == of as u8;
@@ -58,7 +58,7 @@ fn seal(garden: &Garden, image: &mut Image, unit: u64) {
     }
 }
 
-/// Makes a superblock list what stands there.
+/// Makes a superblock list the current contents.
 fn list(image: &Image, unit: u64, block: &mut [u8]) {
     let secret = secret(block);
     let Some(mut read) = Superblock::read(block, unit, &secret) else { return };

@@ -1,11 +1,12 @@
 //! The files of the mix.
 //!
 //! Invariants:
-//! 1. `data` is ordered by size, so that files that are large enough for a request are its end.
-//! 2. A file is never smaller than it was made: writes at its end make it grow, and one that has
-//!    grown by half is written elsewhere from then on.
+//! 1. `data` is ordered by size, so that the files that are large enough for a request are at its
+//!    end.
+//! 2. A file is never smaller than at its creation: writes at its end make it grow, and one that
+//!    has grown by half is written elsewhere from then on.
 //!
-//! Not asserted: 1, since `data` is sorted where it is made, and stays as it is.
+//! Not asserted: 1, since `data` is sorted where it is made, and does not change.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,23 +24,23 @@ use crate::worker::{Step, Worker};
 use crate::workload::names::Name;
 use crate::workload::{at, directories, in_turn};
 
-/// The largest piece in which files are made.
+/// Largest WRITE when files are made.
 const PIECE: u64 = 64 << 10;
 
-/// A file that is read and written.
+/// A file for READ and WRITE.
 #[derive(Clone)]
 pub(super) struct File {
     pub(super) handle: Handle,
-    /// The number in its name, and of its directory.
+    /// The number in the file's name, which also selects its directory.
     pub(super) number: u64,
-    /// As it was made.
+    /// The initial size.
     pub(super) size: u64,
-    /// As it is.
+    /// The current size.
     pub(super) length: Cell<u64>,
 }
 
 impl File {
-    /// It is to be longer by so many bytes; where they begin.
+    /// Grows the file by this many bytes; returns the old end.
     pub(super) fn grow(&self, bytes: u64) -> u64 {
         let end = self.length.replace(self.length.get() + bytes);
         let is_grown = self.size <= end && self.length.get() <= self.size + self.size / 2;
@@ -48,15 +49,15 @@ impl File {
     }
 }
 
-/// All files. What they are named stays as it is when a server starts again, so that copies of a
-/// set serve copies of a server.
+/// All files. Their names do not change when a server restarts, so that copies of a set serve
+/// copies of a server.
 #[derive(Clone)]
 pub struct FileSet {
     pub(super) directories: Vec<Handle>,
     pub(super) data: Vec<File>,
     pub(super) plain: Vec<Handle>,
     pub(super) symlinks: Vec<Handle>,
-    /// Names that CREATE has made and REMOVE may take.
+    /// Names that CREATE has made and that REMOVE may remove.
     pub(super) spare: RefCell<VecDeque<u64>>,
     pub(super) next_spare: Cell<u64>,
     pub(super) root: Handle,
@@ -64,7 +65,7 @@ pub struct FileSet {
     pub(super) bytes: u64,
 }
 
-/// Makes the files, one a turn: those with data, then plain ones, then symbolic links.
+/// Play that makes the files, one a turn: those with data, then plain ones, then symbolic links.
 struct Making<'a> {
     sizes: Vec<u64>,
     directories: &'a [Handle],
@@ -76,7 +77,7 @@ struct Making<'a> {
 }
 
 impl FileSet {
-    /// Makes files of about so many bytes in all.
+    /// Makes files of about this many bytes in all.
     ///
     /// # Errors
     /// [`Trouble`].
@@ -119,13 +120,13 @@ impl FileSet {
     }
 }
 
-/// Sizes as the rules' shares have them, exactly, in an order of chance.
+/// Sizes in exactly the shares of the rules, in random order.
 fn sizes(rules: &Rules, count: u64, chance: &mut Chance) -> Vec<u64> {
     let mut shares = Vec::new();
     for &(kib, per_cent) in rules.file_sizes_kib {
         shares.extend(std::iter::repeat_n(kib * KIB, per_cent as usize));
     }
-    // A step that has no divisor in common with 100 takes from all sizes, however few files.
+    // A step without a common divisor with 100 takes from all sizes, however few the files.
     let mut sizes: Vec<u64> = (0..count).map(|index| shares[(index * 37 % 100) as usize]).collect();
     for last in (1..sizes.len()).rev() {
         sizes.swap(last, chance.below(last as u64 + 1) as usize);

@@ -1,13 +1,13 @@
-//! LADDIS, or as good as: the mixes of SPECsfs over a file set, at one rate after the other.
+//! An approximation of LADDIS: the mixes of SPECsfs over a file set, at one rate after the other.
 //!
-//! What is SPEC's: the percentages, the sizes of files and transfers, how much of the file set is
-//! used, and that the file set grows with the rate ([`rules`], which says where each is from).
-//! What is not: the processes of many client machines are workers of one; there are no lookups of
-//! names that do not exist; and a file set may be bounded, which the report says. So figures are
-//! like those of the benchmark, and are not SPECsfs results.
+//! From SPEC are the percentages, the sizes of files and transfers, the used share of the file set,
+//! and its growth with the rate ([`rules`], which names each source). Different are these: the
+//! processes of many client machines are workers of one; there are no lookups of names that do not
+//! exist; and a file set may be bounded, which the report says. So figures are like those of the
+//! benchmark, and are not SPECsfs results.
 //!
 //! * [`rules`]: the numbers. `fileset`: the files. `operation`: one request. `ramp`: rate after
-//!   rate, and where the knee is.
+//!   rate, and the position of the knee.
 
 mod fileset;
 mod operation;
@@ -21,7 +21,7 @@ use crate::run::Measured;
 use crate::stage::{Stage, Trouble};
 use rules::Rules;
 
-/// Makes the file set, and plays the ramp.
+/// Makes the file set, and runs the ramp.
 pub(super) async fn play(
     stage: &Stage,
     name: &str,

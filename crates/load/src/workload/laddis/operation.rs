@@ -1,4 +1,4 @@
-//! One request of the mix: a procedure by chance, on a file by chance.
+//! One request of the mix: a random procedure on a random file.
 
 use nfs::nfs3::arguments::{
     AccessArgs, CommitArgs, CreateArgs, CreateHow, FsinfoArgs, FsstatArgs, GetattrArgs, LookupArgs,
@@ -13,23 +13,23 @@ use crate::worker::{Step, Worker};
 use crate::workload::at;
 use crate::workload::names::Name;
 
-/// What a listing asks for, in bytes.
+/// The requested size of a listing, in bytes.
 const LISTING: u32 = 8 << 10;
 
-/// All of the rights that ACCESS can ask about.
+/// All rights that ACCESS can ask about.
 const RIGHTS: u32 = 0x3f;
 
 /// The mix, over the part of the file set that a rate uses.
 pub(super) struct Mix<'a> {
     rules: &'a Rules,
     files: &'a FileSet,
-    /// Every so manyth file is used.
+    /// One file in this many is used.
     stride: usize,
     popularity: Vec<f64>,
 }
 
 impl<'a> Mix<'a> {
-    /// The mix of a rate: a file set that is larger than its rules want is used in part.
+    /// The mix of a rate: only a part of a larger file set than the rules ask for is used.
     pub(super) fn new(rules: &'a Rules, files: &'a FileSet, rate: f64) -> Self {
         let wanted = rate * rules.bytes_per_rate as f64 * rules.used_per_cent as f64 / 100.0;
         let used = wanted.min(files.bytes as f64 * rules.used_per_cent as f64 / 100.0);
@@ -38,7 +38,7 @@ impl<'a> Mix<'a> {
         Self { rules, files, stride, popularity: poisson(rules.groups) }
     }
 
-    /// How many of the files are used.
+    /// The number of used files.
     pub(super) fn used(&self) -> usize {
         self.files.data.len().div_ceil(self.stride)
     }
@@ -49,7 +49,7 @@ impl<'a> Mix<'a> {
         let (first, used) = (large.div_ceil(self.stride), self.used());
         let first = first.min(used - 1);
         let group = worker.chance.weighted(self.popularity.iter().copied());
-        // The group's files among those from the first on: every so manyth.
+        // The group's files from the first on, one in every `groups`.
         let groups = self.popularity.len();
         let own = first + (group + groups - first % groups) % groups;
         let index = if own < used {
@@ -118,7 +118,7 @@ impl<'a> Mix<'a> {
         Ok(())
     }
 
-    /// Removes what was made before; when there is nothing, something is made.
+    /// Removes a file that was made before; if there is none, makes one.
     async fn remove(&self, worker: &mut Worker) -> Step {
         let spare = self.files.spare.borrow_mut().pop_front();
         let Some(number) = spare else { return self.create(worker).await };
@@ -240,7 +240,7 @@ impl Play for Mix<'_> {
     }
 }
 
-/// The calls of a request, by their sizes in bytes.
+/// The sizes in bytes of a request's calls.
 fn pieces(worker: &mut Worker, transfers: &[Transfer]) -> Vec<u64> {
     let weights = transfers.iter().map(|transfer| transfer.per_cent as f64);
     let Transfer { blocks, has_fragment, .. } = transfers[worker.chance.weighted(weights)];
@@ -248,12 +248,12 @@ fn pieces(worker: &mut Worker, transfers: &[Transfer]) -> Vec<u64> {
     std::iter::repeat_n(BLOCK, blocks as usize).chain(fragment).collect()
 }
 
-/// The start of a block, by chance, so that what follows ends before `room` and what it needs.
+/// The offset of a random block, such that the request ends before `room` and the bytes it needs.
 fn place(worker: &mut Worker, room: u64) -> u64 {
     worker.chance.below(room / BLOCK + 1) * BLOCK
 }
 
-/// How popular each of so many groups is: Poisson's law, around the middle one.
+/// The popularity of each of this many groups: Poisson's law, around the middle one.
 fn poisson(groups: u64) -> Vec<f64> {
     let mean = groups as f64 / 2.0;
     let mut weight = (-mean).exp();

@@ -1,4 +1,4 @@
-//! Rate after rate, until the server has enough; and where its knee is.
+//! Rate after rate, until the server is saturated; and the position of the knee.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use super::rules::Rules;
 use crate::run::{Arrivals, Measured, Pace, paced};
 use crate::stage::{Stage, Trouble};
 
-/// The ramp ends when the server answers less than this share of what is asked of it,
+/// The ramp ends when the server answers less than this share of the requested rate,
 const ENOUGH: f64 = 0.9;
 
 /// or its mean response time is above this: SPEC takes no results beyond.
 const TOO_SLOW: Duration = Duration::from_millis(50);
 
-/// How much more each rate asks for, if the plan does not say where the ramp ends.
+/// The factor between two rates, if the plan does not say where the ramp ends.
 const GROWTH: f64 = 1.5;
 
-/// The most rates.
+/// Most rates.
 const POINTS_MAX: usize = 40;
 
-/// A part of each point's time, before it is measured.
+/// The share of each point's time before it is measured.
 const WARM_UP: f64 = 0.2;
 
-/// What the server did at a rate.
+/// The result at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Calls a second that were asked for.
+    /// Requested calls per second.
     pub asked: f64,
-    /// Calls a second that were answered.
+    /// Answered calls per second.
     pub achieved: f64,
     /// The mean response time.
     pub mean: Duration,
-    /// The response time that 99 of a hundred calls did not exceed.
+    /// The response time that 99 % of the calls did not exceed.
     pub p99: Duration,
     /// Calls that failed.
     pub errors: u64,
@@ -41,15 +41,15 @@ pub struct Point {
 /// Response time against throughput.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// By rising rate.
+    /// The points by rising rate.
     pub points: Vec<Point>,
-    /// The number of the point at the knee.
+    /// The index of the point at the knee.
     pub knee: Option<usize>,
-    /// How many files there were.
+    /// The number of files.
     pub files: usize,
-    /// How many bytes they had.
+    /// The bytes of the files.
     pub bytes: u64,
-    /// How many bytes the benchmark's rules want for the highest rate.
+    /// The bytes that the benchmark's rules ask for at the highest rate.
     pub bytes_wanted: u64,
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn climb(
     Ok((phases, curve))
 }
 
-/// The rates to ask for, rising.
+/// The rates to request, rising.
 fn rates(stage: &Stage) -> Vec<f64> {
     let ramp = stage.plan.ramp;
     if let Some(rate) = stage.plan.rate {
@@ -114,7 +114,7 @@ async fn point(
     at_rate(stage, &name, rules, files, (rate, duration)).await
 }
 
-/// The mix at so many calls a second, for so long.
+/// Runs the mix at this many calls per second, for this long.
 pub async fn at_rate(
     stage: &Stage,
     name: &str,
@@ -129,8 +129,8 @@ pub async fn at_rate(
     paced(stage, name, pace, &mix).await
 }
 
-/// Where throughput divided by response time is highest (Kleinrock's "power"): before it more load
-/// gives mostly throughput, beyond it mostly waiting.
+/// The point with the highest throughput divided by response time (Kleinrock's "power"): below it
+/// more load gives mostly throughput, above it mostly waiting.
 fn knee(points: &[Point]) -> Option<usize> {
     let power = |point: &Point| point.achieved / point.mean.as_secs_f64().max(1e-9);
     let mut best = None;
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_knee_of_a_queue_is_where_its_power_is_highest() {
-        // A server of 1000 calls a second whose calls come by chance: 1 / (capacity - rate).
+        // A server of 1000 calls per second with random arrivals: 1 / (capacity - rate).
         let point = |rate: f64| Point {
             asked: rate,
             achieved: rate,

@@ -3,39 +3,39 @@
 //! The percentages are those of "Metadata Logging in an NFS Server", section 7 (SFS 1.1, which is
 //! LADDIS), and of SPEC's own description of SFS 2.0 for NFS version 3. Sizes of files and of
 //! transfers, the block of 8 KiB, the average file of 136 KiB and 30 files a directory are the
-//! defaults that SPEC published with the benchmark's documentation. The share of the files that is
-//! used (20 %, later 10 %), the file set for each op/s (5, later 10 MB) and 70 % of writes at the
-//! end of a file are as the SFS 3.0 User's Guide tells them. SFS 2.0 favours some files by groups
-//! whose popularity follows Poisson's law; how many groups it makes we could not find, and take 16.
+//! defaults that SPEC published with the benchmark's documentation. The used share of the files
+//! (20 %, later 10 %), the file set for each op/s (5, later 10 MB) and 70 % of writes at the end of
+//! a file are from the SFS 3.0 User's Guide. SFS 2.0 favours some files by groups whose popularity
+//! follows Poisson's law; we could not find the number of its groups, and use 16.
 
 use nfs::nfs3::Procedure;
 
 /// The unit of transfers, in bytes.
 pub const BLOCK: u64 = 8 << 10;
 
-/// The unit of what is left over, in bytes.
+/// The unit of partial blocks, in bytes.
 pub const KIB: u64 = 1 << 10;
 
-/// Of a hundred writes so many are at the end of a file.
+/// Percentage of writes that are at the end of a file.
 pub const APPENDS_PER_CENT: u64 = 70;
 
 /// Files in a directory.
 pub const FILES_PER_DIRECTORY: u64 = 30;
 
-/// Files that are looked at, made and removed, and never read.
+/// Files that are looked up, made and removed, and never read.
 pub const PLAIN_FILES: u64 = 100;
 
 /// Symbolic links.
 pub const SYMLINKS: u64 = 20;
 
-/// A transfer: whole blocks, and perhaps a part of one behind them.
+/// A transfer: whole blocks, and perhaps a partial one after them.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// Of a hundred so many.
+    /// Percentage of the requests.
     pub per_cent: u64,
     /// Whole blocks.
     pub blocks: u64,
-    /// Whether there are 1 to 7 KiB more.
+    /// Whether 1 to 7 KiB follow the blocks.
     pub has_fragment: bool,
 }
 
@@ -43,7 +43,7 @@ const fn transfer(per_cent: u64, blocks: u64, has_fragment: bool) -> Transfer {
     Transfer { per_cent, blocks, has_fragment }
 }
 
-/// What is read by a request.
+/// Sizes of READ requests.
 pub const READS: [Transfer; 5] = [
     transfer(85, 1, false),
     transfer(8, 2, true),
@@ -52,7 +52,7 @@ pub const READS: [Transfer; 5] = [
     transfer(1, 16, true),
 ];
 
-/// What is written by a request.
+/// Sizes of WRITE requests.
 pub const WRITES: [Transfer; 6] = [
     transfer(49, 0, true),
     transfer(36, 1, true),
@@ -63,13 +63,13 @@ pub const WRITES: [Transfer; 6] = [
 ];
 
 impl Transfer {
-    /// How many calls it takes.
+    /// The number of its calls.
     pub fn calls(self) -> u64 {
         self.blocks + u64::from(self.has_fragment)
     }
 }
 
-/// How many calls a request takes on average.
+/// The average number of calls of a request.
 pub fn calls_per_request(transfers: &[Transfer]) -> f64 {
     transfers.iter().map(|transfer| (transfer.per_cent * transfer.calls()) as f64 / 100.0).sum()
 }
@@ -77,13 +77,13 @@ pub fn calls_per_request(transfers: &[Transfer]) -> f64 {
 /// One of the two benchmarks.
 #[derive(Debug)]
 pub struct Rules {
-    /// Of a hundred calls so many are of each procedure.
+    /// Percentage of calls of each procedure.
     pub mix: &'static [(Procedure, u64)],
-    /// Sizes of files, in KiB, and of a hundred how many have each.
+    /// Sizes of files in KiB, and the percentage of files of each.
     pub file_sizes_kib: &'static [(u64, u64)],
-    /// The file set for each call a second, in bytes.
+    /// Bytes of the file set for each call per second.
     pub bytes_per_rate: u64,
-    /// Of a hundred files so many are used.
+    /// Percentage of files that are used.
     pub used_per_cent: u64,
     /// Groups of files of different popularity.
     pub groups: u64,
@@ -154,7 +154,7 @@ impl Rules {
         self.file_sizes_kib.iter().map(|(kib, per_cent)| kib * KIB * per_cent).sum::<u64>() / 100
     }
 
-    /// How often each procedure is requested, such that its *calls* are as the mix says: a request
+    /// The frequency of requests of each procedure such that its *calls* match the mix: a request
     /// to read or write may take several.
     pub fn requests(&self) -> impl Iterator<Item = (Procedure, f64)> + Clone {
         self.mix.iter().map(|&(procedure, per_cent)| {
@@ -167,7 +167,7 @@ impl Rules {
         })
     }
 
-    /// How many calls a request takes on average.
+    /// The average number of calls of a request.
     pub fn calls_per_turn(&self) -> f64 {
         let calls: u64 = self.mix.iter().map(|(_, per_cent)| per_cent).sum();
         calls as f64 / self.requests().map(|(_, weight)| weight).sum::<f64>()

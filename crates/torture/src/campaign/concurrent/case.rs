@@ -1,5 +1,5 @@
-//! A workload as a line: `SEED`, then `world N`, `steps 0.1,0.4,2.0` and `cuts 0,1` where they are
-//! not those of the seed. Shown again, it is told in full.
+//! A workload as a line: `SEED`, then `world N`, `steps 0.1,0.4,2.0` and `cuts 0,1` where they
+//! differ from those of the seed. Its replay reports everything.
 
 use super::workload::Workload;
 use super::{Outcome, judge};
@@ -9,7 +9,7 @@ use crate::explore::design::Design;
 /// The word of a case.
 pub const WORD: &str = "concurrent";
 
-/// Plays a workload again, and tells everything.
+/// Replays a workload and reports everything.
 ///
 /// # Errors
 /// Why the line names none.
@@ -31,7 +31,7 @@ pub fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     Ok(Outcome { counts, violations, remarks, ..Outcome::default() })
 }
 
-/// A violation with the line that shows it again.
+/// A violation with the line that reproduces it.
 pub(super) fn told(workload: &Workload, reason: &str) -> String {
     line::told(reason, WORD, workload.design, &details(workload))
 }

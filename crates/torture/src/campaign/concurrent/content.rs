@@ -1,16 +1,16 @@
 //! The bytes of a file as a client may find them: now, and after a cut.
 //!
-//! A file is a row of cells. Of each cell the model knows what it holds now, and what may be on the
-//! disk: after an UNSTABLE write the old value or the new one, after a COMMIT the new one alone. A
-//! cut leaves one of them; which one shows when a client reads it. So it is with the length, which
-//! only grows by UNSTABLE writes.
+//! A file is a row of cells. The model knows the current value of each cell, and the values that
+//! may be on the disk: after an UNSTABLE write the old or the new one, after a COMMIT the new one
+//! alone. A cut leaves one of them; a client's READ shows which. The same holds for the length,
+//! which UNSTABLE writes only grow.
 //!
 //! Invariants:
-//! 1. What a cell holds is among what it may hold.
+//! 1. The value of a cell is among its possible values.
 //! 2. The number of cells is the largest of the possible lengths; the only one, once it is known.
 //! 3. A cell below the least possible length may hold zeros only if a client wrote them, or if it
-//!    was a hole: a length covers no data that is not there. One above it may, once another write
-//!    has moved the end: then the end may be on the disk without the data.
+//!    was a hole: a length never covers missing data. One above it may, once another write has
+//!    moved the end: then the end may be on the disk without the data.
 //!
 //! Not asserted: 3, which is about how a cell came to hold what it may.
 
@@ -43,7 +43,7 @@ pub struct Content {
     cells: Vec<Cell>,
     /// Sorted.
     lengths: Vec<usize>,
-    /// Which of the lengths it is will show.
+    /// Several lengths are possible until a client sees one.
     is_open: bool,
 }
 
@@ -54,12 +54,13 @@ impl Default for Content {
 }
 
 impl Content {
-    /// Its length in bytes, if it is known.
+    /// Length in bytes, if it is known.
     pub fn size(&self) -> Option<u64> {
         (!self.is_open).then_some(self.cells.len() as u64 * CELL)
     }
 
-    /// What it may be, with each possible length. A caller that looks at it picks one.
+    /// The possible contents, one for each possible length. A caller that looks at the content
+    /// picks one.
     pub fn settled(&self) -> Vec<Self> {
         if !self.is_open {
             return vec![self.clone()];
@@ -71,7 +72,7 @@ impl Content {
         self.lengths.iter().map(with_length).collect()
     }
 
-    /// WRITE, whole.
+    /// A complete WRITE.
     pub fn write(&mut self, at: usize, count: usize, value: u8, stable: bool) {
         let (before, end) = (self.lengths.clone(), at + count);
         while self.cells.len() < at {
@@ -117,7 +118,7 @@ impl Content {
         }
     }
 
-    /// WRITE of which a cut has left some old cells and some new ones, and the old length.
+    /// A WRITE that a cut has left with some old cells, some new ones, and the old length.
     pub fn cut_write(&mut self, at: usize, count: usize, value: u8) {
         let cells = self.cells.iter_mut().skip(at).take(count);
         cells.for_each(|cell| cell.may_also(value));
@@ -133,7 +134,7 @@ impl Content {
         self.check();
     }
 
-    /// COMMIT of all.
+    /// COMMIT of the whole file.
     pub fn commit(&mut self) {
         for cell in &mut self.cells {
             if let Some(now) = cell.now {
@@ -144,7 +145,7 @@ impl Content {
         self.check();
     }
 
-    /// The power goes.
+    /// A power cut.
     pub fn crash(&mut self) {
         for cell in self.cells.iter_mut().filter(|cell| cell.may.len() > 1) {
             cell.now = None;
@@ -152,7 +153,8 @@ impl Content {
         self.is_open = self.lengths.len() > 1;
     }
 
-    /// Whether a READ of all may give this. What was read is known from then on.
+    /// Whether a READ of the whole file may return `data`. If so, the content is known from then
+    /// on.
     pub fn reads(&mut self, data: &[u8]) -> bool {
         self.size() == Some(data.len() as u64)
             && self.cells.iter_mut().zip(data.chunks(CELL as usize)).all(|(cell, bytes)| {
@@ -173,7 +175,7 @@ impl Content {
 mod tests {
     use super::*;
 
-    /// All that can be read.
+    /// All data that a READ may return.
     fn readable(content: &Content, values: u8) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         for settled in content.settled() {

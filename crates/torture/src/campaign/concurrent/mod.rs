@@ -1,14 +1,14 @@
-//! Histories of several clients at once, with cuts of the power, and a checker that looks for an
-//! order in which the server can have done what it said.
+//! Histories of several concurrent clients, with power cuts, and a checker that looks for an order
+//! in which the server can have executed the calls.
 //!
 //! * [`workload`]: what the clients do, drawn from a seed;
-//! * [`play`](mod@play): the whole server in a world, and what every client was told;
+//! * [`play`](mod@play): the whole server in a world, and every client's replies;
 //! * [`words`] and [`wire`]: calls and answers as the model understands them;
-//! * [`model`] and [`content`]: the server as it should be, what a cut may take included;
+//! * [`model`] and [`content`]: the server as it should be, including what a cut may take;
 //! * [`search`]: the checker, for durable linearizability;
-//! * [`shrink`]: a violation made small; [`case`]: a workload as a line, which shows it again.
+//! * [`shrink`]: makes a violation small; [`case`]: a workload as a line that reproduces it.
 //!
-//! What the model allows after a cut is what `docs/durability.md` says, and nothing more.
+//! The model allows after a cut what `docs/durability.md` says, and nothing more.
 
 pub mod case;
 pub mod content;
@@ -35,25 +35,25 @@ use workload::Workload;
 
 /// Histories of a full run.
 pub const FULL: u64 = 5_000;
-/// So many cuts take something, and leave something, of an engine over memory, in full.
+/// Cuts of an engine over memory that must take something, and leave something, in full.
 pub const LEAST_CUTS: u64 = 1_000;
-/// Histories of a short one.
+/// Histories of a short run.
 pub const SHORT: u64 = 100;
 
-/// What became of one workload.
+/// Result of one workload.
 pub struct Verdict {
-    /// The states that the checker has looked at.
+    /// The states that the checker has examined.
     pub states: u64,
-    /// What was played.
+    /// The recorded history.
     pub history: History,
-    /// What cannot be explained.
+    /// The violation, if no order explains the history.
     pub violation: Option<String>,
-    /// What its cuts did, of an engine over memory.
+    /// Effects of its cuts, for an engine over memory.
     pub cuts: Cuts,
 }
 
 impl Verdict {
-    /// What was tried.
+    /// The work done, for the report.
     pub fn counts(&self) -> Counts {
         Counts {
             workloads: 1,
@@ -139,7 +139,7 @@ fn executions(played: &Played, workload: &Workload) -> Result<History, String> {
             executions.push(Execution { call: number, client, boot, begin, end, op, told });
         }
     }
-    // What intents tell of is finished by the return; without a call's key there is none.
+    // Recovery completes operations with intents; without a call's key there is no intent.
     let is_finished = workload.survives || !workload.design.has_ring();
     let is_whole = workload.design.remembers() && is_finished;
     let rules = Rules { survives: workload.survives, is_whole };

@@ -1,4 +1,4 @@
-//! A workload, played: the whole server in a world, four clients, and cuts.
+//! Plays a workload: the whole server in a world, four clients, and cuts.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,12 +23,12 @@ use crate::history::Call;
 use crate::protocol::Procedure;
 use crate::world::{Cuts, Status, VOLUME, World, WorldOptions};
 
-/// The permissions of what is made.
+/// The permissions of new files.
 const MODE: u32 = 0o644;
-/// The most that may be read: more than any file holds.
+/// The count of a READ: more than any file holds.
 const ALL: u32 = 1 << 16;
 
-/// What a workload was like.
+/// A workload that was played.
 pub struct Played {
     /// The handle of the root.
     pub root: nfs_fh3,
@@ -36,13 +36,13 @@ pub struct Played {
     pub calls: Vec<Call>,
     /// When each boot but the last one ended, in the order of the calls.
     pub cuts: Vec<u64>,
-    /// A hash of everything that has happened.
+    /// A hash of all events.
     pub digest: u64,
-    /// What the cuts did, of an engine over memory.
+    /// Effects of the cuts, for an engine over memory.
     pub in_memory: Cuts,
 }
 
-/// A small disk: it is made anew for every workload.
+/// A small disk: every workload formats it anew.
 fn options(workload: &Workload) -> WorldOptions {
     let mkfs = MkfsOptions {
         block_size: Some(4096),
@@ -79,7 +79,7 @@ fn behaviour(is_bad: bool) -> ClientOptions {
     ClientOptions { calls: mishaps, replies: mishaps, ..ClientOptions::default() }
 }
 
-/// Plays a workload to its end: a client prepares, four work, one looks at what is left.
+/// Plays a workload to its end: one client prepares, four work, one inspects the result.
 ///
 /// # Errors
 /// When the server does not come back, or a client never gets an answer.
@@ -160,7 +160,7 @@ fn cut_power(world: &World, cut: Cut, all_ended: impl Fn() -> bool) -> Result<()
     Ok(())
 }
 
-/// A client, with the handles that it knows.
+/// A client with the handles that it knows.
 #[derive(Clone)]
 struct Hand {
     client: Client,
@@ -175,7 +175,7 @@ impl Hand {
         Self { client, root: none.clone(), below: none, known: BTreeMap::new() }
     }
 
-    /// What is there before the others come: a directory, and a file in the root.
+    /// Makes the initial tree: a directory, and a file in the root.
     async fn prepare(mut self) -> Self {
         self.root = self.client.mount(VOLUME).await.expect("the volume is exported");
         let below = self.ask(&calls::mkdir(&self.root, BELOW)).await.expect("an empty volume");
@@ -189,7 +189,7 @@ impl Hand {
         self
     }
 
-    /// Lists the directories, and reads what is in them.
+    /// Lists the directories and reads their files.
     async fn look_at_everything(&self) {
         for directory in [&self.root, &self.below] {
             let args = calls::readdirplus(directory, 0, cookieverf3::default());
@@ -217,7 +217,7 @@ impl Hand {
         }
     }
 
-    /// Makes a call whose answer is for the history alone.
+    /// Makes a call whose answer matters to the history alone.
     async fn tell<P: Procedure>(&self, arguments: &P) {
         let _ = self.client.call(arguments).await; // a refusal is in the history too
     }

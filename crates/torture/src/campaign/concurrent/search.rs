@@ -1,38 +1,38 @@
-//! The checker: whether a history of calls that overlapped, with cuts in between, can be explained
-//! by a row of calls one after the other.
+//! The checker: whether a sequential order of calls explains a history of overlapping calls, with
+//! cuts in between.
 //!
-//! It looks for such a row in the way of Wing and Gong, with Lowe's memory of what was tried. A
-//! call that was made after another one was answered comes later in the row; calls that overlapped
-//! may come in either order; every answer must be that of the [model](super::model).
+//! It searches for such a *row* as Wing and Gong do, with Lowe's memory of visited states. A call
+//! that was made after another one was answered comes later in the row; calls that overlapped may
+//! come in either order; every answer must be that of the [model](super::model).
 //!
 //! # Cuts
-//! An *execution* is a call in one boot of the server. A call that was sent to several boots is
+//! An *execution* is a call in one boot of the server. A call that was sent to several boots has
 //! several executions:
-//! * that in the boot which answered it. It stands in the row for ever, whether or not the client
-//!   heard the answer before the cut: nothing takes back what was answered. That is *durable
+//! * The one in the boot that answered it. It stays in the row for ever, whether or not the client
+//!   received the answer before the cut: nothing takes back an answered call. That is *durable
 //!   linearizability*.
-//! * one for every other boot to which it was sent. No client heard its answer, and it may have
-//!   been carried out or not: wholly, and then others may have seen it before the cut, or in the
-//!   parts that `docs/durability.md` tells, and then none has. The memory of replies is gone
-//!   after a cut, so a repetition is carried out again, and may fail because of the first.
+//! * One for every other boot to which it was sent. No client received its answer, and it may or
+//!   may not have been carried out: wholly, and then others may have seen it before the cut, or in
+//!   the parts that `docs/durability.md` lists, and then no other call has seen it. The reply cache
+//!   is gone after a cut, so a repetition is carried out again, and may fail because of the first.
 //!
-//! In one boot a call is carried out once, however often it comes.
+//! Within one boot a call is carried out once, however often it arrives.
 //!
 //! # Answers that survive
-//! Where [`Rules::survives`] says so, a call that must not be executed twice is not, whatever boots
-//! it is sent to. Then the execution that changed something is the one whose answer is given, by
-//! its own boot or by any later one, and it stands in the row for ever; so does the execution of
-//! a call that was answered as done:
+//! Where [`Rules::survives`] says so, a call that must not be executed twice is executed once,
+//! whatever boots it is sent to. Then the execution that changed something is the one whose answer
+//! is given, by its own boot or by any later one, and it stays in the row for ever; so does the
+//! execution of a call that was answered as done:
 //! * A call that was answered as done has one execution with this answer: in the boot that
-//!   answered, or in one before to which it was sent. It has no other, unless it has changed
-//!   nothing, which is not remembered: then a boot *after* that which answered may carry it out.
-//! * A call that was refused has changed nothing in any boot up to that which refused it.
+//!   answered, or in an earlier one to which it was sent. It has no other, unless it has changed
+//!   nothing, which is not remembered: then a boot *after* the one that answered may carry it out.
+//! * A call that was refused has changed nothing in any boot up to the one that refused it.
 //! * A call that was not answered may be carried out in one of the boots to which it was sent.
 //!
-//! So what a repetition is told of its own first execution, *exists* or *no such file*, is
-//! explained by nothing but another client's call.
+//! So if a repetition is answered *exists* or *no such file*, only another client's call explains
+//! it, never its own first execution.
 //!
-//! UNSTABLE data is the model's business: after a cut it is old or new, piece by piece.
+//! UNSTABLE data is left to the model: after a cut it is old or new, piece by piece.
 
 use std::collections::HashSet;
 
@@ -56,19 +56,19 @@ pub struct Execution {
     pub end: Option<u64>,
     /// The call.
     pub op: Op,
-    /// Its answer, if this boot has answered it, or if a later one may have remembered it.
+    /// The answer, if this boot gave it, or if a later boot may have remembered it.
     pub told: Option<Told>,
 }
 
 impl Execution {
-    /// Whether it has changed something, if it was carried out; of a doubtful one, no. An attribute
-    /// that is set to what it was is a change: of a time.
+    /// Whether the execution changed something, if it was carried out; false if in doubt. Setting
+    /// an attribute to its old value is a change: it changes a time.
     fn has_changed(&self, before: &State, after: &State) -> bool {
         matches!(self.op, Op::Chmod(..) | Op::Resize(..)) || !before.has_names_of(after)
     }
 }
 
-/// What is promised beyond what every policy promises.
+/// Promises beyond those of every policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Answers survive a cut.
@@ -77,18 +77,18 @@ pub struct Rules {
     pub is_whole: bool,
 }
 
-/// What is to be explained.
+/// A history to explain.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In any order.
+    /// The executions, in any order.
     pub executions: Vec<Execution>,
     /// When each boot but the last one ended.
     pub cuts: Vec<u64>,
-    /// What is promised.
+    /// The promises to check.
     pub rules: Rules,
 }
 
-/// What cannot be explained: the longest row that was found.
+/// An unexplained history: the longest row that was found.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     /// The executions of the row; `None` is a cut.
@@ -97,13 +97,13 @@ pub struct Refusal {
     pub next: Vec<usize>,
 }
 
-/// Looks for a row that explains a history; says how many states it has looked at.
+/// Searches for a row that explains a history; returns how many states were examined.
 ///
 /// # Errors
-/// There is none.
+/// No such row exists.
 ///
 /// # Panics
-/// With more than 128 executions: no caller waits for the end of that.
+/// With more than 128 executions: the search would not end in useful time.
 pub fn check(history: &History, start: &State) -> (u64, Result<(), Refusal>) {
     assert!(history.executions.len() <= 128, "short histories");
     let mut search = Search {
@@ -119,7 +119,7 @@ pub fn check(history: &History, start: &State) -> (u64, Result<(), Refusal>) {
 
 struct Search<'a> {
     history: &'a History,
-    /// What was reached before: executions that are done or past, the boot, and the state.
+    /// Visited states: executions that are done or past, the boot, and the state.
     seen: HashSet<(u128, u64, State)>,
     row: Vec<Option<usize>>,
     longest: Refusal,
@@ -141,7 +141,7 @@ impl Search<'_> {
         if !self.seen.insert((done, boot, state.clone())) {
             return false;
         }
-        // Whatever begins later comes later than this.
+        // An execution that begins after this comes later in the row.
         let limit = undone().filter_map(|(_, one)| self.end(one)).min().unwrap_or(u64::MAX);
         let mut next: Vec<usize> = undone()
             .filter(|(_, one)| one.boot == boot && one.begin < limit)
@@ -158,7 +158,7 @@ impl Search<'_> {
             if one.told.is_none() {
                 after.retain(|after| after != state); // not carried out: that is tried anyhow
                 if end_of_boot && boot < last_boot && self.may_be_cut(&one.op) {
-                    // What a cut left in parts was seen by no client before the cut.
+                    // No client saw a partial execution before the cut.
                     after.extend(state.cut(index, &one.op));
                 }
             }
@@ -188,12 +188,12 @@ impl Search<'_> {
         !self.history.rules.is_whole || matches!(op, Op::Write { .. })
     }
 
-    /// The executions that there are no more after one of them: itself, and those of the same call
-    /// if its answer survives.
+    /// The executions that this one rules out: itself, and those of the same call if its answer
+    /// survives.
     fn ended_by(&self, index: usize, before: &State, after: &State) -> u128 {
         let one = &self.history.executions[index];
         let is_refused = one.told.as_ref().is_some_and(|told| told.status != nfsstat3::NFS3_OK);
-        // What a later boot told it has remembered, changed or not.
+        // The answer of a later boot was remembered, whether or not it changed anything.
         let is_kept = one.end.is_none() || !is_refused && one.has_changed(before, after);
         if !self.history.rules.survives || !one.op.is_remembered() || !is_kept {
             return 1 << index;
@@ -202,7 +202,7 @@ impl Search<'_> {
         all.filter(|(_, other)| other.call == one.call).fold(0, |ended, (at, _)| ended | 1 << at)
     }
 
-    /// Before when an execution has to come: its answer, or the end of the boot that gave it.
+    /// The latest end of an execution: its answer, or the end of its boot.
     fn end(&self, one: &Execution) -> Option<u64> {
         let cut = self.history.cuts.get(one.boot as usize - 1).copied().unwrap_or(u64::MAX);
         one.end.map(|end| end.min(cut))
@@ -218,7 +218,7 @@ impl Search<'_> {
 }
 
 impl History {
-    /// A refusal in lines: the row, and what would have to come next.
+    /// A refusal in lines: the row, and the candidates for its next execution.
     pub fn tell(&self, refusal: &Refusal) -> String {
         let mut text = String::from("explained:\n");
         for step in &refusal.row {

@@ -1,7 +1,7 @@
-//! A violation made small: cuts, clients and steps are left out for as long as it still fails.
+//! Shrinks a violation: leaves out cuts, clients and steps for as long as it still fails.
 //!
-//! Leaving out a step changes when everything else happens, so each smaller workload is tried in a
-//! few worlds.
+//! Leaving out a step shifts all other events in time, so each smaller workload is tried in a few
+//! worlds.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use crate::shrink::{self, Smaller};
 
 /// Worlds in which each part is tried.
 const WORLDS: u64 = 40;
-/// Parts that are tried at most.
+/// Parts tried at most.
 const ATTEMPTS: usize = 125;
 
-/// A violation as it is reported: the reason, and the line that shows it again, small if possible.
+/// A violation as it is reported: the reason, and the line that reproduces it, small if possible.
 pub fn report(workload: &Workload, reason: &str) -> String {
     let (small, reason) = shrink(workload, reason.to_owned());
     let (few, all) = (small.steps().len(), workload.steps().len());
@@ -34,7 +34,7 @@ pub fn shrink(workload: &Workload, reason: String) -> (Workload, String) {
     })
 }
 
-/// Its parts are its cuts, then its steps.
+/// The parts are its cuts, then its steps.
 impl Smaller for Workload {
     fn parts(&self) -> usize {
         self.cuts.len() + self.steps().len()

@@ -1,4 +1,4 @@
-//! Calls and answers, from what was on the wire into the model's words.
+//! Translates calls and answers on the wire into the model's terms.
 
 use dispatch::Handle;
 use nfs3_types::nfs3::{
@@ -10,7 +10,7 @@ use super::words::{Attributes, CELL, File, How, Kind, Op, Place, Told};
 use crate::history::Call;
 use crate::protocol::{Request, Response};
 
-/// A call and its answer; nothing if the model does not know the procedure.
+/// A call and its answer; `None` if the model does not know the procedure.
 ///
 /// # Errors
 /// When the call was refused, or is not of the kind that workloads make.
@@ -27,7 +27,7 @@ pub fn read(call: &Call) -> Result<Option<(Op, Option<Told>)>, String> {
 /// The file that a handle names.
 ///
 /// # Errors
-/// When it is no handle of ours.
+/// When it is not one of our handles.
 pub fn file(handle: &nfs_fh3) -> Result<File, String> {
     let handle = Handle::decode(&handle.data).map_err(|error| format!("a handle: {error}"))?;
     Ok(File(handle.id.ino.0, handle.id.generation))
@@ -148,7 +148,7 @@ macro_rules! made {
     };
 }
 
-/// Results of nothing but the attributes before and after.
+/// Results with nothing but the attributes before and after.
 macro_rules! only_changed {
     ($results:expr, $wcc:ident) => {
         match $results {
@@ -158,12 +158,12 @@ macro_rules! only_changed {
     };
 }
 
-/// Attributes of the second file.
+/// Adds the attributes of the second file.
 fn and(told: Told, second: &post_op_attr) -> Told {
     Told { about: [told.about[0], attributes(second)], ..told }
 }
 
-/// An answer in these words.
+/// An answer in the model's terms.
 pub fn told(response: &Response) -> Told {
     let ok = nfsstat3::NFS3_OK;
     match response {
@@ -200,7 +200,7 @@ pub fn told(response: &Response) -> Told {
     }
 }
 
-/// Of LOOKUP, READ, WRITE, COMMIT and the listings.
+/// Answers to LOOKUP, READ, WRITE, COMMIT and the listings.
 fn looked(response: &Response) -> Told {
     let ok = nfsstat3::NFS3_OK;
     match response {

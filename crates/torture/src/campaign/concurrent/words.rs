@@ -1,12 +1,12 @@
-//! Calls and answers in few words: what the model understands, and hand-made histories are written
-//! in. [`wire`](super::wire) translates what was on the wire.
+//! Compact calls and answers: the terms of the model and of hand-made histories.
+//! [`wire`](super::wire) translates from the wire.
 
 use std::fmt;
 
 use nfs3_types::nfs3::nfsstat3;
 
-/// Data is written and read in pieces of one sector, each of one byte many times: so no cut tears
-/// what the model holds for one.
+/// Data is written and read in pieces of one sector, each one byte repeated: so no cut tears a cell
+/// of the model.
 pub const CELL: u64 = 512;
 
 /// A file as a handle names it: inode number and generation.
@@ -25,14 +25,14 @@ pub type Place = (File, String);
 /// How a file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
-    /// Whether or not it is there; one that is there is made empty if so asked.
+    /// Whether or not it exists; an existing one is emptied if `empty` says so.
     Unchecked {
-        /// Whether it is.
+        /// Whether to empty an existing file.
         empty: bool,
     },
-    /// Only if it is not there.
+    /// Only if it does not exist.
     Guarded,
-    /// Only if it is not there, or has this verifier.
+    /// Only if it does not exist, or has this verifier.
     Exclusive(u64),
 }
 
@@ -55,18 +55,18 @@ pub enum Op {
     Chmod(File, u32),
     /// WRITE.
     Write {
-        /// To what.
+        /// The file.
         file: File,
-        /// From where on.
+        /// The first cell.
         at: usize,
-        /// How much.
+        /// The number of cells.
         count: usize,
-        /// What every byte is.
+        /// The value of every byte.
         value: u8,
-        /// Whether it has to be on stable storage before the answer.
+        /// Whether the data must be on stable storage before the answer.
         stable: bool,
     },
-    /// COMMIT of everything.
+    /// COMMIT of the whole file.
     Commit(File),
     /// CREATE.
     Create(Place, How, u32),
@@ -87,7 +87,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it is a write that has to be on stable storage.
+    /// Whether it is a WRITE that must be on stable storage.
     pub fn asks_stable(&self) -> bool {
         matches!(self, Op::Write { stable: true, .. })
     }
@@ -105,25 +105,25 @@ impl Op {
         )
     }
 
-    /// Whether it must not be executed twice, so that an answer may survive a cut: all that changes
-    /// something but WRITE, which writes the same once more.
+    /// Whether it must not be executed twice, so that its answer may survive a cut: all changes but
+    /// WRITE, which a repetition writes once more with the same result.
     pub fn is_remembered(&self) -> bool {
         self.changes() && !matches!(self, Op::Write { .. })
     }
 }
 
-/// What is told of a file.
+/// Attributes in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Its inode.
+    /// The inode number.
     pub inode: u64,
-    /// What it is.
+    /// The kind of file.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
     /// Link count.
     pub links: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -140,14 +140,14 @@ pub enum Kind {
     Fifo,
 }
 
-/// An answer. What a procedure does not tell is empty.
+/// An answer. Fields that a procedure does not return are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Its status.
+    /// The status.
     pub status: nfsstat3,
-    /// The file that was found or made,
+    /// The file that was found or made.
     pub object: Option<File>,
-    /// and its attributes.
+    /// The attributes of `object`.
     pub attributes: Option<Attributes>,
     /// Attributes of the files of the arguments, in their order.
     pub about: [Option<Attributes>; 2],
@@ -155,7 +155,7 @@ pub struct Told {
     pub size_before: Option<u64>,
     /// Data that was read.
     pub data: Option<Vec<u8>>,
-    /// Names that were listed, with the inode and, where it is told, the file.
+    /// Listed names, with the inode and, if the answer has it, the file.
     pub names: Option<Vec<(String, u64, Option<File>)>>,
     /// Bytes that were written.
     pub written: Option<u64>,
@@ -166,7 +166,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// A status and nothing else.
+    /// An answer with this status and nothing else.
     pub fn bare(status: nfsstat3) -> Self {
         Self {
             status,

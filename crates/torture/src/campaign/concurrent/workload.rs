@@ -1,9 +1,9 @@
-//! What the clients do, and when the power goes: drawn from a seed, and then fixed, so that any
-//! part of it can be left out.
+//! The clients' steps and the power cuts: drawn from a seed, and then fixed, so that any part can
+//! be left out.
 //!
-//! A few names in two directories, on which every client works at once: whatever can collide does.
-//! A step names a file by its place; the client uses the handle that it last knew for this place,
-//! which may be stale by then, and asks for one (LOOKUP) where it knows none.
+//! Every client works on the same few names in two directories: whatever can collide does. A step
+//! names a file by its place; the client uses the last handle that it knew for this place, which
+//! may be stale by then, and sends a LOOKUP if it knows none.
 
 use sim::Prng;
 
@@ -13,13 +13,13 @@ use crate::explore::design::Design;
 /// How many clients there are.
 pub const CLIENTS: usize = 4;
 
-/// One of so many workloads of a policy with which answers survive has it switched off.
+/// One workload in this many has surviving answers switched off, if its policy has them.
 const FORGETFUL: u64 = 8;
 
 /// A name in one of the directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
-    /// Whether it is in the second directory, and not in the root.
+    /// Whether it is in the second directory instead of the root.
     pub below: bool,
     /// The name.
     pub name: &'static str,
@@ -28,7 +28,7 @@ pub struct Spot {
 /// The name of the second directory in the root.
 pub const BELOW: &str = "d";
 
-/// What a client does.
+/// A step of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the procedures")]
 pub enum Step {
@@ -51,7 +51,7 @@ pub enum Step {
     Link(Spot, Spot),
 }
 
-/// What is asked of a WRITE.
+/// The stability that a WRITE asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the protocol's words")]
 pub enum Stable {
@@ -60,34 +60,34 @@ pub enum Stable {
     FileSync,
 }
 
-/// How the power goes, or the process alone.
+/// A power cut, or a crash of the process alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Of what no flush covers, any may be there.
+    /// Any subset of the writes that no flush covers survives.
     Some,
-    /// Nothing is there that no flush covers.
+    /// No write survives that no flush covers.
     All,
-    /// The process dies, and the disk goes on.
+    /// The process dies; the disk keeps its writes.
     Process,
 }
 
-/// When it does.
+/// The moment of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// This long after so many calls were made, in microseconds.
+    /// This many microseconds after this many calls were made.
     Made(usize, u64),
-    /// When so many calls were answered.
+    /// When this many calls were answered.
     Answered(usize),
 }
 
 /// A cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// When, counted from the return after the cut before it.
+    /// When, counted from the recovery after the cut before it.
     pub when: When,
-    /// How.
+    /// The kind of loss.
     pub loss: Loss,
-    /// For how long, in microseconds.
+    /// How long the power stays off, in microseconds.
     pub off_us: u64,
 }
 
@@ -102,12 +102,12 @@ pub struct Workload {
     pub survives: bool,
     /// The seed of the world in which it runs.
     pub world: u64,
-    /// Of each client, what it does, and how long it waits before that, in microseconds. The
-    /// number is the place in what was drawn.
+    /// The steps of each client: the step's place in the drawn workload, the pause before it in
+    /// microseconds, and the step.
     pub clients: Vec<Vec<(usize, u64, Step)>>,
     /// The cuts, with the number of each.
     pub cuts: Vec<(usize, Cut)>,
-    /// Whether the network and the clients lose, delay and repeat.
+    /// Whether the network and the clients lose, delay and repeat messages.
     pub is_bad: bool,
     /// Whether the disk is so slow that many calls wait for it together.
     pub is_slow: bool,
@@ -136,13 +136,13 @@ impl Workload {
         Self { seed, design, survives, world: seed, clients, cuts, is_bad, is_slow }
     }
 
-    /// What it is a part of its seed's workload, which may be all.
+    /// The workload as a part of its seed's workload, possibly all of it.
     pub fn as_part(&self) -> Part {
         let cuts = self.cuts.iter().map(|(number, _)| *number).collect();
         Part { steps: self.steps(), cuts, world: self.world }
     }
 
-    /// Everything that is done, as client and number.
+    /// All steps, as client and number.
     pub fn steps(&self) -> Vec<(usize, usize)> {
         let clients = self.clients.iter().enumerate();
         clients.flat_map(|(client, steps)| steps.iter().map(move |step| (client, step.0))).collect()
@@ -156,7 +156,7 @@ impl Workload {
             steps.retain(|step| part.steps.contains(&(client, step.0)));
         }
         kept.cuts.retain(|(number, _)| part.cuts.contains(number));
-        // So that a cut comes when as much of the work is done as before.
+        // Scales the cuts, so that each comes when the same share of the work is done as before.
         let (all, left) = (whole.steps().len().max(1), kept.steps().len());
         for (_, cut) in &mut kept.cuts {
             let scaled = |calls: usize| calls * left / all;
@@ -169,7 +169,7 @@ impl Workload {
     }
 }
 
-/// What is left of a workload.
+/// The kept part of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The steps, as client and number.
@@ -180,7 +180,7 @@ pub struct Part {
     pub world: u64,
 }
 
-/// Mostly none, so that calls meet.
+/// The pause before a step: mostly none, so that calls overlap.
 fn pause(prng: &mut Prng) -> u64 {
     match prng.below(8) {
         0 => prng.below(20_000),
@@ -207,7 +207,7 @@ fn cut(prng: &mut Prng) -> Cut {
 
 fn spot(prng: &mut Prng) -> Spot {
     let below = prng.chance(1, 3);
-    // The second directory itself is at stake now and then.
+    // Now and then the second directory itself is the target.
     let name = match prng.below(16) {
         0 if !below => BELOW,
         0..=8 => "x",
@@ -258,7 +258,7 @@ fn create(value: u8, prng: &mut Prng) -> Step {
     Step::Create(spot(prng), how)
 }
 
-/// Data comes and goes: what one file leaves another takes.
+/// Data comes and goes: a file takes the blocks that another one frees.
 fn data_step(value: u8, prng: &mut Prng) -> Step {
     match prng.below(16) {
         0..=3 => Step::Resize(spot(prng), prng.below(2)),

@@ -1,6 +1,6 @@
-//! Attributes of a reply against the tree.
+//! Checks the attributes of a reply against the tree.
 //!
-//! Compared to the bit: type, mode, link count, owner, group, device, size of everything but
+//! Compared exactly: type, mode, link count, owner, group, device, size of everything but
 //! directories, file system and file number, and times by their rules. By rule: the size of a
 //! directory is whole chunks and changes with its entries alone; `used` is whole sectors and not
 //! more than the file can need.
@@ -18,7 +18,7 @@ const CHUNK: u64 = 512;
 const BLOCK: u64 = 8192;
 const POINTERS: u64 = BLOCK / 8;
 
-/// What of a file a client may be told of the moment before a change.
+/// The attributes of a file before a change that a reply may carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     size: Option<u64>,
@@ -42,7 +42,7 @@ pub(crate) fn time(seen: &nfstime3) -> Time {
     (seen.seconds, seen.nseconds)
 }
 
-/// The most bytes that a file of this size can take, with what leads to them.
+/// The most bytes that a file of this size can use, with its indirect blocks.
 fn most(size: u64) -> u64 {
     let mut blocks = size.div_ceil(BLOCK);
     let mut all = blocks;
@@ -58,7 +58,7 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, seen: T, expected: T) -> Re
 }
 
 impl Tree {
-    /// Compares attributes, and learns what the server may choose.
+    /// Compares attributes, and records those that the server may choose.
     pub(crate) fn check_attributes(&mut self, node: usize, seen: &fattr3) -> Result<(), String> {
         let taken = |(index, other): (usize, &Node)| {
             index != node && other.told.fileid == Some(seen.fileid)
@@ -96,7 +96,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Attributes that come along with a success: they have to be there.
+    /// Attributes in a success: they must be present.
     pub(crate) fn check_given(&mut self, node: usize, seen: &post_op_attr) -> Result<(), String> {
         match seen {
             Nfs3Option::Some(seen) => self.check_attributes(node, seen),
@@ -104,7 +104,7 @@ impl Tree {
         }
     }
 
-    /// Attributes that come along with a refusal: they may be missing.
+    /// Attributes in a refusal: they may be missing.
     pub(crate) fn check_any(
         &mut self,
         node: Option<usize>,
@@ -117,7 +117,7 @@ impl Tree {
         }
     }
 
-    /// Both sides of a change that was made.
+    /// Checks the attributes before and after a successful change.
     pub(crate) fn check_wcc(
         &mut self,
         node: usize,
@@ -131,7 +131,7 @@ impl Tree {
         self.check_given(node, &seen.after)
     }
 
-    /// Both sides of a change that was refused: the same.
+    /// Checks the attributes before and after a refused change: both are the same.
     pub(crate) fn check_unchanged(
         &mut self,
         node: Option<usize>,
@@ -155,7 +155,7 @@ impl Tree {
         equal("handle", Some(&handle), self.nodes[node].told.handle.as_ref())
     }
 
-    /// What comes with a file that was made.
+    /// Checks the handle and attributes of a new file.
     pub(crate) fn check_made(
         &mut self,
         node: usize,

@@ -1,11 +1,11 @@
-//! Steps that may or may not have been carried out: done to the tree, with no reply to compare.
+//! Steps that may or may not have been carried out: applied to the tree, with no reply to compare.
 
 use super::reference::Reference;
 use super::step::{Act, Object, Step, payload};
 use super::tree::{Tree, Why};
 
 impl Reference {
-    /// Does a step to the tree, if it can be done. The caller lets time pass.
+    /// Applies a step to the tree, if that is possible. The caller lets time pass.
     pub(crate) fn carry_out(&mut self, step: &Step) {
         let who = &self.users[step.user].clone();
         let slot = step.number;

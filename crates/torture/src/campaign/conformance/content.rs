@@ -1,11 +1,11 @@
-//! The bytes of a file of any size, of which most may be a hole.
+//! The bytes of a sparse file of any size.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const PAGE: u64 = 4096;
 
-/// A file's bytes. What was never written reads as zeros.
+/// A file's bytes. Ranges that were never written read as zeros.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     size: u64,
@@ -18,12 +18,12 @@ impl Content {
         self.size
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that it uses.
     pub(crate) fn weight(&self) -> u64 {
         self.pages.len() as u64 * PAGE
     }
 
-    /// Cuts off what is behind `size`, or adds a hole.
+    /// Truncates at `size`, or adds a hole.
     pub(crate) fn resize(&mut self, size: u64) {
         if size < self.size {
             drop(self.pages.split_off(&size.div_ceil(PAGE)));
@@ -34,7 +34,7 @@ impl Content {
         self.size = size;
     }
 
-    /// Puts `data` at `offset`.
+    /// Writes `data` at `offset`.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         self.size = self.size.max(offset + data.len() as u64);
         let mut at = offset;
@@ -49,7 +49,7 @@ impl Content {
         }
     }
 
-    /// The bytes from `offset` on, at most `count` of them, as far as there are any.
+    /// At most `count` bytes from `offset`, fewer at the end of the file.
     pub(crate) fn read(&self, offset: u64, count: u64) -> Vec<u8> {
         let end = self.size.min(offset.saturating_add(count)).max(offset);
         let mut bytes = vec![0; (end - offset) as usize];

@@ -1,6 +1,6 @@
-//! Random steps, with weights under which every procedure meets all that it can meet: names that
-//! are there and not, files of the wrong kind and gone, users who may and may not, sizes around
-//! every limit.
+//! Random steps, weighted so that every procedure meets all its cases: names present and absent,
+//! files of the wrong kind and deleted, users with and without permission, sizes around every
+//! limit.
 
 use nfs3_types::nfs3::{ftype3, stable_how};
 use sim::Prng;
@@ -9,9 +9,9 @@ use super::reference::Reference;
 use super::step::{Act, Changes, From, Guard, How, Object, Step, Text, When};
 use super::tree::{Body, Node};
 
-/// So many files at most, about.
+/// About the largest number of files.
 const FILES: usize = 140;
-/// So many bytes in all of them, about.
+/// About the largest number of bytes in all files.
 const BYTES: u64 = 8 << 20;
 /// Steps between two restarts, about.
 const RESTARTS: u64 = 500;
@@ -21,7 +21,7 @@ const MODES: [u32; 14] = [
     0o6777,
 ];
 
-/// What kind of file a step would like.
+/// The kind of file that suits a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Any,
@@ -109,7 +109,7 @@ impl Generator<'_> {
         Object::Of(slots[self.prng.index(slots.len())])
     }
 
-    /// A name; so many percent of them are there.
+    /// A name, which exists with a chance of `there` percent.
     fn name(&mut self, directory: Object, there: u64) -> Text {
         let node = self.reference.find(directory).ok();
         let entries = node.and_then(|node| self.reference.at(node).entries());
@@ -169,7 +169,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Attributes to set, each in one of so many cases.
+    /// Attributes to set, each with a chance of one in `often`.
     fn changes(&mut self, often: u64) -> Changes {
         let mut maybe = |value| self.prng.chance(1, often).then_some(value);
         let wishes = [maybe(0), maybe(1), maybe(2), maybe(3)];

@@ -1,7 +1,7 @@
-//! Replies against the tree, procedure by procedure.
+//! Checks replies against the tree, procedure by procedure.
 //!
-//! Each function does its verb to the tree, lets the time of the call pass, and compares all that
-//! the reply says.
+//! Each function applies its verb to the tree, lets the time of the call pass, and compares the
+//! whole reply.
 
 use nfs3_types::nfs3::{self as wire, nfsstat3};
 use nfs3_types::xdr_codec::Pack;
@@ -16,13 +16,13 @@ use super::tree::{Reasons, Tree, Why};
 use super::verbs::check_listing;
 use crate::protocol::{Response, User};
 
-/// Bytes that no user may take, at most: four blocks, for files that become shorter.
+/// Bytes reserved from users, at most: four blocks, for files that become shorter.
 const MOST_KEPT: u64 = 4 * (64 << 10);
 
 /// Whether a reply is right, or what is wrong with it.
 pub(crate) type Verdict = Result<(), String>;
 
-/// A call that was answered: its user, its number, and when it was under way.
+/// An answered call: its user, its number, and when it was under way.
 pub(crate) struct Context<'a> {
     pub who: &'a User,
     pub number: usize,
@@ -47,10 +47,10 @@ fn short(bytes: &[u8]) -> String {
 }
 
 impl Reference {
-    /// Does a step and compares the reply.
+    /// Applies a step and compares the reply.
     ///
     /// # Errors
-    /// What is wrong with the reply.
+    /// The first difference in the reply.
     pub(crate) fn judge(
         &mut self,
         step: &Step,
@@ -155,7 +155,7 @@ impl Reference {
         }
     }
 
-    /// Does something in a directory; where the handle is no good a bad name may be told first.
+    /// Applies a verb in a directory; if the handle is bad, the server may report a bad name first.
     pub(super) fn with_name<T>(
         &mut self,
         directory: Object,
@@ -286,7 +286,7 @@ impl Reference {
         }
     }
 
-    /// Whether a listing may be, and where it begins: a scan that is known, or none of them.
+    /// Whether a listing is allowed, and its scan: a known one, or none.
     fn begin_listing(
         &self,
         context: &Context<'_>,
@@ -308,7 +308,7 @@ impl Reference {
         (allowed, scan)
     }
 
-    /// Where there is too little room, or the cookie is anything, a refusal is right as well.
+    /// With too little room, or with an arbitrary cookie, a refusal is right as well.
     fn may_refuse(&self, listing: Listing, status: nfsstat3) -> bool {
         let Ok(node) = self.find(listing.directory) else { return false };
         let (_, _, is_known) = self.resume(listing.directory, listing.from, listing.room.plus);
@@ -319,8 +319,8 @@ impl Reference {
         }
     }
 
-    /// What listings of both kinds have in common. Gives what is listed, if it was to be, and where
-    /// the scan stood before.
+    /// The checks that listings of both kinds share. Returns the listed entries, if a listing was
+    /// due, and the earlier position of the scan.
     fn listed<'a, T: Pack, E>(
         &mut self,
         context: &Context<'_>,
@@ -460,7 +460,7 @@ impl Reference {
     }
 }
 
-/// A file that was made, with the directory in which.
+/// A new file and its directory.
 pub(super) struct Made<'a> {
     pub(super) handle: &'a wire::post_op_fh3,
     pub(super) attributes: &'a wire::post_op_attr,

@@ -1,4 +1,4 @@
-//! Replies to what makes, moves and takes away names.
+//! Checks replies to calls that make, move and remove names.
 
 use nfs3_types::nfs3 as wire;
 
@@ -9,14 +9,14 @@ use super::step::{Act, Object};
 use super::tree::{Reasons, Tree, Why};
 use crate::protocol::Response;
 
-/// A directory of a call, as it was before.
+/// A directory of a call before the call.
 #[derive(Clone, Copy)]
 struct Side {
     node: Option<usize>,
     was: Option<Before>,
 }
 
-/// The results of the four procedures that make something: they are alike, and differ in name.
+/// The results of the four procedures that make a file: alike but for their names.
 macro_rules! made {
     ($reply:expr, $done:expr) => {
         match Reference::granted($done, $reply)? {
@@ -28,7 +28,7 @@ macro_rules! made {
     };
 }
 
-/// The results of the two that take a name away.
+/// The results of the two that remove a name.
 macro_rules! taken {
     ($reply:expr, $done:expr) => {
         match Reference::granted($done, $reply)? {
@@ -97,7 +97,7 @@ impl Reference {
                     tree.mknod(who, (directory, name), (*kind, *device), changes, slot)
                 });
                 if let (Err(why), None) = (&mut done, side.node) {
-                    why.extend(not_special(*kind)); // nothing of the file system is asked for it
+                    why.extend(not_special(*kind)); // the file system is not asked for such a file
                 }
                 let reply = made!(reply, &done.clone().map(drop));
                 self.check_making(context, side, done, reply)
@@ -106,7 +106,7 @@ impl Reference {
         }
     }
 
-    /// What takes names away, moves and adds them.
+    /// Checks calls that remove, move and add names.
     fn judge_moves(&mut self, context: &Context<'_>, act: &Act, reply: &Response) -> Verdict {
         let who = context.who;
         match (act, reply) {
@@ -202,7 +202,7 @@ impl Reference {
                 for name in names {
                     why.extend(Reasons::default().name(name).judge().err().unwrap_or_default());
                 }
-                // Of two handles that are no good the server may look at either first.
+                // If both handles are bad, the server may check either first.
                 if directories.iter().any(|&object| self.is_no_directory(object)) {
                     why.push(wire::nfsstat3::NFS3ERR_NOTDIR);
                 }

@@ -1,11 +1,11 @@
-//! READDIR and READDIRPLUS by rule: in which order entries come, and with which cookies, is up to
-//! the server.
+//! READDIR and READDIRPLUS by rule: the server chooses the order of entries and the cookies.
 //!
-//! * What is listed is there at that moment, under that number, and with READDIRPLUS with those
-//!   attributes and that handle.
-//! * Over a listing of several calls a name comes at most once, unless it went away and came back,
-//!   and whatever was there from the first call to the end comes, whatever happened beside it.
-//! * A reply is not larger than its client allowed, and brings at least one entry or the end.
+//! * An entry exists at that moment, under that number, and with READDIRPLUS with those attributes
+//!   and that handle.
+//! * Over a listing of several calls a name appears at most once, unless it was removed and came
+//!   back, and every name that existed from the first call to the end appears, whatever happened
+//!   beside it.
+//! * A reply is not larger than its client allowed, and has at least one entry or the end.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use super::tree::{Name, Tree};
 const FRAME: usize = 4 + 84 + 8 + 4 + 4;
 /// Bytes of an entry but for its name: the word before it, number, length, cookie.
 const ENTRY: usize = 4 + 8 + 4 + 8;
-/// What READDIRPLUS adds: attributes, and a handle of up to 64 bytes.
+/// Bytes that READDIRPLUS adds to an entry: attributes, and a handle of up to 64 bytes.
 const PLUS: usize = 4 + 84 + 4 + 4 + 64;
 
-/// A listing that is under way.
+/// A listing in progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub directory: usize,
     pub cookie: u64,
     pub verifier: [u8; 8],
-    /// Names that were there all the time, and what they name.
+    /// Names that have existed since the start, and their files.
     due: BTreeMap<Name, usize>,
     /// Names that were listed and have not changed since.
     listed: BTreeMap<Name, usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Listed<'a> {
     pub cookie: u64,
 }
 
-/// How much a client has room for, in bytes.
+/// The room in a client's reply, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub bytes: usize,
@@ -62,7 +62,7 @@ impl Scan {
         Self { directory, due: tree.listing(directory), ..Self::default() }
     }
 
-    /// Something was done: what is not there any more is not due, and may come again.
+    /// Follows a change of the tree: a name that is gone is no longer due, and may appear again.
     pub(crate) fn follow(&mut self, tree: &Tree) {
         let now = tree.listing(self.directory);
         self.due.retain(|name, node| now.get(name) == Some(node));
@@ -87,7 +87,7 @@ impl Scan {
         Ok(node)
     }
 
-    /// The end of a reply.
+    /// Checks the end of a reply.
     pub(crate) fn end(
         &mut self,
         (entries, eof): (usize, bool),

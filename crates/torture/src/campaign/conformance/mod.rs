@@ -1,27 +1,27 @@
 //! Random operations against a reference file system: the replies are the same.
 //!
-//! Calls of all 22 procedures, of four users, go as RPC through the whole server and to a tree in
+//! Calls of all 22 procedures, by four users, go as RPC through the whole server and to a tree in
 //! memory ([`tree`], [`verbs`], [`rights`]) that was written from RFC 1813 and the manual pages,
 //! not from the engine. Status, attributes, both sides of every change, bytes, names and ends are
-//! compared. Now and then the server is stopped and started, and everything is looked at; at the
-//! end of each world the checker looks at the disk.
+//! compared. Now and then the server is stopped and restarted, and every file is checked; at the
+//! end of each world the checker runs on the disk.
 //!
 //! # Where the server may choose
 //! * Among several reasons to refuse a call: any of them.
 //! * The order of a listing and its cookies: see [`listing`].
 //! * The size of a directory, `used`, file numbers and handles: see [`attributes`].
-//! * The very time that it calls *now*: some moment of the call; see [`stamp`].
-//! * Attributes along with a refusal may be missing. Along with a success they may not, although
-//!   the protocol would allow it: clients ask again for what is missing.
-//! * Where the protocol asks a RENAME for NFS3ERR_EXIST, the word of rename(2) will do: every
+//! * The exact time that it calls *now*: some moment of the call; see [`stamp`].
+//! * Attributes in a refusal may be missing. In a success they must be present, although the
+//!   protocol allows their absence: clients ask again for missing ones.
+//! * Where the protocol asks a RENAME for NFS3ERR_EXIST, the error of rename(2) will do: every
 //!   client hands the status on to a program.
 //!
 //! # Not here
-//! A full disk (the space tests of the engine), calls side by side (campaign `concurrent`), and
+//! A full disk (the space tests of the engine), concurrent calls (campaign `concurrent`), and
 //! crashes (all the others).
 //!
 //! # A failure
-//! ends its world. The run is repeated without as many of its steps as can be, and what is left is
+//! ends its world. The run is repeated with as many steps left out as possible, and the rest is
 //! printed, with the line that repeats it.
 
 pub(super) mod attributes;
@@ -63,22 +63,22 @@ const STEPS: usize = 2000;
 const WORLDS: (u64, u64) = (500, 10);
 /// The word of a case: the seed of a world, and its steps.
 pub(super) const WORD: &str = "conformance";
-/// Runs of a world that failed, with fewer steps each.
+/// Most runs of a failed world, with fewer steps each.
 const ATTEMPTS: usize = 400;
 
-/// Where the two sides came apart.
+/// Where the server and the reference differ.
 struct Mismatch {
-    /// The step after which, or none at the very end.
+    /// The steps up to the difference; empty at the very end.
     steps: Vec<Step>,
     reason: String,
 }
 
-/// The world of a seed. Over disks those of odd seeds have a log, if the engine knows one: a reply
-/// is the same under every policy.
+/// The world of a seed. Worlds of odd seeds over disks have a log, if the engine supports one: a
+/// reply is the same under every policy.
 #[derive(Clone, Copy)]
 struct Setting {
     seed: u64,
-    /// Of a design with disks what it stands on.
+    /// The design, which also names the disks below the volume if it has some.
     design: Design,
 }
 
@@ -127,7 +127,8 @@ pub fn world(design: Design, seed: u64) -> Outcome {
     world_with(Setting { seed, design }, 0, &mut Statuses::new())
 }
 
-/// Of steps that fail the fewest are told that this many attempts have found.
+/// Plays a world. On a failure, reports the fewest failing steps that this many attempts have
+/// found.
 fn world_with(setting: Setting, attempts: usize, statuses: &mut Statuses) -> Outcome {
     let outcome = |steps: usize, violations: Vec<String>| {
         let (workloads, states, images) = (1, steps as u64, 1);
@@ -149,7 +150,7 @@ fn world_with(setting: Setting, attempts: usize, statuses: &mut Statuses) -> Out
     }
 }
 
-/// Draws steps and does them.
+/// Draws and performs steps.
 fn generated(
     setting: Setting,
     done: &mut Vec<Step>,
@@ -169,7 +170,7 @@ fn generated(
     session.finish()
 }
 
-/// Does steps that were drawn before.
+/// Performs steps that were drawn before.
 fn replayed(setting: Setting, steps: &[Step]) -> Result<(), Mismatch> {
     guarded(|done| {
         let mut session = Session::new(setting.seed, setting.options(), users())?;
@@ -182,7 +183,7 @@ fn replayed(setting: Setting, steps: &[Step]) -> Result<(), Mismatch> {
     })
 }
 
-/// Notes the steps that were done until something failed or panicked.
+/// Records the performed steps until something fails or panics.
 fn guarded(run: impl FnOnce(&mut Vec<Step>) -> Result<(), String>) -> Result<(), Mismatch> {
     let mut steps = Vec::new();
     let result = catch_unwind(AssertUnwindSafe(|| run(&mut steps)));
@@ -201,7 +202,7 @@ fn describe(setting: Setting, found: &Mismatch) -> String {
     line::told(&found.reason, WORD, setting.design, &details) + &steps
 }
 
-/// Repeats some steps of a world.
+/// Replays some steps of a world.
 ///
 /// # Errors
 /// Why the line names none.

@@ -1,9 +1,8 @@
-//! The tree behind the protocol: calls are made of steps, and replies are compared with what the
-//! tree gives.
+//! The tree behind the protocol: turns steps into calls, and compares replies with the tree.
 //!
-//! [`Reference::request`] says what a step sends, or that there is nothing to send it to.
-//! [`Reference::judge`] does the step to the tree and compares the reply with that, all of it. A
-//! reference can be cloned, for a caller that does not know whether a step was done.
+//! [`Reference::request`] builds the call of a step, unless there is nothing to send it to.
+//! [`Reference::judge`] applies the step to the tree and compares the whole reply with the result.
+//! A reference can be cloned, for a caller that does not know whether a step was carried out.
 
 use nfs3_types::nfs3 as wire;
 use nfs3_types::nfs3::{
@@ -18,10 +17,10 @@ use super::step::{Act, Changes, From, Guard, How, Object, Step, When, payload};
 use super::tree::{Node, ROOT, Tree, Why};
 use crate::protocol::{Null, Request, User};
 
-/// What is known of the volume as a whole, which does not change.
+/// Constant facts about the volume as a whole.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// Inodes that are free, with those that are in use.
+    /// Inodes, free and in use together.
     pub files: Option<u64>,
     pub totals: Option<(u64, u64)>,
     /// The sizes that FSINFO recommends: multiples of reads and writes, and listings.
@@ -32,7 +31,7 @@ pub(crate) struct Known {
     pub old_verifiers: Vec<[u8; 8]>,
 }
 
-/// See the module's prose.
+/// The reference: see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     pub tree: Tree,
@@ -40,11 +39,11 @@ pub(crate) struct Reference {
     pub known: Known,
     /// Listings under way: of READDIR and of READDIRPLUS.
     pub scans: [Option<Scan>; 2],
-    /// Names that a file may have.
+    /// The largest link count of a file.
     pub max_links: u32,
 }
 
-/// Sent instead of a handle.
+/// An invalid handle.
 fn nonsense() -> nfs_fh3 {
     nfs_fh3 { data: Opaque::owned(b"this is no handle of anybody".to_vec()) }
 }
@@ -56,7 +55,7 @@ fn elsewhere() -> nfs_fh3 {
 }
 
 impl Reference {
-    /// A new volume, seen by these users.
+    /// A new volume, used by these users.
     pub(crate) fn new(
         root: &nfs_fh3,
         (max_file_size, max_links): (u64, u32),
@@ -72,7 +71,7 @@ impl Reference {
         self.tree.nodes.iter().position(|node| node.slot == slot)
     }
 
-    /// The file that a call names, or why it names none.
+    /// The file that a call names, or why there is none.
     pub(crate) fn find(&self, object: Object) -> Result<usize, Why> {
         let stale = || vec![nfsstat3::NFS3ERR_STALE];
         match object {
@@ -100,7 +99,7 @@ impl Reference {
         Some(diropargs3 { dir: self.handle(directory)?, name: name.to_vec().into() })
     }
 
-    /// The change time that a guard gives.
+    /// The change time of a guard.
     pub(crate) fn guard(&self, object: Object, guard: Guard) -> Option<Time> {
         let ctime = self.find(object).ok().and_then(|node| self.tree.nodes[node].ctime.known());
         match guard {
@@ -110,7 +109,7 @@ impl Reference {
         }
     }
 
-    /// Where a listing goes on: the cookie, its verifier, and whether it is one of the server's.
+    /// Where a listing continues: the cookie, its verifier, and whether the server gave them.
     pub(crate) fn resume(&self, directory: Object, from: From, plus: bool) -> (u64, [u8; 8], bool) {
         let node = self.find(directory).ok();
         let scan = self.scans[usize::from(plus)].as_ref();
@@ -123,7 +122,7 @@ impl Reference {
         }
     }
 
-    /// What a step sends; `None` when it is no call, or has nothing to name.
+    /// The call of a step; `None` when it is no call, or has no file to name.
     pub(crate) fn request(&self, step: &Step) -> Option<Request> {
         Some(match &step.act {
             Act::Restart => return None,
@@ -180,7 +179,7 @@ impl Reference {
         })
     }
 
-    /// The same, of the procedures that take a name.
+    /// The same for the procedures that take a name.
     fn request_with_name(&self, act: &Act) -> Option<Request> {
         Some(match act {
             Act::Lookup(d, name) => {
@@ -221,7 +220,7 @@ impl Reference {
         })
     }
 
-    /// Whether a status is the one that is due. Gives the results of a success.
+    /// Checks that a status is among the expected ones. Returns the results of a success.
     pub(crate) fn granted<'a, T, E>(
         expected: &Result<(), Why>,
         reply: &'a Nfs3Result<T, E>,
@@ -236,7 +235,7 @@ impl Reference {
         }
     }
 
-    /// The files that are there, as a listing needs them: see [`Scan::follow`].
+    /// Updates the listings to the files that exist: see [`Scan::follow`].
     pub(crate) fn follow(&mut self) {
         for scan in &mut self.scans {
             let gone = |scan: &Scan| self.tree.nodes[scan.directory].links == 0;
@@ -249,7 +248,7 @@ impl Reference {
         }
     }
 
-    /// A server has started anew: another write verifier is due.
+    /// Notes a restart of the server: a new write verifier is due.
     pub(crate) fn restarted(&mut self) {
         self.known.old_verifiers.extend(self.known.verifier.take());
     }

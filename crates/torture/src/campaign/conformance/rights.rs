@@ -1,5 +1,5 @@
-//! What each user may do: the permission bits of a UNIX file system, with the freedoms that section
-//! 4.4 of RFC 1813 gives to a server that does not know which client has a file open.
+//! The permissions of each user: the permission bits of a UNIX file system, with the freedoms that
+//! section 4.4 of RFC 1813 gives to a server that does not know which client has a file open.
 
 use crate::protocol::User;
 
@@ -21,7 +21,7 @@ pub(crate) fn is_member(who: &User, group: u32) -> bool {
     who.gid == group || who.groups.contains(&group)
 }
 
-/// The three bits that are for `who`. The superuser has all, but runs nothing that no user may run.
+/// The three bits for `who`. The superuser has all, but may execute only a file that some user may.
 pub(crate) fn bits(who: &User, node: &Node) -> u32 {
     if is_root(who) {
         let runs = node.is_directory() || node.mode & 0o111 != 0;
@@ -43,22 +43,22 @@ pub(crate) fn owns(who: &User, node: &Node) -> bool {
     is_root(who) || who.uid == node.uid
 }
 
-/// The owner may, whatever the bits say, and so may a user that runs the file.
+/// The owner may read, whatever the bits say, and so may a user who may execute the file.
 pub(crate) fn may_read_data(who: &User, node: &Node) -> bool {
     owns(who, node) || bits(who, node) & (READ | SEARCH) != 0
 }
 
-/// The owner may, whatever the bits say.
+/// The owner may write, whatever the bits say.
 pub(crate) fn may_write_data(who: &User, node: &Node) -> bool {
     owns(who, node) || may(who, node, WRITE)
 }
 
-/// In a sticky directory names are taken away by their owners alone.
+/// In a sticky directory only the owners may remove names.
 pub(crate) fn may_take_away(who: &User, directory: &Node, node: &Node) -> bool {
     directory.mode & STICKY == 0 || owns(who, directory) || owns(who, node)
 }
 
-/// What ACCESS grants (RFC 1813, section 3.3.4).
+/// The rights that ACCESS grants (RFC 1813, section 3.3.4).
 pub(crate) fn access(who: &User, node: &Node) -> u32 {
     use nfs3_types::nfs3::{
         ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY,

@@ -1,4 +1,4 @@
-//! A server and the reference beside it: each step is done to both.
+//! A server and the reference beside it: each step is applied to both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::world::{Status, VOLUME, World, WorldOptions};
 
 /// More virtual time than any step may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// How much of a file is read where all of them are looked at.
+/// Bytes of a file to read when all files are checked.
 const LOOK: u32 = 128 << 10;
 
 /// The users of a world: the superuser first.
@@ -41,21 +41,21 @@ pub(crate) fn users() -> Vec<User> {
     ]
 }
 
-/// A world with one server, its clients, and what they may expect.
+/// A world with one server, its clients, and the reference.
 pub(crate) struct Session {
     pub world: World,
     pub clients: Vec<Client>,
     pub reference: Reference,
-    /// The free bytes and those that files hold, together.
+    /// Free bytes and bytes of files, together.
     bytes: Option<u64>,
-    /// Which procedure gave which status how often.
+    /// How often each procedure returned each status.
     pub statuses: Statuses,
 }
 
 /// Counts by procedure and status.
 pub(crate) type Statuses = BTreeMap<(u32, u32), u64>;
 
-/// What came back.
+/// A reply to a step.
 pub(crate) struct Reply {
     pub target: Target,
     pub answer: Answer,
@@ -65,7 +65,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// NULL has none.
+    /// The status of the reply. NULL has none.
     pub(crate) fn status(&self) -> Option<nfsstat3> {
         self.answer.status(self.target)
     }
@@ -75,9 +75,9 @@ impl Session {
     /// Starts a server.
     ///
     /// # Errors
-    /// What it says instead of a handle of its root.
+    /// The server's message instead of a handle of its root.
     pub(crate) fn new(seed: u64, options: WorldOptions, users: Vec<User>) -> Result<Self, String> {
-        // Inodes of UFS2 count without a sign, as FreeBSD does.
+        // The link count of UFS2 is unsigned, as in FreeBSD.
         let max_links = if options.design.is_ufs2() { 65_500 } else { 32_767 };
         let world = World::new(seed, options);
         world.start();
@@ -85,7 +85,8 @@ impl Session {
             return Err(format!("the server does not start: {:?}", world.failure()));
         }
         let client = |(number, user): (usize, &User)| {
-            // The network loses nothing, and a READ that is sent again sets the access time again.
+            // The network loses nothing, and a READ that is sent again would set the access time
+            // again.
             let (user, timeout) = (user.clone(), PATIENCE);
             let options = ClientOptions { user, timeout, ..ClientOptions::default() };
             world.client(number as u32 + 1, options)
@@ -101,7 +102,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Every user may use the root directory.
+    /// Lets every user use the root directory.
     fn open_root(&mut self) -> Verdict {
         let root = self.reference.tree.nodes[0].told.handle.clone().expect("it was mounted");
         let root = nfs_fh3 { data: root.into() };
@@ -112,7 +113,7 @@ impl Session {
         set.map_err(|error| error.to_string())?.unwrap();
         let to = self.now();
         let node = &mut self.reference.tree.nodes[0];
-        // Its other times are those of mkfs, which no client saw.
+        // The other times are those of mkfs, which no client saw.
         for stamp in [&mut node.atime, &mut node.mtime] {
             *stamp = Stamp::Within((0, 0), to);
         }
@@ -120,7 +121,7 @@ impl Session {
         Ok(())
     }
 
-    /// The time of its clock.
+    /// The time of the server's clock.
     pub(crate) fn now(&self) -> Time {
         let now = self.world.runtime().clock.wall();
         (u32::try_from(now.seconds).unwrap_or(u32::MAX), now.nanoseconds)
@@ -129,13 +130,13 @@ impl Session {
     /// Makes the call of a step; `None` when there is none to make.
     ///
     /// # Errors
-    /// When it is never answered, refused as a call, or answered with what is no answer.
+    /// When the call is never answered, refused as a call, or answered with a malformed reply.
     pub(crate) fn ask(&mut self, step: &Step) -> Result<Option<Reply>, String> {
         let request = self.reference.request(step);
         self.ask_for(step, request)
     }
 
-    /// The same, of a step of which the caller knows what it sends.
+    /// The same, if the caller has built the call of the step.
     ///
     /// # Errors
     /// As [`Session::ask`].
@@ -163,7 +164,7 @@ impl Session {
         Ok(Reply { target, answer, response, window })
     }
 
-    /// Does a step to both sides.
+    /// Applies a step to both sides.
     ///
     /// # Errors
     /// Where they differ.
@@ -177,7 +178,7 @@ impl Session {
         }
     }
 
-    /// Stops the server cleanly, starts it, and looks at everything.
+    /// Stops the server cleanly, starts it, and checks every file.
     fn restart(&mut self) -> Verdict {
         let stopped = self.world.run_for(PATIENCE, self.world.stop());
         stopped.ok_or("the server does not stop")?;
@@ -196,8 +197,8 @@ impl Session {
         }
     }
 
-    /// Looks at every file by its handle and by its names. Gives the bytes that are free and those
-    /// that files hold, together; they are always as many while no data waits in memory.
+    /// Checks every file by its handle and by its names. Returns free bytes and bytes of files,
+    /// together; the sum is constant while no data waits in memory.
     ///
     /// # Errors
     /// Where the two sides differ.
@@ -217,7 +218,7 @@ impl Session {
         Ok(held)
     }
 
-    /// From the root on, so that a handle is known before it is needed.
+    /// The checks, from the root on, so that a handle is known before it is needed.
     fn looks(&self) -> Vec<Act> {
         let tree = &self.reference.tree;
         let mut acts = vec![Act::Fsstat(Object::Of(0))];
@@ -248,10 +249,10 @@ impl Session {
         acts
     }
 
-    /// Stops the server, and has the checker look at the disk.
+    /// Stops the server, and runs the checker on the disk.
     ///
     /// # Errors
-    /// What it finds.
+    /// The checker's finding.
     pub(crate) fn finish(&self) -> Verdict {
         let stopped = self.world.run_for(PATIENCE, self.world.stop());
         stopped.ok_or("the server does not stop")?;
@@ -265,10 +266,10 @@ impl Session {
     }
 }
 
-/// Whether the checker finds nothing on a disk.
+/// Whether the checker finds nothing wrong on a disk.
 ///
 /// # Errors
-/// What it finds first.
+/// Its first finding.
 pub(crate) fn is_well(design: Design, image: sim::Image) -> Verdict {
     let executor = Executor::new(0);
     let disk: Rc<dyn BlockDevice> = Disk::new(&executor, image);
@@ -281,7 +282,7 @@ pub(crate) fn is_well(design: Design, image: sim::Image) -> Verdict {
     }
 }
 
-/// The arguments of a call. Files that MKNOD cannot make have no place in the types.
+/// The arguments of a call. Files that MKNOD cannot make have no variant in the types.
 fn encode(step: &Step, request: &Request) -> Bytes {
     match (&step.act, request) {
         (Act::Mknod(_, _, kind, ..), Request::Mknod(arguments))

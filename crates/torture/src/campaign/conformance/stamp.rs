@@ -1,7 +1,7 @@
-//! A time of a file, as far as it is known.
+//! A time of a file, known or narrowed to an interval.
 //!
-//! A call that sets a time to the server's own sets it to some moment of the call. Which one, the
-//! first reply that shows it tells; from then on it is that and no other.
+//! A call that sets a time to the server's own sets it to some moment of the call. The first reply
+//! that shows the time fixes it.
 
 /// Seconds and nanoseconds.
 pub(crate) type Time = (u32, u32);
@@ -9,23 +9,23 @@ pub(crate) type Time = (u32, u32);
 /// A time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamp {
-    /// It is being set by the call that is under way.
+    /// The call in progress sets it.
     Now,
     /// It was set between these two.
     Within(Time, Time),
-    /// It has been seen, or was given by a client.
+    /// A reply has shown it, or a client set it.
     Known(Time),
 }
 
 impl Stamp {
-    /// The call that is under way has ended.
+    /// Ends the call in progress.
     pub(crate) fn settle(&mut self, from: Time, to: Time) {
         if *self == Stamp::Now {
             *self = Stamp::Within(from, to);
         }
     }
 
-    /// Whether it can be what the server says, which it is from now on.
+    /// Whether the time can be the server's value, which it is from now on.
     pub(crate) fn agrees(&mut self, seen: Time) -> bool {
         let agrees = match *self {
             Stamp::Now => panic!("a reply is compared when its call has ended"),
@@ -38,7 +38,7 @@ impl Stamp {
         agrees
     }
 
-    /// The time, if it has been seen.
+    /// The time, if a reply has shown it.
     pub(crate) fn known(&self) -> Option<Time> {
         match *self {
             Stamp::Known(time) => Some(time),

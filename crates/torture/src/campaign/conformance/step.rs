@@ -1,7 +1,7 @@
 //! One step of a run: a call, or a restart of the server.
 //!
-//! Files are named by the step that made them, so that a run from which steps were taken out still
-//! makes sense: what has nothing to name is skipped.
+//! A file is named by the step that made it, so that a run still makes sense after steps were left
+//! out: a step with no file to name is skipped.
 
 use nfs3_types::nfs3::{ftype3, stable_how};
 
@@ -10,15 +10,15 @@ use super::stamp::Time;
 /// A file, as a call names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
-    /// What this step made; 0 is the root.
+    /// The file that this step made; 0 is the root.
     Of(usize),
     /// A handle that no server made.
     Nonsense,
-    /// A good handle of a volume that is not there.
+    /// A valid handle of a volume that does not exist.
     Elsewhere,
 }
 
-/// A name or a target, which shows itself as people write it.
+/// A name or a target; prints readably.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Text(pub Vec<u8>);
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Text {
     }
 }
 
-/// What to set a time to.
+/// A time to set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum When {
     #[default]
@@ -65,7 +65,7 @@ pub(crate) struct Changes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
     None,
-    /// The change time that the client has seen; without one, no guard.
+    /// The change time that the client has seen; no guard if it has seen none.
     Right,
     Wrong,
 }
@@ -82,11 +82,11 @@ pub(crate) enum How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Start,
-    /// Where the last one of this directory and kind ended.
+    /// At the end of the last listing of this directory and kind.
     Last,
-    /// At a cookie of no scan.
+    /// At an invented cookie.
     Anywhere(u64),
-    /// With a verifier of no scan.
+    /// With an invented verifier.
     OtherVerifier,
 }
 
@@ -100,7 +100,7 @@ pub(crate) enum Act {
     Access(Object, u32),
     Readlink(Object),
     Read(Object, u64, u32),
-    /// Offset, length, and how much more the count says.
+    /// Offset, length, and the excess of the count over the length.
     Write(Object, u64, u32, u32, stable_how),
     Create(Object, Text, How),
     Mkdir(Object, Text, Changes),
@@ -121,10 +121,10 @@ pub(crate) enum Act {
     Restart,
 }
 
-/// A numbered step of one of the users.
+/// A numbered step of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Its number in the run, from 1.
+    /// Number of the step in the run, from 1.
     pub number: usize,
     pub user: usize,
     pub act: Act,
@@ -136,7 +136,7 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// What a step writes: bytes that tell which step it was.
+/// The data of a WRITE: bytes that identify the step.
 pub(crate) fn payload(number: usize, length: u32) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
     sim::Prng::new(number as u64).fill(&mut bytes);

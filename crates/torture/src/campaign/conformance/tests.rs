@@ -1,4 +1,4 @@
-//! What passes although something is wrong proves nothing: replies are falsified, word by word.
+//! Falsifies replies, word by word: a check that passes wrong replies proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::step::Act;
 use crate::explore::design::Design;
 use crate::protocol::{Answer, Response};
 
-/// Words of a reply that are falsified at most.
+/// The most words of a reply to falsify.
 const WORDS: usize = 200;
-/// Steps in which the reference learns what the server has chosen for good.
+/// Steps in which the reference learns the values that the server chooses once.
 const LEARNING: usize = 200;
 
-/// Replies that were falsified, and those of them that were believed.
+/// Falsified replies, and those of them that passed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Believed {
     falsified: u64,
@@ -56,12 +56,12 @@ fn falsify(seed: u64, steps: usize, mask: u32) -> BTreeMap<u32, Believed> {
     counts
 }
 
-/// Procedures of which no word is the server's to choose. In the others are handles and file
-/// numbers that are seen for the first time, sizes of directories, cookies, how much is free.
+/// Procedures with no word that the server may choose. The others return handles and file numbers
+/// seen for the first time, sizes of directories, cookies, free space.
 const WITHOUT_CHOICES: [u32; 10] = [1, 2, 3, 4, 5, 6, 7, 19, 20, 21];
-/// Turns a time into none, or into one of another year.
+/// Turns a time into an invalid one, or into one of another year.
 const FAR: u32 = 1 << 30;
-/// Turns a time into one that may be of the same call.
+/// Turns a time into one that may belong to the same call.
 const NEAR: u32 = 1;
 
 #[test]

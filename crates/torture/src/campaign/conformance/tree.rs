@@ -1,9 +1,8 @@
 //! The file system as RFC 1813 and the manual pages of UNIX describe it: a tree in memory.
 //!
 //! It knows nothing of disks, and shares no code with the engine. Each verb either changes the tree
-//! or gives *all* the reasons for which it may be refused: where several hold at once the protocol
-//! does not say which of them a client is told, so any will do. A verb that is refused changes
-//! nothing.
+//! or returns *all* the reasons to refuse it: if several hold at once the protocol does not say
+//! which of them the server reports, so any will do. A refused verb changes nothing.
 //!
 //! Times are rules: a verb says which of them become *now*; see [`Stamp`].
 
@@ -14,13 +13,13 @@ use nfs3_types::nfs3::{ftype3, nfsstat3};
 use super::content::Content;
 use super::stamp::Stamp;
 
-/// Why something is refused: any of these.
+/// The reasons to refuse a verb: any of these is right.
 pub(crate) type Why = Vec<nfsstat3>;
 
 /// The name of a directory entry.
 pub(crate) type Name = Vec<u8>;
 
-/// What a file holds, by its kind.
+/// The contents of a file, by its kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Regular(Content),
@@ -37,31 +36,31 @@ pub(crate) struct Node {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Names that point at it; none once it is gone.
+    /// The link count; 0 once the file is deleted.
     pub links: u32,
     pub atime: Stamp,
     pub mtime: Stamp,
     pub ctime: Stamp,
-    /// The directory that holds it, if it is a directory.
+    /// The parent directory, if it is a directory.
     pub parent: usize,
-    /// The 64 bits of the exclusive CREATE that made it.
+    /// The verifier of the exclusive CREATE that made it.
     pub verifier: Option<[u8; 8]>,
     /// The number of the step that made it.
     pub slot: usize,
-    /// What the server has told of it, which it may choose but not change.
+    /// Attributes that the server may choose but not change, as reported so far.
     pub told: Told,
 }
 
-/// What only the server knows of a file.
+/// Attributes of a file that only the server knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     pub handle: Option<Vec<u8>>,
     pub fileid: Option<u64>,
-    /// The size of a directory, as long as no entry changes.
+    /// The size of a directory, until an entry changes.
     pub size: Option<u64>,
 }
 
-/// The tree.
+/// The file system.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub nodes: Vec<Node>,
@@ -71,12 +70,12 @@ pub(crate) struct Tree {
 /// The root directory.
 pub(crate) const ROOT: usize = 0;
 
-/// Collects reasons.
+/// Collects reasons to refuse a verb.
 #[derive(Default)]
 pub(crate) struct Reasons(Why);
 
 impl Reasons {
-    /// Notes statuses that a refusal may have when something holds.
+    /// Adds statuses that a refusal may have if a condition holds.
     pub(crate) fn when(&mut self, holds: bool, statuses: &[nfsstat3]) -> &mut Self {
         if holds {
             self.0.extend(statuses);
@@ -89,7 +88,7 @@ impl Reasons {
         if self.0.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.0)) }
     }
 
-    /// What is wrong with a name as such (RFC 1813, section 3.2).
+    /// Checks a name by itself (RFC 1813, section 3.2).
     pub(crate) fn name(&mut self, name: &[u8]) -> &mut Self {
         self.when(name.is_empty(), &[nfsstat3::NFS3ERR_ACCES])
             .when(name.iter().any(|byte| matches!(byte, 0 | b'/')), &[nfsstat3::NFS3ERR_INVAL])
@@ -118,7 +117,7 @@ impl Node {
         matches!(self.body, Body::Directory(_))
     }
 
-    /// Length in bytes; of a directory that is up to the server.
+    /// Length in bytes; the server chooses that of a directory.
     pub(crate) fn size(&self) -> Option<u64> {
         match &self.body {
             Body::Regular(content) => Some(content.size()),
@@ -150,12 +149,12 @@ impl Tree {
         Self { nodes: vec![root], max_file_size }
     }
 
-    /// The files that are there.
+    /// The files that exist.
     pub(crate) fn live(&self) -> impl Iterator<Item = (usize, &Node)> {
         self.nodes.iter().enumerate().filter(|(_, node)| node.links > 0)
     }
 
-    /// What a name names, "." and ".." too.
+    /// The file under a name, "." and ".." included.
     pub(crate) fn child(&self, directory: usize, name: &[u8]) -> Option<usize> {
         match name {
             b"." => Some(directory),
@@ -164,7 +163,7 @@ impl Tree {
         }
     }
 
-    /// All names of a directory with what they name.
+    /// All names of a directory with their files.
     pub(crate) fn listing(&self, directory: usize) -> BTreeMap<Name, usize> {
         let mut listing = self.nodes[directory].entries().cloned().unwrap_or_default();
         listing.insert(b".".to_vec(), directory);
@@ -183,7 +182,7 @@ impl Tree {
         true
     }
 
-    /// The entries of a directory, which are about to change.
+    /// The entries of a directory, for a change.
     pub(crate) fn change_entries(&mut self, directory: usize) -> &mut BTreeMap<Name, usize> {
         let node = &mut self.nodes[directory];
         (node.mtime, node.ctime) = (Stamp::Now, Stamp::Now);
@@ -194,21 +193,21 @@ impl Tree {
         }
     }
 
-    /// A name of something that is no directory has gone.
+    /// Drops a name of a file that is not a directory.
     pub(crate) fn drop_link(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.links -= 1;
         node.ctime = Stamp::Now;
     }
 
-    /// A directory has gone from its parent.
+    /// Removes a directory from its parent.
     pub(crate) fn drop_directory(&mut self, node: usize) {
         let parent = self.nodes[node].parent;
         self.nodes[node].links = 0;
         self.nodes[parent].links -= 1;
     }
 
-    /// The call that is under way has ended: what is *now* was between these two times.
+    /// Ends the call in progress: *now* was between these two times.
     pub(crate) fn settle(&mut self, from: (u32, u32), to: (u32, u32)) {
         for node in &mut self.nodes {
             for stamp in [&mut node.atime, &mut node.mtime, &mut node.ctime] {

@@ -12,7 +12,7 @@ use crate::protocol::User;
 
 /// The longest target of a symbolic link.
 const MAX_TARGET: usize = 4095;
-/// What a link may be told that only files may have: programs expect EPERM, the protocol allows it.
+/// Refusals of a LINK to anything but a file: programs expect EPERM, the protocol allows it.
 const NO_LINKS: &[nfsstat3] = &[NFS3ERR_PERM, NFS3ERR_ISDIR, NFS3ERR_INVAL];
 
 fn is_dot(name: &[u8]) -> bool {
@@ -20,7 +20,7 @@ fn is_dot(name: &[u8]) -> bool {
 }
 
 impl Tree {
-    /// What is wrong with data of something that is no regular file.
+    /// Refusals of data calls on anything but a regular file.
     fn not_regular(&self, node: usize) -> &'static [nfsstat3] {
         match self.nodes[node].kind() {
             ftype3::NF3REG => &[],
@@ -29,7 +29,7 @@ impl Tree {
         }
     }
 
-    /// A directory in which `who` may look for a legal name.
+    /// Checks a directory in which `who` may look up a legal name.
     fn enter(&self, reasons: &mut Reasons, who: &User, directory: usize) -> Result<(), Why> {
         let node = &self.nodes[directory];
         reasons.when(!node.is_directory(), &[NFS3ERR_NOTDIR]);
@@ -80,13 +80,13 @@ impl Tree {
         Ok(())
     }
 
-    /// Sets what may be set, with all that follows from it.
+    /// Sets the permitted attributes, with all consequences.
     fn apply(&mut self, who: &User, node: usize, changes: &Changes) {
         if *changes == Changes::default() {
             return;
         }
         let node = &mut self.nodes[node];
-        node.verifier = None; // of an exclusive creation: it is no more as that has left it
+        node.verifier = None; // the file is no longer as the exclusive creation left it
         let (root, directory) = (rights::is_root(who), node.is_directory());
         let mut mode = changes.mode.map_or(node.mode, |mode| mode & 0o7777);
         if changes.mode.is_some() && !root {
@@ -108,7 +108,7 @@ impl Tree {
         node.ctime = Stamp::Now;
     }
 
-    /// How many bytes are read.
+    /// Returns the number of bytes that are read.
     pub(crate) fn read(
         &mut self,
         who: &User,
@@ -202,7 +202,7 @@ impl Tree {
         }
     }
 
-    /// CREATE of a name that is there.
+    /// CREATE of an existing name.
     fn create_again(&mut self, who: &User, node: usize, how: &How) -> Result<usize, Why> {
         let file = &self.nodes[node];
         let regular = file.kind() == ftype3::NF3REG;
@@ -273,14 +273,14 @@ impl Tree {
         reasons
             .when(!special, &[NFS3ERR_BADTYPE])
             .when(is_device && !rights::is_root(who), &[NFS3ERR_PERM]);
-        // What cannot be made has no attributes along with it.
+        // A node that MKNOD cannot make has no attributes in its call.
         let attributes = if special { changes } else { Changes::default() };
         self.check_new(&mut reasons, who, place, &attributes)?;
         let device = if is_device { device } else { (0, 0) };
         self.make(who, place, Body::Special(kind, device), &changes, slot)
     }
 
-    /// Whether a name is free, and legal.
+    /// Checks that a name is legal and not in use.
     fn check_new(
         &self,
         reasons: &mut Reasons,
@@ -296,8 +296,8 @@ impl Tree {
         reasons.when(exists, &[NFS3ERR_EXIST]).when(!writes, &[NFS3ERR_ACCES]).judge()
     }
 
-    /// Makes a file under a name that is free. It belongs to its maker, or to the user that the
-    /// superuser names, and to the group of the directory, or to a group of the maker's.
+    /// Makes a file under an unused name. Its owner is the maker, or the user that the superuser
+    /// names; its group is that of the directory, or one of the maker's.
     fn make(
         &mut self,
         who: &User,
@@ -319,7 +319,7 @@ impl Tree {
         self.nodes.push(Node::new(body, mode, owner, slot));
         let node = self.nodes.len() - 1;
         self.change_entries(directory).insert(name.to_vec(), node);
-        // The rest is a SETATTR of the maker.
+        // The rest is a SETATTR by the maker.
         let size = changes.size.filter(|&size| size > 0);
         let Changes { atime, mtime, .. } = *changes;
         self.apply(who, node, &Changes { size, atime, mtime, ..Changes::default() });
@@ -334,7 +334,7 @@ fn tame(who: &User, mode: u32, gid: u32) -> u32 {
 }
 
 impl Changes {
-    /// Whether it has a time that is none.
+    /// Whether it has an invalid time.
     pub(crate) fn has_bad_time(&self) -> bool {
         [self.atime, self.mtime].iter().any(|when| matches!(when, When::At((_, 1_000_000_000..))))
     }
@@ -350,7 +350,7 @@ impl When {
     }
 }
 
-/// READDIR needs the right to read.
+/// READDIR needs read permission.
 pub(crate) fn check_listing(who: &User, directory: &Node) -> Result<(), Why> {
     let mut reasons = Reasons::default();
     reasons.when(!directory.is_directory(), &[NFS3ERR_NOTDIR]);
@@ -358,7 +358,7 @@ pub(crate) fn check_listing(who: &User, directory: &Node) -> Result<(), Why> {
     reasons.judge()
 }
 
-/// Names in two places, taken away and given.
+/// Verbs that remove and add names in two directories.
 impl Tree {
     pub(crate) fn remove(&mut self, who: &User, directory: usize, name: &[u8]) -> Result<(), Why> {
         let mut reasons = Reasons::default();
@@ -404,7 +404,7 @@ impl Tree {
     ) -> Result<(), Why> {
         let mut reasons = Reasons::default();
         reasons.when(self.nodes[node].is_directory(), NO_LINKS);
-        // Whether a directory can be linked does not depend on where to.
+        // Whether a directory can be linked does not depend on the target directory.
         let refused = self.check_new(&mut reasons, who, (directory, name), &Changes::default());
         refused?;
         self.change_entries(directory).insert(name.to_vec(), node);
@@ -451,7 +451,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Where the protocol asks for NFS3ERR_EXIST, rename(2) knows better words; both will do.
+    /// Where the protocol asks for NFS3ERR_EXIST, rename(2) has more precise errors; both will do.
     fn check_rename(
         &self,
         who: &User,

@@ -1,4 +1,4 @@
-//! The disks that are tried: one, or a set.
+//! The devices under test: one disk, or a set.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,28 +15,28 @@ use super::model::Contents;
 use super::workload::UNIT;
 use crate::explore::device::Device;
 
-/// What disks are full of at first.
+/// The initial bytes of new disks.
 const RUBBISH: u8 = 0xee;
-/// Stripes of a set that is tried.
+/// Stripes of a tested set.
 const ROWS: u64 = 3;
-/// Mark of the first story that the outside was told; each has the next.
+/// Mark of the first witness handed out; each later one has the next number.
 const TOLD: u64 = 1000;
 
-/// What a set of so many disks is like at first: its content is that of version 0.
+/// The initial state of a device: its content is that of version 0.
 pub(super) struct Base {
     pub(super) device: Device,
     pub(super) images: Vec<Image>,
     pub(super) size: u64,
-    /// Where members hold data, and what says which it is, in bytes: all that has checksums.
+    /// Byte ranges of members that have checksums: the data, and the tables behind it.
     pub(super) summed: Vec<Range<u64>>,
-    /// What it may hold.
+    /// The bytes of each version.
     pub(super) contents: Contents,
-    /// What is known outside of it.
+    /// The witness, kept outside of the set.
     pub(super) witness: Option<Witness>,
 }
 
 impl Base {
-    /// A new one, which holds `content` from its beginning; or a set that was never written.
+    /// A new device that holds `content` from its beginning; or a set that was never written.
     pub(super) fn new(
         device: Device,
         disks: usize,
@@ -83,7 +83,7 @@ impl Base {
         Self { device, images, size, summed, contents, witness }
     }
 
-    /// The same when a member has been lost, and a disk that holds nothing is in its place.
+    /// The same after the loss of a member, with a blank disk in its place.
     pub(super) fn without(&self, slot: usize) -> Self {
         let executor = Executor::new(2);
         let mut left: Vec<Option<Image>> = self.images.iter().cloned().map(Some).collect();
@@ -104,10 +104,10 @@ impl Base {
         Self { device: *device, images, size: *size, summed, contents, witness }
     }
 
-    /// Whether what the members hold comes to zeros, or is the same on each.
+    /// Checks that the units of each stripe add up to zeros, or are the same on each member.
     ///
     /// # Errors
-    /// The first stripe that is not so.
+    /// The first stripe that is inconsistent.
     pub(super) fn fits_together(
         &self,
         set: &Set,
@@ -138,27 +138,27 @@ impl Base {
         Ok(())
     }
 
-    /// The disks of a world that hold these images; those that are lost hold none.
+    /// The disks of a world with these images; a lost disk has none.
     pub(super) fn disks(executor: &Executor, images: &[Option<Image>]) -> Vec<Option<Rc<Disk>>> {
         let new = |image: &Option<Image>| image.clone().map(|image| Disk::new(executor, image));
         images.iter().map(new).collect()
     }
 }
 
-/// A device that was opened.
+/// An opened device.
 pub(super) struct Opened {
     pub(super) device: Rc<dyn BlockDevice>,
-    /// The same, if it is a set.
+    /// The device as a set, if it is one.
     pub(super) set: Option<Rc<Set>>,
-    /// The stories that the outside was told meanwhile.
+    /// The witnesses handed out since it was opened.
     told: Rc<RefCell<Vec<Witness>>>,
-    /// It is a set, and all of its members were in when it was opened.
+    /// It is a set, and all members were in when it was opened.
     pub(super) is_whole: bool,
 }
 
 impl Opened {
-    /// The stories that the outside was told, by the trace of the first disk that was there, with
-    /// the serial numbers of these events.
+    /// The witnesses handed out, with the serial numbers of these events, by the trace of the first
+    /// disk that was there.
     pub(super) fn told_in(&self, trace: &Trace) -> Vec<(u64, Witness)> {
         let told = self.told.borrow();
         let events = trace.events().iter();
@@ -174,7 +174,7 @@ impl Opened {
     }
 }
 
-/// Opens what is on disks.
+/// Opens the device on these disks.
 pub(super) async fn open(
     base: &Base,
     disks: &[Option<Rc<Disk>>],

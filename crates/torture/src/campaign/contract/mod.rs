@@ -1,17 +1,17 @@
-//! The contract of a device, held against plain disks and sets of them at every cut.
+//! Checks the contract of a device on plain disks and sets at every cut.
 //!
 //! A workload is two writes, of every shape that matters to a set: less than a unit, across units,
-//! a stripe in part and in full, more than one, over each other; with a flush between them, through
-//! or at once; now and then with a member that fails, or of what was discarded. It is recorded, and
-//! cut at each event. What each member has not made durable is lost, kept or torn apart from the
-//! others, and then any one member is lost besides. What comes back has to obey the contract
-//! ([`model`]): each sector is old or new, and new where an answer covers it; then what members
-//! have fits together, and everything is durable. Returns are cut as well.
+//! a partial and a full stripe, more than one, over each other; with a flush between them, through
+//! or at once; now and then with a member that fails, or over a discarded range. Its run is
+//! recorded and cut at each event. Writes that a member has not made durable are lost, kept or torn
+//! apart from the others, and then any one member is lost besides. The recovered device must obey
+//! the contract ([`model`]): each sector is old or new, and new where an answer covers it; then the
+//! members are consistent, and everything is durable. Recoveries are cut as well.
 //!
-//! Sets that meet two faults at once are a campaign of their own: [`two_faults`].
+//! Sets that meet two faults at once are a separate campaign: [`two_faults`].
 //!
 //! # A failure
-//! names the workload and the cut, with the line that tries that workload alone.
+//! names the workload and the cut, with the line that repeats that workload alone.
 
 mod devices;
 mod model;
@@ -28,8 +28,8 @@ use workload::Workload;
 
 /// The word of a case: the seed of the losses, and the workload.
 pub(super) const WORD: &str = "contract";
-/// Of so many workloads one is tried, in the full form and in the short one; which, the seed says:
-/// so many seeds in a row have tried all.
+/// One workload in this many is tried, in the full form and in the short one; the seed says which:
+/// as many seeds in a row try all.
 const ONE_OF: (usize, usize) = (10, 347);
 
 /// The campaign.
@@ -43,7 +43,7 @@ pub fn contract(options: &Options) -> Outcome {
     };
     let all = workload::all(options.design.device()).into_iter();
     let all: Vec<Workload> = all.skip(options.seed as usize % one_of).step_by(one_of).collect();
-    // A workload of a set may take a minute: the time ends inside of it.
+    // A workload of a set may take a minute, so the time limit also applies inside a workload.
     let end = End::of(options);
     let search = || Search::new(options.full, options.seed).until(end);
     spend_on_list(options, &all, search, |search, workload| {
@@ -54,14 +54,14 @@ pub fn contract(options: &Options) -> Outcome {
 /// One workload in this thread, by its name, in the full form.
 ///
 /// # Errors
-/// That there is none of that name.
+/// There is none of that name.
 pub fn named(options: &Options, name: &str) -> Result<Outcome, String> {
     let workload = workload::named(options.design.device(), name)?;
     let found = Search::thorough(options.seed).try_one(&workload);
     Ok(told(options.design, options.seed, found, &workload))
 }
 
-/// The workload that shows what is planted in this thread in the shortest time.
+/// The workload that shows the bug planted in this thread in the shortest time.
 #[cfg(feature = "planted-bugs")]
 pub(super) fn quickest(options: &Options, seconds: u64) -> Option<String> {
     use super::budget::now;
@@ -89,7 +89,7 @@ fn told(design: Design, seed: u64, outcome: Outcome, workload: &Workload) -> Out
     Outcome { violations: outcome.violations.iter().map(told).collect(), ..outcome }
 }
 
-/// Tries a workload again.
+/// Replays a workload.
 ///
 /// # Errors
 /// Why the line names none.

@@ -1,9 +1,8 @@
-//! What the contract allows at a cut.
+//! The contents that the contract allows at a cut.
 //!
-//! Every sector shows a *version*: that of the beginning, or that of one of the writes. A write
-//! that no flush covers may be there or not, sector by sector. One that is covered has to be there,
-//! or a later one that may be. Of what was discarded any bytes may be there, until a write to it is
-//! covered.
+//! Every sector shows a *version*: the initial one, or that of one of the writes. A write that no
+//! flush covers may be there or not, sector by sector. A covered one must be there, or a later one
+//! that may be. A discarded range may hold any bytes, until a write to it is covered.
 
 use sim::{Event, Mark, Trace};
 
@@ -11,7 +10,7 @@ use super::workload::Workload;
 
 /// Bytes of a sector.
 pub(super) const SECTOR: u64 = 512;
-/// Beside the versions that a sector may show: it may show anything.
+/// Beside the versions that a sector may show: any bytes are allowed.
 const ANYTHING: u8 = 1 << 7;
 
 /// Calls of a workload, each with a mark when it is issued and one when it is answered.
@@ -20,17 +19,17 @@ pub(super) enum Call {
     /// A write, by its number.
     Write(usize),
     Flush,
-    /// Of the range of a write, by its number.
+    /// A discard of the range of a write, by the write's number.
     Discard(usize),
 }
 
-/// What is written to a sector by a version: 0 is what was there at first, which is zeros of a set
-/// that was never written.
+/// The bytes of a sector in a version. Version 0 is the initial content: zeros in a set that was
+/// never written.
 fn content(version: u8, sector: u64, is_fresh: bool) -> [u8; SECTOR as usize] {
     if version == 0 && is_fresh {
         return [0; SECTOR as usize];
     }
-    // Zeros are written now and then: what is lost must not look like them.
+    // Writes zeros now and then: lost data must not look like them.
     if version == 2 && sector.is_multiple_of(3) {
         return [0; SECTOR as usize];
     }
@@ -54,14 +53,14 @@ pub(super) fn bytes(version: u8, at: u64, length: u64) -> Vec<u8> {
 pub(super) struct Contents([Vec<u8>; 3]);
 
 impl Contents {
-    /// Of a device of so many bytes.
+    /// Contents of a device of `size` bytes.
     pub(super) fn new(size: u64, is_fresh: bool) -> Self {
         let sectors = || 0..size / SECTOR;
         let all = |version| sectors().flat_map(move |sector| content(version, sector, is_fresh));
         Self([0, 1, 2].map(|version| all(version).collect()))
     }
 
-    /// Which versions each sector may show, bit by bit.
+    /// The versions that each sector may show, bit by bit.
     pub(super) fn shown(&self, bytes: &[u8]) -> Vec<u8> {
         let sectors = bytes.chunks(SECTOR as usize).enumerate();
         let shown = sectors.map(|(number, sector)| {
@@ -88,7 +87,8 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Of the marks in a trace: call `n` is issued with `2 n` and answered with `2 n + 1`.
+    /// Builds the timeline from the marks in a trace: call `n` is issued with `2 n` and answered
+    /// with `2 n + 1`.
     pub(super) fn new(
         workload: &Workload,
         calls: &[Call],
@@ -106,8 +106,8 @@ impl Timeline {
         Self { calls, is_through, writes: workload.writes }
     }
 
-    /// For each sector, bit by bit, the versions that it may show when the power goes before the
-    /// event with this serial.
+    /// For each sector, bit by bit, the versions that it may show after a cut before the event with
+    /// this serial.
     pub(super) fn allowed(&self, serial: u64, sectors: u64) -> Vec<u8> {
         let before = |time: Option<u64>| time.filter(|&time| time < serial);
         let issued = |pick: fn(Call) -> Option<usize>| -> Vec<(usize, Span)> {
@@ -140,7 +140,7 @@ impl Timeline {
                 };
                 let here: Vec<&(usize, Span)> =
                     writes.iter().filter(|(number, _)| covers(*number)).collect();
-                // A version is out when a durable write came after it.
+                // A version is excluded once a durable write came after it.
                 let is_over = |answered: Option<u64>| {
                     here.iter().any(|(_, later)| {
                         let follows = answered.is_some_and(|time| later.issued > Some(time));
@@ -160,10 +160,10 @@ impl Timeline {
     }
 }
 
-/// Whether sectors show what they may.
+/// Whether sectors show allowed versions.
 ///
 /// # Errors
-/// The first that does not, in words.
+/// The first sector that does not.
 pub(super) fn judge(shown: &[u8], allowed: &[u8]) -> Result<(), String> {
     for (sector, (&shown, &allowed)) in shown.iter().zip(allowed).enumerate() {
         if shown & allowed == 0 && allowed & ANYTHING == 0 {

@@ -1,4 +1,4 @@
-//! Runs a workload, and tries what cuts leave of it.
+//! Runs a workload, and tries the states that its cuts leave.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -21,39 +21,39 @@ use crate::campaign::budget::End;
 use crate::explore::Counts;
 use crate::explore::device::Device;
 
-/// So many pending writes at most are lost and kept in every subset, in the full form and in the
-/// short one.
+/// Most pending writes that are lost and kept in every subset, in the full form and in the short
+/// one.
 const SUBSETS: (usize, usize) = (6, 4);
-/// Choices by chance at a cut with more, in the full form and in the short one.
+/// Random choices at a cut with more, in the full form and in the short one.
 const BY_CHANCE: (usize, usize) = (24, 6);
-/// Of so many images one is returned from with cuts.
+/// One image in this many has its recovery cut.
 const CUT_RETURNS: (u128, u128) = (48, 40);
 /// The same of a workload that is tried alone.
 const THOROUGH: u128 = 8;
 
-/// Of so many images one is returned from once more after a member has rotted, in the full form
-/// and in the short one.
+/// One image in this many is recovered once more after a member has rotted, in the full form and in
+/// the short one.
 const ROTTEN: (u128, u128) = (8, 3);
-/// After one of so many returns a member catches up that is there and out.
+/// After one recovery in this many, a member that is present but out catches up.
 const CATCH_UP: u64 = 20;
 /// Bytes of a block that rots.
 const BLOCK: u64 = 4096;
 
-/// A run that was recorded.
+/// A recorded run.
 struct Run {
     timeline: Timeline,
     traces: Vec<Trace>,
-    /// Stories that the outside was told, and when.
+    /// The witnesses handed out, and when.
     told: Vec<(u64, Witness)>,
 }
 
-/// What a return made of images: the versions that it shows.
+/// The versions that a recovered device shows.
 type Returned = Result<Rc<Vec<u8>>, String>;
 
-/// See the module's prose.
+/// The search: see the module.
 pub(super) struct Search {
     is_full: bool,
-    /// Of so many images one is returned from with cuts.
+    /// One image in this many has its recovery cut.
     cut_returns: u128,
     seed: u64,
     end: End,
@@ -66,12 +66,12 @@ impl Search {
         Self { is_full, cut_returns, seed, end: End::default(), bases: Vec::new() }
     }
 
-    /// The same, which ends inside of a workload when the time is spent.
+    /// Stops inside a workload when the time is spent.
     pub(super) fn until(self, end: End) -> Self {
         Self { end, ..self }
     }
 
-    /// In the full form, with more of the returns cut.
+    /// A search in the full form, with more of the recoveries cut.
     pub(super) fn thorough(seed: u64) -> Self {
         Self { cut_returns: THOROUGH, ..Self::new(true, seed) }
     }
@@ -87,7 +87,7 @@ impl Search {
         base
     }
 
-    /// Tries a workload at all cuts, or at those for which there is time: a remark says so.
+    /// Tries a workload at all cuts, or at as many as the time allows: a remark says so.
     pub(super) fn try_one(&mut self, workload: &Workload) -> Outcome {
         let mut base = self.base(workload);
         if workload.pattern == Pattern::Rebuilt {
@@ -107,7 +107,7 @@ impl Search {
         outcome
     }
 
-    /// Whether there was time for all cuts.
+    /// Tries the cuts of a run. Returns whether there was time for all.
     fn cut_all(
         &self,
         base: &Base,
@@ -130,7 +130,7 @@ impl Search {
             let cut: Vec<&Platter> = (0..run.traces.len()).map(at).collect();
             let allowed = run.timeline.allowed(serial, base.size / SECTOR);
             let witness = witness_at(serial, &run.told).or_else(|| base.witness.clone());
-            // Of a set that has lost a member none but that one may be missing.
+            // If the set has lost a member, no other one may be missing.
             let losable = match workload.failure {
                 _ if base.device == Device::Plain => Vec::new(),
                 Some(failure) => vec![failure.member],
@@ -158,7 +158,7 @@ struct Moment<'m> {
     witness: Option<Witness>,
     /// Disks of which any one may be lost with the power.
     losable: Vec<usize>,
-    /// How many returns there were.
+    /// The number of recoveries so far.
     returns: &'m Cell<u64>,
 }
 
@@ -183,7 +183,7 @@ impl Moment<'_> {
             if !tried.insert(prints.clone()) {
                 continue;
             }
-            // In the short form one of them by turns.
+            // The short form tries one of them in turn.
             let turn = tried.len() % self.losable.len().max(1);
             let is_tried = |(place, _): &(usize, &usize)| search.is_full || *place == turn;
             let lost =
@@ -229,7 +229,7 @@ impl Moment<'_> {
         Ok(())
     }
 
-    /// Fates of what is pending on each disk.
+    /// Fates of the pending writes on each disk.
     fn choices(&self, is_full: bool, prng: &mut Prng) -> Vec<Vec<Choice>> {
         let sectors: Vec<Vec<usize>> = self
             .cut
@@ -279,7 +279,8 @@ impl Moment<'_> {
         fates.into_iter().map(apart).collect()
     }
 
-    /// Returns from images; perhaps it is cut, and returns once more, at each of its events.
+    /// Recovers images; if `is_cut`, cuts the recovery at each of its events and recovers once
+    /// more.
     fn returns(
         &self,
         images: &[Option<Image>],
@@ -322,7 +323,8 @@ impl Moment<'_> {
         Ok(shown)
     }
 
-    /// Returns once more after one member has rotted: that shows the same, and all is mended.
+    /// Recovers once more after one member has rotted: the content is the same, and all is
+    /// repaired.
     fn returns_rotten(
         &self,
         mut images: Vec<Option<Image>>,
@@ -360,8 +362,8 @@ impl Moment<'_> {
         self.return_of(images, is_recorded, false)
     }
 
-    /// Opens what is left, reads all of it, and looks whether what the members have fits together
-    /// and its checksums.
+    /// Opens the device, reads all of it, and checks that its members are consistent and its
+    /// checksums match.
     fn return_of(
         &self,
         images: &[Option<Image>],
@@ -378,7 +380,7 @@ impl Moment<'_> {
             let opened = open(self.base, &disks, self.witness.clone(), &runtime).await?;
             let room = Buffer::zeroed(self.base.size as usize);
             let read = opened.device.read(0, room).await.map_err(|error| error.to_string())?;
-            // What is recorded is what every start does.
+            // A recorded recovery does only what every start does.
             if let Some(set) = opened.set.as_ref().filter(|_| !is_recorded) {
                 scrub(set, is_rotten).await?;
                 let turn = self.returns.replace(self.returns.get() + 1);
@@ -406,19 +408,19 @@ impl Moment<'_> {
     }
 }
 
-/// What came of a return.
+/// Result of a recovery.
 struct Back {
-    /// Which version each sector shows.
+    /// The versions that each sector shows.
     shown: Rc<Vec<u8>>,
-    /// What happened to each disk, if that was recorded.
+    /// The trace of each disk, if it was recorded.
     traces: Vec<Option<Trace>>,
     told: Vec<(u64, Witness)>,
     /// All members are in.
     is_whole: bool,
 }
 
-/// Looks at all of a set by its checksums: there is something to mend only if it has rotted, and
-/// then once; and they are known.
+/// Scrubs a set: there is something to repair only if a block has rotted, and then only once; and
+/// all checksums are known.
 async fn scrub(set: &Set, is_rotten: bool) -> Result<(), String> {
     if is_rotten {
         set.scrub(|_, _, _| ()).await.map_err(|error| error.to_string())?;
@@ -432,7 +434,8 @@ async fn scrub(set: &Set, is_rotten: bool) -> Result<(), String> {
     }
 }
 
-/// Makes a member up to date that is there and out. Whether there was one, and all are in now.
+/// Brings a member that is present but out up to date. Returns whether there was one, and all are
+/// in now.
 async fn catch_up(set: &Set, disks: &[Option<Rc<Disk>>]) -> Result<bool, String> {
     let slots = set.label().slots;
     let is_out = |slot: usize| slots[slot].standing != Standing::InSync;
@@ -443,7 +446,7 @@ async fn catch_up(set: &Set, disks: &[Option<Rc<Disk>>]) -> Result<bool, String>
     rebuilt.map(|()| true).map_err(|error| format!("slot {slot} is not made again: {error}"))
 }
 
-/// The last story that the outside was told before an event.
+/// The last witness handed out before an event.
 fn witness_at(serial: u64, told: &[(u64, Witness)]) -> Option<Witness> {
     let latest = told.iter().rev().find(|(when, _)| *when < serial);
     latest.map(|(_, story)| story.clone())
@@ -465,7 +468,7 @@ async fn in_turn(
     Ok(())
 }
 
-/// Two calls at once.
+/// Makes two calls at once.
 async fn both(
     one: impl Future<Output = Result<(), String>>,
     other: impl Future<Output = Result<(), String>>,
@@ -510,7 +513,7 @@ fn calls_of(pattern: Pattern) -> Vec<Call> {
     }
 }
 
-/// Carries a workload out, and records it.
+/// Runs a workload, and records it.
 fn play(base: &Base, workload: &Workload) -> Result<Run, String> {
     let executor = Executor::new(11);
     let images: Vec<Option<Image>> = base.images.iter().cloned().map(Some).collect();

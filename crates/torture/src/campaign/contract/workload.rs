@@ -1,34 +1,34 @@
-//! What is done to a device: two writes, in many ways.
+//! The calls of a workload: two writes, in many patterns.
 
 use std::fmt;
 
 use crate::explore::device::Device;
 
-/// Bytes of a unit of a set that is tried.
+/// Bytes of a unit of a tested set.
 pub(super) const UNIT: u64 = 4096;
-/// The slot of the member that is made again.
+/// The slot of the member that is rebuilt.
 pub(super) const COMING: usize = 1;
 
-/// How two writes follow each other.
+/// The order of the two writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// One, the other, a flush.
+    /// The first, the second, a flush.
     Flushed,
-    /// One, a flush, the other, a flush.
+    /// The first, a flush, the second, a flush.
     Apart,
     /// Both through, one after the other.
     Through,
     /// Both at once, then a flush.
     Together,
-    /// One; then the other, and a flush at the same time.
+    /// The first; then the second and a flush at the same time.
     Crossed,
-    /// One, the other, a flush, while a member is made again ([`COMING`]).
+    /// The first, the second, a flush, while a member is rebuilt ([`COMING`]).
     Rebuilt,
-    /// One, through; a member fails at the other, and is made again as another.
+    /// The first, through; a member fails at the second, and is rebuilt as another one.
     Returned,
-    /// The same, but it comes back as it went.
+    /// The same, but the member comes back as it left.
     CaughtUp,
-    /// One; nothing is needed where the other goes; the other, a flush.
+    /// The first; a discard of the second's range; the second, a flush.
     Vacated,
 }
 
@@ -38,7 +38,7 @@ impl Pattern {
         matches!(self, Self::Through | Self::Returned | Self::CaughtUp)
     }
 
-    /// Whether a member is made again.
+    /// Whether a member is rebuilt.
     pub(super) fn has_rebuild(self) -> bool {
         matches!(self, Self::Rebuilt | Self::Returned | Self::CaughtUp)
     }
@@ -56,7 +56,7 @@ impl Pattern {
     ];
 }
 
-/// A verb of a member that fails, and its how-manieth call, from which on all do.
+/// The verb that fails on a member, and the number of the call from which on all do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) member: usize,
@@ -64,16 +64,16 @@ pub(super) struct Failure {
     pub(super) nth: u64,
 }
 
-/// See the module's prose.
+/// A workload: see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
     pub(super) device: Device,
     pub(super) disks: usize,
     pub(super) pattern: Pattern,
-    /// Where, and how much, in bytes.
+    /// Offset and length of each write, in bytes.
     pub(super) writes: [(u64, u64); 2],
     pub(super) failure: Option<Failure>,
-    /// Nothing was ever written to the set.
+    /// The set was never written before.
     pub(super) is_fresh: bool,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// Where writes begin and how long they are, of a set with stripes of so many bytes.
+/// Offsets and lengths of writes to a set with stripes of this many bytes.
 fn shapes(stripe: u64) -> Vec<(u64, u64)> {
     let mut shapes = vec![
         (0, 512),
@@ -110,7 +110,7 @@ fn shapes(stripe: u64) -> Vec<(u64, u64)> {
     shapes
 }
 
-/// All that are tried on a device.
+/// All workloads for a device.
 pub(super) fn all(device: Device) -> Vec<Workload> {
     let mut all = Vec::new();
     let sizes: &[usize] = match device {
@@ -155,10 +155,10 @@ pub(super) fn all(device: Device) -> Vec<Workload> {
     all
 }
 
-/// The one of this name.
+/// The workload with this name.
 ///
 /// # Errors
-/// That there is none.
+/// There is none.
 pub(super) fn named(device: Device, name: &str) -> Result<Workload, String> {
     let found = all(device).into_iter().find(|workload| workload.to_string() == name);
     found.ok_or_else(|| format!("no workload of {device} is called {name}"))

@@ -1,4 +1,4 @@
-//! Bounds at their size and one above.
+//! Limits at their value and one above.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,20 +20,20 @@ use super::workload::{Edge, Workload, guest, stranger};
 use crate::calls;
 use crate::protocol::Request;
 
-/// So that a record comes in whole.
+/// Room for a record to arrive whole.
 const ROOM: usize = 256 << 10;
-/// The payload of a WRITE that is placed, and so never stands in the reader.
+/// The payload of a WRITE that goes to its place, and so never stays in the reader.
 const PLACED: u64 = 33 << 10;
 /// The mark of a record, which takes no memory.
 const MARK: usize = 4;
-/// Long enough for what waits for no disk, and too short for one.
+/// Long enough for tasks that wait for no disk, and too short for one that does.
 const MOMENT: Duration = Duration::from_nanos(1);
-/// Clients with as many calls as they may have, and one more.
+/// Clients that each send as many calls as they may have, and one more.
 const CLIENTS: u64 = 3;
-/// One part of turns in so many is for strangers, and one for calls about no volume.
+/// One part of turns in this many is for strangers, and one for calls that concern no volume.
 const SMALL_PART: u32 = 16;
 
-/// Tries a bound.
+/// Tries a limit.
 pub(super) fn play(
     stage: &Stage,
     workload: &Workload,
@@ -52,7 +52,8 @@ fn expect<T: PartialEq + std::fmt::Debug>(what: &str, is: T, should: T) -> Resul
     if is == should { Ok(()) } else { Err(format!("{what}: {is:?} instead of {should:?}")) }
 }
 
-/// A client that sends these and takes what comes, until all is answered. Says when that is.
+/// A client that sends these records and takes replies until all are answered. Returns when it is
+/// done.
 fn sends(
     stage: &Stage,
     crowd: &Crowd,
@@ -88,8 +89,8 @@ fn all_done(lanes: &[(Rc<Lane>, Rc<Cell<bool>>)]) -> Option<()> {
     lanes.iter().all(|(_, done)| done.get()).then_some(())
 }
 
-/// No turn is free: as many calls are read as may be unanswered, and not one more, and what is
-/// held for them is what they are long.
+/// With no free turn, exactly as many calls are read as may be unanswered, and the memory held for
+/// them is their length.
 fn calls_of_a_connection(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), String> {
     let held = stage.executor.block_on(stage.dispatcher.quiesce());
     let most = workload.bounds.calls_per_connection as u64;
@@ -119,7 +120,7 @@ fn calls_of_a_connection(stage: &Stage, workload: &Workload, crowd: &Crowd) -> R
     Ok(())
 }
 
-/// More calls than there are turns: those that change something take them all.
+/// More calls than turns: calls that change something take all turns.
 fn turns(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), String> {
     let most = workload.limits.calls;
     let share = u64::from(most - 2 * (most / SMALL_PART));
@@ -140,8 +141,8 @@ fn turns(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), String
     expect("turns that were taken at most", peak.get(), share)
 }
 
-/// All places are taken by guests that do nothing: a stranger is sent away, the door has room for
-/// so many, and the first of them has a place when a guest has been quiet for long.
+/// Idle guests take all places: a stranger is sent away, the door has room for a fixed number, and
+/// the first of them gets a place when a guest has been quiet for long.
 fn places(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), String> {
     let connect = |address| crowd.ledger.connect(address, Role::Other, ROOM);
     let places = workload.bounds.connections;
@@ -165,8 +166,8 @@ fn places(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), Strin
     Ok(())
 }
 
-/// The longest WRITE is answered, and so is one that asks for more than is moved; a record that
-/// says that it is longer than any is the end.
+/// The longest WRITE is answered, and so is one that asks for more than is moved; a record whose
+/// mark exceeds the longest ends the connection.
 fn longest_record(stage: &Stage, workload: &Workload, crowd: &Crowd) -> Result<(), String> {
     let write = |length: u32| {
         let write =

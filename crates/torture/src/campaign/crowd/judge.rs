@@ -1,6 +1,6 @@
-//! What may be of a crowd: budgets at every step, and at the end turns, waits, places and patience.
+//! Checks of a crowd: budgets at every step, and at the end turns, waits, places and patience.
 //!
-//! All bounds follow from what the door documents: [`TURN_CALLS`] and [`TURN_BYTES`] of a turn,
+//! All bounds follow from the door's documented ones: [`TURN_CALLS`] and [`TURN_BYTES`] of a turn,
 //! [`PATIENCE`] and its beats, [`QUIET`] and [`LEAVING`] of places, and the limits of the server.
 
 use std::time::Duration;
@@ -16,17 +16,17 @@ use super::peer::KEEPS;
 use super::stage::{CACHE_BYTES, Stage};
 use super::workload::{Manner, Occupants, Peer, Scene, Workload, is_guest};
 
-/// What a reader takes in besides the record in front.
+/// Bytes that a reader buffers besides the record being read.
 const STAGING: usize = 64 << 10;
-/// A reply that reserves nothing is no longer.
+/// Longest reply that reserves no memory.
 const SHORT_REPLY: u64 = 1024;
-/// Bytes that a call has a disk read or write besides its payload, at most: inodes, maps, a chunk
-/// of a directory, groups, an entry of the log, each as a block.
+/// Most disk bytes of a call besides its payload: inodes, maps, a chunk of a directory, groups, an
+/// entry of the log, each as a block.
 const BESIDE_PAYLOAD: u64 = 128 << 10;
-/// How long the disk may take for what one call waits for, with those that come before it.
+/// Most time of the disk for one call, including earlier ones in the queue.
 const DISK: Duration = Duration::from_millis(500);
 
-/// What is wrong at this step.
+/// Checks the limits at this step.
 pub(super) fn look(stage: &Stage, workload: &Workload) -> Result<(), String> {
     let (limits, bounds) = (workload.limits, workload.bounds);
     let (requests, replies) = stage.dispatcher.under_way();
@@ -58,11 +58,11 @@ fn arriving(workload: &Workload) -> u64 {
     workload.limits.request_memory / 4 * 3
 }
 
-/// By the count of its pipes alone.
+/// Checks a lane by the counts of its pipes alone.
 fn of_lane(lane: &Lane, workload: &Workload) -> Option<String> {
     let most = workload.bounds.calls_per_connection as u64;
     let (calls, replies) = lane.counts();
-    // What stands in the reader is read and no call yet.
+    // Records in the reader are read, but are not calls yet.
     let staged = (STAGING / lane.shortest.get().min(STAGING)) as u64 + 1;
     if calls > replies + most + staged {
         let waiting = calls - replies;
@@ -73,7 +73,7 @@ fn of_lane(lane: &Lane, workload: &Workload) -> Option<String> {
     (held > room).then(|| format!("{}: {held} bytes of replies not taken", lane.address))
 }
 
-/// What is wrong when all clients have gone.
+/// Checks after all clients have gone.
 pub(super) fn at_end(stage: &Stage, workload: &Workload) -> Result<(), String> {
     for turn in &*stage.ledger.turns.borrow() {
         of_turn(turn, workload).map_err(|reason| format!("{reason}: {turn:?}"))?;
@@ -88,7 +88,7 @@ pub(super) fn at_end(stage: &Stage, workload: &Workload) -> Result<(), String> {
     given_back(stage)
 }
 
-/// Everything has been given back.
+/// Checks that all memory, turns and places were returned.
 fn given_back(stage: &Stage) -> Result<(), String> {
     let (requests, replies) = stage.dispatcher.under_way();
     let (occupants, at_door) = stage.door.occupants();
@@ -109,13 +109,14 @@ fn given_back(stage: &Stage) -> Result<(), String> {
     left.map_or(Ok(()), |lane| Err(format!("{} is not hung up", lane.address)))
 }
 
-/// Between a quiet client's call and its answer each other connection has one turn, where nothing
-/// has to be waited for.
+/// Between a quiet client's call and its answer each other connection has one turn, if no call has
+/// to wait for memory or turns.
 fn of_turn(turn: &QuietTurn, workload: &Workload) -> Result<(), String> {
     let most = workload.bounds.calls_per_connection as u64;
     let (mut calls, mut waits) = (TURN_CALLS as u64, DISK);
     if workload.scene != Scene::Flood {
-        // Its turns, and the memory of a peer that owes, each once; others have what they hold.
+        // It waits once for turns and once for the memory of a peer that owes; others use what they
+        // hold.
         calls = 3 * calls + most;
         waits += 2 * REPLY_BEAT + 2 * RECORD_BEAT;
     }
@@ -136,8 +137,8 @@ fn of_turn(turn: &QuietTurn, workload: &Workload) -> Result<(), String> {
     Ok(())
 }
 
-/// Who owes is waited for as long as it is documented: not less, where nobody else waits, and never
-/// a beat more.
+/// The server waits for a peer that owes as long as documented: not less, if no other client waits,
+/// and never a beat more.
 fn of_patience(lane: &Lane, workload: &Workload) -> Result<(), String> {
     let Some((owed, waited)) = lane.patience() else { return Ok(()) };
     let beat = match owed {
@@ -145,8 +146,8 @@ fn of_patience(lane: &Lane, workload: &Workload) -> Result<(), String> {
         Owed::Rest => RECORD_BEAT,
     };
     let is_ample = matches!(workload.scene, Scene::Flood | Scene::Full(_));
-    // Where memory is short a peer owes nothing before it has some, and each that has it before it
-    // has two beats: one in which it came, and a whole one.
+    // If memory is short a peer owes nothing before it has some, and each that had it earlier takes
+    // two beats: the one in which it arrived, and a whole one.
     let is_half = |peer: &&Peer| matches!(peer.manner, Manner::HalfSent { .. });
     let before = workload.peers.iter().filter(is_half).count() as u32;
     let most = PATIENCE + beat * if is_ample { 1 } else { 1 + 2 * before };
@@ -159,7 +160,7 @@ fn of_patience(lane: &Lane, workload: &Workload) -> Result<(), String> {
     Ok(())
 }
 
-/// A stranger is sent away where all places are taken, and a guest gets one in time.
+/// A stranger is sent away if all places are taken, and a guest gets one in time.
 fn of_newcomer(lane: &Lane, workload: &Workload) -> Result<(), String> {
     let found = lane.found.get().expect("it is noted when it comes");
     let is_full = found.seated == workload.bounds.connections;
@@ -187,7 +188,7 @@ fn of_newcomer(lane: &Lane, workload: &Workload) -> Result<(), String> {
     }
 }
 
-/// The bytes that so many calls of so many bytes hold: at least, and at most, since a payload has
+/// The memory of this many calls of this many bytes: the least, and the most, since a payload takes
 /// whole pages.
 pub(super) fn memory(calls: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
     const PAGE: u64 = 4096;

@@ -1,8 +1,9 @@
-//! What is counted of a crowd, between its pipes and the server, without asking the server.
+//! Counts a crowd's traffic between its pipes and the server, without asking the server.
 //!
-//! Each connection is a *lane*. The stream that the server holds counts the records that go in and
-//! out, and when: so what waits, who was seated, and who was hung up on after what, is known here.
-//! Of a quiet client's call is kept what all others were given between its asking and its answer.
+//! Each connection is a *lane*. The stream that the server holds counts the records in each
+//! direction, with their times: so the ledger knows the waiting calls, the seated clients, and
+//! after what a client was disconnected. For a quiet client's call it keeps the server's work for
+//! all others between the call and its answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use trace::Begun;
 
 use super::records::Records;
 
-/// All lanes, and what their calls came to.
+/// All lanes, and the counts of their calls.
 pub(super) struct Ledger {
     pub(super) clock: Rc<dyn Clock>,
     entrance: Entrance,
@@ -32,7 +33,7 @@ pub(super) struct Ledger {
     answered: Cell<u64>,
     /// Bytes that went through all lanes but quiet ones.
     moved: Cell<u64>,
-    /// Of the calls of quiet clients.
+    /// Counts for the calls of quiet clients.
     pub(super) turns: RefCell<Vec<QuietTurn>>,
 }
 
@@ -46,34 +47,34 @@ pub(super) struct Lane {
     calls: Cell<Records>,
     replies: Cell<Records>,
     pub(super) arrived: Instant,
-    /// When it got a place, and when the server let it go.
+    /// When it got a place, and when the server closed it.
     pub(super) seated: Cell<Option<Instant>>,
     pub(super) ended: Cell<Option<Instant>>,
-    /// Whether its client has gone before the server let it go.
+    /// Whether its client left before the server closed it.
     pub(super) left: Cell<bool>,
-    /// What a newcomer found.
+    /// The state that a newcomer found.
     pub(super) found: Cell<Option<Found>>,
     last_read: Cell<Instant>,
     last_written: Cell<Instant>,
-    /// Since when its peer has owed to take replies.
+    /// Since when its peer has owed taking replies.
     owes_since: Cell<Option<Instant>>,
     asked: Cell<Option<Asked>>,
 }
 
-/// What a client is, for whoever judges.
+/// The kind of a client, for the judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It has one small call at a time, and is admitted.
     Quiet,
     /// It has begun a large record and never ends it.
     HalfSent,
-    /// It wants a place, and nothing else, where all are taken.
+    /// It wants a place, and nothing else, while all are taken.
     Newcomer,
     /// Anything else.
     Other,
 }
 
-/// What stood when a quiet client asked.
+/// The counts when a quiet client asked.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     at: Instant,
@@ -84,23 +85,23 @@ struct Asked {
     lanes_ever: usize,
 }
 
-/// What stood when a newcomer came.
+/// The state when a newcomer arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Connections that had a place.
+    /// Connections with a place.
     pub(super) seated: u64,
-    /// Whether somebody has to go for it at once, whoever waits besides.
+    /// Whether another connection must yield its place at once, whoever else waits.
     pub(super) is_easy: bool,
 }
 
-/// What all others were given between a quiet client's call and its answer.
+/// The server's work for all others between a quiet client's call and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuietTurn {
     pub(super) waited: Duration,
     pub(super) calls: u64,
     pub(super) bytes: u64,
     pub(super) disk_bytes: u64,
-    /// Other connections that there were.
+    /// Number of other connections.
     pub(super) others: u64,
 }
 
@@ -118,7 +119,7 @@ impl Ledger {
         })
     }
 
-    /// A connection of a client.
+    /// Opens a connection for a client.
     pub(super) fn connect(&self, client: std::net::IpAddr, role: Role, room: usize) -> Client {
         self.next_port.set(self.next_port.get() + 1);
         let address = SocketAddr::new(client, self.next_port.get());
@@ -145,18 +146,18 @@ impl Ledger {
         Client { pipe, lane }
     }
 
-    /// All lanes that there ever were.
+    /// All lanes that ever existed.
     pub(super) fn lanes(&self) -> Vec<Rc<Lane>> {
         self.lanes.borrow().values().cloned().collect()
     }
 
-    /// Does something with every lane that the server has not let go.
+    /// Visits every lane that the server has not closed.
     pub(super) fn each_live(&self, mut look: impl FnMut(&Lane)) {
         let lanes = self.lanes.borrow();
         lanes.values().filter(|lane| lane.ended.get().is_none()).for_each(|lane| look(lane));
     }
 
-    /// A quiet client begins to ask.
+    /// A quiet client sends a call.
     pub(super) fn asks(&self, lane: &Lane) {
         let mut live = 0;
         self.each_live(|_| live += 1);
@@ -189,7 +190,7 @@ impl Ledger {
     }
 }
 
-/// The dispatcher tells it of every call that was carried out.
+/// The dispatcher reports every call that was carried out.
 impl CallObserver for Ledger {
     fn answered(&self, _: Begun, _: (Instant, Instant), _: u64, _: &[Bytes]) {
         self.answered.set(self.answered.get() + 1);
@@ -209,13 +210,13 @@ impl Drop for Client {
 }
 
 impl Lane {
-    /// Calls that the server has read to their ends, and replies that it has written so.
+    /// Calls that the server has read completely, and replies that it has written completely.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.calls.get().count, self.replies.get().count)
     }
 
-    /// How long before the server let it go its peer had last moved what it owed: replies that it
-    /// was to take, or the rest of a record. None if it owed nothing, or left by itself.
+    /// How long the peer had been idle when the server closed the lane, while it owed taking
+    /// replies or sending the rest of a record. None if it owed nothing, or left by itself.
     pub(super) fn patience(&self) -> Option<(Owed, Duration)> {
         let ended = self.ended.get().filter(|_| !self.left.get())?;
         if let Some(since) = self.owes_since.get() {
@@ -230,13 +231,13 @@ impl Lane {
         self.seated.get().is_some() && self.ended.get().is_none()
     }
 
-    /// Whether its peer owes to take replies.
+    /// Whether its peer owes taking replies.
     pub(super) fn owes(&self) -> bool {
         self.owes_since.get().is_some()
     }
 }
 
-/// What a peer owes.
+/// The debt of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owed {
     Taking,
@@ -319,7 +320,7 @@ impl Drop for Counted {
     }
 }
 
-/// Where the clients of a ledger come in.
+/// The entrance for the clients of a ledger.
 pub(super) struct CountedEntrance(pub(super) Rc<Ledger>);
 
 impl Listener for CountedEntrance {

@@ -1,26 +1,26 @@
-//! Many clients at once before the door of production: what they may hold, and how long they keep
+//! Many clients at once before the production door: their resource limits, and how long they keep
 //! each other waiting.
 //!
 //! The server's places, patience, connections and turns (the crate `door`) run as in production,
 //! with the dispatcher and an engine behind them, over pipes of memory instead of sockets. A
-//! *crowd* is drawn by its seed ([`workload`]): clients that are admitted and strangers, that ask
-//! for much at once, take their replies slowly or not at all, send a part of a record, come back
-//! over another connection, or only stay. Each is a task ([`peer`]); time is virtual, and tasks run
-//! in the order in which they are woken, as a reactor has them ([`schedule`]).
+//! *crowd* is drawn by its seed ([`workload`]): admitted clients and strangers, which ask for much
+//! at once, take their replies slowly or not at all, send a part of a record, reconnect, or stay
+//! idle. Each is a task ([`peer`]); time is virtual, and tasks run in the order in which they are
+//! woken, as under a reactor ([`schedule`]).
 //!
-//! # What is asked
+//! # Checks
 //! * At every step memory for calls and replies, turns, places and the door are within their
-//!   limits, by the server's meters and by what its pipes have carried ([`ledger`]).
-//! * Between the call of a quiet client and its answer each other connection has one turn: so many
-//!   calls and bytes, and what these ask of the disk. Where memory is short it has its answer when
-//!   the patience with those has ended who keep it.
-//! * A client that is admitted gets a place in time; strangers, however busy, make room at once.
-//! * Who owes something is waited for as long as it is documented, to the beat.
-//! * When all have gone, everything was given back, and the server stops.
-//! * Bounds are met at their size and one above ([`edges`]).
+//!   limits, by the server's meters and by the traffic of its pipes ([`ledger`]).
+//! * Between the call of a quiet client and its answer each other connection has one turn: a
+//!   bounded number of calls and bytes, and the disk accesses for these. If memory is short the
+//!   client has its answer when the patience with the peers that hold the memory has ended.
+//! * An admitted client gets a place in time; strangers, however busy, make room at once.
+//! * The server waits for a peer that owes something as long as documented, to the beat.
+//! * When all clients have gone, every resource has been returned, and the server stops.
+//! * Limits are reached exactly and exceeded by one ([`edges`]).
 //!
-//! **Absent:** cuts and errors of disks, and what answers say, but to quiet clients: other
-//! campaigns ask for that.
+//! **Absent:** cuts and errors of disks, and the contents of answers except to quiet clients: other
+//! campaigns check those.
 
 mod edges;
 mod judge;
@@ -52,7 +52,7 @@ pub fn crowd(options: &Options) -> Outcome {
     spend(options, options.count(CROWDS), || (), |(), number| case(design, options.seed_of(number)))
 }
 
-/// Repeats a case.
+/// Replays a case.
 ///
 /// # Errors
 /// Why the line names none.

@@ -1,4 +1,4 @@
-//! Clients, each in a task of its own.
+//! The clients, each in a task of its own.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -23,35 +23,35 @@ use super::workload::{Manner, Mix, Peer};
 use crate::calls;
 use crate::protocol::{self, Null, Request, User};
 
-/// How long a client stays that the server does not mind.
+/// How long a client stays if the server tolerates it.
 const STAYS: Duration = Duration::from_secs(2 * PATIENCE.as_secs() + 30);
 /// How long a newcomer keeps its place.
 pub(super) const KEEPS: Duration = Duration::from_secs(3);
-/// Names that each client uses.
+/// Number of names that each client uses.
 const NAMES: u64 = 6;
 /// Bytes of the file that is read, and of the one that is written.
 pub(super) const DATA_BYTES: u64 = 512 << 10;
-/// The payload of a WRITE that is begun and not ended.
+/// The payload of a WRITE that is never completed.
 const HALF_BYTES: usize = 320 << 10;
 
-/// What the volume holds.
+/// The files of the volume.
 #[derive(Clone)]
 pub(super) struct Files {
     pub(super) root: nfs_fh3,
-    /// A directory, which nobody changes, with a file `kept`.
+    /// A directory that never changes, with a file `kept`.
     pub(super) still: nfs_fh3,
     pub(super) data: nfs_fh3,
     pub(super) target: nfs_fh3,
 }
 
-/// What clients share.
+/// State that clients share.
 pub(super) struct Crowd {
     pub(super) ledger: Rc<Ledger>,
     pub(super) clock: Rc<dyn Clock>,
     pub(super) files: Files,
 }
 
-/// How bytes go.
+/// The pace of a client's bytes.
 #[derive(Clone, Copy)]
 struct Habit {
     takes: bool,
@@ -61,17 +61,17 @@ struct Habit {
 
 const BRISK: Habit = Habit { takes: true, step: 64 << 10, pause: Duration::ZERO };
 
-/// A call as a record, by root.
+/// A call by root as a record.
 pub(super) fn record(xid: u32, request: &Request) -> Bytes {
     let user = User { machine: "crowd".to_owned(), uid: 0, gid: 0, groups: Vec::new() };
     protocol::call_record(xid, &user, request.target(), &request.encode())
 }
 
 impl Crowd {
-    /// Lives as a peer does.
+    /// Runs a peer.
     ///
     /// # Errors
-    /// Why a quiet client was not answered as it has to be.
+    /// Why a quiet client's answer is wrong.
     pub(super) async fn live(&self, peer: &Peer, mut prng: Prng) -> Result<(), String> {
         self.clock.sleep(peer.start).await;
         let number = prng.next_u64() % 1_000_000;
@@ -81,7 +81,7 @@ impl Crowd {
             }
             Manner::Pipelined { calls, mix, connections } => {
                 for turn in 1..=connections {
-                    // It goes in the middle of things, and comes back.
+                    // It disconnects with calls under way, and reconnects.
                     let is_last = turn == connections;
                     self.work(peer, (calls, mix), BRISK, is_last, number, &mut prng).await;
                 }
@@ -99,7 +99,7 @@ impl Crowd {
                 let data = vec![1; HALF_BYTES];
                 let write = calls::write(&self.files.target, 0, data, stable_how::UNSTABLE);
                 let record = record(1, &Request::Write(write));
-                let _ = client.pipe.write_all(&record[..bytes]).await; // it may be hung up on
+                let _ = client.pipe.write_all(&record[..bytes]).await; // the server may hang up
                 self.stay(&client).await;
             }
             Manner::Idle => self.stay(&self.connect(peer, Role::Other)).await,
@@ -112,13 +112,13 @@ impl Crowd {
         self.ledger.connect(peer.address, role, peer.room)
     }
 
-    /// Waits until it is hung up on, or for long.
+    /// Waits until the server hangs up, or for long.
     async fn stay(&self, client: &Client) {
         let hung_up = client.pipe.hung_up().boxed_local();
         select(hung_up, self.clock.sleep(STAYS)).await;
     }
 
-    /// One call at a time, each of which is to succeed.
+    /// Makes one call at a time, each of which must succeed.
     async fn quiet(
         &self,
         peer: &Peer,
@@ -150,7 +150,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Calls of a mix; all are answered, or it goes in the middle.
+    /// Makes calls of a mix; waits for all answers, or disconnects earlier.
     async fn work(
         &self,
         peer: &Peer,
@@ -182,7 +182,7 @@ impl Crowd {
         }
     }
 
-    /// Waits for a place, has one answer, and keeps its place a little.
+    /// Waits for a place, makes one call, and keeps the place a little.
     async fn come(&self, peer: &Peer) {
         let mut client = self.connect(peer, Role::Newcomer);
         let record = record(1, &Request::Getattr(calls::getattr(&self.files.still)));
@@ -254,7 +254,7 @@ impl Crowd {
     }
 }
 
-/// Sends a call and takes its reply, without its mark; nothing if it is hung up on.
+/// Sends a call and takes its reply, without its mark; `None` if the server hangs up.
 pub(super) async fn exchange(client: &mut Client, record: &[u8]) -> Option<Vec<u8>> {
     const MARK: usize = 4;
     client.pipe.write_all(record).await.ok()?;
@@ -267,8 +267,8 @@ pub(super) async fn exchange(client: &mut Client, record: &[u8]) -> Option<Vec<u
     Some(reply.split_off(MARK))
 }
 
-/// Sends what there is and takes what comes, until all is answered, or so much that it leaves, or
-/// it is hung up on. Who takes nothing has sent all then.
+/// Sends records and takes replies, until all are answered, or enough to leave, or the server hangs
+/// up. A client that takes no replies ends once it has sent everything.
 async fn pump(
     client: &mut Client,
     habit: Habit,

@@ -1,4 +1,4 @@
-//! Plays a crowd to its end, and looks after every step.
+//! Plays a crowd to its end, and checks it after every step.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,24 +21,24 @@ use crate::calls;
 use crate::protocol::{self, Answer, Mnt, Request, Response};
 use crate::world::VOLUME;
 
-/// What the server has for what it still does when all clients have gone.
+/// Time for the server to finish its work after all clients have gone.
 const REST: Duration = Duration::from_secs(2);
 const ROOM: usize = 256 << 10;
 
-/// What was played.
+/// Result of a crowd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Played {
     /// Calls of quiet clients, and newcomers.
     pub(super) judged: u64,
     pub(super) connections: u64,
-    /// A hash of everything that has happened.
+    /// A hash of all events.
     pub(super) digest: u64,
 }
 
 /// Plays a crowd.
 ///
 /// # Errors
-/// What may not be.
+/// A violation.
 pub(super) fn play(workload: &Workload) -> Result<Played, String> {
     let stage = Stage::new(workload.design, workload.seed, (workload.limits, workload.bounds))?;
     let files = stage.executor.block_on(prepare(&stage))?;
@@ -59,7 +59,7 @@ pub(super) fn play(workload: &Workload) -> Result<Played, String> {
     Ok(Played { judged, connections, digest: stage.executor.digest() })
 }
 
-/// All peers, until the last has gone.
+/// Runs all peers until the last has gone.
 fn peers(stage: &Stage, workload: &Workload, crowd: &Rc<Crowd>) -> Result<(), String> {
     let left: Rc<RefCell<BTreeMap<usize, &'static str>>> = Rc::default();
     let failed: Rc<RefCell<Option<String>>> = Rc::default();
@@ -93,7 +93,7 @@ fn peers(stage: &Stage, workload: &Workload, crowd: &Rc<Crowd>) -> Result<(), St
         .flatten()
 }
 
-/// One call of a client that prepares.
+/// Makes one call of the client that prepares the volume.
 async fn ask(client: &mut Client, request: &Request) -> Result<Response, String> {
     let record = record(1, request);
     client.lane.shortest.set(client.lane.shortest.get().min(record.len()));
@@ -103,7 +103,7 @@ async fn ask(client: &mut Client, request: &Request) -> Result<Response, String>
     Response::decode(request.target(), results).ok_or_else(|| format!("no results: {answer:?}"))
 }
 
-/// A volume with something in it.
+/// Fills the volume with a few files.
 async fn prepare(stage: &Stage) -> Result<Files, String> {
     let mut client = stage.ledger.connect(guest(999), Role::Other, ROOM);
     let path = Mnt(dirpath(Opaque::owned(VOLUME.as_bytes().to_vec())));

@@ -1,21 +1,21 @@
-//! Counts the records of a stream by their marks, and knows nothing else about them.
+//! Counts the records of a stream by their marks, and looks at nothing else in them.
 
 const LENGTH: u32 = 0x7fff_ffff;
 
-/// How far a stream of records has come.
+/// Position in a stream of records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Records {
     mark: [u8; 4],
-    /// Bytes of the mark that have come,
+    /// Bytes of the mark received so far.
     marked: usize,
-    /// and bytes that are missing of the record behind it.
+    /// Bytes of the record after it that are missing.
     left: usize,
     /// Whole records.
     pub(super) count: u64,
 }
 
 impl Records {
-    /// Goes on by these bytes.
+    /// Advances by these bytes.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.left == 0 {

@@ -1,4 +1,4 @@
-//! How a crowd goes on: step by step, with a look after each.
+//! Advances a crowd step by step, with a check after each.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use super::ledger::{Found, Lane, Role};
 use super::stage::Stage;
 use super::workload::{Workload, is_guest};
 
-/// In so much time each crowd has gone.
+/// Longest virtual time of a crowd.
 const LONGEST: Duration = Duration::from_secs(1_000);
 
-/// Goes on until something is there.
+/// Runs until `done` returns a value.
 pub(super) fn until<T>(
     stage: &Stage,
     workload: &Workload,
@@ -35,7 +35,7 @@ pub(super) fn until<T>(
     }
 }
 
-/// Goes on for so long.
+/// Runs for this time.
 pub(super) fn run_for(stage: &Stage, workload: &Workload, time: Duration) -> Result<(), String> {
     let clock = stage.executor.runtime().clock;
     let over: Rc<RefCell<Option<()>>> = Rc::default();
@@ -49,7 +49,7 @@ pub(super) fn run_for(stage: &Stage, workload: &Workload, time: Duration) -> Res
     until(stage, workload, || over.borrow_mut().take())
 }
 
-/// What a newcomer finds is noted before the server has looked at it.
+/// Notes the state that a newcomer finds, before the server has accepted it.
 fn note_newcomers(stage: &Stage, workload: &Workload) {
     let lanes = stage.ledger.lanes.borrow();
     let is_new = |lane: &&Rc<Lane>| lane.role == Role::Newcomer && lane.found.get().is_none();

@@ -24,19 +24,19 @@ use crate::world::small_blocks;
 
 /// Bytes of the volume.
 const SIZE: u64 = 16 << 20;
-/// Bytes of memory for it.
+/// Bytes of its cache.
 pub(super) const CACHE_BYTES: usize = 4 << 20;
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
-/// A server that runs, and the world in which it does.
+/// A running server and its world.
 pub(super) struct Stage {
-    // The tasks go before what they use.
+    // The executor drops first: its tasks use the other fields.
     pub(super) executor: Executor,
     pub(super) ledger: Rc<Ledger>,
     pub(super) dispatcher: Rc<Dispatcher>,
     pub(super) door: Rc<Door>,
     pub(super) stop: Switch,
-    /// What its end came to.
+    /// The result of its shutdown.
     pub(super) end: Rc<Cell<Option<Result<(), String>>>>,
 }
 
@@ -66,7 +66,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Serves until it is told to stop, and then ends as the program does.
+    /// Serves until the stop signal, and then shuts down as the program does.
     fn serve(&self, files: Rc<dyn FileSystem>) -> impl Future<Output = ()> + 'static {
         let (door, stop, end) = (self.door.clone(), self.stop.clone(), self.end.clone());
         let (dispatcher, entrance) =
@@ -83,7 +83,7 @@ impl Stage {
     }
 }
 
-/// An empty volume that is open, and its disks.
+/// An open, empty volume and its disks.
 type Opened = (Rc<dyn FileSystem>, Vec<Rc<Disk>>);
 
 fn open(executor: &Executor, design: Design) -> Result<Opened, String> {

@@ -1,4 +1,4 @@
-//! A crowd, drawn from a seed: what the server allows, who comes when, and how each behaves.
+//! A crowd, drawn from a seed: the server's limits, the arrivals, and each client's behaviour.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -9,43 +9,43 @@ use sim::Prng;
 
 use crate::explore::design::Design;
 
-/// The longest record, about, with what a call counts for besides.
+/// About the longest record, with the overhead of a call.
 const LONGEST: u64 = MAX_TRANSFER as u64 + CALL_MEMORY + 4096;
 /// More memory than a crowd can ask for.
 const AMPLE: u64 = 512 << 20;
 
-/// What is tried.
+/// The kind of a crowd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scene {
-    /// There is enough of everything, and each has its turn.
+    /// There is enough of everything, and each client has its turn.
     Flood,
     /// There is little of everything.
     Scarce,
-    /// Most of the memory waits for replies that peers do not take.
+    /// Most of the memory is held by replies that peers do not take.
     Deaf,
-    /// All places are taken, by occupants of one kind, and clients want one.
+    /// All places are taken, by occupants of one kind, and more clients want one.
     Full(Occupants),
-    /// A bound is reached, and one more asks.
+    /// A limit is reached, and exceeded by one.
     Edge(Edge),
 }
 
-/// Who has the places.
+/// The clients that hold the places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occupants {
     /// Strangers that call all the time.
     BusyStrangers,
-    /// One address with all of them, which works.
+    /// One working address with all of them.
     OneAddress,
-    /// Admitted clients, each with an address of its own, that do nothing.
+    /// Idle admitted clients, each with an address of its own.
     QuietGuests,
-    /// A bit of everything, and some that take no replies.
+    /// A bit of everything, and some clients that take no replies.
     Mixed,
 }
 
-/// A bound.
+/// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
-    /// Calls of a connection that are unanswered.
+    /// Unanswered calls of a connection.
     Calls,
     /// Turns of all clients.
     Turns,
@@ -72,20 +72,20 @@ pub(super) struct Peer {
     pub(super) address: IpAddr,
     pub(super) manner: Manner,
     pub(super) start: Duration,
-    /// Bytes that its kernel and ours take each way.
+    /// Bytes that its kernel and ours buffer each way.
     pub(super) room: usize,
 }
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// One small call at a time, so many, with a pause of up to so many microseconds.
+    /// One small call at a time, `calls` in all, with a pause of up to `pause_us` microseconds.
     Quiet { calls: u64, pause_us: u64 },
-    /// Calls without waiting for answers, over so many connections one after the other.
+    /// Calls without waiting for answers, over `connections` connections one after the other.
     Pipelined { calls: u64, mix: Mix, connections: u64 },
-    /// The same, with so many bytes at a time each way and a pause between.
+    /// The same, with `step` bytes at a time each way and a pause between.
     Slow { calls: u64, mix: Mix, step: usize, pause_us: u64 },
-    /// Calls, and no reply is ever taken.
+    /// Calls whose replies are never taken.
     Deaf { calls: u64, mix: Mix },
     /// The first part of a large WRITE.
     HalfSent { bytes: usize },
@@ -95,14 +95,14 @@ pub(super) enum Manner {
     Newcomer,
 }
 
-/// What is asked for.
+/// A mix of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
     /// NULL, GETATTR, LOOKUP, ACCESS.
     Small,
     /// READs and listings.
     Reads,
-    /// READs of all that there is.
+    /// READs of whole files.
     Whole,
     /// CREATE, REMOVE, RENAME, SETATTR, small WRITEs.
     Changes,
@@ -117,12 +117,12 @@ pub(super) fn guest(number: u64) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 1, (number >> 8) as u8, number as u8))
 }
 
-/// Whether it does.
+/// Whether the export admits an address.
 pub(super) fn is_guest(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
 }
 
-/// One that it does not admit.
+/// An address that the export does not admit.
 pub(super) fn stranger(number: u64) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(192, 168, (number >> 8) as u8, number as u8))
 }
@@ -197,7 +197,7 @@ fn peer(prng: &mut Prng, address: IpAddr, manner: Manner) -> Peer {
     Peer { address, manner, start, room }
 }
 
-/// The quiet client comes first, and all others of any manner beside it.
+/// The quiet client comes first, then others of any manner.
 fn flood(prng: &mut Prng, count: u64) -> Vec<Peer> {
     let quiet = |prng: &mut Prng| Manner::Quiet {
         calls: prng.between(20, 60),
@@ -206,7 +206,7 @@ fn flood(prng: &mut Prng, count: u64) -> Vec<Peer> {
     let manner = quiet(prng);
     let mut peers = vec![peer(prng, guest(0), manner)];
     if prng.chance(1, 4) {
-        // All ask for as much as they can, and each turn of theirs is a whole one.
+        // All ask for as much as they can, so that each of their turns is a full one.
         let calls = prng.between(1_000, 2_000);
         let manner = Manner::Quiet { calls: prng.between(20, 60), pause_us: 0 };
         let quiet = Peer { manner, start: Duration::ZERO, ..peers.remove(0) };
@@ -246,7 +246,7 @@ fn flood(prng: &mut Prng, count: u64) -> Vec<Peer> {
 }
 
 /// One client with many connections that take no replies to READs, and a quiet one that comes when
-/// they have what they can get.
+/// they have all the memory that they can get.
 fn deaf(prng: &mut Prng) -> Vec<Peer> {
     let deaf = |number: u64| Peer {
         address: guest(1 + number % 2),
@@ -265,7 +265,7 @@ fn any_mix(prng: &mut Prng) -> Mix {
     [Mix::Small, Mix::Small, Mix::Reads, Mix::Changes, Mix::Large, Mix::Any][prng.index(6)]
 }
 
-/// Occupants for all places, and newcomers when these have them.
+/// Occupants for all places, and newcomers after these have them.
 fn full(prng: &mut Prng, who: Occupants, places: u64) -> Vec<Peer> {
     let mut peers = Vec::new();
     for number in 0..places {

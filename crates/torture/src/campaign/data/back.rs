@@ -1,5 +1,5 @@
-//! What becomes of images that a cut has left: the volume comes back, is looked at, its files grow,
-//! it is stopped, and the checker finds nothing.
+//! Recovers images that a cut has left: the volume is opened and read, its files grow, it is
+//! stopped, and the checker finds nothing.
 
 use std::rc::Rc;
 
@@ -16,26 +16,26 @@ use crate::explore::law::only_leaks;
 use crate::explore::ram::Ram;
 use crate::explore::server::Server;
 
-/// One of so many images is served once more after its clean stop.
+/// One image in this many is served once more after its clean stop.
 const AGAIN: u128 = 4;
 
-/// What is seen of an image, and what was wrong with it afterwards.
+/// The files of a recovered image, and any later error.
 pub(super) struct Back {
     pub seen: Seen,
     pub afterwards: Result<(), String>,
 }
 
 impl Back {
-    /// Of the files that were seen.
+    /// Bytes of the files that were seen.
     pub(super) fn bytes(&self) -> usize {
         self.seen.iter().flatten().map(Vec::len).sum()
     }
 }
 
-/// Brings an image back. Equal images have equal outcomes: the world follows from them.
+/// Recovers an image. Equal images have equal outcomes: the world follows from them.
 ///
 /// # Errors
-/// When nothing can be seen.
+/// When the volume cannot be read.
 pub(super) fn bring_back(
     (design, shape): (Design, &Shape),
     images: &Images,
@@ -72,7 +72,7 @@ fn open(
     })
 }
 
-/// Makes every file longer, by more than its last block; gives what there is then.
+/// Grows every file by more than its last block; returns the files as they are then.
 fn use_and_stop(
     executor: &Executor,
     shape: &Shape,
@@ -106,7 +106,7 @@ fn is_well(executor: &Executor, design: Design, volume: &Rc<Ram>) -> Result<(), 
     }
 }
 
-/// After the clean stop there is what there was.
+/// After the clean stop the files are as before.
 fn once_more(
     executor: &Executor,
     with: (Design, &Shape),

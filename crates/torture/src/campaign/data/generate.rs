@@ -1,5 +1,5 @@
-//! Stories by chance, most of them about edges: of fragments, blocks, indirect blocks, and of what
-//! was written a moment before.
+//! Random stories, most of them about edges: of fragments, blocks, indirect blocks, and of data
+//! written a moment before.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use sim::Prng;
 use super::story::{Act, End, FILES, Fill, LARGEST, Life, Stable, Step, Story};
 use crate::explore::design::Shape;
 
-/// Pointers of a UFS2 inode that lead to data at once, and bytes of a pointer.
+/// Direct pointers of a UFS2 inode, and bytes of a pointer.
 const DIRECT: u64 = 12;
 const POINTER: u64 = 8;
-/// The most bytes that are written twice, to a log and to their place, by default.
+/// Most bytes that are written twice, to a log and to their place, by default.
 const RIDES: u64 = 16 << 10;
-/// What a disk writes at once: of two writes into one of these it is not known which is the later.
+/// The atomic unit of a disk: the order of two writes into one sector is unknown.
 const SECTOR: u64 = 512;
-/// How many of the last writes are remembered, to write over them.
+/// How many of the last writes are remembered, to overwrite them.
 const RECENT: usize = 6;
 
 /// Draws a story.
@@ -50,7 +50,7 @@ pub(super) fn generate(seed: u64) -> Story {
     Story { seed, shape, lives }
 }
 
-/// Of each other story the volume says that it is cut, in stripes of a block or several.
+/// Stripe size that the volume reports in every other story: one or several blocks.
 fn stripe(seed: u64) -> Option<u64> {
     let mut prng = Prng::new(!seed);
     prng.chance(1, 2).then(|| 4096 << prng.below(6))
@@ -78,17 +78,17 @@ fn shape(prng: &mut Prng) -> Shape {
     }
 }
 
-/// What there is about, while it is being made up.
+/// State of the generator.
 struct Plan {
     prng: Prng,
     shape: Shape,
     files: usize,
     longest: u64,
-    /// How long the files are that there are.
+    /// Sizes of the existing files.
     sizes: [Option<u64>; FILES],
-    /// Writes: the file, from where to where.
+    /// Recent writes: file, start and end.
     recent: Vec<(usize, u64, u64)>,
-    /// What belongs behind the last act.
+    /// An act that must follow the last one.
     next: Option<Act>,
 }
 
@@ -163,8 +163,8 @@ impl Plan {
         Some(Act::Write { file, offset, length, fill: Fill::Random, stable: Stable::FileSync })
     }
 
-    /// Now and then, UNSTABLE data behind the end, and next a write that waits before the end, in
-    /// the last block that is on the disk: what is between them stays.
+    /// Now and then, UNSTABLE data behind the end, followed by a FILE_SYNC write before the end, in
+    /// the last block that is on the disk: the bytes between them stay.
     fn behind_the_end(&mut self, file: usize, size: u64) -> Option<Act> {
         let block_size = self.shape.block_size;
         let part = size % block_size;
@@ -180,7 +180,7 @@ impl Plan {
         Some(Act::Write { file, offset: behind, length, fill, stable: Stable::Unstable })
     }
 
-    /// All of a file, or a range that often is that of a write.
+    /// A COMMIT of a whole file, or of a range that often is that of a write.
     fn commit(&mut self, file: usize, size: u64) -> Act {
         let written = self.recent.iter().rev().find(|recent| recent.0 == file).copied();
         let (offset, count) = match (self.prng.below(8), written) {
@@ -194,7 +194,7 @@ impl Plan {
         Act::Commit { file, offset, count: count.min(u64::from(u32::MAX)) as u32 }
     }
 
-    /// Somewhere in a file or behind it: near an edge of something, more often than not.
+    /// An offset in a file or behind it: near some edge, more often than not.
     fn edge(&mut self, file: usize, size: u64) -> u64 {
         let Shape { block_size, fragment_size, .. } = self.shape;
         let within = self.longest.min(size + 2 * block_size + 1);
@@ -281,7 +281,7 @@ impl Plan {
     }
 }
 
-/// More than one call can bring comes in several at once, as from a kernel.
+/// Splits an act that one call cannot hold into several concurrent calls, as a kernel does.
 fn in_calls(act: Act) -> Vec<Act> {
     let mut calls = vec![act];
     while let Some(&Act::Write { file, offset, length, fill, stable }) = calls.last()
@@ -295,7 +295,7 @@ fn in_calls(act: Act) -> Vec<Act> {
     calls
 }
 
-/// Whether the model could not say what comes of two calls that are made at once.
+/// Whether the model could not predict the result of two concurrent calls.
 fn meet(one: &Act, other: &Act) -> bool {
     if one.file().is_none() || one.file() != other.file() {
         return matches!((one, other), (Act::Wait(_), _) | (_, Act::Wait(_)));

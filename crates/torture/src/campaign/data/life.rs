@@ -1,4 +1,4 @@
-//! One life of the server: it comes up on some disks, is called, and what happens is recorded.
+//! One life of the server: it starts on some disks, is called, and is recorded.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,26 +20,26 @@ use crate::explore::design::{Design, Shape};
 use crate::explore::disks::{Disks, Images, Recording};
 use crate::explore::server::{Server, handle};
 
-/// Nothing that is asked for takes so long, of the time of its world.
+/// Longest virtual time of any request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A life that was lived.
+/// The recording of a life.
 pub(super) struct Lived {
     pub recording: Recording,
-    /// What the marks of the recording stand for, by their numbers.
+    /// Events of the model, by the numbers of their marks in the recording.
     pub told: Vec<Told>,
-    /// What is on the disks at the end, all writes included.
+    /// Contents of the disks at the end, all writes included.
     pub images: Images,
     /// At the end.
     pub model: Model,
-    /// The verifier of this boot, if a client heard of it.
+    /// The verifier of this boot, if a client received it.
     pub verifier: Option<[u8; 8]>,
 }
 
-/// Lives a life on `images`, of which `model` tells.
+/// Runs a life on `images`, as `model` describes them.
 ///
 /// # Errors
-/// What was answered wrongly, or never.
+/// An answer that is wrong or missing.
 pub(super) fn live(
     (design, shape): (Design, &Shape),
     seed: u64,
@@ -73,7 +73,7 @@ pub(super) fn live(
     })
 }
 
-/// Does something that has to end.
+/// Does something that must end in time.
 pub(super) fn within<T>(
     executor: &Executor,
     what: &str,
@@ -83,7 +83,7 @@ pub(super) fn within<T>(
     done.unwrap_or_else(|| Err(format!("it takes more than {PATIENCE:?}: {what}")))
 }
 
-/// A server that runs, and what its client knows.
+/// A running server and its client's state.
 struct Stage {
     runtime: Runtime,
     disks: Rc<Disks>,
@@ -96,7 +96,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Looks at everything that has come back.
+    /// Reads everything that has been recovered.
     async fn begin(
         runtime: Runtime,
         disks: Rc<Disks>,
@@ -114,7 +114,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The model hears of it, and a walk over the recording finds a mark.
+    /// Gives an event to the model, and marks it in the recording.
     fn note(&self, told: Told) {
         self.model.borrow_mut().hear(&told);
         let mut all = self.told.borrow_mut();
@@ -122,7 +122,7 @@ impl Stage {
         all.push(told);
     }
 
-    /// Carries out what makes sense of a step, for others may have been left out.
+    /// Carries out the acts of a step that still make sense; earlier steps may have been left out.
     async fn perform(&self, step: &Step) -> Result<(), String> {
         let makes_sense = |act: &Act| match (act, act.file()) {
             (Act::Create(file), _) => !self.model.borrow().has(*file),
@@ -147,7 +147,7 @@ impl Stage {
         self.handles.borrow()[file].clone().expect("there is the file")
     }
 
-    /// Makes a call; says whether what it wrote was promised to stay.
+    /// Makes a call; returns whether its data was promised to be stable.
     async fn carry_out(&self, step: &Step, index: usize, act: &Act) -> Result<bool, String> {
         let root = handle(self.server.witness.root());
         match *act {
@@ -239,7 +239,7 @@ fn name(file: usize) -> String {
     format!("file-{file}")
 }
 
-/// What was done, or how it was refused.
+/// The result of a call, or its refusal.
 fn ok<T, E>(result: Nfs3Result<T, E>) -> Result<T, String> {
     match result {
         Nfs3Result::Ok(ok) => Ok(ok),
@@ -247,7 +247,7 @@ fn ok<T, E>(result: Nfs3Result<T, E>) -> Result<T, String> {
     }
 }
 
-/// Where bytes differ.
+/// The first difference between bytes.
 pub(super) fn compare(found: &[u8], expected: &[u8]) -> Result<(), String> {
     if found == expected {
         return Ok(());
@@ -259,10 +259,10 @@ pub(super) fn compare(found: &[u8], expected: &[u8]) -> Result<(), String> {
     })
 }
 
-/// Looks at everything.
+/// Reads everything.
 ///
 /// # Errors
-/// What cannot be seen.
+/// Why something cannot be read.
 pub(super) async fn look(server: &Server) -> Result<(Vec<Option<nfs_fh3>>, Seen), String> {
     let root = handle(server.witness.root());
     let (mut handles, mut seen) = (Vec::new(), Vec::new());
@@ -281,12 +281,12 @@ pub(super) async fn look(server: &Server) -> Result<(Vec<Option<nfs_fh3>>, Seen)
     Ok((handles, seen))
 }
 
-/// All bytes of a file, which are as many as its attributes say. A truncation that a cut has broken
-/// off goes on behind the start: where the file has become shorter since its attributes were asked
-/// for, it is read anew.
+/// All bytes of a file, as many as its attributes say. After a start, a truncation that a cut has
+/// interrupted continues in the background: if the file has become shorter since its attributes
+/// were read, it is read anew.
 ///
 /// # Errors
-/// What cannot be seen.
+/// Why the file cannot be read.
 pub(super) async fn contents(server: &Server, file: &nfs_fh3) -> Result<Vec<u8>, String> {
     let mut size = size_of(server, file).await?;
     loop {
@@ -322,10 +322,10 @@ async fn contents_of(server: &Server, file: &nfs_fh3, size: u64) -> Result<Vec<u
     Ok(bytes)
 }
 
-/// Makes a file longer, behind which there are zeros, whatever the disk holds.
+/// Grows a file; the new bytes must be zeros, whatever the disk holds.
 ///
 /// # Errors
-/// What else is there.
+/// Other bytes than zeros.
 pub(super) async fn grow(
     server: &Server,
     file: &nfs_fh3,

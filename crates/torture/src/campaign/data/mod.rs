@@ -1,29 +1,29 @@
-//! What files hold, over cuts at any event: every byte that an answer covers is there.
+//! Contents of files, over cuts at any event: every byte that an answer covers is there.
 //!
 //! A *story* ([`story`], [`generate`]) is about one to three files, which are removed and made
 //! again: writes of 1 byte to 2 MiB at the edges of fragments, blocks and indirect blocks and over
-//! each other, of zeros, of one byte and of bytes by chance, with every stability; COMMITs of
-//! ranges; files that are cut short and made longer; now and then two or three calls at once, and
-//! everything settles. The server has little memory, and a small log if it has one, and lives
-//! several times: the power goes, the process is killed, or it is stopped.
+//! each other, of zeros, of one byte and of random bytes, with every stability; COMMITs of ranges;
+//! files that are truncated and grown; now and then two or three concurrent calls, and a pause
+//! until everything is written in place. The server has little memory, and a small log if it has
+//! one, and lives several times: the power is cut, the process is killed, or it is stopped.
 //!
-//! Each life is recorded from before the return, and cut at its events; see [`search`]. What comes
-//! back is held against a model of every sector and of every length ([`model`]). Then each file is
-//! made longer, and has zeros there; the volume is stopped, the checker finds nothing, and a part
-//! of them is served once more.
+//! Each life is recorded from before its recovery, and cut at its events; see [`search`]. The
+//! recovered files are compared with a model of every sector and of every length ([`model`]). Then
+//! each file is grown, and has zeros there; the volume is stopped, the checker finds nothing, and
+//! some of the volumes are served once more.
 //!
-//! # What is asked
+//! # Checks
 //! * Bytes that an answer covers are there: of a stable WRITE, and of the range of a COMMIT.
-//! * Of what was under way each sector is old or new; of UNSTABLE data that no client committed it
-//!   is what it was at any of the writes since.
-//! * A length that was answered is there, and one that was under way, old or new; where the policy
-//!   cuts large files short in steps that a return does not go on with, any in between.
-//! * Where no client wrote there are zeros, never what other files had there, or this one before it
-//!   was cut short.
-//! * Before the cut, a READ shows the newest of all.
+//! * A sector that was being written is old or new; UNSTABLE data that no client committed has the
+//!   value of any of the writes since.
+//! * An acknowledged length is there, and one in progress is old or new; where the policy truncates
+//!   large files in steps that a recovery does not continue, any in between.
+//! * Where no client wrote there are zeros, never old data of other files, nor of this one before
+//!   its truncation.
+//! * Before the cut, a READ shows the newest data.
 //!
 //! # A failure
-//! is told again with fewer and fewer steps as long as it fails, and printed with the line that
+//! is repeated with fewer and fewer steps as long as it fails, and printed with the line that
 //! repeats it.
 
 mod back;
@@ -41,19 +41,19 @@ use generate::generate;
 use search::{Bases, Effort, Found, search};
 use story::Story;
 
-/// The word of a case: the seed of a story, then `full` if each event is cut, or steps if others
-/// are left out.
+/// The word of a case: the seed of a story, then `full` if each event is cut, or the steps if
+/// others are left out.
 pub(super) const WORD: &str = "data";
-/// Behind the seed of a story that is told in the full form.
+/// Follows the seed of a story in the full form.
 const IN_FULL: &str = "full";
-/// How many stories there are, in the full form and in the short one.
+/// Number of stories, in the full form and in the short one.
 const STORIES: (u64, u64) = (5_000, 200);
-/// In the full form there is a cut at every event; in the short one at so many of each life.
+/// The full form cuts at every event; the short one at this many of each life.
 const FULL: Effort = Effort { cuts: None, losses: 2 };
 const SHORT: Effort = Effort { cuts: Some(12), losses: 1 };
-/// How a story is told again with fewer steps.
+/// The effort of a run with fewer steps.
 const AGAIN: Effort = Effort { cuts: Some(150), losses: 2 };
-/// How often at most, for the first violation of a thread.
+/// Most such runs, for the first violation of a thread.
 const ATTEMPTS: usize = 60;
 
 /// The campaign.
@@ -63,11 +63,11 @@ pub fn data(options: &Options) -> Outcome {
     })
 }
 
-/// What a thread has of its stories so far.
+/// State that a thread keeps from one story to the next.
 #[derive(Default)]
 struct Telling {
     bases: Bases,
-    /// Whether one has failed, and was made small. What is wrong once is wrong often.
+    /// Whether a violation was shrunk. A bug that shows once shows often.
     has_shrunk: bool,
 }
 
@@ -88,8 +88,8 @@ impl Telling {
     }
 }
 
-/// Tells a story again with fewer steps as long as what is left fails. The cuts of the first time
-/// were others, so all of it may not fail again.
+/// Repeats a story with fewer steps as long as the rest fails. The cuts of the first run were
+/// others, so the whole story may not fail again.
 fn shrunk(design: Design, story: &Story, found: Found, bases: &mut Bases, full: bool) -> String {
     let mut again = |kept: Steps<usize>| {
         let (_, found) = search(design, &story.with(&kept.0), AGAIN, bases);
@@ -118,7 +118,7 @@ fn describe(
     kept.map_or_else(|| line.clone(), |kept| format!("{line}\n{}", story.with(kept)))
 }
 
-/// Tells a story again.
+/// Replays a story.
 ///
 /// # Errors
 /// Why the line names none.

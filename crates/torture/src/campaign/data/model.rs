@@ -1,52 +1,52 @@
-//! What files hold, and what a cut may make of that.
+//! Contents of files, and the contents that a cut may leave.
 //!
-//! A file is a list of sectors of 512 bytes, each with its *versions*: what it was at each WRITE
-//! since an answer covered all of it, the newest last. What is seen before a cut is the newest;
-//! after it each sector may be any of its versions, for a sector goes to the disk as a whole, at
-//! any time. An answer covers bytes: of a WRITE that is stable, or of what a COMMIT names, and
-//! these are then the same in all versions. So it is with the length: a few stretches in which it
-//! may be, and an answer ends those below it.
+//! A file is a list of sectors of 512 bytes, each with its *versions*: its contents after each
+//! WRITE since an answer covered all of it, the newest last. A READ before a cut shows the newest;
+//! after it each sector may have any of its versions, for a sector goes to the disk as a whole, at
+//! any time. An answer covers bytes: those of a stable WRITE, or the range of a COMMIT, and these
+//! are then the same in all versions. The same holds for the length: it lies in one of a few
+//! intervals, and an answer ends those below it.
 //!
-//! Bytes that were never written are zeros in every version, and so are those behind an end that
-//! was answered. What is behind the end is not compared: a file that is cut short while the power
-//! goes has its old bytes or none, and never zeros under the old length.
+//! Bytes that were never written are zeros in every version, and so are those behind an
+//! acknowledged end. Bytes behind the end are not compared: a file whose truncation is cut has its
+//! old bytes or none, and never zeros under the old length.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use super::story::{Act, FILES, Step, payload};
 
-/// What a disk writes at once.
+/// The atomic unit of a disk.
 const SECTOR: usize = 512;
 
 /// The bytes of a sector; none if all are zero.
 type Sector = Option<Rc<[u8]>>;
 
-/// What is seen of all files; nothing of one that is not there.
+/// The contents of all files; `None` for one that does not exist.
 pub(super) type Seen = Vec<Option<Vec<u8>>>;
 
-/// Something of which a model hears.
+/// An event of the model.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
     /// The calls of a step are made.
     Begins(Step),
-    /// One of them was answered; whether it is stable what a WRITE brought.
+    /// One of them was answered; `stable` says whether a WRITE's data is stable.
     Answered { step: usize, act: usize, stable: bool },
-    /// All was looked at after a return.
+    /// Everything was read after a recovery.
     Saw(Rc<Seen>),
 }
 
-/// A file, with all that may be there of it.
+/// A file, with all its possible contents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
-    /// By their places. What is missing at the end was never written.
+    /// Versions by sector. Sectors missing at the end were never written.
     sectors: Vec<Vec<Sector>>,
-    /// The length may be in any of these stretches, both ends included.
+    /// The length may be in any of these intervals, both ends included.
     sizes: Vec<(u64, u64)>,
-    /// As it is seen.
+    /// The length that a client sees.
     size: u64,
-    /// What was written since the length was set. A COMMIT of a hole says nothing of that: no
-    /// client wrote there.
+    /// Ranges written since the length was set. A COMMIT of a hole says nothing about it: no client
+    /// wrote there.
     written: Vec<(u64, u64)>,
 }
 
@@ -54,26 +54,27 @@ pub(crate) struct File {
 enum Slot {
     Absent,
     There(File),
-    /// It is being made, or removed.
+    /// It is being made or removed.
     Maybe(File),
 }
 
-/// What a COMMIT will cover: sectors as they were when it was made, and how far the file went.
+/// The data that a COMMIT will cover: sectors as they were when it was made, and the end of the
+/// file.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
     range: Range<u64>,
     sectors: Vec<(usize, Sector)>,
-    /// Behind the last byte of it that a client wrote.
+    /// The end of the last byte in the range that a client wrote.
     reach: u64,
 }
 
-/// See the module's prose.
+/// The model: see the module.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     seed: u64,
     may_stop_between: bool,
     slots: Vec<Slot>,
-    /// What is under way.
+    /// The step in progress.
     step: Option<Step>,
     covered: Vec<Option<Covered>>,
 }
@@ -85,17 +86,17 @@ impl Model {
         Self { seed, may_stop_between, slots, step: None, covered: Vec::new() }
     }
 
-    /// From what all bytes follow that are written.
+    /// The seed of all written bytes.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Whether there is a file, for sure.
+    /// Whether a file exists for certain.
     pub(super) fn has(&self, file: usize) -> bool {
         matches!(self.slots[file], Slot::There(_))
     }
 
-    /// What a READ gives.
+    /// The result of a READ.
     pub(super) fn read(&self, file: usize, offset: u64, count: u32) -> Vec<u8> {
         match &self.slots[file] {
             Slot::There(file) => file.read(offset, u64::from(count)),
@@ -103,7 +104,7 @@ impl Model {
         }
     }
 
-    /// How long a file is.
+    /// The length of a file.
     pub(super) fn size(&self, file: usize) -> u64 {
         match &self.slots[file] {
             Slot::There(file) => file.size,
@@ -111,7 +112,7 @@ impl Model {
         }
     }
 
-    /// Something happened.
+    /// Follows an event.
     pub(super) fn hear(&mut self, told: &Told) {
         match told {
             Told::Begins(step) => self.begin(step),
@@ -127,7 +128,7 @@ impl Model {
     }
 
     fn begin(&mut self, step: &Step) {
-        // A COMMIT covers what was answered before it was made.
+        // A COMMIT covers the writes that were answered before it was made.
         let covered = |act: &Act| match *act {
             Act::Commit { file, offset, count } => self.slots[file].file()?.cover(offset, count),
             _ => None,
@@ -175,10 +176,10 @@ impl Model {
         }
     }
 
-    /// Whether a return may show this.
+    /// Whether a recovery may show these contents.
     ///
     /// # Errors
-    /// The first thing that may not be.
+    /// The first violation.
     pub(super) fn allows(&self, seen: &Seen) -> Result<(), String> {
         for (number, (slot, seen)) in self.slots.iter().zip(seen).enumerate() {
             match (slot, seen) {
@@ -204,19 +205,19 @@ impl Slot {
 }
 
 impl File {
-    /// One of which all is sure.
+    /// A file with certain contents.
     pub(crate) fn holding(bytes: &[u8]) -> Self {
         let size = bytes.len() as u64;
         let sectors = bytes.chunks(SECTOR).map(|bytes| vec![sector(bytes)]).collect();
         Self { sectors, sizes: vec![(size, size)], size, written: Vec::new() }
     }
 
-    /// How long it is.
+    /// Length in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// What a READ gives.
+    /// The result of a READ.
     pub(crate) fn read(&self, offset: u64, count: u64) -> Vec<u8> {
         let end = offset.saturating_add(count).min(self.size);
         let mut bytes = Vec::new();
@@ -240,7 +241,7 @@ impl File {
         &mut self.sectors[place]
     }
 
-    /// Bytes that may be there from now on.
+    /// A write in progress: the new bytes are possible from now on.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let mut rest = bytes;
         for (place, within) in parts(offset..offset + bytes.len() as u64) {
@@ -259,7 +260,7 @@ impl File {
         }
     }
 
-    /// Bytes that may be there over any of what may be there before: there was a cut in between.
+    /// The new bytes are possible over every possible old content: there was a cut in between.
     pub(crate) fn write_over_any(&mut self, offset: u64, bytes: &[u8]) {
         let before = self.sectors.clone();
         self.write(offset, bytes);
@@ -277,7 +278,7 @@ impl File {
         }
     }
 
-    /// Bytes that are there from now on.
+    /// An answered write: the bytes are certain from now on.
     pub(crate) fn make_sure(&mut self, offset: u64, bytes: &[u8]) {
         let mut rest = bytes;
         for (place, within) in parts(offset..offset + bytes.len() as u64) {
@@ -290,7 +291,7 @@ impl File {
         self.reaches(offset + bytes.len() as u64);
     }
 
-    /// It is never shorter from now on.
+    /// The length is at least `end` from now on.
     fn reaches(&mut self, end: u64) {
         let sizes = self.sizes.iter().map(|&(low, high)| (low.max(end), high.max(end)));
         self.sizes = sizes.collect();
@@ -298,7 +299,7 @@ impl File {
         self.sizes.dedup();
     }
 
-    /// What a COMMIT covers that is made now.
+    /// The data that a COMMIT made now will cover.
     pub(crate) fn cover(&self, offset: u64, count: u32) -> Option<Covered> {
         let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };
         let range = offset..end.min(self.size);
@@ -310,7 +311,7 @@ impl File {
         (!range.is_empty()).then(|| Covered { sectors: sectors.collect(), range, reach })
     }
 
-    /// It was answered.
+    /// A COMMIT was answered.
     pub(crate) fn commit(&mut self, covered: &Covered) {
         for ((place, then), (_, within)) in covered.sectors.iter().zip(parts(covered.range.clone()))
         {
@@ -326,7 +327,7 @@ impl File {
         self.reaches(covered.reach);
     }
 
-    /// It is as long as this from now on.
+    /// The length is `size` from now on.
     pub(crate) fn resize(&mut self, size: u64) {
         self.sectors.truncate((size as usize).div_ceil(SECTOR));
         let within = size as usize % SECTOR;
@@ -340,10 +341,10 @@ impl File {
         self.written.clear();
     }
 
-    /// Whether a return may show this of it.
+    /// Whether a recovery may show these contents.
     ///
     /// # Errors
-    /// The first thing that may not be.
+    /// The first violation.
     pub(crate) fn allows(&self, bytes: &[u8]) -> Result<(), String> {
         let size = bytes.len() as u64;
         if !self.sizes.iter().any(|&(low, high)| (low..=high).contains(&size)) {
@@ -383,7 +384,7 @@ fn sector(bytes: &[u8]) -> Sector {
     Some(Rc::from(sector))
 }
 
-/// A sector with other bytes in it.
+/// A sector with a range of its bytes replaced.
 fn over(old: &Sector, within: Range<usize>, bytes: &[u8]) -> Sector {
     let mut new = [0; SECTOR];
     if let Some(old) = old {
@@ -393,7 +394,7 @@ fn over(old: &Sector, within: Range<usize>, bytes: &[u8]) -> Sector {
     sector(&new)
 }
 
-/// No version twice: the later one stays.
+/// Drops duplicate versions: the later one stays.
 fn simplify(versions: &mut Vec<Sector>) {
     for index in (0..versions.len().saturating_sub(1)).rev() {
         if versions[index + 1..].contains(&versions[index]) {

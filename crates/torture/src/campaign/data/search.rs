@@ -1,4 +1,4 @@
-//! Lives a story, cuts its lives, and holds what comes back against the model.
+//! Runs a story, cuts its lives, and compares the recovered files with the model.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,33 +15,32 @@ use crate::explore::Counts;
 use crate::explore::design::{Design, Shape};
 use crate::explore::disks::{Cut, Images, Loss};
 
-/// How much of a story is tried.
+/// The thoroughness of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// Events of each life at which the power goes; all of them if none is said.
+    /// Number of events of each life at which the power is cut; `None` for all.
     pub cuts: Option<usize>,
-    /// Ways in which it does, beside the two that lose all or nothing.
+    /// Kinds of loss, beside the two that lose all or nothing.
     pub losses: usize,
 }
 
-/// The last events of a life are those of its clean stop, most of which are of one kind.
+/// The last events of a life are those of its clean stop, most of them alike.
 const LAST: usize = 24;
 
-/// What was found.
+/// A violation.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub reason: String,
 }
 
-/// Bytes of files that are known of images that were brought back. Most images that come again do
-/// so soon.
+/// Most bytes of files in the cache of recovered images. Most images that repeat do so soon.
 const KNOWN_MOST: usize = 64 << 20;
 
-/// What comes back, by the fingerprint of the image.
+/// Recovered files, by the fingerprint of the image.
 #[derive(Default)]
 struct Known {
     all: BTreeMap<u128, Rc<Result<Back, String>>>,
-    /// Of the files that were seen.
+    /// Bytes of the recovered files.
     bytes: usize,
 }
 
@@ -56,10 +55,10 @@ impl Known {
     }
 }
 
-/// So many volumes that were just made are kept. There are thousands of shapes.
+/// Most new volumes that are kept. There are thousands of shapes.
 const BASES_MOST: usize = 64;
 
-/// Volumes that were just made, by their shapes.
+/// New volumes by their shapes.
 #[derive(Default)]
 pub(super) struct Bases(BTreeMap<Shape, Images>);
 
@@ -73,13 +72,13 @@ impl Bases {
     }
 }
 
-/// Where the next life begins: what is on the disks, and what may be there.
+/// Start of the next life: the contents of the disks, and the model.
 struct Start {
     images: Images,
     model: Model,
 }
 
-/// Tells a story until something is found.
+/// Runs a story until it shows a violation.
 pub(super) fn search(
     design: Design,
     story: &Story,
@@ -117,13 +116,13 @@ pub(super) fn search(
     (counts, None)
 }
 
-/// A panic is a violation as any other.
+/// Turns a panic into a violation.
 fn catching<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(format!("panicked: {}", message(&*panic))))
 }
 
-/// Goes over the recording of a life.
+/// Walks over the recording of a life.
 struct Walk<'a> {
     design: Design,
     shape: &'a Shape,
@@ -167,7 +166,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// Which events are followed by a cut.
+    /// The events that are followed by a cut.
     fn positions(&self, events: usize, prng: &mut Prng) -> Vec<bool> {
         let Some(count) = self.effort.cuts else { return vec![true; events + 1] };
         let mut wanted = vec![false; events + 1];
@@ -216,7 +215,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What was last heard of before a cut.
+    /// The last events before a cut.
     fn explain(&self, lived: &Lived, heard: usize, reason: &str) -> String {
         use super::model::Told;
         let last = match heard.checked_sub(1).map(|last| &lived.told[last]) {
@@ -229,7 +228,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where the power went, and what became of what was pending.
+/// The event of a cut, and the fate of the pending writes.
 fn place(cut: &Cut, loss: &Loss) -> String {
     let loss = loss.to_string();
     let short = if loss.len() > 200 { "much was pending" } else { &loss[..] };

@@ -1,4 +1,4 @@
-//! What is done: lives of a server, each of steps, each of calls that are made at once.
+//! The acts of a story: lives of a server, each a list of steps, each a list of concurrent calls.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use sim::Prng;
 
 use crate::explore::design::Shape;
 
-/// Files there may be; their names are their numbers.
+/// Most files; their names are their numbers.
 pub(super) const FILES: usize = 3;
-/// The most that one WRITE brings.
+/// Most bytes of one WRITE.
 pub(super) const LARGEST: u64 = 1 << 20;
 
-/// What a WRITE brings.
+/// The data of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fill {
     /// Zeros.
     Zeros,
     /// One byte, again and again.
     Same(u8),
-    /// Bytes by chance.
+    /// Random bytes.
     Random,
-    /// Bytes by chance, and zeros from the second quarter of it to the third.
+    /// Random bytes with zeros from a quarter to three quarters.
     Holey,
 }
 
-/// What a WRITE promises.
+/// The stability of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stable {
     Unstable,
@@ -33,7 +33,7 @@ pub(super) enum Stable {
     FileSync,
 }
 
-/// Something that is done; a file by its number.
+/// An act; names a file by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Create(usize),
@@ -59,12 +59,12 @@ pub(super) enum Act {
         offset: u64,
         count: u32,
     },
-    /// All that waits in memory or in a log gets its place.
+    /// Writes everything that waits in memory or in a log to its place.
     Settle,
     Wait(Duration),
 }
 
-/// What is done at once.
+/// Acts that run concurrently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// Its number in the story.
@@ -72,25 +72,25 @@ pub(super) struct Step {
     pub acts: Vec<Act>,
 }
 
-/// How a life ends.
+/// The end of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The power goes, at any event.
+    /// A power cut, at any event.
     Cut,
-    /// The process is killed after the last step, and the disks go on.
+    /// The process is killed after the last step; the disks keep their writes.
     Kill,
     /// A clean stop.
     Stop,
 }
 
-/// From one start of the server to the next.
+/// The time from one start of the server to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     pub steps: Vec<Step>,
     pub end: End,
 }
 
-/// All of it.
+/// A whole workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Story {
     pub seed: u64,
@@ -99,7 +99,7 @@ pub(super) struct Story {
 }
 
 impl Story {
-    /// With some of its steps. A life without any is left out, unless it is the first.
+    /// The story with only these steps. A life without any is left out, unless it is the first.
     pub(super) fn with(&self, kept: &[usize]) -> Self {
         let mut story = self.clone();
         for life in &mut story.lives {
@@ -116,7 +116,7 @@ impl Story {
 }
 
 impl Act {
-    /// The file that it is about.
+    /// The file of an act.
     pub(super) fn file(&self) -> Option<usize> {
         match *self {
             Self::Create(file)
@@ -130,7 +130,7 @@ impl Act {
     }
 }
 
-/// The bytes of a WRITE, which follow from the step and act that make it.
+/// The bytes of a WRITE, determined by its step and act.
 pub(super) fn payload(seed: u64, (step, act): (usize, usize), fill: Fill, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
     match fill {

@@ -1,16 +1,16 @@
-//! What a client knows of the data of a file that is not known to be durable.
+//! A client's knowledge of file data that is not known to be durable.
 //!
-//! A file has *versions*: what it was at each UNSTABLE write since it was last known to be durable.
-//! Where data may have been lost (an error, another write verifier, the power) the file is
-//! *unsure*: each of its sectors is that of something that it may be, its length is between theirs,
-//! and when it has been looked at it is what was seen.
+//! A file has *versions*: its contents after each UNSTABLE write since it was last known to be
+//! durable. Where data may have been lost (an error, another write verifier, a power cut) the file
+//! is *unsure*: each of its sectors has the value of one of the possible contents, its length is
+//! between theirs, and a look at the file fixes both.
 //!
 //! The rules:
-//! 1. What is written after data was lost lies over what is left, and is there: the verifier that
-//!    its reply bears is that of after the loss.
-//! 2. Where a write *failed*, what is read may be what the disk never makes durable, whatever is
-//!    flushed, until the power goes: versions stay.
-//! 3. What was written since the last loss, and then committed, lies over all of them.
+//! 1. Data written after a loss lies over the remaining data, and is there: its reply has the
+//!    verifier from after the loss.
+//! 2. Where a write *failed*, a READ may show data that the disk never makes durable, whatever is
+//!    flushed, until the power is cut: versions stay.
+//! 3. Data written since the last loss, and then committed, lies over all versions.
 
 use super::super::conformance::content::Content;
 use super::super::conformance::judge::Verdict;
@@ -18,17 +18,17 @@ use super::super::conformance::step::{Act, Changes, Step, payload};
 
 const SECTOR: usize = 512;
 
-/// What a step does to the data of a file.
+/// The effect of a step on a file's data.
 #[derive(Clone)]
 pub(super) enum Change {
-    /// Puts bytes at an offset.
+    /// Writes bytes at an offset.
     Write(u64, Vec<u8>),
-    /// Cuts it off, or adds a hole.
+    /// Truncates the file, or adds a hole.
     Resize(u64),
 }
 
 impl Change {
-    /// That of a step, if it is one that changes data.
+    /// The change of a step, if it changes data.
     pub(super) fn of(step: &Step) -> Option<Self> {
         match step.act {
             Act::Write(_, offset, length, ..) => {
@@ -49,16 +49,16 @@ impl Change {
     }
 }
 
-/// See the module's prose.
+/// A file's data: see the module.
 #[derive(Clone, Default)]
 pub(super) struct Data {
-    /// What each sector may go back to, the oldest first.
+    /// The contents to which each sector may revert, the oldest first.
     versions: Vec<Content>,
-    /// What it may be now, if it is unsure; else it is what the reference has.
+    /// The possible current contents, if the file is unsure; otherwise they are the reference's.
     now: Option<Vec<Content>>,
     /// Writes since the last COMMIT and the last loss, and whether they succeeded.
     pending: Vec<(Change, bool)>,
-    /// Rule 2.
+    /// A write has failed: rule 2.
     failed: bool,
 }
 
@@ -70,7 +70,7 @@ impl Data {
     /// A write succeeded on a file that was `before`.
     pub(super) fn write(&mut self, before: Content, change: &Change, is_durable: bool) {
         if is_durable {
-            // As far as it goes, whatever becomes of the rest.
+            // The write covers its range, whatever becomes of the rest.
             change.apply(&mut self.versions);
         } else {
             self.versions.extend(self.now.clone().unwrap_or_else(|| vec![before]));
@@ -79,8 +79,8 @@ impl Data {
         self.pending.push((change.clone(), true));
     }
 
-    /// All that was written is durable, unless it was lost before. Says whether the file is as the
-    /// reference has it, and stays so.
+    /// All written data is durable, unless it was lost before. Returns whether the file is as in
+    /// the reference, and stays so.
     pub(super) fn commit(&mut self) -> bool {
         for (change, is_sure) in std::mem::take(&mut self.pending) {
             let mut done = self.versions.clone();
@@ -94,7 +94,7 @@ impl Data {
         !self.failed && !self.is_unsure()
     }
 
-    /// The same, and it has another length since.
+    /// The same, with a change of length since.
     pub(super) fn resize(&mut self, change: &Change) -> bool {
         let is_known = self.commit();
         change.apply(&mut self.versions);
@@ -102,7 +102,7 @@ impl Data {
         is_known
     }
 
-    /// What was not durable may be lost: a write has failed, or the power went.
+    /// Data that was not durable may be lost: a write has failed, or the power was cut.
     pub(super) fn lose(&mut self, current: Content, failed: bool) {
         let now = self.now.take().unwrap_or_else(|| vec![current]);
         self.versions.extend(now);
@@ -111,7 +111,7 @@ impl Data {
         self.failed |= failed;
     }
 
-    /// A call failed: it may have been carried out, or in part, and data may be lost.
+    /// A call failed: it may have been carried out, wholly or in part, and data may be lost.
     pub(super) fn fail(&mut self, current: Content, change: Option<Change>) {
         let before = self.now.take().unwrap_or_else(|| vec![current]);
         let mut done = before.clone();
@@ -126,13 +126,13 @@ impl Data {
         }
     }
 
-    /// The file was looked at: from now on it is what was seen.
+    /// A look at the file fixes its contents.
     pub(super) fn look(&mut self, size: u64, bytes: &[u8]) -> Verdict {
         self.now.take().map_or(Ok(()), |now| check_mixture(size, bytes, &now))
     }
 }
 
-/// Each sector is that of some version, and the length is between theirs.
+/// Each sector has the value of some version, and the length is between theirs.
 fn check_mixture(size: u64, bytes: &[u8], versions: &[Content]) -> Verdict {
     let sizes = versions.iter().map(Content::size);
     let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));

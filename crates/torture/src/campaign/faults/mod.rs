@@ -1,31 +1,31 @@
-//! A fault at every read, write and flush of a trace of 200 operations, of the volume's disk and of
-//! its log's if there is one.
+//! A fault at every read, write and flush of a trace of 200 operations, on the volume's disk and on
+//! the log's if there is one.
 //!
-//! The trace ([`workload`]) runs on the whole server, with too little memory, so that it reads. It
-//! is run once to count its calls of the disk, and then again for each of them with a fault there.
+//! The trace ([`workload`]) runs on the whole server, with little memory, so that it reads from the
+//! disk. It runs once to count its disk calls, and then again for each of them with a fault there.
 //!
-//! # What is asked
-//! *Of faults that the server is told of* (EIO, ENOSPC, a short transfer, a disk that is gone),
-//! once or from then on: no panic; every call answered; no error before there was one; and no lie,
-//! which [`witness`] judges. When a flush or a write of the log has failed the volume stops:
-//! NFS3ERR_IO to everything. When another write has failed, the volume stops, or the write verifier
-//! changes, or, where no data was lost, the caller is told; but of ENOSPC on the way from a log to
-//! its place no client need hear, since it is tried again. The fault ends, the power goes, and the
-//! server comes back by itself: what was acknowledged is there, what was not is there or not, and
-//! the checker finds nothing.
+//! # Checks
+//! *Faults that the disk reports to the server* (EIO, ENOSPC, a short transfer, a disk that is
+//! gone), once or from then on: no panic; every call answered; no error before the fault; and no
+//! false answer, by the judgement of [`witness`]. When a flush or a write of the log has failed the
+//! volume stops: NFS3ERR_IO to everything. When another write has failed, the volume stops, or the
+//! write verifier changes, or, where no data was lost, the caller gets an error; but ENOSPC on the
+//! way from a log to its place need not reach any client, since that write is retried. The fault
+//! ends, the power is cut, and the server recovers by itself: acknowledged changes are there,
+//! others are there or not, and the checker finds nothing.
 //!
-//! *Of a call that is late:* nothing at all.
+//! *A late call:* no visible effect at all.
 //!
-//! *Of a call that is never answered:* that what was said until then holds after the power went.
+//! *A call that is never answered:* all earlier answers hold after a power cut.
 //!
-//! *Of EIO at a call of the return:* that it ends, and that after another cut the next return is as
-//! if nothing had been.
+//! *EIO at a call of the recovery:* the recovery ends, and after another cut the next one is as if
+//! the fault had never been.
 //!
-//! *Of faults that the server is not told of* (writes and flushes that do nothing, calls that go
-//! astray, bits that rot): no panic, every call answered, the return ends, the disk can be
-//! repaired, and files that no call touched are as they were.
+//! *Faults that the disk does not report* (writes and flushes that do nothing, misdirected calls,
+//! rotten bits): no panic, every call answered, the recovery ends, the disk can be repaired, and
+//! files that no call touched are as they were.
 //!
-//! *Of any fault of one member of a set* nothing at all is seen: see [`sets`].
+//! *Any fault of one member of a set* has no visible effect at all: see [`sets`].
 //!
 //! # A failure
 //! is printed with the line that repeats it.
@@ -52,14 +52,14 @@ use trial::{Calls, Phase, PhaseCalls, Place, Strike, count};
 
 /// The word of a case: the seed of the trace, and the number of a fault in the list.
 pub(super) const WORD: &str = "faults";
-/// Every so many calls an effect is tried, in the full form: EIO at all of them.
+/// Calls between two on which an effect is tried, in the full form; EIO is tried at all of them.
 const STRIDE: u64 = 7;
-/// The short form tries every so many of those.
+/// The short form tries one fault in this many.
 const SAMPLE: usize = 23;
 
 const VERBS: [Verb; 3] = [Verb::Read, Verb::Write, Verb::Flush];
 
-/// What else can become of a call than EIO.
+/// Effects of a fault besides EIO.
 const EFFECTS: [Effect; 8] = [
     Effect::Short { sectors: 1 },
     Effect::Dead,
@@ -111,7 +111,7 @@ fn in_verbs(phase: Phase) -> impl Iterator<Item = (Phase, Verb)> {
     VERBS.into_iter().map(move |verb| (phase, verb))
 }
 
-/// Whether an effect can befall a verb.
+/// Whether an effect is possible for a verb.
 fn means_something(verb: Verb, effect: Effect) -> bool {
     !matches!(
         (verb, effect),
@@ -120,7 +120,7 @@ fn means_something(verb: Verb, effect: Effect) -> bool {
     )
 }
 
-/// A fault at every call.
+/// Tries a fault at every call.
 pub fn everywhere(options: &Options) -> Outcome {
     match Faults::of(options.design, options.seed) {
         Ok(faults) => Outcome { remarks: faults.remarks.clone(), ..Outcome::default() }
@@ -129,7 +129,7 @@ pub fn everywhere(options: &Options) -> Outcome {
     }
 }
 
-/// Tries one fault again.
+/// Replays one fault.
 ///
 /// # Errors
 /// Why the line names none.
@@ -143,7 +143,7 @@ pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
     Ok(faults.try_one(number))
 }
 
-/// A fault, and the trace with it.
+/// A fault, and the run of the trace with it.
 type Fault = Box<dyn Fn() -> (String, Result<(), String>) + Sync>;
 
 /// All faults of a design.
@@ -151,12 +151,12 @@ struct Faults {
     design: Design,
     seed: u64,
     all: Vec<Fault>,
-    /// What the trace asks of each disk.
+    /// The number of calls of the trace to each disk.
     remarks: Vec<String>,
 }
 
 impl Faults {
-    /// Counts the calls of the trace, which must succeed without a fault.
+    /// Counts the disk calls of the trace, which must succeed without a fault.
     fn of(design: Design, seed: u64) -> Result<Self, String> {
         if design.device() != Device::Plain {
             let all =
@@ -171,7 +171,8 @@ impl Faults {
         Ok(Self { design, seed, all, remarks })
     }
 
-    /// All of them; in the short form a part, and within a time as many as the seed draws.
+    /// Tries all faults; in the short form a part, and within a time limit as many as the seed
+    /// draws.
     fn play(&self, options: &Options) -> Outcome {
         let mut numbers: Vec<usize> = (0..self.all.len()).collect();
         if !options.full && options.seconds.is_none() {

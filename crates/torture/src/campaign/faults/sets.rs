@@ -1,10 +1,10 @@
 //! A fault at every read, write and flush of one member of a set, while the trace runs.
 //!
-//! Nobody may see it. Whatever becomes of a call to one disk, told or untold, once or from then on:
-//! every operation is answered as if nothing had been, also over two stops and starts, and the
-//! checker finds nothing on what the set holds at the end. A disk that never answers is not among
-//! them: nothing calls such a disk out. Nor is a host that is full: that is no dead disk, and who
-//! writes what was never written hears of it.
+//! No client may notice it. For any effect of a fault on a call to one disk, reported or not, once
+//! or from then on: every operation is answered as without the fault, also over two stops and
+//! starts, and the checker finds nothing on the set's contents at the end. A disk that never
+//! answers is not among the faults: no code takes such a disk out of the set. Nor is a full host:
+//! its disk is not dead, and a client that writes to unwritten space gets the error.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::trial::{begin, count};
 use super::{VERBS, means_something, workload};
 use crate::explore::design::Design;
 
-/// What can become of a call.
+/// The effects of a fault.
 const EFFECTS: [Effect; 7] = [
     Effect::Eio,
     Effect::Short { sectors: 1 },
@@ -29,7 +29,7 @@ const EFFECTS: [Effect; 7] = [
     Effect::Misdirected { to: 3 << 20 },
 ];
 
-/// What becomes of which call of which member.
+/// A fault: the effect, the call and the member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strike {
     member: usize,
@@ -42,7 +42,7 @@ pub(super) struct Strike {
 /// Every fault of the full form, in order.
 ///
 /// # Errors
-/// What goes wrong without one.
+/// The failure of a run without a fault.
 pub(super) fn strikes(design: Design, seed: u64) -> Result<Vec<Strike>, String> {
     let mut session = begin(design, seed)?;
     let before: Vec<Counters> = counters(&session.world.homes());
@@ -53,7 +53,7 @@ pub(super) fn strikes(design: Design, seed: u64) -> Result<Vec<Strike>, String> 
         for verb in VERBS {
             let calls = count(after, verb) - count(before, verb);
             for effect in EFFECTS.into_iter().filter(|&effect| means_something(verb, effect)) {
-                // What is wrong once is found; a disk that is always wrong is to be replaced.
+                // A single corruption is detected; a disk that is always wrong must be replaced.
                 let lasting = match effect {
                     Effect::Eio => vec![Persistence::Once, Persistence::Forever],
                     Effect::Dead => vec![Persistence::Forever],
@@ -70,7 +70,7 @@ pub(super) fn strikes(design: Design, seed: u64) -> Result<Vec<Strike>, String> 
     Ok(strikes)
 }
 
-/// The trace with a fault.
+/// Runs the trace with a fault.
 pub(super) fn run(design: Design, seed: u64, strike: &Strike) -> Result<(), String> {
     let mut session = begin(design, seed)?;
     let Strike { member, verb, nth, effect, persistence } = *strike;
@@ -80,7 +80,7 @@ pub(super) fn run(design: Design, seed: u64, strike: &Strike) -> Result<(), Stri
     session.finish()
 }
 
-/// All operations, with a stop and a start in their middle and at their end.
+/// Runs all operations, with a stop and a start in the middle and at the end.
 fn trace(session: &mut Session) -> Result<(), String> {
     let restart = Step { number: usize::MAX, user: 0, act: Act::Restart };
     let operations = workload::operations();

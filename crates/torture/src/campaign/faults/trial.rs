@@ -1,4 +1,4 @@
-//! One run of the trace with one fault in it, and what is said about it.
+//! One run of the trace with one fault in it, and its judgement.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,54 +19,55 @@ use crate::explore::disks::Images;
 use crate::protocol::Response;
 use crate::world::{Status, World, WorldOptions, small_blocks};
 
-/// More virtual time than anything may take.
+/// Longest virtual time of any step.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// After so long, and room below, everything is as it was before.
+/// After this time, with room below again, a refused write has been retried and everything is as
+/// before.
 const TRIED_AGAIN: Duration = Duration::from_secs(10);
-/// More than any file of the trace is long, in bytes.
+/// Bytes, more than any file of the trace has.
 const LONGEST: u32 = 1 << 20;
 const ROOT: Object = Object::Of(0);
 
-/// When a fault strikes.
+/// The phase in which a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// While the trace runs.
     Trace,
-    /// While the server comes back after the power went at the end of the trace.
+    /// While the server recovers from a power cut at the end of the trace.
     Return,
 }
 
-/// The disk that it strikes.
+/// The disk of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// That of the volume.
+    /// The volume's disk.
     Home,
-    /// That of the log.
+    /// The log's disk.
     Log,
 }
 
-/// A fault and where it strikes.
+/// A fault and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Strike {
     pub(super) place: Place,
     pub(super) phase: Phase,
     pub(super) verb: Verb,
-    /// Which call of the verb, from 1.
+    /// The number of the call of the verb, from 1.
     pub(super) nth: u64,
     pub(super) effect: Effect,
     pub(super) persistence: Persistence,
 }
 
-/// How much can be asked of a server that meets a fault.
+/// The checks that are possible with a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It is told, and must tell, or hide it with success.
+    /// The disk reports it: the server must report it too, or hide it with success.
     Told,
-    /// It is late, and nothing else.
+    /// The call is late, and nothing else.
     Late,
-    /// It is not told.
+    /// The disk does not report it.
     Untold,
-    /// It never hears of the call again.
+    /// The call is never answered.
     Silent,
 }
 
@@ -106,7 +107,7 @@ pub(super) fn count(counters: &Counters, verb: Verb) -> u64 {
 
 fn options(design: Design) -> WorldOptions {
     let mkfs = small_blocks();
-    // Too little memory for the metadata, so that it is read again and again.
+    // Little memory for the metadata, so that the server reads it again and again.
     // And a log that is synced while the trace runs.
     let log = LogOptions {
         sync_interval: Duration::from_millis(10),
@@ -117,7 +118,7 @@ fn options(design: Design) -> WorldOptions {
     WorldOptions { design, size: 16 << 20, mkfs, open, ..WorldOptions::default() }
 }
 
-/// A server on which the trace is about to begin.
+/// A server before the trace.
 pub(super) fn begin(design: Design, seed: u64) -> Result<Session, String> {
     let superuser = users().into_iter().take(1).collect();
     let mut session = Session::new(seed, options(design), superuser)?;
@@ -125,28 +126,28 @@ pub(super) fn begin(design: Design, seed: u64) -> Result<Session, String> {
         session.perform(&step).map_err(|reason| format!("{step}: {reason}"))?;
     }
     if design.has_log() {
-        // So that bystanders do not depend on a log into which a fault is put.
+        // The bystanders must not depend on a log in which a fault is injected.
         let restart = Step { number: usize::MAX, user: 0, act: Act::Restart };
         session.perform(&restart).map_err(|reason| format!("{restart}: {reason}"))?;
     }
     Ok(session)
 }
 
-/// How often a disk is called: by the trace, and by the return after it.
+/// Number of calls to a disk: by the trace, and by the recovery after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PhaseCalls {
     pub(super) trace: Counters,
     pub(super) back: Counters,
 }
 
-/// How often the disks are called.
+/// Number of calls to each disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calls {
     pub(super) home: PhaseCalls,
     pub(super) log: Option<PhaseCalls>,
 }
 
-/// A disk, if it is there.
+/// A disk, if it exists.
 fn disk_at(world: &World, place: Place) -> Option<Rc<Disk>> {
     match place {
         Place::Home => Some(world.disk()),
@@ -154,7 +155,7 @@ fn disk_at(world: &World, place: Place) -> Option<Rc<Disk>> {
     }
 }
 
-/// The trace without a fault.
+/// Runs the trace without a fault.
 pub(super) fn healthy(design: Design, seed: u64) -> Result<Calls, String> {
     let mut trial = Trial::new(design, seed, None)?;
     trial.trace()?;
@@ -169,12 +170,12 @@ pub(super) fn healthy(design: Design, seed: u64) -> Result<Calls, String> {
     Ok(Calls { home, log: design.has_log().then_some(log) })
 }
 
-/// How often a disk was called; never if it is not there.
+/// Counters of a disk; zeros if it does not exist.
 fn counters(world: &World, place: Place) -> Counters {
     disk_at(world, place).map_or_else(Counters::default, |disk| disk.counters())
 }
 
-/// The trace with a fault.
+/// Runs the trace with a fault.
 pub(super) fn run(design: Design, seed: u64, strike: &Strike) -> Verdict {
     let mut trial = Trial::new(design, seed, Some(*strike))?;
     match (strike.phase, strike.kind()) {
@@ -189,15 +190,15 @@ struct Trial {
     design: Design,
     session: Session,
     witness: Witness,
-    /// Calls of the volume's disk and of the log's.
+    /// Counters of the volume's disk and of the log's before the trace.
     before: [Counters; 2],
     /// The fault of the trace, if there is one.
     strike: Option<Strike>,
-    /// Data that may not be lost in silence was being written when the fault struck, and the
-    /// caller was told of an error.
+    /// The fault struck during a write of data that may not be lost silently, and the caller got an
+    /// error.
     lost_data: bool,
-    /// The fault struck during a truncation that was answered as done. It may have struck what
-    /// writes zeros behind the new end, which no reader sees, so that no client is told.
+    /// The fault struck during a truncation that succeeded. It may have hit the write of zeros
+    /// behind the new end, which no reader sees, so that no client gets an error.
     struck_behind_end: bool,
 }
 
@@ -226,12 +227,12 @@ impl Trial {
         disks.into_iter().flatten().for_each(|disk| disk.heal());
     }
 
-    /// How often the trace has called a disk.
+    /// Number of calls of the trace to a disk.
     fn calls(&self, place: Place) -> Counters {
         counters(&self.session.world, place).since(&self.before[place as usize])
     }
 
-    /// Whether the fault has struck, and may show.
+    /// The fault, once it has struck and may show.
     fn fault(&self) -> Fault {
         let calls = |strike: &Strike| count(&self.calls(strike.place), strike.verb);
         let struck = |strike: &&Strike| calls(strike) >= strike.nth;
@@ -242,7 +243,7 @@ impl Trial {
         }
     }
 
-    /// The trace.
+    /// Runs the trace.
     fn trace(&mut self) -> Verdict {
         for step in workload::operations() {
             self.step(&step).map_err(|reason| format!("{step}: {reason}"))?;
@@ -250,8 +251,8 @@ impl Trial {
         Ok(())
     }
 
-    /// The return meets a fault: it fails or it does not, and when the power has gone once more,
-    /// the next one is as if nothing had been.
+    /// Injects a fault into the recovery: it fails or not, and after another power cut the next
+    /// recovery is as if the fault had never been.
     fn troubled_return(&mut self, strike: &Strike) -> Verdict {
         self.trace()?;
         self.session.world.crash();
@@ -275,7 +276,7 @@ impl Trial {
         }
     }
 
-    /// Makes a call; nothing if there is nothing to call it with.
+    /// Makes a call; `None` if there is nothing to call it with.
     fn ask(&mut self, step: &Step) -> Result<Option<Reply>, String> {
         let request = self.witness.states[0].reference.request(step);
         self.session.ask_for(step, request)
@@ -285,7 +286,7 @@ impl Trial {
         self.ask(&Step { number: usize::MAX, user: 0, act })
     }
 
-    /// A fault that the server is told of: it must not lie.
+    /// A reported fault: the server must not give a false answer.
     fn judged(&mut self) -> Verdict {
         self.trace()?;
         self.check_signal()?;
@@ -310,7 +311,7 @@ impl Trial {
             self.witness.stopped = self.has_stopped()?;
         }
         let writes = matches!(step.act, Act::Write(..) | Act::Commit(..));
-        // Of a change that may come to be no data is lost.
+        // A change that may still come into effect loses no data.
         let is_lost = failed && (is_refusal(&reply) || !self.may_be_tried_again());
         self.lost_data |= !was_struck && is_lost && fault == Fault::Write && writes;
         let cuts = matches!(&step.act, Act::Setattr(_, changes, _) if changes.size.is_some());
@@ -318,8 +319,8 @@ impl Trial {
         self.look_at_unsure()
     }
 
-    /// Data can be lost in the background, and only a verifier tells: a reply that bears none, and
-    /// may show a loss, is judged by one that is asked for just after it. Says whether it is new.
+    /// Data can be lost in the background, and only a verifier shows it: if a reply has none and
+    /// may show a loss, a COMMIT right after it gets one. Returns whether the verifier is new.
     fn learn_verifier(&mut self, fault: Fault) -> Result<bool, String> {
         if fault == Fault::None || self.witness.stopped {
             return Ok(false);
@@ -332,7 +333,7 @@ impl Trial {
         Ok(before.is_some() && self.witness.verifier() != before)
     }
 
-    /// A COMMIT that changes nothing, and bears a verifier.
+    /// A COMMIT that changes nothing, and returns a verifier.
     fn commit_bystander(&mut self) -> Result<(Step, Reply), String> {
         let file = workload::bystanders().next().expect("there are some");
         let step = Step { number: usize::MAX, user: 0, act: Act::Commit(Object::Of(file), 0, 0) };
@@ -340,7 +341,7 @@ impl Trial {
         Ok((step, reply))
     }
 
-    /// Whether the volume answers nothing any more. The root directory is always in memory.
+    /// Whether the volume refuses everything. The root directory is always in memory.
     fn has_stopped(&mut self) -> Result<bool, String> {
         let reply = self.ask_about(Act::Getattr(ROOT))?.ok_or("the root has a handle")?;
         Ok(reply.status() == Some(nfsstat3::NFS3ERR_IO))
@@ -357,7 +358,7 @@ impl Trial {
             let data = self.ask_about(Act::Read(Object::Of(slot), 0, LONGEST))?;
             let data = data.ok_or("it had a handle")?;
             let gone = attributes.status() == Some(nfsstat3::NFS3ERR_STALE);
-            // Attributes of after the read, for it changes the access time.
+            // The attributes are from after the read, which changes the access time.
             let seen = match (attributes.response, data.response) {
                 (Response::Getattr(Nfs3Result::Ok(one)), Response::Read(Nfs3Result::Ok(two))) => {
                     Some((one.obj_attributes, two.data.to_vec()))
@@ -366,7 +367,7 @@ impl Trial {
                 _ => continue, // it cannot be read now
             };
             if self.learn_verifier(self.fault())? {
-                continue; // it is not known before which loss it was seen
+                continue; // the loss before which it was seen is unknown
             }
             self.witness.look(&Looked { slot, seen })?;
             for state in &mut self.witness.states {
@@ -378,9 +379,9 @@ impl Trial {
         Ok(())
     }
 
-    /// What was lost was said to all clients that it concerns: by stopping, by another write
-    /// verifier, or, where no data was lost, by an error. A flush that failed leaves only the
-    /// first.
+    /// All clients concerned must learn of a loss: by the stop of the volume, by another write
+    /// verifier, or, where no data was lost, by an error. After a failed flush only the first will
+    /// do.
     fn check_signal(&mut self) -> Verdict {
         if self.fault() != Fault::Write {
             return Ok(());
@@ -414,14 +415,14 @@ impl Trial {
         if is_told { Ok(()) } else { Err("a write failed, and nobody was told".into()) }
     }
 
-    /// Whether what struck is a write that found no room below, and that is tried again.
+    /// Whether the fault is a write that finds no room below, and is retried.
     fn may_be_tried_again(&self) -> bool {
         self.witness.may_refuse && self.strike.is_some_and(|strike| strike.place == Place::Home)
     }
 
-    /// The server is back: everything is as one of the states has it, and the disk is well.
+    /// After recovery everything is as in one of the states, and the disk is consistent.
     fn come_back(&mut self) -> Verdict {
-        self.strike = None; // it is over, and disks count anew
+        self.strike = None; // the fault is over, and the disks' counters start anew
         self.look_at_unsure()?;
         if !self.witness.unsure().is_empty() {
             return Err("a file cannot be looked at".into());
@@ -437,7 +438,8 @@ impl Trial {
         Err(format!("after the return: {last}"))
     }
 
-    /// A disk that never answers a call: so may the server. What it did say must hold.
+    /// A disk never answers a call: the server may do the same. The answers that it did give must
+    /// hold.
     fn silent(&mut self) -> Verdict {
         for step in workload::operations() {
             match self.ask(&step) {
@@ -456,9 +458,9 @@ impl Trial {
         self.come_back()
     }
 
-    /// A fault that the server is not told of: whatever is said, the server lives, the disk can be
-    /// repaired, and files that no call touched are as they were. Where no check can mend damage,
-    /// it is an error, and never other bytes.
+    /// An unreported fault: whatever it answers, the server survives, the disk can be repaired, and
+    /// files that no call touched are as they were. Damage that no check can repair shows as an
+    /// error, and never as other bytes.
     fn unjudged(&mut self) -> Verdict {
         for step in workload::operations() {
             let Some(reply) = self.ask(&step)? else { continue };
@@ -487,7 +489,7 @@ impl Trial {
         self.session.finish()
     }
 
-    /// Files that no call touched are as they were, or an error.
+    /// Files that no call touched are as they were, or return an error.
     fn damaged(&mut self) -> Verdict {
         for slot in workload::bystanders() {
             let step = self.look_at_bystander(slot);
@@ -512,7 +514,7 @@ impl Trial {
 const ANY_TIME: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
 
 /// The disks after `duramen fsck --repair`, which leaves nothing to find; a log that cannot be
-/// replayed is given up.
+/// replayed is discarded.
 fn repair(design: Design, left: &Images) -> Result<Images, String> {
     let Work { prepare, check, .. } = *design.work();
     let executor = Executor::new(0);

@@ -1,19 +1,20 @@
-//! What a client knows of a file system of which parts have failed.
+//! A client's knowledge of a file system with faults.
 //!
-//! After an error a client cannot know whether a call was carried out. So there may be several
-//! states that are true; every later reply has to fit one of them, and those that it does not fit
-//! are dropped. With none left, something was said that cannot be.
+//! After an error a client cannot know whether a call was carried out. So several states may be
+//! possible; every later reply must fit one of them, and states that it does not fit are dropped.
+//! If none is left, an answer was false.
 //!
-//! Data is apart: see [`data`](super::data).
+//! Data is separate: see [`data`](super::data).
 //!
 //! The rules:
 //! 1. No error without a fault.
-//! 2. A volume that has stopped says NFS3ERR_IO to everything, and does nothing.
-//! 3. What fails for want of a read has changed nothing but, perhaps, data.
+//! 2. A stopped volume answers NFS3ERR_IO to everything, and does nothing.
+//! 3. A call that fails because of a read has changed nothing but, perhaps, data.
 //! 4. The write verifier changes after a fault alone.
-//! 5. What finds no room below has changed nothing but, perhaps, data. A change that was made, and
-//!    found none afterwards, is lost to its caller alone (NFS3ERR_IO): it may come to be. Until it
-//!    does there are no others, whatever their callers hear.
+//! 5. A call that finds no room below has changed nothing but, perhaps, data. If a change was made
+//!    and finds no room afterwards, only its caller sees that (NFS3ERR_IO): the change may still
+//!    come into effect. Until it does no other change takes effect, whatever their callers are
+//!    answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,52 +31,52 @@ use super::super::conformance::tree::{Body, Node};
 use super::data::{Change, Data};
 use crate::protocol::Response;
 
-/// More states than this the witness cannot tell apart.
+/// Most states that the witness can tell apart.
 const STATES: usize = 64;
 const ALWAYS: Stamp = Stamp::Within((0, 0), (u32::MAX, u32::MAX));
 
-/// One of the states that may be true.
+/// A possible state.
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) reference: Reference,
-    /// By the step that made the file, its data, as long as that is not known to be durable.
+    /// Data that is not known to be durable, by the step that made the file.
     data: BTreeMap<usize, Data>,
 }
 
-/// See the module's prose.
+/// The witness: see the module.
 pub(super) struct Witness {
     pub(super) states: Vec<State>,
     /// The volume has stopped.
     pub(super) stopped: bool,
-    /// Rule 4.
+    /// The verifier has changed: rule 4.
     pub(super) rotated: bool,
-    /// A client was told of an error.
+    /// A client got an error.
     pub(super) told: bool,
-    /// The fault is that writes find no room below: data may be refused for that.
+    /// The fault is that writes find no room below: data may be refused because of it.
     pub(super) may_refuse: bool,
-    /// A change was lost to its caller for that, and none has succeeded since.
+    /// A change failed for its caller because of that, and none has succeeded since.
     refuses: bool,
 }
 
-/// What is known of the fault when a reply comes.
+/// The state of the fault when a reply arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Nothing has failed.
     None,
-    /// A read has.
+    /// A read has failed.
     Read,
-    /// A write or a flush has.
+    /// A write or a flush has failed.
     Write,
 }
 
-/// A file that was looked at.
+/// A file and the contents that were read.
 pub(super) struct Looked {
     pub(super) slot: usize,
-    /// Nothing if it is gone.
+    /// `None` if the file is gone.
     pub(super) seen: Option<(fattr3, Vec<u8>)>,
 }
 
-/// The file whose data a step is about.
+/// The file whose data a step concerns.
 fn subject(act: &Act) -> Option<usize> {
     match *act {
         Act::Write(Object::Of(slot), ..) | Act::Commit(Object::Of(slot), ..) => Some(slot),
@@ -100,7 +101,7 @@ fn changes(act: &Act) -> bool {
     )
 }
 
-/// Whether a call found no room below.
+/// Whether a reply says that there was no room below.
 pub(super) fn is_refusal(reply: &Reply) -> bool {
     reply.status() == Some(nfsstat3::NFS3ERR_NOSPC)
 }
@@ -132,10 +133,10 @@ impl Witness {
         self.states[0].reference.known.verifier
     }
 
-    /// Takes a reply.
+    /// Follows a reply.
     ///
     /// # Errors
-    /// What cannot be.
+    /// Why no state explains the reply.
     pub(super) fn hear(&mut self, step: &Step, reply: &Reply, fault: Fault) -> Verdict {
         let is_name = changes(&step.act) && subject(&step.act).is_none();
         if self.is_failure(reply, fault) {
@@ -159,11 +160,11 @@ impl Witness {
         self.keep(|state| state.apply(step, reply))
     }
 
-    /// Whether a reply tells of the fault.
+    /// Whether a reply reports the fault.
     pub(super) fn is_failure(&self, reply: &Reply, fault: Fault) -> bool {
         match reply.status() {
             Some(nfsstat3::NFS3ERR_IO) => true,
-            // The disk is larger than all of the trace.
+            // The disk is larger than the whole trace.
             Some(nfsstat3::NFS3ERR_NOSPC) => {
                 is_refusal(reply) && fault == Fault::Write && self.may_refuse
             }
@@ -181,7 +182,7 @@ impl Witness {
         if self.states.is_empty() { Err(reason) } else { Ok(()) }
     }
 
-    /// Rule 4. Whatever was not durable may be lost.
+    /// Rule 4. Data that was not durable may be lost.
     fn note_verifier(&mut self, response: &Response, fault: Fault) -> Verdict {
         let Some(seen) = verifier(response) else { return Ok(()) };
         let known = self.verifier();
@@ -225,25 +226,25 @@ impl Witness {
     /// A call was never answered: it may have been carried out.
     ///
     /// # Errors
-    /// When the witness can follow no more.
+    /// When there are too many states to follow.
     pub(super) fn fail_unanswered(&mut self, step: &Step, window: (Time, Time)) -> Verdict {
         self.fail(step, window, Fault::Write)
     }
 
-    /// The files at which the trial has to look.
+    /// The files that the trial must read.
     pub(super) fn unsure(&self) -> BTreeSet<usize> {
         self.states.iter().flat_map(State::unsure).collect()
     }
 
-    /// Takes what a look at an unsure file has shown.
+    /// Follows a look at an unsure file.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// When no state explains it.
     pub(super) fn look(&mut self, looked: &Looked) -> Verdict {
         self.keep(|state| state.look(looked))
     }
 
-    /// The power went: what was not durable may be lost, and access times are.
+    /// A power cut: data that was not durable may be lost, and access times are.
     pub(super) fn lose_power(&mut self) {
         self.stopped = false;
         for state in &mut self.states {
@@ -273,8 +274,8 @@ impl State {
         self.data.get(&slot).is_some_and(Data::is_unsure)
     }
 
-    /// Another write verifier is known, since writes `failed` or the power went, and what was not
-    /// durable is unsure.
+    /// There is a new write verifier, because writes `failed` or the power was cut; data that was
+    /// not durable is unsure.
     fn lose_volatile(&mut self, failed: bool) {
         self.reference.restarted();
         for (slot, mut data) in std::mem::take(&mut self.data) {
@@ -283,13 +284,13 @@ impl State {
         }
     }
 
-    /// Does a step that succeeded, and compares.
+    /// Applies a successful step, and compares.
     fn apply(&mut self, step: &Step, reply: &Reply) -> Verdict {
         let before = subject(&step.act).map(|slot| (slot, self.content(slot)));
         let verdict = self.reference.judge(step, &reply.response, reply.window);
         self.reference.tree.settle(reply.window.0, reply.window.1);
         if !self.shows_unsure(&step.act) {
-            verdict?; // else it shows what could not be known
+            verdict?; // otherwise it shows an unknown value
         }
         if let Some((slot, before)) = before {
             self.note_data(step, slot, before, &reply.response);
@@ -297,7 +298,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a reply shows something of an unsure file.
+    /// Whether a reply shows part of an unsure file.
     fn shows_unsure(&self, act: &Act) -> bool {
         self.unsure().next().is_some()
             && match act {
@@ -312,7 +313,7 @@ impl State {
             }
     }
 
-    /// What a step that succeeded has done to the data of a file.
+    /// Follows the effect of a successful step on a file's data.
     fn note_data(&mut self, step: &Step, slot: usize, before: Content, response: &Response) {
         let change = Change::of(step);
         let is_known = match (response, change) {
@@ -336,7 +337,7 @@ impl State {
         }
     }
 
-    /// Does a step of which no more is known than that.
+    /// Applies a step that may have been carried out, with no reply to compare.
     fn carry_out(&mut self, step: &Step, window: (Time, Time)) {
         self.reference.carry_out(step);
         self.reference.tree.settle(window.0, window.1);
@@ -369,7 +370,7 @@ impl State {
     }
 }
 
-/// It is not known when a step that may not have been done was done.
+/// The time of a step that may not have been carried out is unknown.
 fn relax(undone: &mut State, done: &mut State) {
     let old = undone.reference.tree.nodes.len();
     let [one, two] = [&mut undone.reference.tree.nodes, &mut done.reference.tree.nodes];
@@ -386,7 +387,7 @@ fn relax(undone: &mut State, done: &mut State) {
     }
 }
 
-/// A RENAME of a file that was cut off may leave both names (docs/durability.md).
+/// A RENAME that a cut interrupts may leave both names (docs/durability.md).
 fn both_names(step: &Step, undone: &State, done: &State) -> Option<State> {
     let Act::Rename(from, from_name, ..) = &step.act else { return None };
     let directory = undone.reference.find(*from).ok()?;

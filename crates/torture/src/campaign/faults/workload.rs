@@ -1,8 +1,8 @@
-//! The trace into which faults are put: 200 operations of every procedure that changes something,
-//! with UNSTABLE writes, COMMITs, and reads that go to the disk.
+//! The trace in which faults are injected: 200 operations of every procedure that changes
+//! something, with UNSTABLE writes, COMMITs, and reads that go to the disk.
 //!
-//! Ten rounds make a directory each and work in it, on what the round before has left, and in the
-//! root. Before them come a few files that nothing touches any more: bystanders.
+//! Each of ten rounds makes a directory and works in it, on the files of the round before, and in
+//! the root. Before them come a few files that no later step touches: bystanders.
 
 use nfs3_types::nfs3::{ftype3, stable_how};
 
@@ -12,7 +12,7 @@ use super::super::conformance::step::{Act, Changes, From, Guard, How, Object, St
 pub(super) const OPERATIONS: usize = ROUNDS * ROUND;
 const ROUNDS: usize = 10;
 const ROUND: usize = 20;
-/// Steps before it.
+/// Steps before the trace.
 pub(super) const BEFORE: usize = 2 * BYSTANDERS + 1;
 const BYSTANDERS: usize = 6;
 
@@ -82,7 +82,7 @@ fn round(round: usize) -> Vec<Act> {
         Act::Link(g, directory, text("h")),
         Act::Symlink(directory, text("s"), Text(vec![b't'; 200]), Changes::default()),
         Act::Mknod(directory, text("p"), ftype3::NF3FIFO, (0, 0), mode(0o600)),
-        // Behind the twelve blocks that an inode points at by itself, with a hole before.
+        // Behind the twelve direct blocks of an inode, with a hole before.
         Act::Write(f, 100_000 + 8192 * round as u64, 5000, 0, UNSTABLE),
         Act::Read(f, 0, 30_000),
         Act::Rename(directory, text("g"), ROOT, text(&format!("x{}", round % 3))),
@@ -94,7 +94,7 @@ fn round(round: usize) -> Vec<Act> {
     acts
 }
 
-/// The last three steps of a round: what becomes of the round before.
+/// The last three steps of a round, on the files of the round before.
 fn behind(round: usize) -> [Act; 3] {
     use stable_how::DATA_SYNC;
     let this = Object::Of(first(round));

@@ -1,13 +1,13 @@
-//! Bugs that are planted, one at a time: a campaign that passes with a bug in it proves nothing.
+//! Planted bugs, one at a time: a campaign that passes with a bug in it proves nothing.
 //!
-//! Each row of the table names a bug, a design, and the campaign's workload that brings it to
-//! light ([`rows`]). A row is played until its first violation, or until its time is over, which
-//! counts as a violation of the campaign itself. Of every fifth row the line of the violation is
-//! replayed, with the bug, and must show it again. The full form replays all of them, plays the
-//! slow rows, and plays each workload without the bug, which finds nothing; otherwise the
-//! campaigns show that.
+//! Each row of the table names a bug, a design, and the campaign's workload that exposes the bug
+//! ([`rows`]). A row is played until its first violation, or until its time is over, which counts
+//! as a violation of this campaign. For every fifth row the line of the violation is replayed, with
+//! the bug, and must reproduce it. The full form replays all of them, plays the slow rows, and
+//! plays each workload without the bug, which must find nothing; otherwise the campaigns themselves
+//! show that.
 //!
-//! Rows draw nothing by the seed of the run: a bug is found by the same workload each time.
+//! Rows do not depend on the seed of the run: the same workload finds a bug each time.
 
 mod rows;
 
@@ -29,7 +29,7 @@ use crate::explore::{Explorer, Style};
 use crate::planted::{Bug, plant};
 use rows::{ROWS, SLOW_ROWS};
 
-/// Seconds in which a row has to find its bug. Most take a fraction of one.
+/// Seconds in which a row must find its bug. Most take a fraction of one.
 const BOUND_SECONDS: u64 = 30;
 
 /// One of this many rows is replayed.
@@ -37,7 +37,7 @@ const REPLAYED_EVERY: usize = 5;
 /// Seconds from which on a row is reported as slow.
 const SLOW_SECONDS: f64 = 1.0;
 
-/// A bug, and how it is brought to light.
+/// A bug, and the workload that exposes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     bug: &'static str,
@@ -50,19 +50,19 @@ pub struct Row {
 enum How {
     /// These operations, cut everywhere.
     Cut(&'static str),
-    /// A scene of the ways in and out, begun in a way.
+    /// A scene of `explore::ways`, begun with a way.
     Way(&'static str, Way, Effort),
     /// Stories of a seed.
     Stories(u64),
     /// Histories of four clients.
     Histories,
-    /// Calls that are repeated.
+    /// Repeated calls.
     Calls(Expectation),
     /// Faults of disks.
     Faults(u64),
     /// Full volumes.
     Worlds,
-    /// A damaged block and what is done after it.
+    /// A damaged block and the accesses after it.
     Rot,
     /// Crowds of clients.
     Crowds,
@@ -74,7 +74,7 @@ enum How {
     Case(&'static str),
 }
 
-/// All rows.
+/// Plays all rows.
 pub fn planted(options: &Options) -> Outcome {
     let listed = Options { seconds: None, ..*options };
     let slow = if options.full { SLOW_ROWS } else { &[] };
@@ -94,7 +94,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.bug)
 }
 
-/// The operations of each row that is cut, with its design.
+/// The operations of each row with a cut, with its design.
 pub fn workloads() -> impl Iterator<Item = (Design, Vec<Op>)> {
     ROWS.iter().filter_map(|row| match row.how {
         How::Cut(text) => Some((row.design, ops(text))),
@@ -126,7 +126,7 @@ impl Row {
         let bug: Bug = self.bug.parse()?;
         plant(Some(bug));
         let found = self.play();
-        // The line of a case that the table names is that case.
+        // A case in the table needs no line: it is the case.
         let is_line = matches!(self.how, How::Contract(_) | How::Case(_));
         let again = |found: &String| if replays && !is_line { again(found) } else { Ok(()) };
         let again = found.violations.first().map(again);
@@ -147,7 +147,7 @@ impl Row {
         }
     }
 
-    /// Whether it goes on to other workloads until its time is over.
+    /// Whether it tries further workloads until its time is over.
     fn is_drawn(&self) -> bool {
         matches!(
             self.how,
@@ -189,7 +189,7 @@ fn failing(played: Result<Outcome, String>) -> Outcome {
     played.unwrap_or_else(|reason| Outcome { remarks: vec![reason], ..Outcome::default() })
 }
 
-/// Explores operations in every style until something is found.
+/// Explores operations in every style until a violation.
 fn explored(design: Design, ops: &[Op]) -> Outcome {
     let mut explorer = Explorer::new(design);
     for &style in Style::ALL {
@@ -202,7 +202,7 @@ fn explored(design: Design, ops: &[Op]) -> Outcome {
     Outcome { counts: explorer.counts, violations, ..Outcome::default() }
 }
 
-/// Replays the line of a violation, which shows it again.
+/// Replays the line of a violation, which must reproduce it.
 fn again(found: &str) -> Result<(), String> {
     let line = found.split_once("replay '").and_then(|(_, rest)| rest.split_once('\''));
     let (line, _) = line.ok_or_else(|| format!("no line shows it again: {found}"))?;
@@ -219,9 +219,9 @@ impl fmt::Display for Row {
     }
 }
 
-/// Which workload brings a bug to light, for whoever adds a row: that of the row which it has
-/// already, if that is drawn; of a set of disks the quickest that the seconds allow to find, or the
-/// first with two faults; else the first of those of one operation and then of two.
+/// Searches for the workload that exposes a bug, to add a row: that of the bug's present row, if it
+/// is drawn; for a set of disks the quickest that the seconds allow to find, or the first with two
+/// faults; otherwise the first of those of one operation and then of two.
 pub fn search(options: &Options, bug: Bug) -> Outcome {
     plant(Some(bug));
     let name = bug.to_string();

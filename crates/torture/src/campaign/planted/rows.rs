@@ -1,5 +1,4 @@
-//! Every planted bug that a campaign finds, with the design and the workload that bring it to
-//! light.
+//! Every planted bug that a campaign finds, with the design and the workload that expose it.
 
 use super::{How, Row};
 use crate::campaign::retry::Expectation;
@@ -8,7 +7,7 @@ use crate::explore::device::Device;
 use crate::explore::ways::Effort;
 use crate::explore::ways::way::Way;
 
-/// UFS2 with soft updates whose answers do not wait for them.
+/// UFS2 with soft updates, with answers that do not wait for them.
 const DELAYED: Design = Design::SOFTDEP.delayed();
 const MIRRORS: Design = Design::SYNC.on(Device::Raid1);
 const PARITY: Design = Design::SYNC.on(Device::Raid5);
@@ -31,7 +30,7 @@ const fn row(bug: &'static str, design: Design, how: How) -> Row {
     Row { bug, design, how }
 }
 
-/// Those that take seconds.
+/// Rows that take seconds.
 pub(super) const ROWS: &[Row] = &[
     // The order in which changes reach the disk.
     cut("EqualRanks", Design::SYNC, "create bar unchecked"),
@@ -51,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
     cut("OldestFirst", Design::SYNC, "rename foo A/foo"),
     cut("ForgottenUndoes", Design::SYNC, "rename foo A/foo"),
     cut("UnorderedFields", Design::SYNC, "mkdir A/C, symlink A/bar 200"),
-    // Contents of files, and space that is reused.
+    // Contents of files, and reused space.
     cut("EarlyReuse", Design::SYNC, "write foo append filesync, resize foo 0"),
     cut("LeakedFragments", Design::SYNC, "create bar unchecked"),
     cut("RaggedTail", Design::SYNC, "write A/foo append filesync"),
@@ -81,7 +80,7 @@ pub(super) const ROWS: &[Row] = &[
     cut("ConstantVerifier", Design::SYNC, "write foo append filesync"),
     cut("KeptVerifier", Design::SYNC, "write foo append commit"),
     cut("HalfVerifier", Design::SYNC, "create bar exclusive"),
-    // Delayed volumes: requests for durability, and the rest after a cut.
+    // Delayed volumes: requests for durability, and the state after a cut.
     cut(
         "AcceptedCommits",
         Design::SYNC.delayed(),
@@ -108,7 +107,7 @@ pub(super) const ROWS: &[Row] = &[
     cut("LooseCommits", DELAYED, "rename A B, write B/foo append commit"),
     cut("AcceptedCommits", DELAYED, "create bar unchecked, write foo append filesync"),
     cut("RaisedGenerations", DELAYED, "create bar unchecked"),
-    // Snapshots, of which the tests of `shadow` find more.
+    // Snapshots; the tests of `shadow` find more of these bugs.
     cut("ForgottenPins", Design::SHADOW, "write foo overlap filesync"),
     cut("KeptDeaths", Design::SHADOW, "resize foo 0"),
     // Ways in and out of a volume.
@@ -157,7 +156,7 @@ pub(super) const ROWS: &[Row] = &[
     row("NoOrder", Design::RAM, How::Histories),
     row("StagedReceipts", Design::RAM, How::Histories),
     row("ForgottenAnswers", Design::RAM, How::Histories),
-    // Calls that are repeated.
+    // Repeated calls.
     row("ConnectionInKey", Design::SYNC, How::Calls(Expectation::Documented)),
     row("UnnotedRunning", Design::SYNC, How::Calls(Expectation::Documented)),
     row("XidAlone", Design::SYNC, How::Calls(Expectation::Documented)),
@@ -189,7 +188,7 @@ pub(super) const ROWS: &[Row] = &[
     row("door/LatePatience", Design::RAM, How::Crowds),
     row("door/UnhurriedCalls", Design::RAM, How::Crowds),
     row("door/AdmittedStrangers", Design::SHADOW, How::Crowds),
-    // Replies that a reference gives otherwise.
+    // Replies that differ from the reference's.
     row("LeakedFragments", Design::SYNC, How::Reference(3)),
     row("StaleChangeTimes", Design::SYNC, How::Reference(3)),
     // Sets of disks.
@@ -285,7 +284,7 @@ pub(super) const ROWS: &[Row] = &[
     row("BlockedLists", Design::SHADOW, How::Rot),
 ];
 
-/// Those that take minutes, each for a bug that another row finds in seconds.
+/// Rows that take minutes, each for a bug that another row finds in seconds.
 pub(super) const SLOW_ROWS: &[Row] = &[
     row("raid/HalfReturns", PARITY, How::Contract("raid5-3-Through-0+512-0+4096-fresh")),
     row("raid/HastyMembers", PARITY, How::Contract("raid5-3-Rebuilt-0+8192-3584+1024")),

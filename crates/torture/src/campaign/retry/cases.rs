@@ -1,5 +1,5 @@
-//! The calls that are repeated: every procedure that must not be executed twice, in the ways in
-//! which it does different things, and what a repetition may be answered.
+//! The repeated calls: every procedure that must not be executed twice, with arguments for each of
+//! its effects, and the allowed answers to a repetition.
 
 use bytes::Bytes;
 use nfs3_types::nfs3::{
@@ -10,21 +10,21 @@ use nfs3_types::nfs3::{
 use crate::calls;
 use crate::protocol::{Procedure, Target, packed};
 
-/// The directories and files that are there before every call. A path that ends with a slash is a
-/// directory; the number is the length of a file.
+/// The directories and files before every call. A path that ends with a slash is a directory; the
+/// number is the length of a file.
 pub const BEFORE: &[(&str, usize)] =
     &[("file", 3_000), ("other", 700), ("from/", 0), ("from/file", 900), ("to/", 0), ("to/e/", 0)];
 
-/// A second name of a file that is there.
+/// A second name of an existing file.
 pub const SECOND: (&str, &str) = ("other", "second");
 
-/// Handles of what is there.
+/// Handles of the files before every call.
 pub struct Handles {
     /// The root.
     pub root: nfs_fh3,
     /// The file `file`,
     pub file: nfs_fh3,
-    /// and when it was changed.
+    /// The change time of `file`.
     pub file_ctime: nfstime3,
     /// The directory `from`.
     pub from: nfs_fh3,
@@ -32,28 +32,28 @@ pub struct Handles {
     pub to: nfs_fh3,
 }
 
-/// A call, and what becomes of its repetition where nothing remembers it.
+/// A call, and the answer to its repetition by a server that has forgotten it.
 pub struct Case {
-    /// For the report.
+    /// A name for the report.
     pub name: &'static str,
-    /// Its numbers.
+    /// Program, version and procedure.
     pub target: Target,
     /// Its arguments.
     pub arguments: Bytes,
-    /// What it is answered the first time.
+    /// The answer to the first call.
     pub first: nfsstat3,
-    /// What it is answered again, once it has been carried out: `docs/durability.md`, "A retry
+    /// The answer to a repetition after the call was carried out: `docs/durability.md`, "A retry
     /// across a crash".
     pub again: nfsstat3,
-    /// What may be there after a cut that is neither before nor after.
+    /// Partial effects that a cut may leave.
     pub parts: Parts,
-    /// What it makes, and tells the handle of.
+    /// The file that it makes and returns the handle of.
     pub makes: Option<&'static str>,
-    /// What another client may do in between, so that the call has something to do again.
+    /// Another client's call in between that gives the repetition something to do.
     pub undo: Undo,
 }
 
-/// What a cut may leave of a call, beside nothing and all of it.
+/// Partial effects of a call that a cut may leave, besides none and all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// Nothing.
@@ -62,24 +62,24 @@ pub enum Parts {
     BothNames(&'static str, &'static str),
     /// The directory has not moved, and the empty one at its new name is gone.
     WithoutTarget(&'static str),
-    /// The bytes are old or new, each sector for itself.
+    /// Each sector has old or new bytes.
     Sectors(&'static str),
 }
 
-/// What another client does.
+/// A call of another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo {
-    /// Nothing of interest.
+    /// No call of interest.
     Nothing,
-    /// Removes this.
+    /// Removes this name.
     Remove(&'static str),
     /// Removes this directory.
     Rmdir(&'static str),
-    /// Makes this file anew.
+    /// Makes this file again.
     Create(&'static str),
-    /// Makes this directory anew.
+    /// Makes this directory again.
     Mkdir(&'static str),
-    /// Makes `file` this long.
+    /// Sets `file` to this length.
     Resize(u64),
 }
 
@@ -109,7 +109,7 @@ impl Case {
         Self { undo, ..self }
     }
 
-    /// It fails the first time as well.
+    /// A case that fails the first time as well.
     fn fails(self) -> Self {
         Self { first: self.again, ..self }
     }
@@ -128,7 +128,7 @@ pub fn cases(at: &Handles) -> Vec<Case> {
     cases
 }
 
-/// SETATTR, and WRITE: they set a state, and set it again.
+/// SETATTR and WRITE: they set a state, and set it again.
 fn setattrs(at: &Handles) -> Vec<Case> {
     let (ok, file) = (nfsstat3::NFS3_OK, &at.file);
     let guard = Nfs3Option::Some(at.file_ctime);
@@ -147,7 +147,7 @@ fn setattrs(at: &Handles) -> Vec<Case> {
     ]
 }
 
-/// What makes a name.
+/// Calls that make a name.
 fn makers(at: &Handles) -> Vec<Case> {
     let (ok, exists) = (nfsstat3::NFS3_OK, nfsstat3::NFS3ERR_EXIST);
     let (root, to) = (&at.root, &at.to);
@@ -188,7 +188,7 @@ fn makers(at: &Handles) -> Vec<Case> {
     ]
 }
 
-/// What takes a name away.
+/// Calls that remove a name.
 fn takers(at: &Handles) -> Vec<Case> {
     let none = nfsstat3::NFS3ERR_NOENT;
     let root = &at.root;

@@ -1,13 +1,14 @@
-//! Calls that are repeated: each of the procedures that must not be executed twice, its power cut
-//! at every write, the very bytes sent again.
+//! Repeated calls: each of the procedures that must not be executed twice, with a power cut at
+//! every write, and the same bytes sent again.
 //!
-//! * [`cases`]: the calls, and what their repetitions may be answered;
+//! * [`cases`]: the calls, and the allowed answers to their repetitions;
 //! * [`stage`]: worlds and connections;
-//! * [`over_cut`]: repeated to the next boot;
-//! * [`one_boot`]: repeated to the same boot, at every moment of the first.
+//! * [`over_cut`]: repetitions to the next boot;
+//! * [`one_boot`]: repetitions to the same boot, at every moment of the first call.
 //!
-//! In one boot the reply cache promises that a call is carried out once and answered in one way.
-//! Across a cut that depends on what remembers: [`Expectation`] says by what the campaign judges.
+//! Within one boot the reply cache promises that a call is carried out once and always gets the
+//! same answer. Across a cut that depends on where replies are remembered: [`Expectation`] is the
+//! campaign's rule.
 
 pub mod cases;
 mod number;
@@ -32,19 +33,19 @@ use cases::{Case, cases};
 use over_cut::First;
 use stage::{Base, Served, Stage, results};
 
-/// The word of a case: what is expected, the seed, `full` if more is cut, and the call.
+/// The word of a case: the expectation, the seed, `full` if more is cut, and the call.
 pub(super) const WORD: &str = "retry";
-/// Of a case in the full form.
+/// Marks a case in the full form.
 const IN_FULL: &str = "full";
 
-/// What a repetition across a cut may be answered.
+/// The allowed answers to a repetition across a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// Replies are remembered in memory alone: `docs/durability.md`, "A retry across a crash". A
-    /// call that was carried out is carried out again; it succeeds only where that changes
-    /// nothing, and else fails with the error of its case.
+    /// call that was carried out is carried out again; it succeeds only where that changes nothing,
+    /// and otherwise fails with the error of its case.
     Documented,
-    /// Replies survive with what they tell of: the original answer, every time.
+    /// Replies survive together with the change: the original answer, every time.
     Original,
 }
 
@@ -56,7 +57,7 @@ impl Expectation {
         }
     }
 
-    /// The server of which it can be expected.
+    /// The server that has to meet the expectation.
     fn served(self, design: Design) -> Served {
         let survives = self == Self::Original;
         Served { design: if survives { design.with_ring() } else { design }, survives }
@@ -73,8 +74,8 @@ pub struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// What is expected of its case. The answer of a call that changed nothing has no change to be
-    /// remembered with; a WRITE writes the same again.
+    /// The expectation of its case. The answer of a call that changed nothing has no change to be
+    /// stored with; a WRITE writes the same again.
     fn expectation_of(&self, first: &First) -> Expectation {
         let is_kept = self.case.target != WRITE3args::TARGET
             && self.case.first == nfsstat3::NFS3_OK
@@ -85,14 +86,14 @@ impl Judge<'_> {
     fn violate(&mut self, when: &str, reason: &str) {
         self.counts.violations += 1;
         if self.violations.is_empty() {
-            // The first of a case says enough.
+            // The first violation of a case is enough.
             self.violations.push(format!("{}: {when}: {reason}", self.case.name));
         }
     }
 }
 
-/// The campaign: what is documented for a cache that dies with the server; and where a policy has a
-/// place for answers, the original answer every time.
+/// The campaign: the documented answers for a cache that dies with the server; and, for a policy
+/// that stores answers, the original answer every time.
 pub fn promised(options: &Options) -> Outcome {
     let expectations: &[Expectation] =
         if options.design.remembers() || options.design.keeps_intents() {
@@ -100,7 +101,7 @@ pub fn promised(options: &Options) -> Outcome {
         } else {
             &[Expectation::Documented]
         };
-    // Each has its share of a time that is given.
+    // Each gets its share of a time budget.
     let seconds = options.seconds.map(|all| all.div_ceil(expectations.len() as u64));
     let share = Options { seconds, ..*options };
     let played = expectations.iter().map(|&expectation| retry(&share, expectation));
@@ -115,13 +116,13 @@ pub fn promised(options: &Options) -> Outcome {
     })
 }
 
-/// Repeats every call in every way. In full, more of the ways in which a cut can lose writes; where
-/// there is time, again with the losses of another seed.
+/// Repeats every call in every way. In full, with more of the losses that a cut can cause; within a
+/// time budget, again with the losses of another seed.
 pub fn retry(options: &Options, expectation: Expectation) -> Outcome {
     first(usize::MAX, options, expectation)
 }
 
-/// The same of the first calls of the list.
+/// The same for the first `count` calls of the list.
 pub fn first(count: usize, options: &Options, expectation: Expectation) -> Outcome {
     let base = || Base::new(expectation.served(options.design));
     let listed = cases(&base().handles).len().min(count) as u64;
@@ -153,7 +154,7 @@ fn one(base: &Base, case: &Case, options: &Options, expectation: Expectation) ->
     Outcome { counts, violations, cuts, ..Outcome::default() }
 }
 
-/// Repeats one call again.
+/// Replays one call.
 ///
 /// # Errors
 /// Why the line names none.
@@ -186,7 +187,7 @@ fn same(one: &View, other: &View) -> bool {
         })
 }
 
-/// Whether the handle in a reply names what the call makes.
+/// Whether the handle in a reply belongs to the file that the call makes.
 fn made_is_there(case: &Case, reply: &Bytes, stage: &Stage) -> Result<(), String> {
     let (Some(path), Answer::Results(results)) = (case.makes, results(reply)?) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The number of a call comes round.
+//! Reuse of a call's number (xid).
 
 use nfs3_types::nfs3::{MKDIR3args, MKDIR3res, Nfs3Result, nfs_fh3};
 
@@ -6,10 +6,10 @@ use super::stage::{Stage, XID, exchange};
 use crate::calls;
 use crate::protocol::{self, Answer, Procedure, User};
 
-/// The number comes round: another call that has it is another call.
+/// After the numbers wrap around, another call with the same number is a new call.
 ///
 /// # Errors
-/// When it is not carried out.
+/// When the server does not carry it out.
 pub(super) async fn another_call_of_the_number(
     stage: &Stage,
     root: &nfs_fh3,

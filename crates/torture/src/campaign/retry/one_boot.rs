@@ -1,5 +1,5 @@
-//! A call that is repeated while the server runs: it is carried out once, and answered with the
-//! very same bytes, whenever and from wherever the repetition comes.
+//! Repeats a call to a running server: it is carried out once, and every repetition gets the same
+//! bytes, whenever and from wherever it comes.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use super::over_cut::First;
 use super::stage::{Base, PORT, Stage, XID, exchange, receive, record, send};
 use super::{Judge, same};
 
-/// How a call is repeated while the first may still run.
+/// The connection of a repetition while the first call may still run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// On the same connection.
     SameConnection,
-    /// The connection is lost; on another from the same port.
+    /// Another connection from the same port; the first is lost.
     OldPort,
-    /// The connection is lost; on another from another port.
+    /// Another connection from another port; the first is lost.
     NewPort,
-    /// On another connection beside it.
+    /// A second connection beside the first.
     Beside,
 }
 
@@ -30,7 +30,7 @@ const WAYS: [Way; 4] = [Way::SameConnection, Way::OldPort, Way::NewPort, Way::Be
 /// Repeats a call at every moment of its execution, and long after it.
 pub fn judge(judge: &mut Judge<'_>, base: &Base, first: &First, full: bool) {
     for (index, way) in WAYS.into_iter().enumerate() {
-        // In short, each way at other moments.
+        // In short, each way takes different moments.
         let step = if full { 1 } else { WAYS.len() };
         for events in (0..=first.events()).skip(index % step).step_by(step) {
             judge.counts.states += 1;
@@ -66,7 +66,7 @@ fn repeat(case: &Case, base: &Base, first: &First, way: Way, events: usize) -> R
     stage.world.run(another_call_of_the_number(&stage, &base.handles.root))
 }
 
-/// Repeats it, and hears all answers.
+/// Repeats the call, and receives all answers.
 async fn again(
     stage: &Stage,
     record: &Bytes,
@@ -101,7 +101,7 @@ async fn on_another(stage: &Stage, record: &Bytes) -> Result<Bytes, String> {
     exchange(&stream, record).await
 }
 
-/// A late repetition changes nothing of what another client has done since.
+/// A late repetition undoes nothing that another client has done since.
 fn after_undo(stage: &Stage, case: &Case, record: &Bytes, reply: &Bytes) -> Result<(), String> {
     if case.undo == Undo::Nothing {
         return Ok(());

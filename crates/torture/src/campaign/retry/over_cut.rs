@@ -1,7 +1,7 @@
-//! A call, cut at every write, and repeated to the next boot.
+//! Cuts a call at every write, and repeats it to the next boot.
 //!
-//! What is left on the disk decides what the repetition has to do: nothing of the call is there, or
-//! all of it, or one of the parts that are documented. After the answer all of it has to be there.
+//! The state on the disk decides the work of the repetition: none of the call is there, or all of
+//! it, or one of the documented parts. After the answer all of it must be there.
 
 use std::collections::BTreeSet;
 
@@ -25,26 +25,26 @@ use crate::explore::ways::look::repaired;
 use crate::explore::ways::place::Place;
 use crate::explore::ways::way::{Way, go};
 
-/// Random ways to lose what is pending, beside losing all and nothing: of a short run,
+/// Random losses of pending writes, besides losing all and nothing: in a short run,
 const RANDOM: usize = 4;
-/// and of a full one.
+/// and in a full one.
 const RANDOM_FULL: usize = 60;
 
-/// In a short run the power goes again during one return of so many.
+/// In a short run the power is cut again during one recovery in this many.
 const NESTED: u64 = 3;
 
-/// How a call is repeated.
+/// The connections and number of a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetition {
     /// From the port of the first.
     OldPort,
     /// From another port.
     NewPort,
-    /// Twice at once.
+    /// Twice at once, on one connection.
     Doubled,
     /// Twice, on two connections.
     Twice,
-    /// After another client has undone it.
+    /// After another client has undone the call.
     AfterUndo,
 }
 
@@ -56,7 +56,7 @@ const REPETITIONS: [Repetition; 5] = [
     Repetition::AfterUndo,
 ];
 
-/// What is left of a call.
+/// The part of a call that a cut has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
@@ -64,7 +64,7 @@ enum Left {
     Part,
 }
 
-/// A call that was carried out once, with all that happened to the disk.
+/// A call that was carried out once, with its recording.
 pub struct First {
     before: View,
     after: View,
@@ -76,23 +76,24 @@ pub struct First {
     cuts: Cuts,
 }
 
-/// What happened to the place of what is durable, so that it can be cut.
+/// The recording of the durable store, for cuts.
 enum Happened {
-    /// On disks.
+    /// The events of disks.
     Recorded(Recording),
-    /// In memory: what a cut may leave at each moment at which that changes, and whether the call
-    /// was answered then.
+    /// States that a cut may leave of an engine over memory at each moment at which they change,
+    /// and whether the call was answered by then.
     Sampled(Vec<(bool, Remains)>),
 }
 
 impl First {
-    /// Carries it out.
+    /// Carries out the call.
     ///
     /// # Errors
-    /// When it is not answered as it should be.
+    /// When its answer is not the expected one.
     pub fn run(base: &Base, case: &Case, full: bool) -> Result<Self, String> {
         let random = if full { RANDOM_FULL } else { RANDOM };
-        // Not with the seed of returns: an epoch is a random number that is never used again.
+        // The seed differs from that of recoveries: an epoch is a random number that must never be
+        // reused.
         let stage = Stage::new(7, base.served, &base.remains)?;
         let before = stage.view()?;
         let mut cuts = Cuts::default();
@@ -110,23 +111,23 @@ impl First {
         Ok(Self { before, after: stage.view()?, reply, served, root, events, happened, cuts })
     }
 
-    /// Of an engine over memory, cuts that take something and that leave something of which no
-    /// client had been told.
+    /// Cuts of an engine over memory that take something, and those that leave something not
+    /// acknowledged to any client.
     pub fn cuts(&self) -> Cuts {
         self.cuts
     }
 
-    /// The number of events that happen to the disks.
+    /// The number of events on the disks.
     pub fn events(&self) -> usize {
         self.events
     }
 
-    /// Whether it has changed anything.
+    /// Whether the call has changed anything.
     pub fn has_changed(&self) -> bool {
         !same(&self.before, &self.after)
     }
 
-    /// What is there when it was carried out once.
+    /// The state after one execution.
     pub fn after(&self) -> &View {
         &self.after
     }
@@ -140,8 +141,8 @@ impl First {
         }
         let fits = match case.parts {
             Parts::None => false,
-            // An entry of the log is there or not; bytes that are overwritten do not go through it.
-            // What intents tell of is finished by the return.
+            // A log entry is there or not; overwriting data does not go through it. The recovery
+            // completes operations with intents.
             Parts::BothNames(..) | Parts::WithoutTarget(_) if self.served.design.remembers() => {
                 false
             }
@@ -170,7 +171,7 @@ impl First {
         Some(both)
     }
 
-    /// Whether a file is as long as before, and each byte old or new.
+    /// Whether a file has its old length, and each byte is old or new.
     fn is_mixed(&self, path: &str, view: &View) -> bool {
         let bytes = |view: &View| match view.get(path).map(|seen| &seen.what) {
             Some(What::Regular(bytes)) => Some(bytes.clone()),
@@ -189,7 +190,7 @@ impl First {
     }
 }
 
-/// Makes the call, and records what happens to the disks.
+/// Makes the call, and records the events of the disks.
 fn recorded(stage: &Stage, record: &Bytes) -> Result<(Bytes, usize, Happened), String> {
     let disk = stage.world.disk();
     let reply = stage.world.run(async {
@@ -205,7 +206,7 @@ fn recorded(stage: &Stage, record: &Bytes) -> Result<(Bytes, usize, Happened), S
     Ok((reply, recording.events(), Happened::Recorded(recording)))
 }
 
-/// Makes the call, and looks at each moment what a cut would leave.
+/// Makes the call, and samples at each moment the states that a cut may leave.
 fn sampled(
     stage: &Stage,
     ram: &ram::Disk,
@@ -290,7 +291,7 @@ pub fn judge(judge: &mut Judge<'_>, first: &First, options: &Options) {
     }
 }
 
-/// What is left when the power goes once more, while the volume comes back.
+/// The state after a second power cut during the recovery.
 fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
     let recording = return_of(first.served.design, images)?;
     let cuts: Vec<_> = recording.cuts().collect();
@@ -298,11 +299,11 @@ fn cut_again(first: &First, images: &Images, prng: &mut Prng) -> Result<(String,
     Ok((format!("and {} events of the return", cut.position), cut.random(prng)))
 }
 
-/// What is left when the volume is repaired, or served and stopped, before the call is repeated;
-/// under policy `log` that may be cut, too. Under `sync` a repair that was cut keeps what has lost
-/// its name, which is neither before nor after.
+/// The state after a repair, or after a start and a stop, before the call is repeated; under policy
+/// `log` that may be cut as well. Under `sync` an interrupted repair keeps files that have lost
+/// their name, which is neither the state before nor after.
 fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String, Images), String> {
-    // A check that a person asks for forgets intents.
+    // A check on a user's command drops intents.
     let ways: &[_] =
         if first.served.design.has_ring() { &[Way::Close] } else { &[Way::Repair, Way::Close] };
     let way = ways[prng.index(ways.len())];
@@ -315,7 +316,7 @@ fn by_the_way(first: &First, images: &Images, prng: &mut Prng) -> Result<(String
     let is_cut = position < went.events();
     let mut images = if is_cut { cut.random(prng) } else { cut.whole() };
     if is_cut && way == Way::Repair {
-        // A user that is told to repeat a repair does.
+        // A user repeats a repair if the program asks for it.
         images = repaired(&Place::new(first.served.design, &images))?.contents();
     }
     Ok((more, images))
@@ -352,7 +353,7 @@ fn repeat(judge: &mut Judge<'_>, first: &First, (when, answered): (&str, bool), 
     }
 }
 
-/// What a repetition is answered.
+/// The expected answer to a repetition.
 fn expected(judge: &Judge<'_>, first: &First, left: Left) -> nfsstat3 {
     match (judge.expectation_of(first), left) {
         (Expectation::Original, _) | (Expectation::Documented, Left::Nothing) => judge.case.first,
@@ -391,7 +392,7 @@ fn again(
     if !same(&stage.view()?, goal) {
         return Err(format!("not what one execution makes: {:?}", stage.view()?));
     }
-    // A client that has rebooted counts anew: its number comes with another call.
+    // A rebooted client starts its numbers anew: the same number comes with another call.
     stage.world.run(another_call_of_the_number(&stage, &first.root))
 }
 
@@ -416,8 +417,8 @@ async fn send_again(stage: &Stage, record: &Bytes, way: Repetition) -> Result<Ve
     }
 }
 
-/// Another client has undone it, and nothing remembers that it was carried out: then the repetition
-/// is like any other call. Where it is remembered, it changes nothing.
+/// Another client has undone the call. If the server does not remember it, the repetition is like
+/// any other call. If it does, the repetition changes nothing.
 fn after_undo(
     judge: &Judge<'_>,
     first: &First,

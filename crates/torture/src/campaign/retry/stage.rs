@@ -1,5 +1,5 @@
-//! Where the calls are repeated: a world on a disk that holds what was left, with connections on
-//! which the very bytes are sent.
+//! Worlds for repeated calls: a server on a disk with the state that a cut has left, and
+//! connections that send the same bytes again.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,15 +27,15 @@ const CALLER: u32 = 1;
 const OTHER: u32 = 2;
 /// The port of the call.
 pub const PORT: u16 = 700;
-/// Its number.
+/// The number (xid) of the call.
 pub const XID: u32 = 0x5eed_0001;
 
-/// What is judged.
+/// The server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// The policy of the volume.
     pub design: Design,
-    /// Whether the server is to let answers survive, where the policy has a place for them.
+    /// Whether the server lets answers survive, if the policy stores them.
     pub survives: bool,
 }
 
@@ -46,7 +46,7 @@ fn options(Served { design, survives }: Served) -> WorldOptions {
         bytes_per_inode: Some(16_384),
         ..MkfsOptions::default()
     };
-    // A sync that is at work before the trace ends, so that cuts meet it.
+    // A sync interval that ends before the trace does, so that cuts hit the sync.
     let log = LogOptions { sync_interval: Duration::from_millis(10), ..LogOptions::default() };
     let open = OpenOptions { log, ..WorldOptions::default().open };
     let window = Window { survives, ..Window::default() };
@@ -54,28 +54,28 @@ fn options(Served { design, survives }: Served) -> WorldOptions {
     WorldOptions { design, size: 1 << 20, mkfs, open, window, ram, ..WorldOptions::default() }
 }
 
-/// What is left for the next boot.
+/// The durable state for the next boot.
 #[derive(Clone)]
 pub enum Remains {
-    /// What is on the disks.
+    /// The contents of the disks.
     Disks(Images),
-    /// What an engine over memory has instead.
+    /// The state of an engine over memory.
     Memory(Box<ram::Platter>),
 }
 
-/// A world that serves.
+/// A world with a server.
 pub struct Stage {
     /// The world.
     pub world: World,
 }
 
-/// What is there before every call.
+/// The state before every call.
 pub struct Base {
-    /// By what server.
+    /// The server that made it.
     pub served: Served,
-    /// What it left when it was stopped.
+    /// The durable state after its clean stop.
     pub remains: Remains,
-    /// Handles of what is on it.
+    /// Handles of its files.
     pub handles: Handles,
 }
 
@@ -86,7 +86,7 @@ pub fn record(case: &Case, xid: u32) -> Bytes {
 }
 
 impl Base {
-    /// Makes it.
+    /// Makes the initial state.
     pub fn new(served: Served) -> Self {
         let world = World::new(1, options(served));
         world.start();
@@ -151,7 +151,7 @@ async fn parent<'p>(client: &Client, root: &nfs_fh3, path: &'p str) -> (nfs_fh3,
 }
 
 impl Stage {
-    /// A world on what is left.
+    /// A world with this durable state.
     ///
     /// # Errors
     /// When the server does not come up.
@@ -169,7 +169,7 @@ impl Stage {
         }
     }
 
-    /// How often something has happened to what is durable, since it is recorded.
+    /// Number of changes of the durable state since the start of the recording.
     pub fn events(&self) -> usize {
         match self.world.ram() {
             Some(ram) => ram.events() as usize,
@@ -177,7 +177,7 @@ impl Stage {
         }
     }
 
-    /// A connection of the caller; from any port, if it is 0.
+    /// Connects as the caller; from any port, if it is 0.
     pub async fn connect(&self, port: u16) -> Stream {
         let host = self.world.network().host(client_address(CALLER), None);
         loop {
@@ -188,7 +188,7 @@ impl Stage {
         }
     }
 
-    /// Another client does something, if there is anything to do it to.
+    /// Makes another client's call, if its target exists.
     pub async fn undo(&self, undo: Undo) {
         let client = self.world.client(OTHER, ClientOptions::default());
         let root = client.mount(VOLUME).await.expect("the volume is exported");
@@ -202,7 +202,7 @@ impl Stage {
             return;
         };
         let (directory, name) = parent(&client, &root, path).await;
-        // It may have nothing to do, where the call was not carried out.
+        // The target may not exist if the call was not carried out.
         match undo {
             Undo::Remove(_) => drop(client.call(&calls::remove(&directory, name)).await),
             Undo::Rmdir(_) => drop(client.call(&calls::rmdir(&directory, name)).await),
@@ -216,10 +216,10 @@ impl Stage {
         Driver::new(files)
     }
 
-    /// All that is there.
+    /// The whole tree.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// Why something cannot be read.
     pub fn view(&self) -> Result<View, String> {
         let view = self.world.run(self.driver().view());
         view.map(|(view, _)| view).map_err(|error| format!("it cannot be read: {error}"))
@@ -232,7 +232,7 @@ impl Stage {
     }
 }
 
-/// Sends a record and waits for a reply. Gives the reply as it is.
+/// Sends a record and waits for a reply. Returns the reply as it is.
 ///
 /// # Errors
 /// When the connection ends.

@@ -1,4 +1,4 @@
-//! What damage may have cost.
+//! The loss that damage may cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -11,21 +11,21 @@ use crate::explore::design::Design;
 use crate::explore::device::Device;
 use crate::explore::op::HELD;
 
-/// Contents that go with one block: that of inodes has the most, 4096 bytes of 256 each.
+/// Most files lost with one block: a block of inodes has 4096 bytes of 256 each.
 const MOST_LOST: usize = 16;
-/// Bytes of contents that name their file and their place in it.
+/// Bytes of each sector of content that identify its file and offset.
 pub(super) const PIECE: usize = 64;
 
-/// What a volume holds: the bytes of each path.
+/// The contents of a volume: the bytes of each path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     pub files: BTreeMap<String, Rc<Vec<u8>>>,
-    /// What its snapshot holds, by the paths that were its files' then.
+    /// The contents of its snapshot, by the paths of that time.
     pub snapshot: BTreeMap<String, Rc<Vec<u8>>>,
 }
 
 impl Held {
-    /// The files of now and, as long as it is there, those of the snapshot.
+    /// The current files and, as long as it exists, those of the snapshot.
     pub(super) fn all(&self) -> impl Iterator<Item = (String, &Rc<Vec<u8>>)> {
         let now = self.files.iter().map(|(path, bytes)| (path.clone(), bytes));
         let then = self.snapshot.iter();
@@ -33,24 +33,24 @@ impl Held {
     }
 }
 
-/// What a page is, as a block of metadata of a shadow volume says it; 0 for all others.
+/// The class of a page that is a metadata block of a shadow volume; 0 for all others.
 pub(super) fn class_of(page: &[u8]) -> u8 {
     if page.starts_with(b"DuSh") { page[6] } else { 0 }
 }
 
-/// What a block held before it was damaged.
+/// The contents of a block before its damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// Contents, of files of these bytes.
+    /// Data of files with these bytes.
     Contents(Vec<Rc<Vec<u8>>>),
-    /// The lines of a shadow volume's snapshots. A start without them would give up snapshots.
+    /// The lines of a shadow volume's snapshots. A start without them would lose snapshots.
     Snapshots,
-    /// What leads to contents, and its class: [`class_of`].
+    /// Metadata on the way to data, and its class: [`class_of`].
     Other(u8),
 }
 
 impl Block {
-    /// Known by the contents, where every sector of it has some: each piece is that of one file
+    /// Recognises a block as data if every sector has file contents: each piece belongs to one file
     /// alone.
     pub(super) fn of(page: &[u8], held: &Held) -> Self {
         if page.starts_with(b"DuSh") && page[6] == Kind::Snapshots as u8 {
@@ -72,14 +72,14 @@ impl Block {
         Self::Contents(owners)
     }
 
-    /// One that costs nothing.
+    /// A block with no loss.
     pub(super) fn of_no_file() -> Self {
         Self::Contents(Vec::new())
     }
 
-    /// Contents that may go with it, once a repair has ended: names can be given again, and what
-    /// the engine keeps for itself follows from the rest. Of a format without classes nothing is
-    /// known.
+    /// Most files that may be lost with the block after a repair: names can be restored, and the
+    /// engine's own records follow from the rest. For a format without classes the block may be
+    /// any.
     fn most_lost(&self) -> usize {
         const POINTERS: u8 = Kind::Pointers as u8;
         const INODES: u8 = Kind::Inodes as u8;
@@ -91,7 +91,7 @@ impl Block {
         }
     }
 
-    /// Whether damage to it may cost the file of these bytes.
+    /// Whether damage to the block may cost the file of these bytes.
     fn may_cost(&self, bytes: &Rc<Vec<u8>>) -> bool {
         match self {
             Self::Contents(owners) => owners.contains(bytes),
@@ -100,21 +100,21 @@ impl Block {
     }
 }
 
-/// What became of a path.
+/// The result of reading a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is read, and right.
+    /// It is readable and right.
     Right,
-    /// It is read, and has other bytes.
+    /// It is readable and has other bytes.
     Wrong,
     /// An error.
     Failed(FsError),
 }
 
-/// What was seen of a volume.
+/// The result of reading a volume.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// Of every path that there should be.
+    /// The fate of every expected path.
     pub fates: BTreeMap<String, Fate>,
     /// Contents of files in `lost+found`.
     pub found: BTreeSet<Vec<u8>>,
@@ -126,21 +126,21 @@ impl Seen {
     }
 }
 
-/// Whether the format notices all damage.
+/// Whether the format detects all damage.
 fn notices_all(design: Design) -> bool {
     design.is_summed()
 }
 
-/// Whether nothing at all may be seen of it.
+/// Whether damage may have no visible effect at all.
 fn costs_nothing(design: Design) -> bool {
     design.device() != Device::Plain
 }
 
-/// What may be read of a volume of which this block is damaged. `before` is what was seen last. A
-/// name is missing only if a repair has given it up.
+/// Checks a reading of a volume with this damaged block. `before` is the last reading. A name may
+/// be missing only after a repair that gave it up.
 ///
 /// # Errors
-/// What may not be.
+/// The first violation.
 pub(super) fn judge(
     design: Design,
     (held, block): (&Held, &Block),
@@ -170,10 +170,10 @@ pub(super) fn judge(
     Ok(())
 }
 
-/// What may be missing once a repair has ended.
+/// Checks the losses after a repair.
 ///
 /// # Errors
-/// What may not.
+/// The loss of too many files.
 pub(super) fn judge_repaired((held, block): (&Held, &Block), seen: &Seen) -> Result<(), String> {
     let is_lost = |(path, bytes): &(&String, &Rc<Vec<u8>>)| {
         !seen.is_right(path) && !seen.found.contains(&***bytes)
@@ -185,8 +185,8 @@ pub(super) fn judge_repaired((held, block): (&Held, &Block), seen: &Seen) -> Res
     Ok(())
 }
 
-/// Whether a volume of which this block is damaged has to be served as it is: a start gives up
-/// nothing that was acknowledged.
+/// Whether a volume with this damaged block must be served as it is: a start gives up nothing that
+/// was acknowledged.
 pub(super) fn must_serve(design: Design, block: &Block) -> bool {
     notices_all(design) && *block != Block::Snapshots || costs_nothing(design)
 }

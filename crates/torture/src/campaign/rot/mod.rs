@@ -1,26 +1,26 @@
-//! One damaged block anywhere on the disks of a volume, at rest or under the server, and then
-//! ordinary life: damage stays local.
+//! One damaged block anywhere on the disks of a volume, at rest or under the server, followed by
+//! ordinary use: damage stays local.
 //!
-//! A *case* is drawn by its seed: a volume with files of every kind ([`workload`]), a block of one
-//! of its disks that is in use, and its damage: one bit, other bytes, or zeros. It lives a story
+//! A *case* is drawn by its seed: a volume with files of every kind ([`workload`]), a block in use
+//! on one of its disks, and its damage: one bit, other bytes, or zeros. It goes through a story
 //! ([`story`]): everything is read, files and snapshots are made and removed, the volume is
-//! stopped, started, rolled back, repaired, and used again. [`judge`] says after each step what
-//! that may have cost.
+//! stopped, started, rolled back, repaired, and used again. [`judge`] checks after each step that
+//! the loss is within bounds.
 //!
-//! # What is asked
+//! # Checks
 //! * No panic, and every call and every command ends.
-//! * On a format with checksums: what is read is right, or an error; a volume is served without a
-//!   repair, and what is served goes on: a file is made, a damaged file is removed, a snapshot is
-//!   made and deleted, the volume stops and starts. Without the lines of its snapshots alone it may
-//!   be refused: a start gives up no snapshot, a repair does.
+//! * On a format with checksums: a read returns the right bytes or an error; a volume is served
+//!   without a repair, and stays usable: a file is made, a damaged file is removed, a snapshot is
+//!   made and deleted, the volume stops and starts. It may be refused only without the lines of its
+//!   snapshots: a start gives up no snapshot, a repair does.
 //! * On every format: `fsck --repair` ends, the next check finds nothing but losses that it names,
-//!   the volume is served, and what could be read before the repair can be read after it.
-//! * A block of inodes is the most that can be lost: all other contents are there, under their own
-//!   names or in `lost+found`.
-//! * On a set with redundancy nothing at all is lost, and no caller sees the damage.
+//!   the volume is served, and everything readable before the repair is readable after it.
+//! * At most a block of inodes can be lost: all other contents are there, under their own names or
+//!   in `lost+found`.
+//! * On a set with redundancy nothing at all is lost, and no caller notices the damage.
 //!
 //! UFS2 has no checksums of data, of directories and of blocks of pointers: wrong bytes there are
-//! no violation. What a file without damage holds is judged there too.
+//! no violation. The contents of undamaged files are checked there too.
 //!
 //! # A failure
 //! is printed with the line that repeats it.
@@ -52,7 +52,7 @@ pub fn rot(options: &Options) -> Outcome {
     })
 }
 
-/// Repeats a case.
+/// Replays a case.
 ///
 /// # Errors
 /// Why the line names none.
@@ -64,7 +64,7 @@ pub(super) fn replay(design: Design, details: &str) -> Result<Outcome, String> {
 }
 
 fn case(design: Design, seed: u64, volumes: &mut Volumes) -> Outcome {
-    // What a panic leaves to be said: where the damage is, and how far the story came.
+    // For the report of a panic: the damage, and the last step of the story.
     let told = Rc::new(RefCell::new(String::new()));
     let lived = catch_unwind(AssertUnwindSafe(|| {
         let made = volumes.of(design, seed)?;

@@ -1,4 +1,4 @@
-//! What is done with a damaged volume.
+//! The accesses to a damaged volume.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,28 +24,28 @@ use crate::explore::driver::Driver;
 use crate::explore::op::{HELD, Op};
 use crate::explore::ram::Ram;
 
-/// More virtual time than anything may take.
+/// Longest virtual time of any step.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// The directory for what has lost its name.
+/// The directory for files that have lost their name.
 const LOST: &str = "lost+found";
-/// A snapshot that is made of a damaged volume.
+/// A snapshot taken of a damaged volume.
 const NEW: &str = "new";
 
-/// Time in which nobody asks for anything: the engine has done what it does then.
+/// Idle time in which the engine does its background work.
 const QUIET: Duration = Duration::from_secs(60);
-/// Bytes that deletions take for themselves, at most.
+/// Most bytes that deletions use for themselves.
 const OWN_BYTES: u64 = 128 << 10;
-/// The byte of a block of metadata that says its level.
+/// Offset of the level in a metadata block.
 const LEVEL: usize = 16;
-/// Files that are made and removed again, so that what is kept of changes is folded.
+/// Files that are made and removed again, so that the records of changes are folded.
 const BUSY: usize = 40;
 /// Bytes of files that fill a volume.
 const FILLER: usize = 60_000;
 
-/// Lives the story of a case.
+/// Runs the story of a case.
 ///
 /// # Errors
-/// What damage may not do.
+/// A violation by the damage.
 pub(super) fn live(
     design: Design,
     seed: u64,
@@ -81,28 +81,28 @@ pub(super) fn live(
     life.serve_repaired()
 }
 
-/// A volume with damage, and what is known of it.
+/// A damaged volume and its expected state.
 struct Life<'a> {
     design: Design,
     executor: Executor,
     rams: Vec<Rc<Ram>>,
     held: Held,
-    /// What is damaged.
+    /// The damaged block.
     block: Block,
-    /// What was seen last.
+    /// The last reading.
     seen: Option<Seen>,
     is_repaired: bool,
     told: &'a RefCell<String>,
 }
 
-/// A volume that is served.
+/// A volume in service.
 struct Served {
     opened: Opened,
     driver: Driver,
 }
 
 impl Life<'_> {
-    /// Notes how far the story is.
+    /// Notes the progress of the story.
     fn at(&self, step: &str) {
         let mut told = self.told.borrow_mut();
         if !told.is_empty() && !told.ends_with(step) {
@@ -122,7 +122,7 @@ impl Life<'_> {
         done.unwrap_or_else(|| Err("it does not end".to_owned()))
     }
 
-    /// Opens it; nothing if it is refused.
+    /// Opens the volume; `None` if it is refused.
     fn try_open(&self) -> Result<Option<Served>, String> {
         Ok(self.opened()?.ok())
     }
@@ -139,7 +139,7 @@ impl Life<'_> {
         })
     }
 
-    /// Opens it; nothing if it is refused, where that may be.
+    /// Opens the volume; `None` if it is refused and may be.
     fn open(&self) -> Result<Option<Served>, String> {
         match self.opened()? {
             Ok(served) => Ok(Some(served)),
@@ -150,15 +150,15 @@ impl Life<'_> {
         }
     }
 
-    /// The damage comes to its disk.
+    /// Applies the damage to its disk.
     fn rot(&mut self, damage: &Damage) {
         self.at(&format!("rot {damage}"));
-        self.seen = None; // it may have been in memory
+        self.seen = None; // it may have come from memory
         let disk = &self.rams[damage.disk];
         disk.rot(damage.at, &damage.applied(&disk.image()));
     }
 
-    /// The server is killed: its disks stay as they are.
+    /// Kills the server: its disks stay as they are.
     fn kill(&mut self) {
         self.at("kill");
         let images = Images(self.rams.iter().map(|ram| ram.image()).collect());
@@ -180,8 +180,8 @@ impl Life<'_> {
         self.stop(&served)
     }
 
-    /// A block of the map has rotted, and a block of pointers cannot be read for a while: nothing
-    /// of what hangs from that is given to others.
+    /// A block of the map has rotted, and a block of pointers is unreadable for a while: the blocks
+    /// below it are not allocated to other files.
     fn lose_map_beside(&mut self, made: &Made, prng: &mut Prng) -> Result<(), String> {
         let [map, pointers] =
             [Kind::Map, Kind::Pointers].map(|kind| made.live.get(&(kind as u8)).cloned());
@@ -208,8 +208,8 @@ impl Life<'_> {
         self.stop(&served)
     }
 
-    /// A list of what snapshots hold cannot be read while these are deleted: what is on the others
-    /// becomes free meanwhile, and all of it in the end.
+    /// A dead list of the snapshots is unreadable during their deletion: the space on the other
+    /// lists becomes free meanwhile, and all of it in the end.
     fn lose_a_list(&mut self, prng: &mut Prng) -> Result<(), String> {
         let served = self.open()?.ok_or("it is refused without damage")?;
         self.order(&served, "pin", &Op::Pin(NEW))?;
@@ -260,15 +260,15 @@ impl Life<'_> {
         self.stop(&served)
     }
 
-    /// Carries out an operation on snapshots, which has to be possible.
+    /// Carries out an operation on snapshots, which must succeed.
     fn order(&self, served: &Served, word: &str, op: &Op) -> Result<(), String> {
         self.at(word);
         let done = self.within(control::carry_out(&*served.opened.files, op, || ()))?;
         done.map_err(|error| format!("{op}: {error}"))
     }
 
-    /// The server is killed when all was answered, and then a block rots that the next start reads:
-    /// that gives up nothing, or is refused.
+    /// The server is killed after all calls were answered, and then a block rots that the next
+    /// start reads: the start gives up nothing, or is refused.
     fn lose_after_a_kill(&mut self, prng: &mut Prng) -> Result<(), String> {
         let served = self.open()?.ok_or("it is refused without damage")?;
         if prng.chance(1, 2) {
@@ -331,7 +331,7 @@ impl Life<'_> {
         }
     }
 
-    /// Two lives before the repair, the second after a clean stop or a kill.
+    /// Serves the volume twice before the repair, the second time after a clean stop or a kill.
     fn serve_damaged(&mut self, damage: &Damage, prng: &mut Prng) -> Result<(), String> {
         let Some(served) = self.open()? else { return Ok(()) };
         if damage.is_served {
@@ -382,7 +382,7 @@ impl Life<'_> {
         Ok(seen)
     }
 
-    /// Makes a file, where the root directory can be read.
+    /// Makes a file, if the root directory is readable.
     fn go_on(&mut self, served: &Served, name: &str) -> Result<(), String> {
         self.at("make");
         let bytes = content(name, 30_000);
@@ -401,8 +401,7 @@ impl Life<'_> {
         self.look(served).map(drop)
     }
 
-    /// Removes files that cannot be read, as long as their directories can be; `shortens` them
-    /// before.
+    /// Removes unreadable files whose directories are readable; `shortens` them before.
     fn remove_damaged(&mut self, served: &Served, shortens: bool) -> Result<(), String> {
         let Some(seen) = self.seen.clone() else { return Ok(()) };
         let is_damaged = |path: &&String| matches!(seen.fates.get(*path), Some(Fate::Failed(_)));
@@ -411,12 +410,12 @@ impl Life<'_> {
             self.at("remove");
             let driver = &served.driver;
             let removed = self.within(async {
-                // What has no inode, or no directory, has nothing that can be removed.
+                // A file without a readable inode or directory cannot be removed.
                 match driver.find(path).await {
                     Ok(id) if driver.attributes(id).await.is_ok() => {
                         if shortens {
                             let size = self.held.files[path].len() as u64;
-                            let _ = driver.resize(path, size / 2).await; // it may have to fail
+                            let _ = driver.resize(path, size / 2).await; // it may fail
                         }
                         Ok(Some(driver.unlink(path).await))
                     }
@@ -434,7 +433,7 @@ impl Life<'_> {
         self.look(served).map(drop)
     }
 
-    /// Makes a snapshot and deletes it, and the one that was there if nothing goes back to it.
+    /// Makes a snapshot and deletes it, and deletes the old one if no rollback follows.
     fn snapshots(&mut self, served: &Served, rolls_back: bool) -> Result<(), String> {
         if !self.design.has_snapshots() {
             return Ok(());
@@ -445,7 +444,7 @@ impl Life<'_> {
             self.at(word);
             match self.within(control::carry_out(files, op, || ()))? {
                 Ok(()) => {}
-                // Its line in the list is what is damaged.
+                // The damaged block has its line in the list.
                 Err(FsError::NoEntry) if *op == Op::Unpin(HELD) => {}
                 Err(error) => return Err(format!("{op}: {error}")),
             }
@@ -457,7 +456,7 @@ impl Life<'_> {
         self.within(control::end_deletions(files))
     }
 
-    /// Goes back to the snapshot, in a life of its own; says whether it can be opened.
+    /// Rolls back to the snapshot, in a start of its own; returns whether the volume can be opened.
     fn roll_back(&mut self) -> Result<bool, String> {
         let Some(served) = self.open()? else { return Ok(false) };
         self.at("roll back");
@@ -486,7 +485,7 @@ impl Life<'_> {
         }
     }
 
-    /// Repairs it; then a check finds nothing but losses.
+    /// Repairs the volume; a check afterwards finds nothing but losses.
     fn repair(&mut self) -> Result<(), String> {
         self.at("repair");
         self.is_repaired = true;
@@ -515,8 +514,8 @@ impl Life<'_> {
             let report = self.design.check(volume, &runtime, &options).await;
             let report = report.map_err(|error| format!("it cannot be checked: {error}"))?;
             if gives_up && report.repaired {
-                // A superblock that was made anew says only now whose the log is: a start would
-                // be refused, and name the command once more.
+                // Only a rebuilt superblock says whose the log is: a start would be refused, and
+                // ask for the command once more.
                 let given_up = prepare(volume, log, &runtime, LogUse::GiveUp).await;
                 given_up.map_err(|error| format!("its log stays: {error}"))?;
             }
@@ -534,7 +533,7 @@ impl Life<'_> {
     }
 }
 
-/// What there is of each file, and of those that have lost their names.
+/// Reads every expected file, and those that have lost their names.
 async fn look(driver: &Driver, held: &Held) -> Seen {
     let mut seen = Seen::default();
     for (path, bytes) in held.all() {

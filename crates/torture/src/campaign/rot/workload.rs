@@ -1,4 +1,4 @@
-//! The volumes that are damaged, and the damage.
+//! The volumes and their damage.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,14 +17,14 @@ use crate::explore::driver::Driver;
 use crate::explore::op::{HELD, Op};
 use crate::explore::ram::Ram;
 
-/// Trees of files that are drawn.
+/// Number of different trees of files.
 const TREES: u64 = 4;
-/// Bytes of a volume: there is room for all that the story makes.
+/// Bytes of a volume, enough for the whole story.
 pub(super) const VOLUME_BYTES: u64 = 4 << 20;
-/// Bytes of memory: much of a volume is read again.
+/// Bytes of memory, so few that much of a volume is read again.
 const CACHE_BYTES: usize = 512 << 10;
 
-/// How large the volumes are.
+/// The size of the volumes.
 pub(super) fn shape() -> Shape {
     Shape { volume_bytes: VOLUME_BYTES, cache_bytes: CACHE_BYTES, ..Shape::default() }
 }
@@ -32,13 +32,13 @@ pub(super) fn shape() -> Shape {
 /// A page of a disk.
 pub(super) type Page = (usize, u64);
 
-/// A stopped volume, and what it holds.
+/// A stopped volume, and its contents.
 pub(super) struct Made {
     pub images: Images,
     pub held: Held,
-    /// Pages that somebody reads who looks at all of it, by what they say that they are.
+    /// Pages that a complete read of the volume touches, by their classes.
     pub live: BTreeMap<u8, Vec<Page>>,
-    /// Two of these that are the same block of metadata.
+    /// Pairs of these that are copies of one metadata block.
     pub twins: Vec<[Page; 2]>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn by_class(images: &Images, pages: &[Page]) -> BTreeMap<u8, Vec<Page
     classes
 }
 
-/// Pages of one class that have the same bytes, two by two.
+/// Pairs of pages of one class with the same bytes.
 fn twins_among(images: &Images, live: &BTreeMap<u8, Vec<Page>>) -> Vec<[Page; 2]> {
     let (mut first, mut twins) = (BTreeMap::new(), Vec::new());
     for class in [Kind::Inodes, Kind::Pointers] {
@@ -71,7 +71,7 @@ fn twins_among(images: &Images, live: &BTreeMap<u8, Vec<Page>>) -> Vec<[Page; 2]
     twins
 }
 
-/// Volumes that were made, by the numbers of their trees.
+/// Prepared volumes, by the numbers of their trees.
 #[derive(Default)]
 pub(super) struct Volumes(BTreeMap<u64, Rc<Made>>);
 
@@ -79,7 +79,7 @@ impl Volumes {
     /// The volume of a seed.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// Why it cannot be prepared.
     pub(super) fn of(&mut self, design: Design, seed: u64) -> Result<Rc<Made>, String> {
         let tree = seed % TREES;
         if let Some(made) = self.0.get(&tree) {
@@ -91,7 +91,7 @@ impl Volumes {
     }
 }
 
-/// A file that is made: its path, and how many bytes it has; a directory ends with a slash.
+/// A file to make: its path, and its length in bytes; a directory ends with a slash.
 type Line = (String, usize);
 
 /// The files of a tree: small ones, some with a block of pointers, a directory of several blocks,
@@ -112,7 +112,7 @@ fn lines(tree: u64) -> Vec<Line> {
     lines
 }
 
-/// What a file holds: each piece says where it belongs.
+/// The bytes of a file: each piece identifies its file and offset.
 pub(super) fn content(path: &str, size: usize) -> Vec<u8> {
     let mark = path.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let piece = |number: usize| {
@@ -163,7 +163,7 @@ fn make(design: Design, tree: u64) -> Result<Made, String> {
     Ok(Made { images, held, live, twins })
 }
 
-/// The pages that are read by whoever opens a volume, reads all of it, and checks it.
+/// The pages touched by opening a volume, reading all of it, and checking it.
 fn look_at_all(
     design: Design,
     executor: &Executor,
@@ -211,30 +211,30 @@ pub(super) fn looked_by_a_check(
     })
 }
 
-/// Whether damage to a page is tried. A log beside a set is one disk, whose damage the plain
-/// designs try: the set knows nothing of it.
+/// Whether damage to a page is tried. A log beside a set is a single disk, which the plain designs
+/// cover: the set has no copy of it.
 pub(super) fn may_be_hit(design: Design, (disk, _): Page) -> bool {
     design.device() == Device::Plain || disk < design.device().disks()
 }
 
-/// Whether somebody has written to a page.
+/// Whether a page was ever written.
 fn is_used(images: &Images, page: Page) -> bool {
     let bytes = bytes_of(images, page);
     !bytes.iter().all(|&byte| byte == bytes[0])
 }
 
-/// What becomes of a block.
+/// A change of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// This bit of it is another.
+    /// This bit is flipped.
     Bit(u64),
-    /// All of it is other bytes, which follow from a seed.
+    /// All bytes are replaced, by a seed.
     Other(u64),
-    /// All of it is zeros.
+    /// All bytes are zeroed.
     Zeros,
 }
 
-/// Damage: of which disk, at which byte, what, and when.
+/// Damage: disk, byte address, change and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Damage {
     pub disk: usize,
@@ -253,7 +253,8 @@ impl fmt::Display for Damage {
 }
 
 impl Damage {
-    /// That of a seed: a page of any class that somebody reads, or any page in use of any disk.
+    /// Draws damage: to a page of any class that a complete read touches, or to any used page of
+    /// any disk.
     pub(super) fn draw(design: Design, seed: u64, made: &Made) -> Self {
         let mut prng = Prng::new(seed ^ 0x0dd5);
         let (disk, page) = if prng.chance(4, 5) {
@@ -267,7 +268,7 @@ impl Damage {
         Self { is_served: prng.chance(1, 3), ..Self::of(&mut prng, (disk, page)) }
     }
 
-    /// That of a page, at rest.
+    /// Draws damage to a page, at rest.
     pub(super) fn of(prng: &mut Prng, (disk, page): Page) -> Self {
         let at = page * PAGE_SIZE as u64;
         let kind = match prng.index(4) {
@@ -278,7 +279,7 @@ impl Damage {
         Self { disk, at, kind, is_served: false }
     }
 
-    /// The block, after it was hit.
+    /// The damaged block.
     pub(super) fn applied(&self, image: &Image) -> Vec<u8> {
         let mut bytes = vec![0; PAGE_SIZE];
         image.read(self.at, &mut bytes);
@@ -297,8 +298,7 @@ pub(super) fn drawn(prng: &mut Prng, classes: &BTreeMap<u8, Vec<Page>>) -> Page 
     class[prng.index(class.len())]
 }
 
-/// Pages that somebody has written to: the others are all zeros, or all of the byte with which
-/// disks are filled at first.
+/// Pages that were written: the others are all zeros, or all of the byte that fills new disks.
 fn pages(image: &Image) -> impl Iterator<Item = u64> {
     (0..image.size() / PAGE_SIZE as u64).filter(move |page| {
         let mut bytes = vec![0; PAGE_SIZE];

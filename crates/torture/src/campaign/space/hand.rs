@@ -1,4 +1,4 @@
-//! A client at work in a directory of its own, and what it may be told there.
+//! A client at work in a directory of its own, and the errors that it may get.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,52 +17,52 @@ use crate::protocol::Procedure;
 
 /// Directories of a client: its own, and those in it.
 const DIRECTORIES: usize = 4;
-/// Names of a directory. Every third is a long one, so that a directory becomes larger.
+/// Names of a directory. Every third is long, so that a directory grows.
 const NAMES: u64 = 12;
 const LONG: usize = 200;
-/// How much of a file is read at once.
+/// Bytes of a READ.
 const LOOK: u32 = 64 << 10;
-/// No file becomes longer.
+/// Most bytes of a file.
 const LONGEST: u64 = 1 << 20;
 
 pub(super) type Verdict<T = ()> = Result<T, String>;
 
-/// In what pieces a file has its bytes.
+/// Allocation units of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
-    /// Of so many bytes a place is a whole: what is there is written over in place of itself.
+    /// Bytes of a unit that is overwritten in place.
     pub grain: u64,
-    /// Bytes of a block beside the end of a file, at most, that another file may have.
+    /// Most bytes of a block beside the end of a file that another file may use.
     pub beside: u64,
 }
 
-/// What all clients of a world know together.
+/// State that all clients of a world share.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// Bytes of the volume, and those that are free, as it was told last.
+    /// Bytes of the volume, and free bytes, by the last FSSTAT.
     pub level: Cell<(u64, u64)>,
-    /// Bytes at most that are free beside the end of a file, in a block that is not free as a
-    /// whole.
+    /// Most bytes that are free beside the end of a file, in a block that is partly in use.
     pub scattered: Cell<u64>,
-    /// How often the server ended in another way than by a stop.
+    /// How often the server ended other than by a stop.
     pub cuts: Cell<u64>,
     /// Operations in all, and those of them above 95 % full.
     pub done: Cell<u64>,
     pub above: Cell<u64>,
-    /// How often a snapshot was asked for, and whether there may be one.
+    /// Number of snapshots requested, and whether one may exist.
     pub pins: Cell<u64>,
     pub is_held: Cell<bool>,
 }
 
 impl Shared {
-    /// Whether less than a part of so many is free.
+    /// Whether less than one part in `part` is free.
     pub(super) fn is_full(&self, part: u64) -> bool {
         let (total, free) = self.level.get();
         free * part < total
     }
 
-    /// Whether there may be no room for a call, where a twentieth of the volume must be free. Data
-    /// takes whole blocks before it has a place, so that the ends of files are no room for it.
+    /// Whether a call may find no room although it takes little: less than a twentieth of the
+    /// volume is free. Data takes whole blocks before it has a place, so free space beside the ends
+    /// of files does not count for it.
     fn may_refuse(&self, room: Room) -> bool {
         let (total, free) = self.level.get();
         match room {
@@ -72,11 +72,11 @@ impl Shared {
     }
 }
 
-/// A file, and what it holds.
+/// A file and its contents.
 struct Held {
     handle: nfs_fh3,
     file: File,
-    /// Grains that have their place on the disk.
+    /// Grains that are allocated on the disk.
     there: BTreeSet<u64>,
 }
 
@@ -90,7 +90,7 @@ struct Directory {
     names: BTreeMap<String, Item>,
 }
 
-/// See the module's prose.
+/// The client: see the module.
 pub(super) struct Hand {
     client: Client,
     shared: Rc<Shared>,
@@ -99,25 +99,26 @@ pub(super) struct Hand {
     places: Places,
     root: nfs_fh3,
     directories: Vec<Option<Directory>>,
-    /// As many cuts have been looked over.
+    /// Number of cuts after which the files were inspected.
     cuts: u64,
     step: u64,
 }
 
-/// Whether there may be no room for a call.
+/// Whether a call may find no room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// It takes so many bytes more.
+    /// It takes this many bytes more.
     For(u64),
-    /// It takes so many bytes more, in whole blocks.
+    /// It takes this many bytes more, in whole blocks.
     Whole(u64),
-    /// It has them already; as many anew if a snapshot holds what is there.
+    /// Its space is allocated already; it takes this many new bytes if a snapshot holds the old
+    /// ones.
     Held(u64),
-    /// It takes none, or has them already.
+    /// It takes none, or its space is allocated already.
     Never,
 }
 
-/// An answer, which may be that there is no room.
+/// The result of an answer; `None` if it is that there is no room.
 fn given<T, E>(result: Nfs3Result<T, E>, room: Room) -> Verdict<Option<T>> {
     match result {
         Nfs3Result::Ok(ok) => Ok(Some(ok)),
@@ -137,7 +138,7 @@ impl Hand {
         Self { client, shared, prng, number, places, root, directories, cuts: 0, step: 0 }
     }
 
-    /// Does so many operations, and in the end has looked over what a cut left.
+    /// Does this many operations, and inspects the files if there was a cut before the end.
     pub(super) async fn live(&mut self, steps: u64) -> Verdict {
         for _ in 0..steps {
             self.step += 1;
@@ -154,7 +155,7 @@ impl Hand {
         self.look_over().await
     }
 
-    /// Says who found something, and when.
+    /// Adds client, step and free space to an error.
     fn at<T>(&self, what: &str, verdict: Verdict<T>) -> Verdict<T> {
         let (total, free) = self.shared.level.get();
         verdict.map_err(|reason| {
@@ -167,8 +168,8 @@ impl Hand {
         self.client.call(arguments).await.map_err(|error| error.to_string())
     }
 
-    /// Makes a call. That there is no room may be said of it only where it takes some; and where
-    /// it takes little, not while a twentieth of all is free to it, before it and after it.
+    /// Makes a call. It may find no room only if it takes some; and if it takes little, only with
+    /// less than a twentieth of the volume free to it, before it or after it.
     async fn make<P, T, E>(&self, what: &str, arguments: &P, room: Room) -> Verdict<Option<T>>
     where
         P: Procedure<Results = Nfs3Result<T, E>>,
@@ -210,7 +211,7 @@ impl Hand {
             let (root, name) = (self.root.clone(), self.own());
             return self.mkdir(0, &root, &name).await;
         }
-        // Most of what is done keeps it full, whichever way it goes.
+        // Most operations keep the volume full, whether it is growing or shrinking.
         let growing = match () {
             () if !self.shared.is_full(20) => 85,
             () if !self.shared.is_full(100) => 65,
@@ -238,7 +239,7 @@ impl Hand {
         }
     }
 
-    /// The name of its own directory.
+    /// The name of the client's own directory.
     fn own(&self) -> String {
         format!("client-{}", self.number)
     }
@@ -263,7 +264,7 @@ impl Hand {
         format!("{number}{}", "x".repeat(tail))
     }
 
-    /// A file: the directory, and its name.
+    /// A random file: its directory slot and its name.
     fn some_file(&mut self) -> Option<(usize, String)> {
         let slot = self.some_directory();
         let is_file = |(_, item): &(&String, &Item)| matches!(item, Item::File(_));
@@ -339,7 +340,7 @@ impl Hand {
         self.write("append", &file, offset, length, Room::Whole(length)).await
     }
 
-    /// Writes somewhere, with a hole before it perhaps, and perhaps into one.
+    /// Writes at any offset, perhaps with a hole before it, and perhaps into one.
     async fn write_far(&mut self) -> Verdict {
         let Some(file) = self.some_file() else { return Ok(()) };
         let size = self.held(&file).file.size();
@@ -348,7 +349,7 @@ impl Hand {
         self.write("write far", &file, offset, length, Room::Whole(length)).await
     }
 
-    /// Writes where all is there.
+    /// Overwrites allocated data.
     async fn overwrite(&mut self) -> Verdict {
         let Some(file) = self.some_file() else { return Ok(()) };
         let grain = self.places.grain;
@@ -389,7 +390,7 @@ impl Hand {
         let (was_held, pins) = (self.shared.is_held.get(), self.shared.pins.get());
         let Some(done) = self.make(&what, &write, room).await? else {
             if self.shared.cuts.get() != cuts {
-                // An earlier boot may have done it.
+                // An earlier boot may have carried it out.
                 self.held(file).file.write_over_any(offset, &bytes);
             }
             return Ok(());
@@ -419,7 +420,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Makes a file longer; nothing is written there.
+    /// Grows a file without writing.
     async fn lengthen(&mut self) -> Verdict {
         let Some(file) = self.some_file() else { return Ok(()) };
         let size = self.held(&file).file.size() + self.prng.below(100_000);
@@ -467,7 +468,7 @@ impl Hand {
         if self.directories[slot].is_some() { self.empty(slot).await } else { Ok(()) }
     }
 
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with all its contents.
     async fn empty(&mut self, slot: usize) -> Verdict {
         let names: Vec<String> = self.directory(slot).names.keys().cloned().collect();
         for name in names {
@@ -482,7 +483,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Removes all that it has.
+    /// Removes all files of the client.
     pub(super) async fn leave(&mut self) -> Verdict {
         for slot in (0..DIRECTORIES).rev() {
             if self.directories[slot].is_some() {
@@ -492,7 +493,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Gives a file another name, that of another one perhaps.
+    /// Renames a file, perhaps over another one.
     async fn rename(&mut self) -> Verdict {
         let Some((slot, name)) = self.some_file() else { return Ok(()) };
         let (to, other) = (self.some_directory(), self.some_name());
@@ -513,7 +514,7 @@ impl Hand {
         let (cuts, held) = (self.shared.cuts.get(), self.held(&file));
         let (commit, covered) = (calls::commit(&held.handle), held.file.cover(0, 0));
         self.make("COMMIT", &commit, Room::Never).await?;
-        // Another boot knows nothing of what was written to the one before.
+        // A new boot knows nothing of writes to the one before.
         if let Some(covered) = covered.filter(|_| self.shared.cuts.get() == cuts) {
             self.held(&file).file.commit(&covered);
         }
@@ -557,8 +558,8 @@ impl Hand {
         self.directories.iter().enumerate().flat_map(of).collect()
     }
 
-    /// After a cut, looks at what is there of data that need not be. What is seen is there for good
-    /// then: it is committed before.
+    /// After a cut, inspects data that need not have survived. It is committed first, so that it
+    /// stays as it is seen.
     async fn look_over(&mut self) -> Verdict {
         while self.cuts != self.shared.cuts.get() {
             let cuts = self.shared.cuts.get();
@@ -585,7 +586,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Looks at everything: all is as it was answered. Gives how many files it has.
+    /// Checks that everything is as it was answered. Returns the number of files.
     pub(super) async fn verify(&self) -> Verdict<u64> {
         let mut count = 0;
         for (slot, directory) in self.directories.iter().enumerate() {
@@ -615,7 +616,7 @@ impl Hand {
         names
     }
 
-    /// Adds all that it has to a tree.
+    /// Adds all files of the client to a tree.
     pub(super) fn show_all(&self, tree: &mut Tree) {
         let Some(Shown::Directory(root)) = tree.get_mut(&Vec::new()) else {
             panic!("a tree has a root");
@@ -636,7 +637,7 @@ impl Hand {
         }
     }
 
-    /// What a way from the root leads to.
+    /// The file at a path from the root.
     pub(super) async fn show(&self, way: &[String]) -> Verdict<Shown> {
         let mut handle = self.root.clone();
         for name in way {

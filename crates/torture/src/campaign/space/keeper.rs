@@ -1,9 +1,9 @@
-//! Snapshots of a volume that is full: who makes and deletes them, and what each shows.
+//! Makes and deletes snapshots of a full volume, and checks their contents.
 //!
-//! Some are made while nobody is at work: of these it is known what they hold. Others are made, and
-//! all are deleted, beside the clients: what such a one shows first, it shows until it goes. No
-//! client asks for them, and no answer of theirs outlives a cut. So after a cut it is looked which
-//! there are.
+//! Some are made while no client works: their contents are known. Others are made, and all are
+//! deleted, beside the clients: such a snapshot must always show what it shows first. No client
+//! asks for snapshots, and no answer about them survives a cut. So after a cut the keeper checks
+//! which exist.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -17,32 +17,32 @@ use super::shown::{Shown, Tree};
 use crate::explore::control;
 use crate::world::World;
 
-/// Snapshots at once.
+/// Most snapshots at once.
 const MOST: usize = 3;
-/// What is done beside the clients in a stretch, and between two of these, at most.
+/// Most operations beside the clients in a stretch, and longest pause between two of them.
 const ACTS: u64 = 4;
 const PAUSE_MICROS: u64 = 20_000;
-/// Steps of deletions at once, at most.
+/// Most steps of deletions at once.
 const STEPS: u64 = 6;
-/// Of so many files and directories of a snapshot it is looked what they show, each time.
+/// About this many files and directories of a snapshot are checked each time.
 const SAMPLE: u64 = 10;
 
 struct Kept {
     name: String,
-    /// Nobody knows what it holds, before it is looked at.
+    /// The contents; `None` until they are read, if they were not known.
     tree: Option<Tree>,
 }
 
-/// See the module's prose.
+/// The keeper: see the module.
 pub(super) struct Keeper {
-    /// A client that looks.
+    /// A client that reads the snapshots.
     eyes: Hand,
     shared: Rc<Shared>,
     prng: Prng,
     kept: Vec<Kept>,
-    /// How many were asked for.
+    /// Number of snapshots requested.
     serial: u64,
-    /// One that is being made, or deleted.
+    /// The snapshot that is being made or deleted.
     under_way: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Nobody is at work, and this is what there is: it may be kept.
+    /// Called while no client works: `tree` is the current state, which a snapshot may capture.
     pub(super) async fn rest(&mut self, world: &World, tree: impl FnOnce() -> Tree) -> Verdict {
         let files = Self::files(world);
         if self.prng.chance(1, 2) {
@@ -91,7 +91,7 @@ impl Keeper {
         if self.prng.chance(1, 2) { self.pin(&*files, Some(tree())).await } else { Ok(()) }
     }
 
-    /// Makes one, of this if that is known. There may be no room for it.
+    /// Makes one, with these contents if they are known. There may be no room for it.
     async fn pin(&mut self, files: &dyn FileSystem, tree: Option<Tree>) -> Verdict {
         if all(files).await?.len() >= MOST {
             return self.delete(files).await;
@@ -112,7 +112,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Deletes one, whose space comes back later.
+    /// Deletes one; its space becomes free later.
     async fn delete(&mut self, files: &dyn FileSystem) -> Verdict {
         if self.kept.is_empty() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Keeper {
         self.go_on(files).await
     }
 
-    /// Goes on with what deletes some.
+    /// Continues deletions.
     async fn go_on(&mut self, files: &dyn FileSystem) -> Verdict {
         let snapshots = all(files).await?.into_iter();
         for snapshot in snapshots.filter(|one| one.state == SnapshotState::Deleting) {
@@ -141,13 +141,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// All that are deleted go, and this one does not look any more.
+    /// Completes all deletions; the keeper checks no more afterwards.
     pub(super) async fn leave(&mut self, world: &World) -> Verdict {
         self.kept.clear();
         control::delete_all(&*Self::files(world)).await
     }
 
-    /// The server is there again, or is still: which are there are those that should be.
+    /// After a restart or at any other time, checks that exactly the expected snapshots exist.
     pub(super) async fn count(&mut self, world: &World) -> Verdict {
         let all = all(&*Self::files(world)).await?;
         self.shared.is_held.set(!all.is_empty());
@@ -170,7 +170,7 @@ impl Keeper {
         }
     }
 
-    /// Looks at some of what each shows, or at all of it: that is what it has shown before.
+    /// Checks some of each snapshot's files, or all of them: they are as before.
     pub(super) async fn look(&mut self, whole: bool) -> Verdict {
         for kept in &mut self.kept {
             let top = [".snapshot".to_owned(), kept.name.clone()];
@@ -196,7 +196,7 @@ impl Keeper {
     }
 }
 
-/// All that is found in a snapshot.
+/// The whole tree of a snapshot.
 async fn walk(eyes: &Hand, at: impl Fn(&[String]) -> Vec<String>) -> Verdict<Tree> {
     let (mut tree, mut ways) = (Tree::new(), vec![Vec::new()]);
     while let Some(way) = ways.pop() {

@@ -1,4 +1,4 @@
-//! The life of a volume that is full: what ends it each time, and what is looked at then.
+//! The life of a full volume: how the server ends each time, and the checks after it.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -23,14 +23,14 @@ use crate::world::{Status, VOLUME, World, WorldOptions};
 
 /// Clients at work.
 const CLIENTS: usize = 4;
-/// Nothing takes longer, of the time of the world.
+/// Longest virtual time of any step.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// Operations of a client between two ends of the server, at most.
+/// Most operations of a client between two ends of the server.
 const STRETCH: u64 = 60;
-/// So many stretches at most: a volume that does not become full is none to be tried.
+/// Most stretches: a volume that does not become full tests nothing.
 const STRETCHES: u64 = 1000;
 
-/// A world.
+/// A world and its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub design: Design,
@@ -43,7 +43,7 @@ pub(super) struct Setting {
 enum End {
     Stop,
     Cut,
-    /// Nothing is left but what is durable.
+    /// Only durable data is left.
     LastCut,
     Kill,
 }
@@ -59,23 +59,23 @@ impl End {
     }
 }
 
-/// A world while it goes.
+/// A running world.
 struct Life {
     setting: Setting,
     world: World,
     prng: Prng,
     shared: Rc<Shared>,
-    /// Of the volume's snapshots, where the design has some.
+    /// The keeper of the volume's snapshots, if the design has some.
     keeper: Option<Keeper>,
-    /// One more, which looks.
+    /// One more client, for checks.
     looker: Client,
     root: nfs_fh3,
-    /// Files that may be made, and those that there are.
+    /// Most files, and current files.
     files: u64,
     counts: Counts,
 }
 
-/// What is told of space at rest.
+/// Space and files of a volume at rest.
 #[derive(Debug, PartialEq, Eq)]
 struct Space {
     bytes: u64,
@@ -84,10 +84,10 @@ struct Space {
     free_files: u64,
 }
 
-/// Lives until so many operations were done on a full volume, and empties it then.
+/// Runs until `operations` operations were done on a full volume, and then empties it.
 ///
 /// # Errors
-/// What may not be.
+/// A violation.
 pub(super) fn live(setting: Setting, counts: &mut Counts) -> Verdict {
     let mut life = Life::begin(setting)?;
     let lived = life.all();
@@ -108,15 +108,15 @@ fn options(design: Design, prng: &mut Prng) -> WorldOptions {
     WorldOptions { design, size, mkfs, open, ..WorldOptions::default() }
 }
 
-/// All that clients have.
+/// The files of all clients.
 fn all_of(hands: &[Hand]) -> Tree {
     let mut tree = Tree::from([(Vec::new(), Shown::Directory(BTreeSet::new()))]);
     hands.iter().for_each(|hand| hand.show_all(&mut tree));
     tree
 }
 
-/// Does something, and something else beside it, until the first is done; or what is wrong with the
-/// other one.
+/// Runs `work` beside another future, until the first is done; or returns the error of the other
+/// one.
 async fn both<T>(
     work: &mut LocalBoxFuture<'_, T>,
     beside: &mut Option<LocalBoxFuture<'_, Verdict>>,
@@ -149,7 +149,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Does something that has to end.
+    /// Runs something that must end in time.
     fn within<F: Future>(&self, work: F) -> Verdict<F::Output> {
         self.world.run_for(PATIENCE, work).ok_or_else(|| "somebody waits for ever".to_owned())
     }
@@ -163,7 +163,7 @@ impl Life {
     }
 
     fn all(&mut self) -> Verdict {
-        self.rest()?; // what a first opening takes is taken
+        self.rest()?; // includes the space that a first opening takes
         let fresh = self.space()?;
         self.files = fresh.free_files;
         let places = self.places();
@@ -189,7 +189,7 @@ impl Life {
         left.into_iter().collect::<Verdict>()?;
         self.rest()?;
         if let Some(mut keeper) = self.keeper.take() {
-            // What snapshots hold is there still.
+            // The snapshots have kept their contents.
             self.within(keeper.look(true))??;
             self.within(keeper.leave(&self.world))??;
             self.rest()?;
@@ -202,7 +202,7 @@ impl Life {
         }
     }
 
-    /// In what pieces a file has its bytes.
+    /// The allocation units of the volume's files.
     fn places(&self) -> Places {
         let MkfsOptions { block_size, fragment_size, .. } = self.world.options().mkfs.clone();
         let block = block_size.expect("it is drawn");
@@ -211,13 +211,13 @@ impl Life {
         Places { grain, beside: block - grain }
     }
 
-    /// All clients work, while the server is ended and comes back; then everything is looked at,
-    /// the server stopped, and the volume checked.
+    /// All clients work, while the server ends and recovers; then everything is checked, the server
+    /// stopped, and the volume checked.
     fn stretch(&mut self, hands: &mut [Hand]) -> Verdict {
         let steps = self.prng.between(10, STRETCH);
         let mut keeper = self.keeper.take();
         self.work(hands, steps, &mut keeper)?;
-        // A cut behind the last operation is still to be looked over.
+        // Files must still be inspected after a cut behind the last operation.
         let seen = self.within(join_all(hands.iter_mut().map(|hand| hand.live(0))))?;
         seen.into_iter().collect::<Verdict>()?;
         if let Some(keeper) = &mut keeper {
@@ -244,8 +244,7 @@ impl Life {
         Ok(())
     }
 
-    /// All clients do so much, and an administrator something beside them, while the server is
-    /// ended and comes back.
+    /// All clients work, and an administrator beside them, while the server ends and recovers.
     fn work(&mut self, hands: &mut [Hand], steps: u64, keeper: &mut Option<Keeper>) -> Verdict {
         let end = End::draw(&mut self.prng);
         let at = self.shared.done.get() + self.prng.below(steps * CLIENTS as u64);
@@ -261,7 +260,7 @@ impl Life {
                     return Err("somebody waits for ever".to_owned());
                 }
             }
-            drop(beside.take()); // it has what ends now
+            drop(beside.take()); // it uses the server that ends now
             self.shared.cuts.set(self.shared.cuts.get() + 1);
             self.end(&end);
             self.start()?;
@@ -286,7 +285,7 @@ impl Life {
         }
     }
 
-    /// Stops the server, has the checker look at the disk, and starts it again.
+    /// Stops the server, runs the checker on the disk, and starts the server again.
     fn rest(&mut self) -> Verdict {
         self.within(self.world.stop())?;
         self.counts.images += 1;

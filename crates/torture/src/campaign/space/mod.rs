@@ -1,30 +1,30 @@
-//! A volume that is full, and stays so: who may be told that there is no room, and who never.
+//! A volume that is full and stays so: calls that may find no room, and calls that never may.
 //!
 //! Four clients work in directories of their own, through the whole server, over a network: they
 //! make files, directories and symbolic links, append, write far behind an end and into holes,
-//! write over what is there, with every stability, COMMIT, cut short, make longer, rename, over
-//! what is there too, and remove. What grows and what shrinks takes turns, so that most of it
-//! happens above 95 % full. Now and then the power goes, or the process dies, and the clients
-//! repeat their calls; and after each stretch the server is stopped, checked and started. Where a
-//! volume may have snapshots, an administrator makes and deletes some, a few at once, beside the
-//! clients and between their stretches.
+//! overwrite, with every stability, COMMIT, truncate, grow, rename, also over existing names, and
+//! remove. Growing and shrinking alternate, so that most of it happens above 95 % full. Now and
+//! then the power is cut, or the process dies, and the clients repeat their calls; and after each
+//! stretch the server is stopped, checked and started. If a volume may have snapshots, an
+//! administrator makes and deletes some, a few at once, beside the clients and between their
+//! stretches.
 //!
-//! # What is asked
-//! * REMOVE, RMDIR, and a SETATTR that makes a file shorter, are never told that there is no room;
-//!   nor is a WRITE over blocks that are there and that no snapshot holds; nor COMMIT, of data that
-//!   was taken; nor the deletion of a snapshot.
-//! * Nor is a call that takes little, while a twentieth of the volume is free to it: data takes
-//!   whole blocks, and what is free beside the ends of files is none of it.
-//! * What was refused changed nothing. What was answered is there, as far as the answer goes: see
-//!   the campaign `data`. After a stop it is all there, UNSTABLE data too.
-//! * After each stop the checker finds nothing, and as many files are left to be made as there are
-//!   not.
-//! * There are the snapshots that were made and not deleted; each shows what there was when it was
-//!   made, also when all files are removed. There is room for one while half of the volume is free.
+//! # Checks
+//! * REMOVE, RMDIR, and a SETATTR that makes a file shorter, never fail for want of room; nor does
+//!   a WRITE over allocated blocks that no snapshot holds; nor COMMIT, of data that was accepted;
+//!   nor the deletion of a snapshot.
+//! * Nor does a call that takes little, while a twentieth of the volume is free to it: data takes
+//!   whole blocks, and free space beside the ends of files does not count.
+//! * A refused call has changed nothing. An acknowledged change is there, as far as the answer
+//!   promises: see the campaign `data`. After a stop all of it is there, UNSTABLE data too.
+//! * After each stop the checker finds nothing, and the number of free inodes matches the number of
+//!   files.
+//! * Exactly the snapshots exist that were made and not deleted; each shows the state of its time,
+//!   also after all files are removed. There is room for one while half of the volume is free.
 //! * In the end all files and snapshots are removed, and as much is free as at first.
 //!
-//! Answers have to outlive a cut, or a client that repeats its call would not know what it did. So
-//! it is for designs that remember them.
+//! Answers must survive a cut, or a client that repeats its call would not know what it did. So the
+//! campaign is for designs that remember them.
 
 mod hand;
 mod keeper;
@@ -39,7 +39,7 @@ use crate::explore::Counts;
 use crate::explore::design::Design;
 use life::{Setting, live};
 
-/// The word of a case: the seed of a world, and how many operations it has.
+/// The word of a case: the seed of a world, and its number of operations.
 pub(super) const WORD: &str = "space";
 /// Worlds, and operations of each above 95 % full, in the full form and in the short one.
 const FULL: (u64, u64) = (50, 2000);
@@ -57,7 +57,7 @@ pub fn space(options: &Options) -> Outcome {
     )
 }
 
-/// Repeats a world.
+/// Replays a world.
 ///
 /// # Errors
 /// Why the line names none.

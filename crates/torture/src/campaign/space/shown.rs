@@ -1,19 +1,19 @@
-//! What there is on a volume, as a client sees it.
+//! The tree of a volume, as a client sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
 
-/// What a way leads to.
+/// The file at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Directory(BTreeSet<String>),
-    /// How long it is, and a sum of what it holds.
+    /// Length and checksum of the contents.
     File(usize, u64),
     Symlink(String),
 }
 
 impl Shown {
-    /// A file that holds this.
+    /// A file with these contents.
     pub(super) fn file(bytes: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes);
@@ -21,5 +21,5 @@ impl Shown {
     }
 }
 
-/// What there is, by the ways that lead there.
+/// All files by their paths.
 pub(super) type Tree = BTreeMap<Vec<String>, Shown>;

@@ -1,11 +1,11 @@
-//! A scene and its steps as a line of text: what `duramen-torture replay` shows again.
+//! A scene and its steps as a line of text that `duramen-torture replay` reproduces.
 //!
 //! ```text
 //! used: stop cut 12 0 1 / 1; repair killed 7; serve
 //! ```
 //!
-//! The scene, and then each way: to its end, or cut or killed after so many events; of
-//! a cut, the fate of each pending write, with a stroke between disks.
+//! The scene, and then each way: to its end, or cut or killed after this many events; for a cut,
+//! the fate of each pending write, with a stroke between disks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,14 +22,14 @@ use super::{End, Step};
 pub struct Case {
     /// The policy of the scene.
     pub design: Design,
-    /// Its name.
+    /// The name of the scene.
     pub scene: String,
-    /// What follows.
+    /// The steps after it.
     pub steps: Vec<Step>,
 }
 
 impl Case {
-    /// Shows it again.
+    /// Replays the case.
     ///
     /// # Errors
     /// The violation, or that there is no such case.
@@ -54,7 +54,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A line that is no such case.
+/// A line that is not such a case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no way: '{0}'")]
 pub struct NoCase(String);
@@ -69,7 +69,7 @@ impl Case {
     /// The case of a design and a line without it.
     ///
     /// # Errors
-    /// That the line is none.
+    /// The line is not a case.
     pub fn of(design: Design, details: &str) -> Result<Self, NoCase> {
         let no = || NoCase(details.to_owned());
         let (scene, steps) = details.split_once(':').ok_or_else(no)?;

@@ -1,5 +1,5 @@
-//! What may be there after some steps, and what must: a model of one file that is written over and
-//! over, one that becomes shorter in steps, directories that are made, and all answers.
+//! The allowed and the required state after some steps: a model of one file that is overwritten
+//! repeatedly, one that is truncated in steps, new directories, and all answers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -8,31 +8,31 @@ use vfs::{CallKey, CallOutcome, LoggedReply};
 
 use super::super::model::{View, What};
 
-/// The file that is written over and over, sector by sector.
+/// The file that is overwritten repeatedly, sector by sector.
 pub const WORK: &str = "work";
 /// Its sectors.
 pub const SECTORS: usize = 128;
-/// The file that becomes shorter in steps,
+/// The file that is truncated in steps,
 pub const LONG: &str = "long";
-/// how long it is before,
+/// its length before,
 pub const BEFORE: u64 = 5 << 20;
 /// and after.
 pub const AFTER: u64 = 1_000;
 
-/// Something that a way does.
+/// An act of a way.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// A directory is made, by a call whose answer is kept.
+    /// Makes a directory, by a call whose answer is kept.
     Make(String),
-    /// One is removed.
+    /// Removes a directory.
     Remove(String),
-    /// These sectors of the file are filled with a byte.
+    /// Fills these sectors of the file with a byte.
     Put(std::ops::Range<usize>, u8),
-    /// The long file becomes shorter, by a call whose answer is kept.
+    /// Truncates the long file, by a call whose answer is kept.
     Shorten,
 }
 
-/// How far something has come.
+/// The progress of an act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// It was begun.
@@ -41,35 +41,35 @@ pub struct Progress {
     pub acknowledged: bool,
 }
 
-/// See the module's prose.
+/// The model: see the module.
 #[derive(Clone, Default)]
 pub struct Known {
-    /// What nothing changes.
+    /// Files that no act changes.
     pub base: Rc<View>,
-    /// The bytes that each sector may be full of.
+    /// The possible fill bytes of each sector.
     pub sectors: Vec<BTreeSet<u8>>,
     /// Directories, by their names.
     pub made: BTreeMap<String, Progress>,
-    /// Those of them that are removed.
+    /// Directories that are removed.
     pub removed: BTreeMap<String, Progress>,
     /// The long file, if there is one.
     pub long: Option<Progress>,
-    /// Whether its call is to be remembered.
+    /// Whether the truncation's call must be remembered.
     pub long_is_told: bool,
     /// Answers from before.
     pub told: Rc<Vec<(Rc<CallKey>, CallOutcome)>>,
-    /// Whether files that have lost their names may be in `lost+found`: a repair was cut.
+    /// Whether files without a name may be in `lost+found`: a repair was cut.
     pub reconnects: bool,
-    /// Whether the volume had a log all the time, which keeps answers.
+    /// Whether the volume always had a log, which keeps answers.
     pub remembers: bool,
 }
 
-/// The key of the call that does something.
+/// The key of the call of an act.
 pub fn key(name: &str) -> Rc<CallKey> {
     Rc::new(CallKey::new(name.as_bytes()).expect("names are short"))
 }
 
-/// What a client that comes back finds.
+/// The state that a reconnecting client finds.
 pub struct Found {
     /// All names.
     pub view: View,
@@ -80,7 +80,7 @@ pub struct Found {
 }
 
 impl Known {
-    /// The same after some of what a way has done.
+    /// The model after some of a way's acts.
     pub fn after(&self, acts: &[Act], marks: impl Iterator<Item = u64>) -> Self {
         let mut known = self.clone();
         for mark in marks {
@@ -106,10 +106,10 @@ impl Known {
         }
     }
 
-    /// Whether this may be there.
+    /// Whether the state is allowed.
     ///
     /// # Errors
-    /// What may not be.
+    /// The violation.
     pub fn fits(&self, found: &Found) -> Result<(), String> {
         self.fits_names(&found.view)?;
         self.fits_work(&found.view)?;
@@ -190,7 +190,7 @@ impl Known {
         Ok(())
     }
 
-    /// Shorter files are so at once: with the first step all of it has happened.
+    /// Checks the long file: its truncation takes effect as a whole, with the first step.
     fn fits_long(&self, size: Option<u64>, answer: Option<&CallOutcome>) -> Result<(), String> {
         let Some(Progress { begun, acknowledged }) = self.long else { return Ok(()) };
         let size = size.ok_or_else(|| format!("{LONG} is missing"))?;

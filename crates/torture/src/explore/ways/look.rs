@@ -1,4 +1,4 @@
-//! Serving what is left, and looking at it.
+//! Serves a volume after its steps, and checks it.
 
 use std::rc::Rc;
 
@@ -16,23 +16,23 @@ use super::known::{Found, Known, LONG};
 use super::place::Place;
 use super::repair::repair;
 
-/// A volume that is served, and its memory, which is held as long as it is.
+/// A volume in service, and its memory, which is held as long.
 pub struct Served {
     /// The engine.
     pub engine: Rc<dyn OpenEngine>,
-    /// Everything above it that matters here.
+    /// The file system above it.
     pub files: Rc<dyn FileSystem>,
-    /// For the caller that asks.
+    /// Makes calls.
     pub driver: Driver,
-    /// What is remembered.
+    /// The remembered answers.
     pub remembered: Vec<LoggedReply>,
 }
 
 impl Served {
-    /// Of one that has been opened.
+    /// Wraps an opened volume.
     ///
     /// # Errors
-    /// When it has stopped.
+    /// When the volume has stopped.
     pub async fn new(opened: Opened) -> Result<Self, String> {
         let Opened { files, engine, .. } = opened;
         let told = files.take_remembered().open().await.map_err(|_| "it has stopped")?;
@@ -40,7 +40,8 @@ impl Served {
         Ok(Self { engine, files, driver, remembered: told.into_inner() })
     }
 
-    /// Waits until a chain that was cut has come to its end, before which no client reads the file.
+    /// Waits for the end of an interrupted chain, before which no client can read the file, and
+    /// returns its length.
     pub async fn long(&self) -> Option<u64> {
         let id = self.driver.find(LONG).await.ok()?;
         self.driver.read(id).await.ok()?;
@@ -54,10 +55,10 @@ impl Served {
         Ok(Found { view, long, remembered: self.remembered.clone() })
     }
 
-    /// Stops it.
+    /// Stops the volume.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it does not stop.
     pub async fn stop(&self) -> Result<(), String> {
         self.driver.stop().await.map_err(|error| format!("it does not stop: {error}"))
     }
@@ -71,10 +72,10 @@ fn devices(rams: &[Rc<Ram>]) -> Vec<Rc<dyn BlockDevice>> {
     rams.iter().map(|ram| ram.clone() as _).collect()
 }
 
-/// Whatever may be there is there, and the checker has nothing to say.
+/// Checks that the state is allowed and that the checker finds nothing.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn look(place: &Place, known: &Known) -> Result<(), String> {
     let executor = Executor::new(!seed(place.design, &place.contents()));
     let (rams, runtime) = (rams(place), executor.runtime());
@@ -87,7 +88,7 @@ pub fn look(place: &Place, known: &Known) -> Result<(), String> {
         }
         let mut opened = place.design.open(devices(), runtime.clone()).await;
         if matches!(opened, Err(OpenError::UnfinishedCheck(_))) {
-            // It is told to be repaired again, and is.
+            // The open asks for another repair, which is done.
             repair(place.design, &devices(), &runtime).await?;
             opened = place.design.open(devices(), runtime.clone()).await;
         }
@@ -107,7 +108,7 @@ pub fn look(place: &Place, known: &Known) -> Result<(), String> {
     })
 }
 
-/// Whether the checker has nothing to say.
+/// Checks that the checker finds nothing.
 async fn is_well(
     design: Design,
     device: &Rc<dyn BlockDevice>,
@@ -121,10 +122,10 @@ async fn is_well(
     }
 }
 
-/// The same place when it was repaired.
+/// The same place after a repair.
 ///
 /// # Errors
-/// When it was not.
+/// When the repair fails.
 pub fn repaired(place: &Place) -> Result<Place, String> {
     let executor = Executor::new(!seed(place.design, &place.contents()));
     let rams = rams(place);

@@ -1,23 +1,23 @@
 //! Every way in and out: a volume is served, worked on, stopped, repaired, tuned, and its log
 //! grows; each of these is cut at every event, or its process is killed there, and another follows
-//! on what is left, which may be cut as well.
+//! on the remaining state, which may be cut as well.
 //!
-//! A *scene* is what is there at first: answers, a chain that was cut, revocations, a log that has
-//! gone round. A *step* is a way with its end. After the last step the volume is served and looked
-//! at: everything that was acknowledged is there, answers are remembered, sizes are not in between;
-//! then it is stopped, the checker is silent, and it is served and looked at once more.
+//! A *scene* is an initial state: answers, an interrupted chain, revocations, a log that has
+//! wrapped. A *step* is a way with its end. After the last step the volume is served and checked:
+//! everything acknowledged is there, answers are remembered, sizes are not in between; then it is
+//! stopped, the checker is silent, and it is served and checked once more.
 //!
-//! A cut takes what is pending, in some combination. A *kill* takes nothing: the next process sees
-//! what was pending, and believes it, and the power may still take it from under that one. A way
-//! that comes to its end is left in the same way: nothing flushes for it.
+//! A cut takes pending writes, in some combination. A *kill* takes nothing: the next process reads
+//! pending writes and relies on them, and a power cut may still take them from under it. A way that
+//! comes to its end leaves the same state: nothing flushes for it.
 //!
 //! # Layers
-//! * [`place`]: the disks between two steps, and what the settings say.
-//! * [`known`]: what may be there, and what must.
-//! * [`way`], [`repair`]: the ways, and what is recorded of them.
-//! * [`scene`]: what is there at first.
-//! * [`look`]: serving, and looking.
-//! * [`case`]: a scene and its steps as a line, which shows a violation again.
+//! * [`place`]: the disks between two steps, and the settings.
+//! * [`known`]: the allowed and the required state.
+//! * [`way`], [`repair`]: the ways, and their recordings.
+//! * [`scene`]: the initial states.
+//! * [`look`]: serving and checking.
+//! * [`case`]: a scene and its steps as a line that reproduces a violation.
 
 pub mod case;
 pub mod known;
@@ -44,33 +44,33 @@ use way::{Way, Went, go};
 /// How a way ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It came to its end.
+    /// It ran to its end.
     Done,
-    /// The power went after so many events, and this became of what was pending.
+    /// The power was cut after this many events, with this loss of pending writes.
     Cut(usize, Loss),
-    /// Its process was killed after so many events.
+    /// Its process was killed after this many events.
     Killed(usize),
 }
 
 /// A way, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which.
+    /// The way.
     pub way: Way,
     /// How it ended.
     pub end: End,
 }
 
-/// Something that no step may leave.
+/// A state that no step may leave.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// How it comes about.
+    /// The case that leads to it.
     pub case: Case,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
-/// What is there after some steps.
+/// The state after some steps.
 #[derive(Clone)]
 struct Left {
     steps: Vec<Step>,
@@ -78,50 +78,49 @@ struct Left {
     known: Known,
 }
 
-/// How much is tried.
+/// The thoroughness of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// One of so many ways to lose what is pending at each event of a first way, beside the
-    /// corners.
+    /// One in this many losses is tried at each event of a first way, beside the corners.
     pub losses_every: usize,
-    /// So many of the places that cuts of a first way leave are taken for a second,
+    /// This many of the places that cuts of a first way leave get a second way,
     pub cuts: usize,
-    /// and so many of those that kills leave, where something may be lost after them.
+    /// and this many of those that kills leave, preferably with pending writes.
     pub kills: usize,
     /// Whether all ways follow on such a place, or one of them.
     pub all_follow: bool,
-    /// One of so many of all places is repaired, too, before it is looked at.
+    /// One in this many of all places is also repaired before it is checked.
     pub repairs_every: usize,
 }
 
 impl Effort {
-    /// One way, ended in some ways.
+    /// One way, with some of its ends.
     pub const FIRST: Self =
         Self { losses_every: 2, cuts: 0, kills: 0, all_follow: false, repairs_every: 11 };
-    /// What a test can afford.
+    /// An effort for tests.
     pub const SHORT: Self =
         Self { losses_every: 7, cuts: 2, kills: 10, all_follow: false, repairs_every: 11 };
-    /// Everything, but of second ways.
+    /// Everything but all second ways.
     pub const FULL: Self =
         Self { losses_every: 1, cuts: 30, kills: 100, all_follow: true, repairs_every: 3 };
 }
 
-/// Explores what steps leave.
+/// Explores the states that steps leave.
 pub struct Ways {
     effort: Effort,
     prng: Prng,
-    /// What is explored now.
+    /// The scene being explored.
     scene: (Design, &'static str),
-    /// Steps of it that have led to a violation.
+    /// Shapes of its steps that have led to a violation.
     shapes: BTreeSet<Vec<(&'static str, u8)>>,
-    /// What was done and found so far.
+    /// The work done so far.
     pub counts: Counts,
-    /// The first violation of each scene and of steps that are alike.
+    /// The first violation of each scene and shape of steps.
     pub violations: Vec<Violation>,
 }
 
 impl Ways {
-    /// Nothing yet.
+    /// An explorer without results.
     pub fn new(effort: Effort, seed: u64) -> Self {
         Self {
             effort,
@@ -133,8 +132,8 @@ impl Ways {
         }
     }
 
-    /// Begins a scene with a way, in every way to end it, and goes on from there. Of steps that
-    /// are alike the first violation says enough.
+    /// Runs a first way on a scene, with every end, and second ways from there. For steps of one
+    /// shape the first violation is enough.
     pub fn explore(&mut self, scene: &Scene, first: Way) {
         self.counts.workloads += 1;
         self.shapes.clear();
@@ -143,7 +142,7 @@ impl Ways {
             Left { steps: Vec::new(), place: scene.place.clone(), known: scene.known.clone() };
         let mut seen = BTreeSet::new();
         let (mut cuts, mut kills) = (Vec::new(), Vec::new());
-        // What begins a chain anew shows itself in torn batches alone.
+        // Bugs in the restart of a chain show only in torn batches.
         let is_torn = scene.name == QUIET_CHAIN && first == Way::Work;
         let every = if is_torn { 1 } else { self.effort.losses_every };
         for left in self.ends(&start, first, Some(every)) {
@@ -172,7 +171,7 @@ impl Ways {
         }
     }
 
-    /// Of places that kills have left, those first of whose log something may be lost.
+    /// Some of the places that kills have left, those with pending writes to their log first.
     fn some_kills(&mut self, kills: Vec<Left>) -> Vec<Left> {
         let pending = |left: &Left| {
             let log = left.place.disks.last();
@@ -185,7 +184,7 @@ impl Ways {
         some
     }
 
-    /// A second way, and what its cuts leave.
+    /// A second way, and the states that its cuts leave.
     fn go_on(&mut self, left: &Left, second: Way) {
         let mut seen = BTreeSet::new();
         for next in self.ends(left, second, None) {
@@ -195,7 +194,7 @@ impl Ways {
         }
     }
 
-    /// So many of these, by chance, but first of all the last: that of a way that came to its end.
+    /// A random selection that always contains the last one: that of a way that ran to its end.
     fn some(&mut self, mut all: Vec<Left>, count: usize) -> Vec<Left> {
         let mut some = Vec::new();
         some.extend(all.pop().filter(|_| count > 0));
@@ -206,7 +205,8 @@ impl Ways {
         some
     }
 
-    /// What a way leaves, however it ends: with one of so many losses, or the corners alone.
+    /// The states that a way leaves, for all its ends: with one in `every` losses, or the corners
+    /// alone.
     fn ends(&mut self, left: &Left, way: Way, every: Option<usize>) -> Vec<Left> {
         let with = |end: End| left.with(Step { way, end });
         let went = match catching(|| go(way, &left.place, &left.known, left.steps.len())) {
@@ -241,7 +241,7 @@ impl Ways {
         cuts.chain([stays]).collect()
     }
 
-    /// Serves what is left, and looks; sometimes it is repaired before. Whether all is well.
+    /// Serves a state and checks it, sometimes after a repair. Returns whether it is allowed.
     fn judge(&mut self, left: &Left) -> bool {
         self.counts.images += 1;
         if let Err(reason) = catching(|| look(&left.place, &left.known)) {
@@ -267,14 +267,14 @@ impl Ways {
 }
 
 impl Left {
-    /// Its steps, and one more.
+    /// The steps so far, and one more.
     fn with(&self, step: Step) -> Vec<Step> {
         self.steps.iter().cloned().chain([step]).collect()
     }
 }
 
 impl Step {
-    /// What it is like, wherever it was cut.
+    /// The kind of a step, wherever it was cut.
     fn shape(&self) -> (&'static str, u8) {
         let how = match self.end {
             End::Done => 0,
@@ -285,7 +285,7 @@ impl Step {
     }
 }
 
-/// All scenes of a policy with the ways by which they begin: a name and a way each.
+/// All scenes of a policy with their first ways: a name and a way each.
 pub fn beginnings(design: Design) -> Vec<(&'static str, Way)> {
     let all = scene::NAMES.iter().filter(|name| scene::is_of(name, design));
     all.flat_map(|name| scene::ways_of(name).iter().map(move |way| (*name, *way))).collect()

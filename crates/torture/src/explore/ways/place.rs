@@ -1,4 +1,4 @@
-//! The disks between two steps, and what the settings say of them.
+//! The disks between two steps, and their settings.
 
 use futures::FutureExt;
 use sim::{Digest, Fate, Image, Platter};
@@ -7,30 +7,30 @@ use super::super::design::Design;
 use super::super::disks::Images;
 use super::super::ram::Ram;
 
-/// What is there between two steps.
+/// The state between two steps.
 #[derive(Clone)]
 pub struct Place {
-    /// What the settings say.
+    /// The design in the settings.
     pub design: Design,
-    /// The disks that this policy has, the volume first, with what may still be lost of them.
+    /// The disks of this policy, the volume first, with their pending writes.
     pub disks: Vec<Platter>,
-    /// A log that lies beside the volume, and that the settings do not name.
+    /// A log beside the volume that the settings do not name.
     pub beside: Option<Image>,
 }
 
 impl Place {
-    /// Disks that hold this for sure.
+    /// Disks with durable contents.
     pub fn new(design: Design, images: &Images) -> Self {
         let settled = |image: &Image| Platter::new(image.clone(), sim::Honesty::Honest);
         Self { design, disks: images.0.iter().map(settled).collect(), beside: None }
     }
 
-    /// What a process sees on them.
+    /// The contents that a process reads.
     pub fn contents(&self) -> Images {
         Images(self.disks.iter().map(|disk| disk.image_with(|_| Fate::Whole)).collect())
     }
 
-    /// Whether the volume says that it was stopped cleanly.
+    /// Whether the volume is marked as stopped cleanly.
     pub fn is_clean(&self) -> bool {
         let volume = Ram::new(self.disks[0].image_with(|_| Fate::Whole));
         let found = (self.design.work().look)(&volume).now_or_never();
@@ -38,7 +38,7 @@ impl Place {
         found.is_ok_and(|found| found.is_clean && !found.needs_check)
     }
 
-    /// A hash of what is seen, and of what is there for sure.
+    /// A hash of the contents, and of the durable contents.
     pub fn fingerprint(&self) -> u64 {
         let mut digest = Digest::new(self.design.number());
         let mut add = |fingerprint: u128| {

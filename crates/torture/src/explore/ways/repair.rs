@@ -1,5 +1,5 @@
-//! `duramen fsck --repair`, as the program does it: what the log holds comes home for good, and
-//! then the volume is checked.
+//! `duramen fsck --repair`, as the program does it: the log is replayed and its contents are
+//! durable in place, then the volume is checked.
 
 use std::rc::Rc;
 
@@ -9,10 +9,10 @@ use runtime::Runtime;
 
 use super::super::design::Design;
 
-/// Repairs the volume on the first of these devices; the other one is its log, if it has one.
+/// Repairs the volume on the first of these devices; the second is its log, if it has one.
 ///
 /// # Errors
-/// When nothing is repaired.
+/// When the repair fails.
 pub async fn repair(
     design: Design,
     devices: &[Rc<dyn BlockDevice>],

@@ -1,5 +1,5 @@
-//! What is there at first: each scene is made once, by a server that is left or stopped, and what a
-//! return from it finds when nothing is cut is what has to be found ever after.
+//! The scenes: each is made once, by a server that is abandoned or stopped. The state after its
+//! recovery without a cut is the one that every later recovery must show.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,37 +21,37 @@ use super::look::Served;
 use super::place::Place;
 use super::way::{Way, caller, shorten};
 
-/// A volume, and what is known of it.
+/// A volume, and its expected state.
 pub struct Scene {
-    /// Under which policy it is served first.
+    /// The design that serves it first.
     pub design: Design,
-    /// Its name in a line.
+    /// The name of the scene in a line.
     pub name: &'static str,
     /// Its disks.
     pub place: Place,
-    /// What has to be found.
+    /// The state that must be found.
     pub known: Known,
 }
 
-/// A chain that no answer keeps in the log.
+/// A chain with no answer in the log.
 pub const QUIET_CHAIN: &str = "quiet-chain";
-/// Many answers, at the end of the circle.
+/// Many answers, at the end of the circular log.
 pub const ANSWERS: &str = "answers";
-/// All of them.
+/// The names of all scenes.
 pub const NAMES: &[&str] =
     &["clean", "used", "rest", "circle", "long", "chain", QUIET_CHAIN, ANSWERS];
 
-/// A log that takes 8 segments of answers, which is more than its search looks at first.
+/// A log with 8 segments of answers, more than the first step of its search reads.
 const LARGE_LOG: u64 = 8 << 20;
-/// So many answers fill them, nearly.
+/// Answers that almost fill them.
 const MANY: usize = 1_900;
-/// A file whose answers are kept, and one that fills the log.
+/// A file whose answers are kept, and one whose writes fill the log.
 const KEPT: &str = "kept";
 const TURN: &str = "turn";
-/// The world in which scenes are made.
+/// The seed of the world in which scenes are made.
 const SEED: u64 = 11;
 
-/// Whether there is such a scene under a policy.
+/// Whether a scene exists under a policy.
 pub fn is_of(name: &str, design: Design) -> bool {
     if design.has_log() {
         return name != "clean";
@@ -59,7 +59,7 @@ pub fn is_of(name: &str, design: Design) -> bool {
     design.has_disks() && matches!(name, "clean" | "used")
 }
 
-/// The ways with which a scene begins.
+/// The first ways of a scene.
 pub fn ways_of(name: &str) -> &'static [Way] {
     match name {
         "clean" => &[Way::Work, Way::TuneLog],
@@ -89,17 +89,17 @@ struct Maker {
     callers: Vec<Requester>,
 }
 
-/// A log that is not brought home.
+/// Options of a log that is not synced.
 fn without_sync() -> LogOptions {
     let sync_interval = Duration::from_secs(3_600);
     LogOptions { sync_interval, sync_bytes: LARGE_LOG, ..LogOptions::default() }
 }
 
 impl Scene {
-    /// Makes the one of this name.
+    /// Makes the scene with this name.
     ///
     /// # Errors
-    /// When there is none, or what is found there is not what it is for.
+    /// When there is none, or its state is not what the scene is for.
     pub fn new(design: Design, name: &str) -> Result<Self, String> {
         let known_name = NAMES.iter().find(|one| **one == name && is_of(name, design));
         let name = *known_name.ok_or_else(|| format!("there is no scene '{name}'"))?;
@@ -157,7 +157,7 @@ impl Maker {
         })
     }
 
-    /// What a return finds.
+    /// The state that a recovery finds.
     fn known(&self, name: &str, images: &Images) -> Result<Known, String> {
         let executor = Executor::new(!SEED);
         let rams: Vec<Rc<Ram>> =
@@ -206,7 +206,7 @@ async fn settle(served: &Served) -> Result<(), String> {
     served.engine.quiesce().await.map_err(|error| error.to_string())
 }
 
-/// Writes until so many bytes of log have been written.
+/// Writes until the log has grown by this many bytes.
 async fn fill_log(served: &Served, bytes: u64) -> Result<(), String> {
     let written = || served.engine.log_statistics().map_or(u64::MAX, |log| log.writes.bytes);
     let file = served.driver.find(TURN).await.map_err(|error| error.to_string())?;
@@ -243,10 +243,10 @@ async fn write(
     written.map(drop).map_err(|error| error.to_string())
 }
 
-/// Calls that are remembered, some at once.
+/// Makes calls that are remembered, some concurrently.
 async fn answer(served: &Served, count: usize, callers: &mut Vec<Requester>) -> Result<(), String> {
     let file = served.driver.find(KEPT).await.map_err(|error| error.to_string())?;
-    // As long as those of a client.
+    // Keys as long as those of a client.
     callers.extend((0..count).map(|number| caller(&format!("call-{number:043}"))));
     for some in callers.chunks(60) {
         let calls = some.iter().enumerate().map(async |(index, who)| {
@@ -273,7 +273,7 @@ async fn lengthen(served: &Served) -> Result<(), String> {
     Ok(())
 }
 
-/// A file becomes shorter in steps, and the power goes between the first and the second.
+/// Truncates a file in steps, and cuts the power between the first and the second.
 async fn cut_between(disks: &Disks, served: &Served, is_told: bool) -> Result<Images, String> {
     let steps = || served.engine.log_statistics().map_or(0, |log| log.writes.batches);
     let who = if is_told { caller(LONG) } else { Requester::root() };

@@ -1,4 +1,4 @@
-//! The ways in and out of a volume, and what is recorded of them.
+//! The ways in and out of a volume, and their recordings.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,18 +18,18 @@ use super::look::Served;
 use super::place::Place;
 use super::repair::repair;
 
-/// What is done with a volume.
+/// An operation on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It is served, and no client comes.
+    /// It is served without clients.
     Serve,
-    /// It is served, and several come at once; then one overwrites a little, and more.
+    /// It is served to several concurrent clients; then one overwrites a little, and more.
     Work,
-    /// The same, by one, and then it is stopped.
+    /// The same with one client, followed by a stop.
     Stop,
-    /// It is served, and stopped at once.
+    /// It is served and stopped at once.
     Close,
-    /// It is served; a file becomes shorter in steps, and others are written for a while.
+    /// It is served; a file is truncated in steps, and others are written for a while.
     Shorten,
     /// `duramen fsck --repair`.
     Repair,
@@ -37,23 +37,23 @@ pub enum Way {
     TuneSync,
     /// `duramen tune --policy log`.
     TuneLog,
-    /// Its log becomes longer, as it does behind a server.
+    /// Its log grows, as it does behind a server.
     Grow,
 }
 
-/// So many make directories at once,
+/// Number of concurrent makers of directories,
 const AT_ONCE: usize = 6;
-/// each so many, one after the other.
+/// and directories that each makes, one after the other,
 const EACH: usize = 2;
-/// or, while a chain goes on that was cut, so many.
+/// or that each makes while an interrupted chain continues.
 const MORE: usize = 5;
-/// How much longer a log is at moments of its growth.
+/// Growth of a log in bytes, at some moments.
 const GROWS: [u64; 3] = [4 << 10, 100 << 10, 1 << 20];
-/// Writes after a file has become shorter: so many that its answer is told again.
+/// Writes after a truncation: enough for its answer to be logged again.
 const WRITES: usize = 48;
 
 impl Way {
-    /// All of them.
+    /// All ways.
     pub const ALL: &[Self] = &[
         Self::Serve,
         Self::Work,
@@ -66,7 +66,7 @@ impl Way {
         Self::Grow,
     ];
 
-    /// Its name in a line.
+    /// The name of the way in a line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Serve => "serve",
@@ -81,7 +81,7 @@ impl Way {
         }
     }
 
-    /// Those that follow another one.
+    /// The ways that follow another one.
     pub fn following(design: Design) -> &'static [Self] {
         if !design.has_disks() {
             &[]
@@ -95,16 +95,16 @@ impl Way {
     }
 }
 
-/// What happened on a way.
+/// The recording of a way.
 pub enum Went {
-    /// On disks, with what was done.
+    /// The events of disks, and the acts.
     OnDisks(Way, Recording, Vec<Act>),
-    /// With files: what is there after each step.
+    /// The states of files after each step.
     WithFiles(Vec<(Place, bool)>),
 }
 
 impl Went {
-    /// How many events there were.
+    /// The number of events.
     pub fn events(&self) -> usize {
         match self {
             Self::OnDisks(_, recording, _) => recording.events(),
@@ -112,7 +112,7 @@ impl Went {
         }
     }
 
-    /// The power may go at a moment of disks.
+    /// The cut at a position, if the way is on disks.
     pub fn cut(&self, position: usize) -> Option<Cut> {
         match self {
             Self::OnDisks(_, recording, _) => recording.cuts().nth(position),
@@ -120,10 +120,10 @@ impl Went {
         }
     }
 
-    /// What is left.
+    /// The state after an end.
     ///
     /// # Errors
-    /// When it cannot end so.
+    /// When the way cannot end like that.
     pub fn end(&self, end: &End, from: &Place, known: &Known) -> Result<(Place, Known), String> {
         let position = match end {
             End::Done => self.events(),
@@ -149,7 +149,8 @@ impl Went {
                     End::Done | End::Killed(_) => place.disks = cut.killed(),
                 }
                 let mut known = known.after(acts, recording.marks_before(position));
-                // What has no name is freed, unless a repair was under way: then it gets one.
+                // Files without a name are freed, unless a repair was in progress: it gives them
+                // one.
                 known.reconnects |= *way == Way::Repair && *end != End::Done;
                 Ok((place, known))
             }
@@ -157,10 +158,10 @@ impl Went {
     }
 }
 
-/// Goes a way from a place, after so many others; none when it does not lead from there.
+/// Runs a way from a place, after `boot` others; `None` when it is not possible from there.
 ///
 /// # Errors
-/// When it goes wrong.
+/// When it fails.
 pub fn go(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Option<Went>, String> {
     match way {
         Way::Grow => Ok(grow(place)),
@@ -199,7 +200,7 @@ fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Optio
             _ => {}
         }
         if matches!(way, Way::Stop | Way::Close) {
-            // Whatever is still under way.
+            // Operations may still be in progress.
             hand.served.stop().await?;
             return Ok(Some(hand.acts));
         }
@@ -211,7 +212,7 @@ fn on_disks(way: Way, place: &Place, known: &Known, boot: usize) -> Result<Optio
     Ok(acts.map(|acts| Went::OnDisks(way, disks.recording(), acts)))
 }
 
-/// A hand that does something with a volume that is served.
+/// A client of a volume in service.
 struct Hand {
     disks: Rc<Disks>,
     served: Rc<Served>,
@@ -236,7 +237,8 @@ impl Hand {
         Ok(done)
     }
 
-    /// So many make directories at once; then a little is written over, and more over that.
+    /// Several makers make directories concurrently; then a little is overwritten, and more over
+    /// that.
     async fn work(&mut self, makers: usize, each: usize) -> Result<(), String> {
         self.make(makers, each, async { Ok(()) }).await?;
         let boot = self.boot;
@@ -250,7 +252,7 @@ impl Hand {
         Ok(())
     }
 
-    /// So many make directories at once, beside something else.
+    /// Several makers make directories concurrently, beside another future.
     async fn make(
         &mut self,
         makers: usize,
@@ -258,7 +260,7 @@ impl Hand {
         beside: impl Future<Output = Result<(), String>>,
     ) -> Result<(), String> {
         let boot = self.boot;
-        // As long as a cache remembers a call, so does the log.
+        // Keys that the cache remembers as long as the log does.
         let name = |maker, number| format!("d{boot}-{maker}-{number}");
         let mine = |maker| (0..each).map(move |number| name(maker, number));
         let names: Vec<Vec<String>> = (0..makers).map(|maker| mine(maker).collect()).collect();
@@ -290,7 +292,7 @@ impl Hand {
     async fn shorten(&mut self) -> Result<(), String> {
         let (mark, who) = (self.begin(Act::Shorten), caller(LONG));
         let (served, disks) = (self.served.clone(), self.disks.clone());
-        // What others do in between comes between its answers.
+        // Other calls run between the steps of the truncation.
         let shorter = async {
             shorten(&served, &who).await?;
             disks.volume().mark(mark + 1);
@@ -300,7 +302,7 @@ impl Hand {
         for index in 0..WRITES {
             self.put(64..67, 0x40 + index as u8).await?;
             if index % 8 == 0 {
-                // What is home holds no answer back.
+                // Changes written in place hold no answer back.
                 let settled = self.served.engine.quiesce().await;
                 settled.map_err(|error| format!("it does not settle: {error}"))?;
             }
@@ -310,7 +312,7 @@ impl Hand {
     }
 }
 
-/// Notes that something is begun; the number after the mark tells of its end.
+/// Marks the start of an act; the next number marks its end.
 fn begin(disks: &Disks, acts: &mut Vec<Act>, act: Act) -> u64 {
     acts.push(act);
     let mark = (acts.len() as u64 - 1) * 2;
@@ -340,10 +342,10 @@ async fn put(served: &Served, file: ObjectId, at: u64, data: Vec<u8>) -> Result<
     written.map(drop).map_err(|error: FsError| format!("{WORK} is not written: {error}"))
 }
 
-/// Makes the long file shorter.
+/// Truncates the long file.
 ///
 /// # Errors
-/// When that fails.
+/// When it fails.
 pub async fn shorten(served: &Served, who: &Requester) -> Result<(), String> {
     let file = served.driver.find(LONG).await.map_err(|error| error.to_string())?;
     let size = SetAttributes { size: Some(AFTER), ..SetAttributes::default() };
@@ -352,7 +354,7 @@ pub async fn shorten(served: &Served, who: &Requester) -> Result<(), String> {
     done.map_err(|error| format!("{LONG} does not become shorter: {error}"))
 }
 
-/// The settings are written, and then the log goes.
+/// Writes the settings, and then removes the log.
 fn to_sync(place: &Place) -> Option<Went> {
     let without = place.design.without_log()?;
     if !place.design.has_log() || !place.is_clean() {
@@ -365,7 +367,7 @@ fn to_sync(place: &Place) -> Option<Went> {
     Some(Went::WithFiles(vec![(written, false), (gone, false)]))
 }
 
-/// A log is made unless there is one, and then the settings are written.
+/// Makes a log unless there is one, and then writes the settings.
 fn to_log(place: &Place) -> Option<Went> {
     let with = place.design.with_log()?;
     if place.design.has_log() || !place.is_clean() {
@@ -381,7 +383,7 @@ fn to_log(place: &Place) -> Option<Went> {
     Some(Went::WithFiles(vec![(beside, true), (written, true)]))
 }
 
-/// Zeros are written behind the log.
+/// Writes zeros behind the log.
 fn grow(place: &Place) -> Option<Went> {
     if !place.design.has_log() {
         return None;

@@ -1,7 +1,7 @@
-//! What a client does who is alone in its directory: it knows what each answer has to be.
+//! The load of a client that is alone in its directory: it knows the correct answer to each call.
 //!
-//! Where a call went to more than one boot of the server, the answer may be that to a repetition of
-//! which the server knows nothing: docs/durability.md, "A retry across a crash".
+//! If a call went to more than one boot of the server, the answer may be that to a repetition that
+//! the server does not recognise: docs/durability.md, "A retry across a crash".
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use torture::history::{Call, CallId, History};
 use torture::protocol::Procedure;
 use torture::world::VOLUME;
 
-/// What was answered and should not have been.
+/// Wrong answers.
 pub(crate) type Complaints = Rc<RefCell<Vec<String>>>;
 
 struct File {
     handle: nfs_fh3,
     data: Vec<u8>,
-    /// The verifier of a write that may be lost, and what was there before.
+    /// The verifier of a write that may be lost, and the old bytes.
     unstable: Option<([u8; 8], Vec<u8>)>,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct Load {
     home: nfs_fh3,
     files: BTreeMap<String, File>,
     directories: BTreeMap<String, nfs_fh3>,
-    /// Old names of files whose RENAME was repeated after a crash that had left both names: one
-    /// between two names of one file does nothing.
+    /// Old names of files whose RENAME was repeated after a crash that had left both names: a
+    /// RENAME between two names of one file has no effect.
     left_behind: BTreeMap<String, nfs_fh3>,
     next: u64,
 }
 
-/// Does `steps` things as one client.
+/// Makes `steps` operations as one client.
 pub(crate) async fn work(
     client: Client,
     history: History,
@@ -89,8 +89,8 @@ impl Load {
         }
     }
 
-    /// Makes a call that has to succeed, or may fail with `late` if an earlier boot may have
-    /// carried it out.
+    /// Makes a call that must succeed, or may fail with `late` if an earlier boot may have carried
+    /// it out.
     async fn call<P, T, E>(&self, arguments: &P, late: Option<nfsstat3>) -> Option<T>
     where
         P: Procedure<Results = Nfs3Result<T, E>>,
@@ -180,7 +180,7 @@ impl Load {
         }
     }
 
-    /// Makes sure of what was written UNSTABLE, and writes it again where it may be lost.
+    /// Commits an UNSTABLE write, and writes it again if it may be lost.
     async fn settle(&mut self, name: &str) {
         let file = &self.files[name];
         let Some((verifier, _)) = file.unstable else { return };
@@ -238,7 +238,7 @@ impl Load {
         self.files.remove(&name);
     }
 
-    /// A second name, which is taken away again.
+    /// Makes a second name, and removes it again.
     async fn link(&mut self) {
         let Some(name) = self.any_file() else { return };
         let (handle, second) = (self.files[&name].handle.clone(), self.new_name("l"));
@@ -255,7 +255,7 @@ impl Load {
         self.directories.remove(&name);
     }
 
-    /// All names are there, and no others, and all data.
+    /// Checks that exactly the expected names exist, with all data.
     async fn read_everything(&mut self) {
         for name in self.files.keys().cloned().collect::<Vec<_>>() {
             self.settle(&name).await;
@@ -285,7 +285,7 @@ impl Load {
     }
 }
 
-/// Whether it is this call, and an earlier boot may have begun it.
+/// Whether it is this call, and an earlier boot may have started it.
 fn is_retry<P: Procedure>(call: &Call, arguments: &P) -> bool {
     let mut bytes = Vec::new();
     arguments.pack(&mut bytes).expect("memory takes everything");

@@ -1,4 +1,4 @@
-//! Whether a state may have given an answer, and what it shows that was not known before.
+//! Whether a state may have given an answer, and what the answer reveals of the state.
 
 use nfs3_types::nfs3::nfsstat3::NFS3_OK;
 
@@ -6,7 +6,7 @@ use super::super::words::{Attributes, CELL, File, Kind, Op, Told};
 use super::{Body, Done, Id, State, TARGET};
 
 impl State {
-    /// Whether a call that succeeds may be answered like this, and what it has shown.
+    /// Whether a successful call may be answered like this; notes what the answer reveals.
     pub(super) fn fits(&mut self, op: &Op, done: &Done, told: &Told) -> bool {
         let object = done.object.is_none_or(|id| self.shows(id, told.object));
         told.status == NFS3_OK
@@ -39,7 +39,7 @@ impl State {
         })
     }
 
-    /// Whether a file may have this handle. It has it from then on.
+    /// Whether a file may have this handle, which it keeps from then on.
     fn shows(&mut self, id: Id, file: Option<File>) -> bool {
         let Some(file) = file else { return true };
         let known = self.nodes[&id].file;
@@ -70,7 +70,7 @@ impl State {
         known == verifier && !self.old_verifiers.contains(&verifier)
     }
 
-    /// Whether a directory may be listed like this.
+    /// Whether a listing of a directory may be like this.
     fn lists(&mut self, id: Id, told: &Told) -> bool {
         let Some(told) = &told.names else { return false };
         let names = self.names(id).clone();

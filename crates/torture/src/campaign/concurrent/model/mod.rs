@@ -1,14 +1,14 @@
-//! The server as it should be: a tree in memory, and what each call answers.
+//! The server as it should be: a tree in memory, and the answer to each call.
 //!
-//! A state is carried from one call to the next by [`State::apply`], which gives the states in
-//! which the call has been carried out *and* was answered like this: none if it cannot have been,
-//! several where a cut has left something open that no client has seen yet. [`State::cut`] is what
-//! becomes of a call of which a cut has left a part; [`State::crash`] is the cut.
+//! [`State::apply`] takes a state from one call to the next. It returns the states in which the
+//! call has been carried out *and* was answered like this: none if that is impossible, several
+//! where a cut has left an outcome open that no client has seen yet. [`State::cut`] returns the
+//! states after a call that a cut has left in part; [`State::crash`] is the cut.
 //!
-//! Files are known by the execution that made them. What handle they have shows in the answers, and
-//! is the same from then on; no file ever has the handle of another, not even of one that is gone.
-//! In the same way the write verifier is known from the first answer of a boot that tells it, is
-//! the same until the cut, and another one after it.
+//! A file's id is the execution that made it. The first answer that shows its handle fixes the
+//! handle; no file ever has the handle of another, not even of a deleted one. In the same way the
+//! first answer of a boot that contains the write verifier fixes it until the cut; the next boot
+//! has another one.
 //!
 //! Modes and link counts are as UFS has them. Every client is the superuser. Times are not
 //! modelled, nor is the size of a directory.
@@ -23,7 +23,7 @@ use nfs3_types::nfs3::nfsstat3::{self, *};
 use super::content::Content;
 use super::words::{File, How, Kind, Op, Place, Told};
 
-/// The number of a file: that of the execution which made it, and one more.
+/// The number of a file: that of the execution which made it, plus one.
 pub type Id = usize;
 
 /// The root directory.
@@ -45,15 +45,15 @@ struct Node {
     mode: u32,
     links: u32,
     file: Option<File>,
-    /// Of the exclusive CREATE that made it.
+    /// The verifier of the exclusive CREATE that made the file.
     verifier: Option<Verifier>,
 }
 
-/// What an exclusive CREATE is recognised by.
+/// The verifier of an exclusive CREATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Verifier {
     number: u64,
-    /// A SETATTR or WRITE has come since, and it may have gone with the change.
+    /// A SETATTR or WRITE has come since, and the change may have overwritten it.
     may_be_gone: bool,
 }
 
@@ -61,13 +61,13 @@ struct Verifier {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     nodes: BTreeMap<Id, Node>,
-    /// Handles of files that are gone.
+    /// Handles of deleted files.
     retired: BTreeSet<File>,
     verifier: Option<[u8; 8]>,
     old_verifiers: BTreeSet<[u8; 8]>,
 }
 
-/// What a call comes to.
+/// The effect of a call.
 #[derive(Default)]
 struct Done {
     object: Option<Id>,
@@ -81,11 +81,11 @@ impl Done {
     }
 }
 
-/// Why a call comes to nothing.
+/// Why a call fails.
 enum Failure {
-    /// This is its status, and of these files it tells.
+    /// The status, and the files whose attributes the reply carries.
     Status(nfsstat3, [Option<Id>; 2]),
-    /// It names a file that is not known yet: it comes later.
+    /// It names a file that does not exist yet: the call comes later.
     TooEarly,
 }
 
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// The states after a call: those in which it was answered like this, if it was answered.
+    /// The states after a call: those in which the answer was this one, if there was an answer.
     pub fn apply(&self, execution: usize, op: &Op, told: Option<&Told>) -> Vec<Self> {
         let mut after = self.settled(op);
         after.retain_mut(|state| {
@@ -125,7 +125,7 @@ impl State {
         after
     }
 
-    /// The states after a call that was not answered, and of which a cut has left a part.
+    /// The states after an unanswered call that a cut has left in part.
     pub fn cut(&self, execution: usize, op: &Op) -> Vec<Self> {
         let mut after = self.clone();
         match op {
@@ -146,7 +146,7 @@ impl State {
         if after == *self { Vec::new() } else { vec![after] }
     }
 
-    /// A file keeps its old name beside the new one. A directory may not have moved, while the
+    /// The file keeps its old name beside the new one. A directory may not have moved, while the
     /// empty one at its new name is gone.
     fn cut_rename(&mut self, before: &Self, from: &Place, to: &Place) -> bool {
         let places = before.entry(from).and_then(|moved| Ok((moved, before.find(to.0)?)));
@@ -181,7 +181,7 @@ impl State {
         self.nodes.iter().map(shape).eq(other.nodes.iter().map(shape))
     }
 
-    /// The power goes.
+    /// A power cut.
     pub fn crash(&mut self) {
         for node in self.nodes.values_mut() {
             if let Body::Regular(content) = &mut node.body {
@@ -191,8 +191,8 @@ impl State {
         self.old_verifiers.extend(self.verifier.take());
     }
 
-    /// The states in which the file that a call looks at has a known length, and is recognised by
-    /// an exclusive CREATE or not.
+    /// The states in which the file that a call examines has a known length, and an exclusive
+    /// CREATE recognises it or not.
     fn settled(&self, op: &Op) -> Vec<Self> {
         let Some(id) = self.looked_at(op) else { return vec![self.clone()] };
         let Body::Regular(content) = &self.nodes[&id].body else { return vec![self.clone()] };

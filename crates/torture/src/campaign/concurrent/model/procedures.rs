@@ -1,4 +1,4 @@
-//! What each procedure does, and with which status it fails.
+//! The effect of each procedure, and the statuses with which it fails.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    /// A change of a file may take its verifier along.
+    /// A change of a file may overwrite its verifier.
     fn touch(&mut self, file: File) {
         let node = self.find(file).ok().and_then(|id| self.nodes.get_mut(&id));
         if let Some(verifier) = node.and_then(|node| node.verifier.as_mut()) {
@@ -135,13 +135,13 @@ impl State {
         Ok(Done { object: Some(there), ..Done::about(parent) })
     }
 
-    /// A file or directory is gone.
+    /// Deletes a file or directory.
     pub(super) fn end(&mut self, id: Id) {
         let node = self.nodes.remove(&id).expect("it ends once");
         self.retired.extend(node.file);
     }
 
-    /// A name of something that is no directory goes.
+    /// Drops a name of a file that is not a directory.
     fn drop_link(&mut self, id: Id) {
         let node = self.nodes.get_mut(&id).expect("it has a name");
         node.links -= 1;
@@ -196,7 +196,7 @@ impl State {
         Ok(Done { about, ..Done::default() })
     }
 
-    /// A failure about one of two files, when the other is told as well if it is there.
+    /// A failure about one of two files, with the attributes of the other if it exists.
     fn beside(&self, failure: Failure, other: File) -> Failure {
         match failure {
             Failure::Status(status, [about, None]) => {
@@ -207,7 +207,8 @@ impl State {
     }
 
     fn rename(&mut self, from: &Place, to: &Place) -> Result<Done, Failure> {
-        // It may have gone while the call waited for it: then the other one is told all the same.
+        // The directory may have gone while the call waited for it: then the reply carries the
+        // other one all the same.
         let source = self.directory(from.0).map_err(|failure| self.beside(failure, to.0))?;
         let goal = self.directory(to.0).map_err(|failure| match failure {
             Failure::Status(status, _) => Failure::Status(status, [Some(source), None]),

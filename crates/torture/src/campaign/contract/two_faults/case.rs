@@ -1,4 +1,4 @@
-//! A workload of two faults as a line: the set, the occasion, and the fault that meets it.
+//! A workload of two faults as a line: the set, the occasion, and the fault during it.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use crate::explore::device::Device;
 pub(super) enum Occasion {
     /// No member is absent: the set is written and scrubbed.
     Whole,
-    /// It is unplugged, and the set is written without it.
+    /// The member is unplugged, and the set is written without it.
     Away,
     /// It was unplugged, and catches up.
     Back,
-    /// It fails under the server, and catches up under the same.
+    /// It fails under the running server, and catches up under the same.
     Dropout,
     /// It is healthy, and another disk replaces it.
     Replaced,
     /// It was unplugged, and a spare is filled in its place.
     Spare,
-    /// One start comes before the disk does.
+    /// The set is started once before the disk comes.
     Late,
-    /// One start comes before the disk does, after the other fault.
+    /// The set is started once before the disk comes, after the other fault.
     FailedStart,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Fault {
     Full,
 }
 
-/// A workload of two faults. All that it does not name follows from its seed.
+/// A workload of two faults. The seed decides everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     /// Kind of set.
@@ -79,7 +79,7 @@ pub(super) struct Case {
 }
 
 impl Area {
-    /// Whether it is of the log, which each part of a story begins anew.
+    /// Whether it is in the log, which each part of a story begins anew.
     pub(super) fn is_of_log(self) -> bool {
         matches!(self, Self::Log | Self::Record)
     }
@@ -98,7 +98,7 @@ impl Occasion {
         Self::FailedStart,
     ];
 
-    /// Whether the set is open without the member at any time.
+    /// Whether the set is ever open without the member.
     pub(super) fn is_apart(self) -> bool {
         !matches!(self, Self::Whole | Self::Replaced)
     }
@@ -110,7 +110,7 @@ impl Occasion {
 }
 
 impl Fault {
-    /// All that a set of this kind can meet.
+    /// All faults that a set of this kind can meet.
     pub(super) fn all(device: Device) -> Vec<Self> {
         use Area::{Data, Label, Log, Map, Missed, Parity, Record, Table};
         let areas = [Data, Parity, Map, Table, Label, Log, Record, Missed];
@@ -128,7 +128,7 @@ impl Case {
         Fault::all(device).into_iter().flat_map(of).collect()
     }
 
-    /// The workload with this number: all cells have their turn.
+    /// The workload with this number: all cells take turns.
     pub(super) fn draw(device: Device, seed: u64, number: u64) -> Self {
         let cells = Self::cells(device);
         let (fault, occasion) = cells[(number % cells.len() as u64) as usize];
@@ -191,7 +191,7 @@ impl Case {
     /// The case of a kind of set and a line without it.
     ///
     /// # Errors
-    /// That the line is none.
+    /// The line is not a case.
     pub(super) fn of(device: Device, details: &str) -> Result<Self, String> {
         let wants = || format!("'{details}' is no DISKS UNIT OCCASION FAULT SEED");
         let words: Vec<&str> = details.split_whitespace().collect();

@@ -1,9 +1,9 @@
-//! Brings a cut story back, has everything repaired, and judges what comes of it.
+//! Recovers a cut story, has everything repaired, and judges the result.
 //!
-//! * A block shows a version that it may show, and the same at every return.
-//! * A block is unreadable only if the [solver](super::solver) knows no way to it.
-//! * A scrub lists the very blocks that are unreadable. Where it lists none, all members are in,
-//!   they fit together, nothing is left to mend, and any one of them can be lost.
+//! * A block shows a version that it may show, and the same at every recovery.
+//! * A block is unreadable only if the [solver](super::solver) finds no way to read it.
+//! * A scrub lists exactly the unreadable blocks. Where it lists none, all members are in, they are
+//!   consistent, nothing is left to repair, and any one of them can be lost.
 
 use std::collections::BTreeSet;
 
@@ -23,23 +23,23 @@ use super::workload::{Call, Done, Versions};
 pub(super) struct CutStory<'s> {
     pub(super) story: &'s Story,
     pub(super) serial: u64,
-    /// Every disk as the cut has left it, those that were unplugged too.
+    /// Every disk as the cut has left it, unplugged ones included.
     pub(super) disks: Disks,
     pub(super) rotten: Rotten,
 }
 
-/// What may come of a cut story.
+/// The allowed results of a cut story.
 struct Expected {
     versions: Versions,
     /// Blocks that must be readable in the end.
     readable: BTreeSet<u64>,
     /// The set may be refused for good.
     may_be_refused: bool,
-    /// Each look may show another version: no record says which one holds.
+    /// Each inspection may show another version: no record says which one holds.
     is_open: bool,
 }
 
-/// What a look at a set has shown.
+/// The result of inspecting a set.
 struct Look {
     blocks: Vec<Option<Vec<u8>>>,
 }
@@ -65,10 +65,10 @@ impl Look {
 }
 
 impl CutStory<'_> {
-    /// Brings it back to the end.
+    /// Recovers the story and repairs it to the end.
     ///
     /// # Errors
-    /// What must not be, in words.
+    /// The violation, in words.
     pub(super) fn judge(self, prng: &mut Prng) -> Result<(), String> {
         let mut disks = self.disks.clone();
         let mut witness = self.story.witness_at(self.serial);
@@ -86,12 +86,12 @@ impl CutStory<'_> {
         self.repair(disks, witness, &mut expected, prng)
     }
 
-    /// Whether the absent member of a set with a spare is lost for good: of half of the stories.
+    /// Whether the absent member of a set with a spare is lost for good: in half of the stories.
     fn is_gone(&self) -> bool {
         self.story.case.seed.is_multiple_of(2)
     }
 
-    /// Starts the set once before a disk comes, and looks at what it shows.
+    /// Starts the set once before a disk comes, and checks what it shows.
     fn start_without(
         &self,
         absent: usize,
@@ -190,7 +190,7 @@ impl CutStory<'_> {
         Ok(())
     }
 
-    /// Fills every slot whose member is out. The disk of each slot.
+    /// Fills every slot whose member is out. Returns the disk of each slot.
     async fn fill_all(&self, world: &World, set: &Set) -> Result<Vec<usize>, String> {
         let Story { absent, shape, .. } = *self.story;
         let mut disks: Vec<usize> = Vec::new();
@@ -215,7 +215,7 @@ impl CutStory<'_> {
                 let filled = set.rebuild(slot, device, member, |_, _| ()).await;
                 filled.map_err(|error| format!("slot {slot} is not filled: {error}"))?;
             }
-            // A replacement that was interrupted goes on.
+            // An interrupted replacement continues.
             if let Some(begun) = set.label().incoming().filter(|it| it.slot == slot) {
                 let device = world.disks[shape.members].clone().expect("it has a label");
                 let replaced = set.replace(slot, device, begun.other, |_, _| ()).await;
@@ -228,7 +228,7 @@ impl CutStory<'_> {
         Ok(disks)
     }
 
-    /// Whether all members together have what was shown.
+    /// Whether the members together have the shown contents.
     fn is_redundant(
         &self,
         disks: &Disks,
@@ -296,7 +296,7 @@ impl CutStory<'_> {
         }
     }
 
-    /// What may come of it, perhaps with a start before the absent disk comes.
+    /// The allowed results, perhaps after a start before the absent disk comes.
     fn expected(&self, is_late: bool) -> Expected {
         let Story { shape, fresh_from, before, calls, .. } = self.story;
         let at = |serial| Versions::at_cut(shape, *fresh_from, before, (calls, serial));
@@ -318,18 +318,19 @@ impl CutStory<'_> {
         match fault {
             Fault::RotAll(Area::Label) => {
                 bad.members.insert(self.story.faulty);
-                // Of two mirrors that have started apart nobody is left to vouch for the other.
+                // If the two members of a mirror have started apart, no member is left to vouch for
+                // the other.
                 let is_started_apart = self.story.case.occasion.is_apart();
                 let is_alone = shape.members == 2 && is_started_apart;
                 may_be_refused = is_alone || is_absent_bad && shape.tolerance() < 2;
             }
-            // The tables may tell of a first write that no flush has covered.
+            // The tables may describe a first write that no flush has covered.
             Fault::Rot(Area::Map) | Fault::RotAll(Area::Map) => {
                 let made = self.made_by(&touched).into_iter();
                 let of_all = |column| (0..shape.members).map(move |member| (member, column));
                 bad.columns.extend(made.flat_map(of_all));
             }
-            // A record of which no other copy is plugged in is as if it had never been written.
+            // A record with no other copy plugged in is as if it had never been written.
             Fault::Rot(area) | Fault::RotAll(area) if area.is_of_log() => {
                 let is_alone = !matches!(self.story.case.occasion, Occasion::Whole);
                 if is_all || is_alone {
@@ -351,7 +352,7 @@ impl CutStory<'_> {
                     }
                 }
             }
-            // New bytes went over what was needed for others, and could not be read for long.
+            // New bytes replaced data needed to compute others, and were unreadable for long.
             Fault::Unread if self.story.is_unread_throughout => {
                 bad.columns.extend(touched.iter().map(|&column| (self.story.faulty, column)));
             }
@@ -366,7 +367,7 @@ impl CutStory<'_> {
         Expected { versions, readable, may_be_refused, is_open }
     }
 
-    /// Whether the cut has torn the copy of the faulty disk's label that has not rotted.
+    /// Whether the cut has torn the one copy of the faulty disk's label that has not rotted.
     fn lacks_a_label(&self) -> bool {
         let executor = Executor::new(6);
         let world = World::new(&executor, &self.disks);
@@ -378,7 +379,7 @@ impl CutStory<'_> {
         self.story.case.occasion == Occasion::Spare && self.is_gone()
     }
 
-    /// Columns that calls touched which were issued before an event.
+    /// Columns touched by calls that were issued before an event.
     fn touched(&self, calls: &[Done], serial: u64) -> BTreeSet<u64> {
         let issued = calls.iter().filter(|it| it.issued.is_some_and(|issued| issued < serial));
         let columns = issued.filter_map(|done| match done.call {
@@ -388,14 +389,15 @@ impl CutStory<'_> {
         columns.flatten().collect()
     }
 
-    /// Columns of which the absent member may lack the latest.
+    /// Columns in which the absent member may lack the latest data.
     fn missed(&self, is_late: bool) -> BTreeSet<u64> {
         let Story { case, before, calls, rebuilt, moment, .. } = self.story;
         let is_rebuilt = rebuilt.is_some_and(|when| when < self.serial);
         let is_rot = matches!(case.fault, Fault::Rot(_) | Fault::RotAll(_));
         let is_bad_by_then = is_rot && *moment != Moment::Cut || self.story.is_unread_throughout;
         let is_in = is_rebuilt && !is_bad_by_then || case.occasion == Occasion::Replaced;
-        // A start without it brings home what the log has: that it misses, whatever it had before.
+        // A start without the member writes the log's records in place: the member misses those,
+        // whatever it had before.
         if case.occasion == Occasion::Whole || is_in && !is_late {
             return BTreeSet::new();
         }
@@ -407,8 +409,7 @@ impl CutStory<'_> {
         missed
     }
 
-    /// Columns that are made by writes which touch these: the first write of a stripe makes all of
-    /// it.
+    /// Columns made by writes that touch these: the first write of a stripe makes all of it.
     fn made_by(&self, touched: &BTreeSet<u64>) -> BTreeSet<u64> {
         let Story { shape, fresh_from, .. } = self.story;
         let (each, first) = (shape.unit / BLOCK, fresh_from / (shape.width() * shape.unit));
@@ -417,7 +418,7 @@ impl CutStory<'_> {
     }
 
     /// Whether the disks had a block right after the last fault, and nothing was written there
-    /// since. Only where checksums can tell.
+    /// since. Only where checksums can decide it.
     fn is_in_images(&self, block: u64, versions: &Versions, bad: &Bad) -> bool {
         let Story { case, shape, absent, after_rot, calls, .. } = self.story;
         if !bad.members.is_empty()
@@ -428,8 +429,8 @@ impl CutStory<'_> {
         let Some(bytes) = versions.certain(block) else { return false };
         let column = shape.place_of(block).0;
         let touched = self.touched(calls, self.serial);
-        // The zeros of a first write that no flush has covered have no checksum to prove them. Of a
-        // mirror each table that tells of the stripe has the checksums of all of it.
+        // The zeros of a first write that no flush has covered have no checksum to prove them. In a
+        // mirror each table that covers the stripe has the checksums of all of it.
         let is_of_map = matches!(case.fault, Fault::RotAll(Area::Map) | Fault::Rot(Area::Map));
         let is_unproven = is_of_map && !shape.is_mirror && self.made_by(&touched).contains(&column);
         if touched.contains(&column) || is_unproven {
@@ -452,7 +453,7 @@ impl CutStory<'_> {
     }
 }
 
-/// Judges what was read, block by block.
+/// Judges the blocks that were read.
 fn look_at(look: &Look, expected: &mut Expected) -> Result<(), String> {
     let before = expected.is_open.then(|| expected.versions.clone());
     for (block, read) in (0..).zip(&look.blocks) {
@@ -465,7 +466,7 @@ fn look_at(look: &Look, expected: &mut Expected) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks at all of a set: blocks that were mended, and blocks that are lost.
+/// Scrubs a set. Returns the number of repaired blocks, and the lost ones.
 async fn scrub(set: &Set) -> Result<(u64, BTreeSet<u64>), String> {
     let found = set.scrub(|_, _, _| ()).await.map_err(|error| format!("scrub: {error}"))?;
     let blocks = |&(at, length): &(u64, u64)| at / BLOCK..(at + length) / BLOCK;

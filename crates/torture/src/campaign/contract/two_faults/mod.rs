@@ -2,9 +2,10 @@
 //! while another is away, comes back, is replaced, or a spare is filled.
 //!
 //! A [`Case`] is carried out once and recorded ([`schedule`]), with calls of its own
-//! ([`workload`]); it is cut at some events, before or after a block has [rotted](rot). Each cut is
-//! brought back, repaired to the end, and [judged](judge) by a [`solver`] that shares no code with
-//! sets. Cases are drawn by their numbers, so that each fault meets each occasion in its turn.
+//! ([`workload`]); the recording is cut at some events, before or after a block has [rotted](rot).
+//! Each cut is recovered, repaired to the end, and [judged](judge) by a [`solver`] that shares no
+//! code with sets. Cases are drawn by their numbers, so that each fault meets each occasion in
+//! turn.
 
 mod case;
 mod judge;
@@ -31,12 +32,12 @@ use solver::Disks;
 /// Cuts of a story, its end among them.
 const CUTS: u64 = 6;
 
-/// So many marks follow the last event of a disk at most.
+/// At most this many marks follow the last event of a disk.
 const LAST: u64 = 1 << 20;
 
 /// The word of a case.
 pub(in super::super) const WORD: &str = "two-faults";
-/// Workloads of the full form, which are more than 300,000 images, and of the short one.
+/// Workloads of the full form, which come to more than 300,000 images, and of the short one.
 const WORKLOADS: (u64, u64) = (52_000, 400);
 
 /// How often each fault met each occasion, and how often it did harm.
@@ -81,7 +82,7 @@ fn try_one(design: Design, case: &Case) -> Outcome {
     Outcome { counts, violations, ..Outcome::default() }
 }
 
-/// Tries a case again.
+/// Replays a case.
 ///
 /// # Errors
 /// Why the line names none.
@@ -89,7 +90,7 @@ pub(in super::super) fn replay(design: Design, details: &str) -> Result<Outcome,
     Ok(try_one(design, &Case::of(design.device(), details)?))
 }
 
-/// The first case within some seconds that shows a bug, and nothing without it.
+/// The first case within this many seconds that shows a bug, if there is one.
 #[cfg(feature = "planted-bugs")]
 pub(in super::super) fn first(
     options: &Options,
@@ -122,7 +123,7 @@ fn as_json(table: &Table) -> String {
     format!("[{}]", table.iter().map(cell).collect::<Vec<_>>().join(","))
 }
 
-/// Carries a case out, and judges some of its cuts: how many.
+/// Carries a case out, and judges some of its cuts. Returns how many.
 fn try_case(case: &Case) -> Result<u64, String> {
     let story = Story::of(case)?;
     let mut prng = Prng::new(case.seed ^ 0x5eed);
@@ -151,7 +152,7 @@ fn try_case(case: &Case) -> Result<u64, String> {
     Ok(images)
 }
 
-/// What is left of a story before an event.
+/// The state of a story at a cut before an event.
 fn cut<'s>(story: &'s Story, serial: u64, prng: &mut Prng) -> CutStory<'s> {
     let mut disks: Disks = Vec::new();
     for (trace, unplugged) in story.traces.iter().zip(&story.unplugged) {
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
     use crate::explore::device::Device;
 
-    /// Cases that have shown a loss, or a judge who expected too much.
+    /// Cases that have shown a loss, or an error of the judge.
     const FIXED: [(Device, &str); 16] = [
         (Device::Raid1, "2 8192 spare rot-data 207794513145189"),
         (Device::Raid1, "2 8192 replaced all-data 118942696187413"),

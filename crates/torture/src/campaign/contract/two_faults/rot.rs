@@ -10,31 +10,31 @@ use super::solver::{BLOCK, Bad, Disks, LOG_AT, MISSED_AT, Shape};
 /// First bytes of a record of the log.
 const RECORD: &[u8] = b"prewrite";
 
-/// What rot has done, as far as a judge has to know it.
+/// Effects of rot that the judge needs to know.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rotten {
-    /// Blocks that are bad by it.
+    /// Blocks that it has made bad.
     pub(super) bad: Bad,
-    /// Members whose checksums rotted, and the members that have them.
+    /// Members whose checksums rotted, and the members that hold these checksums.
     pub(super) sums: Vec<(usize, usize)>,
-    /// In words.
+    /// The rot in words.
     pub(super) told: String,
 }
 
-/// Where rot strikes.
+/// The target of rot.
 pub(super) struct Target<'t> {
     pub(super) shape: &'t Shape,
     pub(super) fault: Fault,
-    /// The member that rots, if it is one.
+    /// The member that rots, if it is a single one.
     pub(super) member: usize,
-    /// The stripe that is written most.
+    /// The stripe with the most writes.
     pub(super) hot: u64,
-    /// Disks as they were at first: the source of old bytes.
+    /// The initial disks: the source of old bytes.
     pub(super) old: &'t [Option<Image>],
 }
 
 impl Target<'_> {
-    /// Lets blocks of disks rot.
+    /// Rots blocks of disks.
     pub(super) fn strike(&self, disks: &mut Disks, prng: &mut Prng) -> Rotten {
         let (area, is_all) = match self.fault {
             Fault::Rot(area) => (area, false),
@@ -49,8 +49,8 @@ impl Target<'_> {
         for (number, &(member, at)) in places.iter().enumerate() {
             let Some(image) = &mut disks[member] else { continue };
             let mut chance = Prng::new(if is_alike { seed } else { seed ^ number as u64 });
-            // Whole blocks of before, on every disk that has them, are no rot that a disk can show.
-            // A mirror of two may be open with one of them alone.
+            // If whole blocks of an earlier time are on every disk that has them, no disk can
+            // detect the rot. A mirror of two may be open with one of them alone.
             let is_all = is_all || self.shape.members == 2;
             let is_of_itself = is_all && matches!(area, Area::Map | Area::Missed);
             let is_told = is_of_itself || matches!(area, Area::Label | Area::Table);
@@ -114,7 +114,7 @@ impl Target<'_> {
         }
     }
 
-    /// A column in which the member has data, or parity; most are of the hot stripe.
+    /// A column in which the member has data, or parity; mostly one of the hot stripe.
     fn column(&self, area: Area, prng: &mut Prng) -> u64 {
         let Self { shape, member, hot, .. } = *self;
         let each = shape.unit / BLOCK;
@@ -129,7 +129,7 @@ impl Target<'_> {
     }
 }
 
-/// The place of a table that holds: that with the later version.
+/// The place of the valid copy of a table: the one with the later version.
 fn latest_place(image: &Image, at: u64) -> u64 {
     let version = |at: u64| {
         let mut bytes = [0; 56];
@@ -162,7 +162,8 @@ fn latest_record(disks: &Disks, shape: &Shape, member: usize, prng: &mut Prng) -
     (at + prng.below(blocks) * BLOCK).min(shape.data_start - BLOCK)
 }
 
-/// Changes a block: a bit, all of it, to zeros, to what stands beside it, or to what it was.
+/// Changes a block: flips a bit, fills it at random or with zeros, or copies the neighbour's or the
+/// old bytes.
 fn spoil(image: &mut Image, at: u64, way: u64, old: Option<&Image>, prng: &mut Prng) {
     let mut was = vec![0; BLOCK as usize];
     image.read(at, &mut was);

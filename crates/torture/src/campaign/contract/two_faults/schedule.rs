@@ -1,8 +1,8 @@
-//! Carries the occasion of a workload of two faults out, and records it.
+//! Carries out the occasion of a workload of two faults, and records it.
 //!
 //! A story has two parts. In the first the set is open without the absent member, if the occasion
-//! has it so, and is closed again. The second is recorded, event by event, so that the judge can
-//! cut it anywhere. Faults of calls last as long as the second part.
+//! asks for that, and is closed again. The second is recorded, event by event, so that the judge
+//! can cut it anywhere. Faults of calls last as long as the second part.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,18 +22,18 @@ use super::rot::{Rotten, Target};
 use super::solver::{BLOCK, Disks, Shape};
 use super::workload::{Call, Done, RUBBISH, done, draw, mark_of};
 
-/// Stripes of a set that is tried.
+/// Stripes of a tested set.
 const ROWS: u64 = 6;
-/// Mark of the first story that the outside was told.
+/// Mark of the first witness handed out.
 const TOLD: u64 = 10_000;
-/// Mark of the absent member's slot having a member again.
+/// Marks that the absent member's slot has a member again.
 const REBUILT: u64 = 9_000;
 /// Member that takes the absent one's place.
 pub(super) const NEXT: Id = [77; 16];
-/// Longest time that anything may take.
+/// Longest virtual time of any step.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
-/// When rot strikes.
+/// The moment of the rot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     First,
@@ -41,28 +41,28 @@ pub(super) enum Moment {
     Cut,
 }
 
-/// A story that was carried out.
+/// A story with its recording.
 pub(super) struct Story {
     pub(super) case: Case,
     pub(super) shape: Shape,
-    /// From this byte on nothing was written at first.
+    /// The set was unwritten from this byte on at first.
     pub(super) fresh_from: u64,
     pub(super) absent: usize,
     pub(super) faulty: usize,
     pub(super) hot: u64,
-    /// Disks of the set when it was new.
+    /// Disks of the new set.
     pub(super) base: Disks,
     pub(super) moment: Moment,
-    /// What rot has done before the cut, and the disks right after it.
+    /// Effects of the rot before the cut, and the disks right after it.
     pub(super) rotten: Rotten,
     pub(super) after_rot: Option<Disks>,
     /// Calls of the first part, and of the second.
     pub(super) before: Vec<Done>,
     pub(super) calls: Vec<Done>,
-    /// The second part, by disk; an unplugged disk has its image instead.
+    /// Recording of the second part, by disk; an unplugged disk has its image instead.
     pub(super) traces: Vec<Option<Trace>>,
     pub(super) unplugged: Disks,
-    /// Serial number from which on the absent member's slot has a member.
+    /// Serial number from which on the absent member's slot has a member again.
     pub(super) rebuilt: Option<u64>,
     /// Reads of the faulty member fail until the end of the second part.
     pub(super) is_unread_throughout: bool,
@@ -70,10 +70,10 @@ pub(super) struct Story {
     told: Vec<(u64, Witness)>,
 }
 
-/// Disks of a world, and what is told outside of the set.
+/// Disks of a world, and the witnesses kept outside of the set.
 pub(super) struct World {
     pub(super) disks: Vec<Option<Rc<Disk>>>,
-    /// Has the marks of all that happens.
+    /// Its trace has the marks of all calls.
     clock: Rc<Disk>,
     told: Rc<RefCell<Vec<Witness>>>,
     runtime: Runtime,
@@ -88,7 +88,7 @@ impl World {
         Self { disks: images.iter().map(new).collect(), clock, told, runtime }
     }
 
-    /// Opens the set that is on the disks. A disk without a label is no member of it.
+    /// Opens the set on the disks. A disk without a label is not a member.
     pub(super) async fn open(&self, witness: Option<Witness>) -> Result<Rc<Set>, String> {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         for disk in self.disks.iter().flatten() {
@@ -113,7 +113,7 @@ impl World {
         raid::label_of(&**self.disks[disk].as_ref()?).await.ok()
     }
 
-    /// What the disks hold now.
+    /// The disks' current contents.
     pub(super) fn contents(&self) -> Disks {
         self.disks.iter().map(|disk| disk.as_ref().map(|disk| disk.contents())).collect()
     }
@@ -122,7 +122,7 @@ impl World {
         self.told.borrow().last().cloned()
     }
 
-    /// Makes calls while writes of a disk fail, from one of them on.
+    /// Makes calls while writes of a disk fail, from the `nth` write on.
     async fn drop_out(&self, disk: usize, nth: u64, (set, calls): (&Set, &[Call])) {
         let disk = self.disks[disk].clone().expect("it is there");
         disk.fail(Verb::Write, nth, Persistence::Forever);
@@ -134,7 +134,7 @@ impl World {
         self.make_from(set, calls, 0).await;
     }
 
-    /// Makes calls from one of them on.
+    /// Makes the calls from number `first` on.
     async fn make_from(&self, set: &Set, calls: &[Call], first: usize) {
         for (number, &call) in calls.iter().enumerate().skip(first) {
             self.clock.mark(Mark::Number(mark_of(number)));
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-/// A new set, of which the content is version 0 up to a byte.
+/// A new set whose content is version 0 up to a byte.
 fn new_set(case: &Case, is_fresh: bool) -> (Shape, u64, Disks, Witness) {
     let executor = Executor::new(1);
     let level = case.device.level().expect("it is a set");
@@ -191,7 +191,7 @@ impl Story {
     /// Carries a case out.
     ///
     /// # Errors
-    /// What must not be: a call without an end, or a panic of the set, in words.
+    /// The violation in words: a call that never ends, or a panic of the set.
     pub(super) fn of(case: &Case) -> Result<Self, String> {
         let mut prng = Prng::new(case.seed);
         let (shape, fresh_from, base, witness) = new_set(case, prng.chance(1, 4));
@@ -252,7 +252,7 @@ impl Story {
         }
     }
 
-    /// Opens the set without the absent member, perhaps writes to it, and closes it.
+    /// Opens the set without the absent member, may write to it, and closes it.
     fn first_part(&mut self, disks: &mut Disks, prng: &mut Prng) -> Result<(), String> {
         let executor = Executor::new(2);
         let mut there = disks.clone();
@@ -265,7 +265,7 @@ impl Story {
         let calls = if is_idle { Vec::new() } else { calls };
         let is_scrubbed = prng.chance(1, 3);
         let part = async {
-            // It is refused where too little is left; then nothing is missed.
+            // The set does not open with too few members; then no write is missed.
             let Ok(set) = world.open(Some(self.witness.clone())).await else { return };
             world.make(&set, &calls).await;
             if is_scrubbed {
@@ -388,8 +388,8 @@ impl Story {
         }
     }
 
-    /// Faults of calls of the faulty member: reads fail, or writes find no room, some of them.
-    /// Whether these are all reads until the end.
+    /// Draws faults of calls of the faulty member: some of its reads fail, or some writes find no
+    /// room. Also returns whether all reads fail until the end.
     fn faults_of_calls(&self, prng: &mut Prng) -> (Vec<Struck>, bool) {
         let first = prng.between(1, 8);
         match self.case.fault {
@@ -415,7 +415,7 @@ impl Story {
         }
     }
 
-    /// The story that the outside knew before an event.
+    /// The witness kept outside before an event.
     pub(super) fn witness_at(&self, serial: u64) -> Witness {
         let latest = self.told.iter().rev().find(|(when, _)| *when < serial);
         latest.map_or(&self.witness, |(_, story)| story).clone()

@@ -1,25 +1,25 @@
-//! Which blocks the disks of a set can still give: arithmetic over their images, apart from the
+//! Computes which blocks the disks of a set can still provide, from their images and apart from the
 //! code of sets.
 //!
-//! docs/formats/raid.md is all that this file shares with that code. Two rules each tell that a
-//! block must be readable. *Counting*: its own disk has it, or no more members of its column are
-//! bad than the set can miss. *Images*: the bytes stand on a disk, or the others of the column
-//! come to them, some of these perhaps on a disk that was away or is new.
+//! This file shares docs/formats/raid.md with that code and nothing else. A block must be readable
+//! by either of two rules. *Counting*: its own disk has it, or no more members of its column are
+//! bad than the set can miss. *Images*: the bytes are on a disk, or the others of the column add up
+//! to them; some of these may be on a disk that was away or is new.
 
 use std::collections::BTreeSet;
 
 use sim::Image;
 
-/// Images of the disks: a member for each slot, and behind these a disk that is new.
+/// Images of the disks: a member for each slot, followed by a new disk.
 pub(super) type Disks = Vec<Option<Image>>;
 
-/// Bytes of a block: a checksum is kept of each.
+/// Bytes of a block, the unit of checksums.
 pub(super) const BLOCK: u64 = 4096;
-/// Where the block of missed regions stands on a member, and where the log begins.
+/// Address of the block of missed regions on a member, and of the log.
 pub(super) const MISSED_AT: u64 = 16384;
 pub(super) const LOG_AT: u64 = 1 << 20;
 
-/// How a set lies on its members.
+/// Layout of a set on its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) is_mirror: bool,
@@ -47,7 +47,7 @@ impl Shape {
         self.size() / BLOCK
     }
 
-    /// Columns of the set: blocks of each member that come to zeros together.
+    /// Columns of the set: blocks of each member that add up to zeros.
     pub(super) fn columns(&self) -> u64 {
         self.rows * self.unit / BLOCK
     }
@@ -57,14 +57,14 @@ impl Shape {
         if self.is_mirror { self.members - 1 } else { 1 }
     }
 
-    /// The member that has the parity of a column.
+    /// The member with the parity of a column.
     pub(super) fn parity_of(&self, column: u64) -> Option<usize> {
         let stripe = column * BLOCK / self.unit;
         let last = self.members - 1;
         (!self.is_mirror).then(|| last - (stripe % self.members as u64) as usize)
     }
 
-    /// Column of a block of the set, and the member that has it; of a mirror all have it.
+    /// Column of a block of the set, and its member; in a mirror all members have it.
     pub(super) fn place_of(&self, block: u64) -> (u64, Option<usize>) {
         if self.is_mirror {
             return (block, None);
@@ -76,22 +76,22 @@ impl Shape {
         (column, Some((parity + 1 + index) % self.members))
     }
 
-    /// Columns that bytes of the set touch.
+    /// Columns that a range of the set touches.
     pub(super) fn columns_of(&self, at: u64, length: u64) -> BTreeSet<u64> {
         (at / BLOCK..(at + length).div_ceil(BLOCK)).map(|block| self.place_of(block).0).collect()
     }
 
-    /// Where a column is on a member, in bytes.
+    /// Address of a column on a member, in bytes.
     pub(super) fn column_at(&self, column: u64) -> u64 {
         self.data_start + column * BLOCK
     }
 
-    /// Where the map is on a member; the tables follow, two places of each.
+    /// Address of the map on a member; the tables follow, two places of each.
     pub(super) fn map_at(&self) -> u64 {
         self.data_start + self.rows * self.unit
     }
 
-    /// The members that have the checksums of a member, and where each has its two places.
+    /// The members with the checksums of a member, and the first of each one's two places.
     pub(super) fn tables_of(&self, slot: usize) -> [(usize, u64); 2] {
         [1, 2].map(|behind: usize| {
             let copy = behind as u64 - 1;
@@ -99,18 +99,18 @@ impl Shape {
         })
     }
 
-    /// Where labels stand on a member.
+    /// Addresses of the labels on a member.
     pub(super) fn labels_at(&self) -> [u64; 2] {
         [0, self.member_size / BLOCK * BLOCK - (64 << 10)]
     }
 }
 
-/// Members whose blocks of a column cannot be trusted.
+/// Blocks that cannot be trusted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bad {
-    /// Members of which a column is bad.
+    /// Members whose block of a column is bad.
     pub(super) columns: BTreeSet<(usize, u64)>,
-    /// Members of which everything is.
+    /// Members that are bad as a whole.
     pub(super) members: BTreeSet<usize>,
 }
 
@@ -123,7 +123,7 @@ impl Bad {
         (0..shape.members).filter(|&member| self.has(member, column)).count()
     }
 
-    /// Whether counting tells that a block must be readable.
+    /// Whether counting shows that a block must be readable.
     pub(super) fn leaves(&self, shape: &Shape, block: u64) -> bool {
         let (column, own) = shape.place_of(block);
         let is_there = |member| !self.has(member, column);
@@ -137,8 +137,8 @@ fn block_of(image: &Image, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether images give a block, of which these are the bytes. `disks` has every disk that can stand
-/// for a slot, by slot.
+/// Whether images provide a block with these bytes. `disks` has every disk that can stand in for a
+/// slot, by slot.
 pub(super) fn is_given(shape: &Shape, disks: &[Vec<&Image>], block: u64, bytes: &[u8]) -> bool {
     let (column, own) = shape.place_of(block);
     let at = shape.column_at(column);
@@ -159,7 +159,7 @@ pub(super) fn is_given(shape: &Shape, disks: &[Vec<&Image>], block: u64, bytes: 
     sums.iter().any(|sum| sum.iter().all(|&byte| byte == 0))
 }
 
-/// Whether the members of a column fit together: they come to zeros, or are the same.
+/// Whether the members of a column are consistent: they add up to zeros, or are the same.
 pub(super) fn fits_together(shape: &Shape, members: &[&Image], column: u64) -> bool {
     let at = shape.column_at(column);
     let blocks: Vec<Vec<u8>> = members.iter().map(|image| block_of(image, at)).collect();

@@ -1,7 +1,7 @@
 //! Writes and flushes of a workload of two faults, and the versions that a cut may leave.
 //!
-//! The calls of a workload come one after the other, each write with a version of its own. A
-//! sector shows its last durable version or one that was written later.
+//! The calls of a workload come one after the other, each write with a version of its own. A sector
+//! shows its last durable version or a later one.
 
 use sim::{Event, Mark, Prng, Trace};
 
@@ -24,17 +24,17 @@ pub(super) enum Call {
     Flush,
 }
 
-/// A call and what became of it.
+/// A call and its outcome.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) call: Call,
-    /// Serial number of the event before which it was issued, and the same of its answer.
+    /// Serial number of the event before which it was issued, and the same for its answer.
     pub(super) issued: Option<u64>,
     pub(super) answered: Option<u64>,
     pub(super) is_ok: bool,
 }
 
-/// Calls that are drawn around a hot stripe: so many writes, the last call a flush.
+/// Draws calls around a hot stripe: as many writes as asked for, and a flush as the last call.
 pub(super) fn draw(
     shape: &Shape,
     hot: u64,
@@ -66,12 +66,12 @@ pub(super) fn draw(
     calls
 }
 
-/// Mark of a call that is issued; its answer has the next, and the next one after a failure.
+/// Mark of an issued call; its answer has the next number, and a failure the one after that.
 pub(super) fn mark_of(number: usize) -> u64 {
     3 * number as u64
 }
 
-/// What became of calls, by the marks in a trace.
+/// Outcomes of calls, by the marks in a trace.
 pub(super) fn done(calls: &[Call], trace: &Trace) -> Vec<Done> {
     let new = |&call| Done { call, issued: None, answered: None, is_ok: false };
     let mut done: Vec<Done> = calls.iter().map(new).collect();
@@ -93,12 +93,12 @@ pub(super) fn done(calls: &[Call], trace: &Trace) -> Vec<Done> {
 #[derive(Clone, Debug)]
 pub(super) struct Versions {
     of: Vec<Vec<u8>>,
-    /// From this byte on version 0 is zeros: nothing was ever written.
+    /// From this byte on version 0 is zeros: the set was unwritten there.
     fresh_from: u64,
 }
 
 impl Versions {
-    /// By calls that all came to their end before, and calls that were cut before an event.
+    /// Versions after calls that all ended before, and calls that were cut before an event.
     pub(super) fn at_cut(
         shape: &Shape,
         fresh_from: u64,
@@ -149,7 +149,7 @@ impl Versions {
         block as usize * each..(block as usize + 1) * each
     }
 
-    /// The bytes of a block, if it may have no others.
+    /// The bytes of a block, if only one content is allowed.
     pub(super) fn certain(&self, block: u64) -> Option<Vec<u8>> {
         let sectors = Self::sectors(block);
         let is_certain = sectors.clone().all(|sector| self.of[sector].len() == 1);
@@ -157,16 +157,16 @@ impl Versions {
         is_certain.then(|| bytes().collect())
     }
 
-    /// Whether a block has sectors that were never written, in no version.
+    /// Whether a block has sectors that no version ever wrote.
     pub(super) fn is_fresh(&self, block: u64) -> bool {
         let is_old = |sector: usize| self.of[sector] == [0];
         block * BLOCK >= self.fresh_from && Self::sectors(block).all(is_old)
     }
 
-    /// Judges a block that was read, and holds it to what it has shown from now on.
+    /// Judges a block that was read, and allows only its shown versions from now on.
     ///
     /// # Errors
-    /// The first sector that shows nothing that it may show.
+    /// The first sector that shows no allowed version.
     pub(super) fn judge(&mut self, block: u64, read: &[u8]) -> Result<(), String> {
         for (sector, shown) in Self::sectors(block).zip(read.chunks(SECTOR as usize)) {
             let mut fits = self.of[sector].clone();
@@ -190,7 +190,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Allows all versions of these calls besides.
+    /// Also allows all versions of these calls.
     pub(super) fn widen(&mut self, calls: &[Done], until: u64) {
         for done in calls.iter().filter(|done| done.issued.is_some_and(|at| at < until)) {
             let Call::Write { version, at, length, .. } = done.call else { continue };
@@ -202,7 +202,7 @@ impl Versions {
         }
     }
 
-    /// Allows the versions that another may show besides.
+    /// Also allows the versions that another may show.
     pub(super) fn plus(&mut self, other: &Self) {
         for (own, other) in self.of.iter_mut().zip(&other.of) {
             let new: Vec<u8> = other.iter().copied().filter(|it| !own.contains(it)).collect();
