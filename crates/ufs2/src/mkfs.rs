@@ -11,7 +11,7 @@
 //!    before it, the disk has the number of one that was never finished; torn at it, the superblock
 //!    does not parse or does not fit its hash.
 //!
-//! # What is deliberately absent
+//! # Deliberately absent
 //! * Inode tables. A group says how many of its inodes mean anything; group 0 starts with two
 //!   blocks of them, which hold the root, and the others with none. So a disk of a terabyte takes
 //!   one small write a group, and whatever was on it before does not matter.
