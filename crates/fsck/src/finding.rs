@@ -258,7 +258,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Its place.
     pub place: Place,
-    /// A path to the file, where one is known, from before the repair.
+    /// A path to the file, where one is known: one that it had when it was found.
     pub path: Option<String>,
     /// The value that was found.
     pub found: String,
