@@ -21,7 +21,7 @@
 //! 2. Every byte of a piece is initialised: the kernel gives zeros.
 //! 3. Freed memory stays memory while at most [`FREE_MOST`] bytes plus the retained bytes are free,
 //!    and becomes a hole beyond. (The rest of the chunk that was cut last comes on top.)
-//! 4. A chunk of which no piece is taken has no hole.
+//! 4. A chunk without a taken piece has no hole.
 //!
 //! Not asserted: 2, which the kernel keeps.
 
@@ -191,7 +191,7 @@ impl Chunks {
         self.keep_within_bounds();
     }
 
-    /// Returns the memory of a chunk of which no piece is taken to the kernel; its addresses stay.
+    /// Returns the memory of a chunk without a taken piece to the kernel; its addresses stay.
     fn part_with(&mut self, start: usize) {
         release(start, CHUNK);
         self.put(start, None);

@@ -1,4 +1,4 @@
-//! Cached blocks of metadata, by the fragment number at which each begins.
+//! Cached blocks of metadata, by the number at which each begins.
 //!
 //! A task that wants a block asks for it here; an `Rc` of it pins it. The engine owns the contents
 //! of a block, and reads and writes it: the cache decides when it is evicted, and reuses the memory

@@ -48,7 +48,7 @@ use crate::{
 
 /// AUTH_SHORT: a short-hand that we never gave out.
 const AUTH_SHORT: u32 = 2;
-/// RPCSEC_GSS: with it a NULL begins a context, and must be refused.
+/// RPCSEC_GSS: a NULL with it is none, but begins a context.
 const RPCSEC_GSS: u32 = 6;
 
 /// Answers calls. One serves all connections of a reactor.

@@ -1,4 +1,4 @@
-//! A key with its stored hash, for maps in which it is looked up again and again.
+//! A key with its stored hash, for maps with repeated lookups.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 

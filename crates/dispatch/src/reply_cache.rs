@@ -31,7 +31,7 @@
 //! 1. A call that runs is never evicted; one [`Slot`] exists for it, and answering or dropping
 //!    that slot is the only way out of the running state.
 //! 2. A client's queue holds exactly its answered calls, in the order of their answers, and
-//!    `oldest` the place of the first in each queue. Clients without answers are not known.
+//!    `oldest` the place of the first in each queue. Clients without answers have no entry.
 //! 3. `calls` and `bytes`, of all and of each client, are the sums over these queues; `by_calls`
 //!    and `by_bytes` order the clients by theirs, and those of one rank by their oldest answer.
 
@@ -51,7 +51,7 @@ use crate::hashed::{AsTaken, Hashed};
 pub use crate::key::Key;
 use crate::planted::{Bug, is_planted};
 
-/// Memory that a remembered reply takes beside its bytes, about, in bytes: here, and once more
+/// Memory that a remembered reply takes besides its bytes, about, in bytes: here, and once more
 /// where it survives.
 const OVERHEAD: usize = 384;
 

@@ -5,7 +5,7 @@
 //! the chunk. The bytes between belong to the entry at the break, if that is still plausible, or to
 //! the one before it.
 //!
-//! Names are repaired rather than dropped: the NUL behind a name gives its length anew, and bytes
+//! Names are repaired rather than dropped: the NUL behind a name gives its new length, and bytes
 //! that no name may hold become `_`.
 
 use directory::entry::{

@@ -1,4 +1,4 @@
-//! The verbs of [`vfs::FileSystem`], each sealed with what it has seen.
+//! The verbs of [`vfs::FileSystem`], each sealed with the changes that it has seen.
 
 use async_trait::async_trait;
 use bytes::Bytes;

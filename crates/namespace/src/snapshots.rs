@@ -304,7 +304,7 @@ impl<S: Store> Namespace<S> {
         self.seal(call, listing.map(|_| may)).map(|answer| Answer { about, ..answer })
     }
 
-    /// READDIR of a `.snapshot`. Attributes cost nothing, so both kinds of listing return the same.
+    /// READDIR of a `.snapshot`. The same facts are known with and without attributes.
     pub(crate) async fn listing_readdir(
         &self,
         id: ObjectId,

@@ -101,14 +101,14 @@ pub struct CallReply {
 pub struct Repetitions {
     /// In all.
     pub answered: u64,
-    /// Those that were carried out before the last start.
+    /// Those that were executed before the last start.
     pub over_a_start: u64,
 }
 
 /// A reply that has survived a crash or stop; its change has, too.
 #[derive(Clone, Debug)]
 pub struct LoggedReply {
-    /// When the call was carried out.
+    /// Time at which the call was executed.
     pub at: Timestamp,
     /// The reply.
     pub answered: CallReply,

@@ -20,7 +20,7 @@ use crate::planted::{Bug, is_planted};
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Head {
-    /// When the call was carried out, in seconds.
+    /// Time at which the call was executed, in seconds.
     at: I64,
     /// Inode number and generation of the file that was found; 0 for none.
     ino: U64,

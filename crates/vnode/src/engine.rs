@@ -7,7 +7,7 @@
 //! is the last of them; from [`Engine::apply`] to [`Engine::stage`] nothing waits and nothing
 //! fails.
 //!
-//! Each doc comment names the verb of 4.4BSD's `ufs/ufs` beside ours.
+//! Doc comments name the corresponding verb of 4.4BSD's `ufs/ufs` in capitals.
 //!
 //! Promises of an engine:
 //! 1. An Update becomes durable as a whole or not at all, as far as its policy goes, and the
@@ -71,7 +71,7 @@ impl Space {
 pub struct Manner {
     /// Only writes UNSTABLE data back: see [`Vnode`], invariant 4.
     pub is_unasked: bool,
-    /// May wait for others: its receipt is asked for when it is wanted.
+    /// May wait for others: a caller that needs it durable asks for its receipt.
     pub may_wait_for_batch: bool,
     /// Continues an operation that has begun, and so waits for room however long that takes.
     pub goes_on: bool,
@@ -89,7 +89,7 @@ pub struct Manner {
 pub trait Plan {
     /// Whether it would change nothing.
     fn is_empty(&self) -> bool;
-    /// How it is to be carried out.
+    /// The manner in which it is carried out.
     fn manner(&mut self) -> &mut Manner;
 }
 

@@ -80,7 +80,7 @@ pub struct Files<E: Engine> {
     leaving: RefCell<VecDeque<Leaving<E>>>,
     /// Sequences of freed inodes (invariant 3).
     gone: RefCell<BTreeMap<u64, Sequence>>,
-    /// Changes by which directories that a cut had left without a name got one.
+    /// Changes that gave names to directories that a crash had left without one.
     pub(crate) reconnected: Cell<Depends>,
     /// Replies that survived, until they are taken.
     pub(crate) remembered: Cell<Vec<LoggedReply>>,
@@ -104,7 +104,7 @@ pub struct Files<E: Engine> {
 pub(crate) struct Stop {
     /// It has begun, and will not be tried again.
     pub(crate) has_begun: bool,
-    /// All is home, and only what says so is left to be written.
+    /// Everything is written in place, and only the clean mark is left to be written.
     pub(crate) is_at_rest: bool,
     /// Result of the last stop.
     pub(crate) result: Result<(), FsError>,

@@ -12,7 +12,7 @@
 //! 5. Each change of the set has a later time than those before, whatever the clock says; and
 //!    clients see a later time whenever they find other snapshots.
 //!
-//! Not asserted: 4, which the namespace asserts of all that an answer shows.
+//! Not asserted: 4, which the namespace asserts for all that a reply shows.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,7 +193,7 @@ impl<I: Facts> Book<I> {
         if is_planted(Bug::UnwaitedPins) { Depends::NOTHING } else { self.changes.get() }
     }
 
-    /// The snapshot of this name, if there is one.
+    /// The snapshot that is found by this name, if there is one.
     pub(crate) fn find(&self, name: &Name) -> Option<Snapshot> {
         let records = self.records.borrow();
         let number = records.names.get(name)?;

@@ -251,8 +251,8 @@ mod tests {
 
     use super::*;
 
-    /// The result for a task that waits for the first Update, and its time, if an event happens
-    /// after a second: `None` after a minute if the event does not wake the task.
+    /// The result for a task that waits for the first Update, if an event happens after a second:
+    /// `None` if the event does not wake the task within a minute.
     fn heard(happens: impl FnOnce(&Horizon)) -> Option<Result<(), Lost>> {
         let executor = Executor::new(1);
         let clock = executor.runtime().clock;

@@ -2,7 +2,7 @@
 //!
 //! A file is read sequentially when a call begins near where the farthest one ended: not just
 //! there, because clients send several calls at once, which arrive in any order. Then a window
-//! behind it is read ahead, twice as large each time, and anew when half of it has been used.
+//! behind it is read ahead, twice as large each time, and refilled when half of it has been used.
 
 use std::ops::Range;
 

@@ -35,7 +35,7 @@ impl<E: Engine> Files<E> {
         change
     }
 
-    /// Applies a change if `is_needed`, asked in the step in which it is applied, says so.
+    /// Applies a change if `is_needed` returns true in the step in which it is applied.
     pub(crate) async fn apply_if(
         &self,
         change: Change<E>,

@@ -1,7 +1,7 @@
 //! The result of a scrub: a read of everything that a volume has checksums of. The crate `designs`
 //! says which engines have one.
 
-/// A place of which no good copy is left.
+/// A place without any good copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lost {
     /// The file that it belongs to; none if it belongs to no file, or no name leads to that.

@@ -215,7 +215,7 @@ impl<I: Facts> Vnode<I> {
         self.directory.borrow().as_ref().map_or(0, |index| index.bytes())
     }
 
-    /// Pages are lost: the file ends with what is stored, or with the last page that is left.
+    /// Pages are lost: the file ends with its stored data, or with the last page that is left.
     pub(crate) fn lose_end(&self, block_size: u64) {
         let Some(volatile) = self.volatile.get() else { return };
         let pages = self.pages.borrow();

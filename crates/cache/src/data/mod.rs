@@ -19,7 +19,7 @@
 //!    its last part, and the queue is in the order of arrival. A caller that removes a part out of
 //!    turn leaves none behind that keeps memory beside its own.
 //! 4. No borrow is held while a task waits.
-//! 5. Cached data and reads in flight share the budget, as long as cached data can yield. So a read
+//! 5. Cached data and reads in flight share the budget, as far as cached data can yield. So a read
 //!    that begins takes the memory of data evicted for it; no memory beyond the budget is taken,
 //!    and none is given back when the read ends.
 //!

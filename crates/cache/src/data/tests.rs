@@ -186,7 +186,7 @@ fn a_piece_stays_as_it_is_when_one_beside_it_is_parted() {
 enum Step {
     /// Reads fragments.
     Find { first: u64, count: u64 },
-    /// Begins to read a range of which nothing is cached.
+    /// Begins to read an uncached range.
     Begin { first: u64, count: u64, is_ahead: bool },
     /// Ends the oldest read under way.
     End,

@@ -9,7 +9,7 @@
 //!    otherwise they are of no use and dropped.
 //! 2. At most as many READs are in flight as there are daemons, including those of dropped pieces;
 //!    without daemons, one.
-//! 3. There are at most as many pieces, including one that is partly read.
+//! 3. The same bound holds for the pieces, including a begun one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -76,7 +76,7 @@ impl<C: Calls> File<C> {
     /// A file with these calls.
     ///
     /// # Panics
-    /// When the options allow calls of 0 bytes only.
+    /// When a size in the options is 0.
     pub fn new(runtime: &Runtime, calls: C, options: Options) -> Self {
         let moves = options.write_size > 0 && options.read_size > 0;
         assert!(moves, "a call moves a byte at least");

@@ -179,7 +179,7 @@ fn a_call_whose_connection_is_lost_is_made_again_as_it_was() {
     use Fate::{Answers, HangsUp, Refused, Silent};
     let (given, dialed, heard) = commit(&[HangsUp, Refused, Silent, Answers]);
     assert_eq!(given, Ok(Verifier([9; 8])));
-    // A pause after each of three losses, one of which shows after the silence.
+    // A pause after each of three losses; one of them shows after the silence.
     assert_eq!(dialed, [0, 1, 2, 23]);
     assert_eq!(heard.len(), 3);
     assert!(heard.iter().all(|call| *call == heard[0]), "{heard:?}");

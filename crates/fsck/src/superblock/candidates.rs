@@ -179,7 +179,7 @@ fn check_place(
     }
 }
 
-/// The first, the second, the middle and the last of so many groups.
+/// The first, the second, the middle and the last of this many groups.
 pub(super) fn sample(groups: u64) -> BTreeSet<u64> {
     [0, 1, groups / 2, groups.saturating_sub(1)].into_iter().filter(|&g| g < groups).collect()
 }

@@ -98,7 +98,7 @@ fn read(image: &Image, address: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Gives the superblock a check hash that fits, as a program that wrote it on purpose would.
+/// Seals the superblock, as a program that wrote it on purpose would.
 fn seal(image: &mut Image, size: usize) {
     let mut block = read(image, PRIMARY, size);
     let hash = check_hash(&block, std::mem::offset_of!(Superblock, check_hash));

@@ -21,7 +21,7 @@
 //! 2. Whenever a file grows, the bytes of its old last block that come to be in it are rewritten:
 //!    old contents of the disk behind the old end never show.
 //! 3. A page is dropped when its data is written back, or lost; then the verifier changes.
-//!    One that was written anew meanwhile stays.
+//!    A page that was rewritten meanwhile stays.
 //! 4. While the lock is lent the file on the disk changes in nothing: the plan is still valid when
 //!    the write is done. Only full blocks are written back then, so that no later write finds a
 //!    short block for which no space was reserved.

@@ -1,5 +1,5 @@
 //! Writing: pieces of a call go to the disk at once, or become pages; by reference where a piece
-//! covers what is to be written.
+//! covers the bytes to be written.
 //!
 //! The memory of a page is counted, and no page pins the memory of others: the payload of a call
 //! comes in pieces that have memory of their own, and a page copies its part of a piece that is
@@ -143,7 +143,7 @@ impl<E: Engine> Files<E> {
     }
 
     /// Writes data that was never a page: to the fragment that the data takes, whatever is there
-    /// before it. Blocks of which there are pages come later.
+    /// before it. Blocks with pages come later.
     async fn write_now(
         &self,
         node: &File<E>,

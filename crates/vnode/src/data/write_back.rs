@@ -200,7 +200,7 @@ impl<E: Engine> Files<E> {
 
     /// Writes blocks of data, makes the file point at them and be `size` bytes long, and changes
     /// attributes along with it, all with `change`, which is new. Never shortens a file. More
-    /// blocks may join what is written.
+    /// blocks may join these.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::Corrupt`], [`FsError::Io`]; then nothing changed but,
@@ -241,7 +241,7 @@ impl<E: Engine> Files<E> {
         }
     }
 
-    /// The last step of [`Files::write_blocks`]: makes the file point at what was written.
+    /// The last step of [`Files::write_blocks`]: makes the file point at the written blocks.
     async fn end_blocks(
         &self,
         mut change: Change<E>,
